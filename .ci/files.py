@@ -15,9 +15,7 @@ def complaints() -> list[str]:
     listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, check=True, text=True).stdout
     files = [path for name in listed.split("\0") if name and (path := Path(name)).is_file()]
     found = [
-        f"{path}: {path.stat().st_size} bytes; expected at most {LIMIT}"
-        for path in files
-        if path.stat().st_size > LIMIT
+        f"{path}: {path.stat().st_size} bytes; expected at most {LIMIT}" for path in files if path.stat().st_size > LIMIT
     ]
     for path in files:
         if path.suffix == ".ipynb":

@@ -15,9 +15,7 @@ import evenstep
 CHAINS = (("sim.cluster.loop",),)
 
 #: A module that compiles something when it is imported.
-COMPILED = re.compile(
-    r"^@(?:compiled\.)?(?:declared|route_kernel|batch_kernel|jit)|\bdeclared\(", re.MULTILINE
-)
+COMPILED = re.compile(r"^@(?:compiled\.)?(?:declared|route_kernel|batch_kernel|jit)|\bdeclared\(", re.MULTILINE)
 
 
 def load(modules: tuple[str, ...]) -> None:

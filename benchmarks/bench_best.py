@@ -35,10 +35,16 @@ EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import mai
 BURST = str(Path(__file__).parent.parent / "examples" / "workloads" / "burst.yaml")
 OURS = "best:predictor=survival"
 PAPERS = (
-    "bf-io", "bf-io:age_limit=0", "bf-io:horizon=20,discount=0.9,predictor=survival",
-    "bf-io:horizon=20,discount=0.9,age_limit=0,predictor=survival", "br-0", "br-0:age_limit=0",
-    "br-h:predictor=survival", "br-h:age_limit=0,predictor=survival", "max-min",
-)  # fmt: skip
+    "bf-io",
+    "bf-io:age_limit=0",
+    "bf-io:horizon=20,discount=0.9,predictor=survival",
+    "bf-io:horizon=20,discount=0.9,age_limit=0,predictor=survival",
+    "br-0",
+    "br-0:age_limit=0",
+    "br-h:predictor=survival",
+    "br-h:age_limit=0,predictor=survival",
+    "max-min",
+)
 #: The papers' policies under a rule of age; max-min has one in any case.
 AGED = ("bf-io", "bf-io:horizon=20,discount=0.9,predictor=survival", "br-0", "br-h:predictor=survival")
 FIELD = "imbalance_envelope_tokens"
@@ -49,9 +55,7 @@ def aged(policy: str, limit: int) -> str:
     return f"{policy}{',' if ':' in policy else ':'}age_limit={limit}"
 
 
-def compared(
-    source: str, seeds: int, options: list[str], others: tuple[str, ...], ours: str = OURS
-) -> list[dict] | str:
+def compared(source: str, seeds: int, options: list[str], others: tuple[str, ...], ours: str = OURS) -> list[dict] | str:
     """Ours and the others on one workload, as `evenstep compare` tells it; its error line where it refuses."""
     asked = [word for policy in (ours, *others) for word in ("--policy", policy)]
     command = [*EVENSTEP, "compare", source, "--seeds", str(seeds), "--format", "json", *options, *asked]
@@ -89,14 +93,10 @@ def loads(seeds: int) -> None:
 
 def sizes(seeds: int) -> None:
     for workers in (16, 32, 64, 256):
-        with (
-            tempfile.TemporaryDirectory() as folder
-        ):  # the usual number of requests would not fill 256 workers
+        with tempfile.TemporaryDirectory() as folder:  # the usual number of requests would not fill 256 workers
             workload = Path(folder) / "burst.yaml"
             text = Path(BURST).read_text(encoding="utf-8")
-            workload.write_text(
-                re.sub(r"requests: \d+", f"requests: {max(12_000, 350 * workers)}", text), encoding="utf-8"
-            )
+            workload.write_text(re.sub(r"requests: \d+", f"requests: {max(12_000, 350 * workers)}", text), encoding="utf-8")
             options = ["--workers", str(workers), "--pool", str(8 * workers)]
             row(f"burst, {workers} workers", compared(str(workload), min(seeds, 3), options, PAPERS))
 
@@ -109,9 +109,7 @@ def speeds(seeds: int) -> None:
     rates = {one["policy"]: one["tokens_per_s"] for one in found}
     best = max(rate for name, rate in rates.items() if name != OURS)
     print("\nworker speeds from 1 to 2, tokens/s:", ", ".join(f"{n} {r:,.0f}" for n, r in rates.items()))
-    print(
-        f"ours against the best of those that balance tokens: {100 * (rates[OURS] / best - 1):+.1f} % (asked +5 %)"
-    )
+    print(f"ours against the best of those that balance tokens: {100 * (rates[OURS] / best - 1):+.1f} % (asked +5 %)")
 
 
 def simulated(trace: Trace, policy: str, cluster: Cluster) -> dict[str, float]:
@@ -152,9 +150,7 @@ def memory(seeds: int, rows: int = 500) -> None:
                 for found in (full, memory_cell(timed, replace(cluster, arrivals="timed"))):
                     more = found[0]["makespan_s"] / min(one["makespan_s"] for one in found[1:]) - 1
                     misses, cells, most = misses + (more > 0.05), cells + 1, max(most, more)
-    print(
-        f"\n{cells - misses} of {cells} cells at most 5 % behind the better one in makespan; most {100 * most:+.1f} %"
-    )
+    print(f"\n{cells - misses} of {cells} cells at most 5 % behind the better one in makespan; most {100 * most:+.1f} %")
 
 
 #: Replicates that `judged` averages: the rows as they are, then in shuffled orders.
@@ -178,17 +174,13 @@ def judged(workloads: tuple[Workload, ...]) -> None:
     )
     level, logs = 0, list[float]()
     for limit in (18, 0):
-        print(
-            f"\nbound on age: {limit or 'none'} mean waits\nworkload                       best %  other %  other"
-        )
+        print(f"\nbound on age: {limit or 'none'} mean waits\nworkload                       best %  other %  other")
         for workload in workloads:
             traces, cluster = replicates(workload.trace()), workload.cluster()
             found = dict.fromkeys((OURS, *others), 0.0)
             for one in found:
                 policy = one if one == "least-load" else aged(one, limit)
-                found[one] = (
-                    sum(simulated(trace, policy, cluster)["idle_share"] for trace in traces) / REPLICATES
-                )
+                found[one] = sum(simulated(trace, policy, cluster)["idle_share"] for trace in traces) / REPLICATES
             ours = found.pop(OURS)
             name = min(found, key=found.__getitem__)
             is_level = ours <= 1.02 * found[name]
@@ -213,9 +205,7 @@ def held_out(seeds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parts = {"loads": loads, "sizes": sizes, "speeds": speeds, "memory": memory}
     sets = {"develop": develop, "held-out": held_out}

@@ -25,9 +25,7 @@ from evenstep.routing.view import HOLD, RoutingView
 KINDS = {"burst": (6.1, 1.15, 4, 4096), "heavy": (np.log(4000), 1.1, 16, 60_000)}
 
 
-def random_view(
-    random: np.random.Generator, slots: int, horizon: int, kind: str, workers: int
-) -> RoutingView:
+def random_view(random: np.random.Generator, slots: int, horizon: int, kind: str, workers: int) -> RoutingView:
     """Workers that were even to 1 % before some of their requests ended; three times as many wait as slots are free."""
     mean, sigma, low, high = KINDS[kind]
 
@@ -44,12 +42,29 @@ def random_view(
     size = prompts(3 * slots)
     ids, zeros = np.arange(size.size), np.zeros(size.size)
     return RoutingView(
-        decision=0, seed=0, now_s=100.0, mean_wait_s=0.0, group=none, queued=none, queued_load=np.zeros(workers),
-        load=load[:, 0].copy(), free_slots=free, running=none + 72, kv_free=np.full(workers, np.inf),
-        seconds_per_token=np.full(workers, 1.1e-7), waiting_id=ids, waiting_load=size, waited_s=zeros,
-        waiting_class=np.zeros(size.size, np.int64), waiting_key=ids, waiting_steps=np.full(size.size, np.nan),
-        projections=load, growth=np.arange(horizon + 1.0), cached_tokens=np.zeros((0, 0)), memory=none[:0],
-    )  # fmt: skip
+        decision=0,
+        seed=0,
+        now_s=100.0,
+        mean_wait_s=0.0,
+        group=none,
+        queued=none,
+        queued_load=np.zeros(workers),
+        load=load[:, 0].copy(),
+        free_slots=free,
+        running=none + 72,
+        kv_free=np.full(workers, np.inf),
+        seconds_per_token=np.full(workers, 1.1e-7),
+        waiting_id=ids,
+        waiting_load=size,
+        waited_s=zeros,
+        waiting_class=np.zeros(size.size, np.int64),
+        waiting_key=ids,
+        waiting_steps=np.full(size.size, np.nan),
+        projections=load,
+        growth=np.arange(horizon + 1.0),
+        cached_tokens=np.zeros((0, 0)),
+        memory=none[:0],
+    )
 
 
 def gaps(instances: int, seconds: float) -> None:
@@ -74,9 +89,7 @@ def gaps(instances: int, seconds: float) -> None:
     print(f"all: mean {100 * np.mean(everything):.3f} %, max {100 * max(everything):.3f} %")
 
 
-def windows(
-    sizes: list[int], workers: int = 256, waiting: int = 1024, horizon: int = 20, count: int = 20
-) -> None:
+def windows(sizes: list[int], workers: int = 256, waiting: int = 1024, horizon: int = 20, count: int = 20) -> None:
     """What looking at the oldest requests only adds to J, in shares of J of admitting nothing."""
     views = decision_views.saturated_views(workers, waiting, horizon, count)
     print(f"window of {waiting} waiting, G = {workers}, H = {horizon}: added to J, %")

@@ -84,9 +84,7 @@ def check(found: int, expected: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--chunks", type=int, default=20_000)
     args = parser.parse_args()
@@ -114,9 +112,7 @@ def main() -> None:
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, ", end="")
     print(f"msgspec {msgspec.__version__}, orjson {orjson.__version__}; {len(events[0])} bytes a chunk")
     print(f"command: python {' '.join(sys.argv)}")
-    print(
-        f"{'':8}{'ns/chunk':>10}{'to json':>10}{'least':>8}{'most':>8}   (CPU; medians of {args.rounds} rounds)"
-    )
+    print(f"{'':8}{'ns/chunk':>10}{'to json':>10}{'least':>8}{'most':>8}   (CPU; medians of {args.rounds} rounds)")
     for name, values in taken.items():
         ratios = sorted(a / b for a, b in zip(values, taken["json"], strict=True))
         row = f"{name:8}{statistics.median(values):10.0f}{statistics.median(ratios):10.2f}"

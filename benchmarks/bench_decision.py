@@ -40,18 +40,50 @@ from evenstep.sim.cluster.state import Options, prepared
 VIEWS, REPEATS, ROUNDS = 300, 50, 5
 
 
-@compiled.declared(
-    None if compiled.INT is None else compiled.INT(compiled.INT, compiled.ROUTE_TYPE, *compiled.ROUTE.args)
-)
+@compiled.declared(None if compiled.INT is None else compiled.INT(compiled.INT, compiled.ROUTE_TYPE, *compiled.ROUTE.args))
 def _repeat(
-    repeats, route_into, a, b, c, d, e, f, workers_i, workers_f, waiting_i, waiting_f, projections, growth, cached,
-    memory, parameters, scratch_i, scratch_f, worker,
-):  # fmt: skip
+    repeats,
+    route_into,
+    a,
+    b,
+    c,
+    d,
+    e,
+    f,
+    workers_i,
+    workers_f,
+    waiting_i,
+    waiting_f,
+    projections,
+    growth,
+    cached,
+    memory,
+    parameters,
+    scratch_i,
+    scratch_f,
+    worker,
+):
     for _ in range(repeats):
         route_into(
-            a, b, c, d, e, f, workers_i, workers_f, waiting_i, waiting_f, projections, growth, cached, memory,
-            parameters, scratch_i, scratch_f, worker,
-        )  # fmt: skip
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            workers_i,
+            workers_f,
+            waiting_i,
+            waiting_f,
+            projections,
+            growth,
+            cached,
+            memory,
+            parameters,
+            scratch_i,
+            scratch_f,
+            worker,
+        )
     return repeats
 
 
@@ -103,9 +135,7 @@ def expectation_s(workers: int, horizon: int) -> float:
     slots, refresh_every = workers * decision_views.SLOTS, 16
     one = np.ones(1, np.int64)
     options = Options(prediction=EXPECTED, refresh_every=refresh_every, decisions=True)
-    run = prepared(
-        Trace(one, one), _Ahead(horizon), Cluster(workers, decision_views.SLOTS), Linear(), options
-    ).run
+    run = prepared(Trace(one, one), _Ahead(horizon), Cluster(workers, decision_views.SLOTS), Linear(), options).run
     compiled.fill(run.slots.rows, row=0, units=800)
     predicted = np.random.default_rng(0).integers(1, refresh_every + 1, slots)
     compiled.fill(run.ahead.look, predicted=predicted)
@@ -126,9 +156,7 @@ def _expect_all(repeats, run):
 def yardstick() -> float:
     """Steps that plain NumPy FCFS makes in a CPU second on this machine, now."""
     trace = burst(20_000)
-    return 1.0 / float(
-        np.median([plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 800, False) for _ in range(3)])
-    )
+    return 1.0 / float(np.median([plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 800, False) for _ in range(3)]))
 
 
 def from_python(calls: list[KernelCall]) -> float:

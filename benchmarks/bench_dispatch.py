@@ -45,9 +45,12 @@ class Fleet:
         self.random = np.random.default_rng(0)
         self.taken: dict[str, list[float]] = {name: [] for name in STAGES}
         settings = Settings(
-            ttl_s=1e9, pool_limit=10**9, budget_ms=1e6, pool_window=options.pool_window,
+            ttl_s=1e9,
+            pool_limit=10**9,
+            budget_ms=1e6,
+            pool_window=options.pool_window,
             round_slots=options.round_slots,
-        )  # fmt: skip
+        )
         self.dispatcher = Dispatcher(policy, settings=settings, stopwatch=clock)
         for name, stage in self.dispatcher.parts.meters.stages.items():
             stage.add = self.taken["send" if name == "apply" else name].append  # type: ignore[method-assign]
@@ -86,9 +89,7 @@ class Fleet:
     def arrive(self) -> None:
         self.requests += 1
         prompt = int(np.clip(self.random.lognormal(6.1, 1.15), 4, 4096))
-        arrived = ev.Arrived(
-            now_s=self.now_s, request=self.requests, prompt_tokens=prompt, blocks=self.prompt_blocks()
-        )
+        arrived = ev.Arrived(now_s=self.now_s, request=self.requests, prompt_tokens=prompt, blocks=self.prompt_blocks())
         self.dispatcher.handle(arrived)
 
     def prompt_blocks(self) -> tuple[int, ...]:
@@ -141,9 +142,24 @@ def cut_of(dispatcher: Dispatcher):  # type: ignore[no-untyped-def]
             for _ in range(3):
                 start = clock()
                 entry.route_into(
-                    0, 0, now_s, 0.0, 0, waiting, packed.workers_i, packed.workers_f, packed.waiting_i,
-                    packed.waiting_f, projections, packed.growth, packed.cached, memory, stage, *door._scratch, worker,
-                )  # fmt: skip
+                    0,
+                    0,
+                    now_s,
+                    0.0,
+                    0,
+                    waiting,
+                    packed.workers_i,
+                    packed.workers_f,
+                    packed.waiting_i,
+                    packed.waiting_f,
+                    projections,
+                    packed.growth,
+                    packed.cached,
+                    memory,
+                    stage,
+                    *door._scratch,
+                    worker,
+                )
                 best = min(best, clock() - start)
             until.append(best)
         return {"stage 1": max(0.0, until[1] - until[0]), "stage 2": max(0.0, until[2] - until[1])}
@@ -179,9 +195,7 @@ def measure(policy: str, workers: int, options: argparse.Namespace) -> None:
     shown = fleet.dispatcher.snapshot()
     idle = 1.0 - shown["groups"][0]["balance_ratio"]
     chunk = 1e9 * np.median(fleet.chunk_s)
-    print(
-        f"{policy:16} {workers:3} chunk {chunk:.0f} ns; fallbacks {shown['fallback_total']}; loads uneven by {idle:.4f}"
-    )
+    print(f"{policy:16} {workers:3} chunk {chunk:.0f} ns; fallbacks {shown['fallback_total']}; loads uneven by {idle:.4f}")
 
 
 def main() -> None:
@@ -191,24 +205,16 @@ def main() -> None:
     parser.add_argument("--waiting", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--policy", nargs="+", default=["br-0", "br-h", "best"])
-    parser.add_argument(
-        "--groups", choices=["one", "each"], default="one", help="one barrier, or one a worker"
-    )
-    parser.add_argument(
-        "--blocks", type=int, default=0, help="most prompt blocks of a request; 0 = none are known"
-    )
+    parser.add_argument("--groups", choices=["one", "each"], default="one", help="one barrier, or one a worker")
+    parser.add_argument("--blocks", type=int, default=0, help="most prompt blocks of a request; 0 = none are known")
     parser.add_argument("--pool-window", type=int, default=Settings().pool_window)
     parser.add_argument("--round-slots", type=int, default=Settings().round_slots)
-    parser.add_argument(
-        "--cpu", action="store_true", help="CPU seconds of this thread: for a machine with other work"
-    )
+    parser.add_argument("--cpu", action="store_true", help="CPU seconds of this thread: for a machine with other work")
     options = parser.parse_args()
     global clock  # noqa: PLW0603
     clock = time.thread_time if options.cpu else time.perf_counter
     print(f"# {' '.join(sys.argv)}; {compiled.mode()}; numpy {np.__version__}; {platform.machine()}")
-    print(
-        f"{'policy':16} {'G':>3} {'fleet':8} {'stage':8} {'rounds':>6} {'p50 us':>9} {'p99 us':>9} {'max us':>9}"
-    )
+    print(f"{'policy':16} {'G':>3} {'fleet':8} {'stage':8} {'rounds':>6} {'p50 us':>9} {'p99 us':>9} {'max us':>9}")
     for workers in options.workers:
         for policy in options.policy:
             measure(policy, workers, options)

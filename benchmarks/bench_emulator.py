@@ -59,9 +59,7 @@ async def metrics(port: int) -> dict[str, float]:
     return {name: float(re.search(rf"^{name}(?:{{.*}})? (\S+)$", text, re.M)[1]) for name in wanted}
 
 
-async def measured(
-    port: int, streams: int, seconds: float, usage: str
-) -> tuple[dict[str, float], list[int], float]:
+async def measured(port: int, streams: int, seconds: float, usage: str) -> tuple[dict[str, float], list[int], float]:
     """Differences of the figures over so many seconds with all streams open, the client's counts, and its CPU time."""
     loop, counts = asyncio.get_running_loop(), [0, 0]
     content = body(usage)
@@ -87,9 +85,7 @@ async def measured(
 def case(streams: int, step_ms: float, seconds: float, usage: str) -> str:
     """One row of the table."""
     flags = f"--ranks 8 --slots {-(-streams // 8)} --port 0 --per-token-s 0 --overhead-s {step_ms / 1e3}"
-    engine = subprocess.Popen(
-        [sys.executable, "-c", STARTS, "emulate", *flags.split()], stdout=subprocess.PIPE, text=True
-    )
+    engine = subprocess.Popen([sys.executable, "-c", STARTS, "emulate", *flags.split()], stdout=subprocess.PIPE, text=True)
     try:
         engine.stdout.readline()
         port = int(re.search(r":(\d+) ", engine.stdout.readline())[1])

@@ -68,9 +68,15 @@ def plain(trace: Trace, form=plain_numpy_engine.sarathi):
     """CPU seconds of a run of the plain side, its iterations, and its table of requests."""
     start = time.process_time()
     iterations, _, requests, _ = plain_numpy_engine.simulate(
-        trace.column("arrival_s"), trace.prompt_tokens, trace.output_tokens, form, budget=BUDGET, limit=SEATS,
-        kv_tokens=KV_TOKENS, block=BLOCK,
-    )  # fmt: skip
+        trace.column("arrival_s"),
+        trace.prompt_tokens,
+        trace.output_tokens,
+        form,
+        budget=BUDGET,
+        limit=SEATS,
+        kv_tokens=KV_TOKENS,
+        block=BLOCK,
+    )
     return time.process_time() - start, iterations, requests
 
 
@@ -230,9 +236,7 @@ def two_limits(rounds: int, requests: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="two rounds, smaller runs")
     parser.add_argument("--dynosim", metavar="PYTHON", help="interpreter of an environment with DynoSim")

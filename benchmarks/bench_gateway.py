@@ -209,9 +209,7 @@ def _shown(taken: Results, routers: list[Router], rows: list[str]) -> None:
         print(f"{cpu:44}" + "".join(f"{_cell(taken, row, router.name, 'cpu_us'):>16}" for router in routers))
         if ROWS[row].added or row == "leave":
             title = "  ... ms until it came" if row != "leave" else "  ... ms until the engine knew"
-            print(
-                f"{title:44}" + "".join(f"{_cell(taken, row, router.name, 'ms'):>16}" for router in routers)
-            )
+            print(f"{title:44}" + "".join(f"{_cell(taken, row, router.name, 'ms'):>16}" for router in routers))
 
 
 def _cell(taken: Results, row: str, name: str, what: str) -> str:
@@ -234,11 +232,7 @@ def _judged(taken: Results, rows: list[str]) -> None:
         else:
             title = f"{ROWS[claim.row].title}: ms, {claim.text}"
             added = ROWS[claim.row].added
-            values = (
-                [a.ms - b.ms for a, b in zip(ours, theirs or ours, strict=True)]
-                if added
-                else [a.ms for a in ours]
-            )
+            values = [a.ms - b.ms for a, b in zip(ours, theirs or ours, strict=True)] if added else [a.ms for a in ours]
         if not values:
             print(f"{title:58}{'absent':>8}")
             continue
@@ -267,9 +261,7 @@ def run(count: int, options: argparse.Namespace) -> None:
             log, port = folder / "log.txt", peers.free_port()
             try:
                 version = module.have()
-                process = stack.enter_context(
-                    peers.started(module.command(folder, ports, port), ROUTER_CORE, log)
-                )
+                process = stack.enter_context(peers.started(module.command(folder, ports, port), ROUTER_CORE, log))
                 peers.wait_for(port, process, log, body)
             except peers.AbsentError as absent:
                 print(f"  {name} is absent: {absent}", flush=True)
@@ -294,9 +286,7 @@ def main() -> None:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "?")
     print(f"{model}, {os.cpu_count()} cores, {platform.release()}, Python {platform.python_version()}")
-    print(
-        f"command: python {' '.join(sys.argv)}; router on core {ROUTER_CORE}, client and engines on core {LOAD_CORE}"
-    )
+    print(f"command: python {' '.join(sys.argv)}; router on core {ROUTER_CORE}, client and engines on core {LOAD_CORE}")
     for count in options.engines:
         run(count, options)
 

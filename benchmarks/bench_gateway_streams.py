@@ -72,18 +72,20 @@ def running(step_ms: float, slots: int, policy: str):
     words += ["--overhead-s", str(step_ms / 1e3), "--prefill-per-token-s", "0", "--token-budget", "0"]
     with beside(words, engine, "/health", 60.0), tempfile.TemporaryDirectory() as folder:
         config = {
-            "version": 1, "listen": {"port": gateway}, "admin": {"port": admin}, "policy": policy, "slots": slots,
+            "version": 1,
+            "listen": {"port": gateway},
+            "admin": {"port": admin},
+            "policy": policy,
+            "slots": slots,
             "workers": [{"url": f"http://127.0.0.1:{engine}", "ranks": RANKS}],
-        }  # fmt: skip
+        }
         path = Path(folder) / "gateway.yaml"
         path.write_text(json.dumps(config))
         with beside(["serve", "--config", str(path)], gateway, "/readyz", 600.0) as pid:
             yield f"http://127.0.0.1:{gateway}", Target("127.0.0.1", engine, False, ""), pid
 
 
-def sent(
-    trace: Trace, url: str, pid: int, engine: Target, **settings
-) -> tuple[Outcome, dict, Process, Watch]:
+def sent(trace: Trace, url: str, pid: int, engine: Target, **settings) -> tuple[Outcome, dict, Process, Watch]:
     """A run with the gateway's process and the engines' page watched."""
     asked = LoadSettings(source="bench", url=url, model="emulated", **settings)
     process, pages = Process(pid), Watch(engine, None)
@@ -158,9 +160,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["streams", "requests", "idle"])
     asked = parser.parse_args()
     used = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "httptools", "msgspec"))
-    print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {used}, policy {asked.policy}"
-    )
+    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {used}, policy {asked.policy}")
     if asked.only in (None, "streams"):
         print(streams(asked.streams, asked.step_ms, asked.seconds, asked.policy), flush=True)
     if asked.only in (None, "requests"):

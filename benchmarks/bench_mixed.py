@@ -60,9 +60,11 @@ class Client:
         """A request that no other equals."""
         size = prompt_bytes or self.prompt_bytes
         text = f"{more.pop('pace', '')}{number:09d} {'word ' * (size // 5)}"
-        prompt = {"prompt": text} if self.path.endswith("/completions") and "chat" not in self.path else {
-            "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
-        }  # fmt: skip
+        prompt = (
+            {"prompt": text}
+            if self.path.endswith("/completions") and "chat" not in self.path
+            else {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]}
+        )
         rest = {**self.members, "max_tokens": tokens, "seed": number, **more}
         body = json.dumps({**rest, **prompt} if self.is_prompt_last else {**prompt, **rest}).encode()
         lines = [line.format(trace=f"{number:032x}", size=len(body)) for line in self.heads]
@@ -85,11 +87,16 @@ def clients() -> list[Client]:
     for i, (path, size, members) in enumerate(kinds):
         key = f"{peers.KEY}-{i}"
         lines = [
-            "Host: gateway.example", f"Authorization: Bearer {key}", "Content-Type: application/json",
-            "Content-Length: {size}", f"User-Agent: client-{i}/1.{i}", "traceparent: 00-{trace}-00f067aa0ba902b7-01",
-            "Accept: */*" if i % 2 else "Accept: application/json", "Accept-Encoding: gzip, deflate",
+            "Host: gateway.example",
+            f"Authorization: Bearer {key}",
+            "Content-Type: application/json",
+            "Content-Length: {size}",
+            f"User-Agent: client-{i}/1.{i}",
+            "traceparent: 00-{trace}-00f067aa0ba902b7-01",
+            "Accept: */*" if i % 2 else "Accept: application/json",
+            "Accept-Encoding: gzip, deflate",
             *(["X-Stainless-Lang: python", "X-Stainless-Async: false"] if i % 3 == 0 else []),
-        ]  # fmt: skip
+        ]
         random.Random(i).shuffle(lines)
         found.append(Client(path, key, tuple(lines), size, members, is_prompt_last=i % 2 == 0))
     return found
@@ -109,12 +116,17 @@ def mixed(tokens: int | None = None, size: int = 0, **more: object) -> Iterator[
 def config(port: int, admin: int, engines: list[int], policy: str, log: str) -> dict[str, object]:
     """Of the gateway."""
     return {
-        "version": 1, "listen": {"port": port}, "admin": {"port": admin}, "policy": policy,
+        "version": 1,
+        "listen": {"port": port},
+        "admin": {"port": admin},
+        "policy": policy,
         "workers": [{"url": f"http://127.0.0.1:{engine}"} for engine in engines],
         "keys": [{"key": one.key, "tenant": f"t{i % 3}", "classes": ["*"]} for i, one in enumerate(CLIENTS)],
-        "aliases": dict.fromkeys(ALIASES, MODEL), "classes": {"usual": {"ttft_s": 2.0}},
-        "log": {"access": True}, "decisions": {"path": log},
-    }  # fmt: skip
+        "aliases": dict.fromkeys(ALIASES, MODEL),
+        "classes": {"usual": {"ttft_s": 2.0}},
+        "log": {"access": True},
+        "decisions": {"path": log},
+    }
 
 
 async def requests(port: int, count: int, is_kept: bool, size: int = 0) -> int:
@@ -132,9 +144,7 @@ async def requests(port: int, count: int, is_kept: bool, size: int = 0) -> int:
             first, done = iter([data]), loop.create_future()
             rest = following if is_kept else lambda: None
             ask = lambda f=first, r=rest: next(f, None) or r()  # noqa: E731
-            _, caller = await loop.create_connection(
-                lambda a=ask, d=done: client.Caller(a, d), "127.0.0.1", port
-            )
+            _, caller = await loop.create_connection(lambda a=ask, d=done: client.Caller(a, d), "127.0.0.1", port)
             await done
             if caller.busy or caller.refused:
                 raise RuntimeError(f"an answer was lost or refused: {caller.refused[:1]}")
@@ -187,9 +197,7 @@ ROWS: dict[str, tuple[str, float, Work]] = {
 }
 
 
-async def measured(
-    routers: dict[str, tuple[int, int]], rows: list[str], rounds: int
-) -> dict[tuple[str, str], list[float]]:
+async def measured(routers: dict[str, tuple[int, int]], rows: list[str], rounds: int) -> dict[tuple[str, str], list[float]]:
     """CPU microseconds of a unit, one a round, by row and router."""
     found: dict[tuple[str, str], list[float]] = {}
     for port, _ in routers.values():  # warm connections and caches
@@ -209,9 +217,7 @@ def run(options: argparse.Namespace, is_bare: bool) -> None:
     """All rows with engines that tell token ids and counts, or with those that do not."""
     with contextlib.ExitStack() as stack:
         words = [sys.executable, str(peers.HERE / "gateway_engine.py"), "2", *(["--bare"] if is_bare else [])]
-        engine = subprocess.Popen(
-            ["taskset", "-c", str(LOAD_CORE), *words], stdout=subprocess.PIPE, text=True
-        )
+        engine = subprocess.Popen(["taskset", "-c", str(LOAD_CORE), *words], stdout=subprocess.PIPE, text=True)
         stack.callback(engine.wait)
         stack.callback(engine.kill)
         engines = [int(text) for text in engine.stdout.readline().split()]
@@ -223,13 +229,9 @@ def run(options: argparse.Namespace, is_bare: bool) -> None:
         commands["nginx"] = nginx.command(folder, engines, port), port
         for policy in options.policies:
             port, path = peers.free_port(), folder / f"{policy}.json"
-            path.write_text(
-                json.dumps(config(port, peers.free_port(), engines, policy, str(folder / f"{policy}.log")))
-            )
+            path.write_text(json.dumps(config(port, peers.free_port(), engines, policy, str(folder / f"{policy}.log"))))
             commands[policy] = [sys.executable, "-c", _STARTS, "serve", "--config", str(path)], port
-        body = json.dumps(
-            {"model": MODEL, "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
-        ).encode()
+        body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}).encode()
         routers: dict[str, tuple[int, int]] = {}
         for name, (command, port) in commands.items():
             log = folder / f"{name}.txt"
@@ -241,17 +243,13 @@ def run(options: argparse.Namespace, is_bare: bool) -> None:
             found = runner.run(measured(routers, options.rows, options.rounds))
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     print(
-        f"{'':34}{'nginx us':>10}"
-        + "".join(f"{name + ' us':>12}{'ratio':>8}" for name in options.policies)
-        + f"{'goal':>8}"
+        f"{'':34}{'nginx us':>10}" + "".join(f"{name + ' us':>12}{'ratio':>8}" for name in options.policies) + f"{'goal':>8}"
     )
     for row in options.rows:
         title, goal, _ = ROWS[row]
         line = f"{title:34}{median(found[row, 'nginx']):10.1f}"
         for name in options.policies:
-            ratios = [
-                ours / theirs for ours, theirs in zip(found[row, name], found[row, "nginx"], strict=True)
-            ]
+            ratios = [ours / theirs for ours, theirs in zip(found[row, name], found[row, "nginx"], strict=True)]
             line += f"{median(found[row, name]):12.1f}{median(ratios):8.2f}"
         print(line + f"{goal or float('nan'):8.2f}", flush=True)
 

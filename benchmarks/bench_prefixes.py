@@ -34,9 +34,15 @@ from evenstep.sim.cluster.prefix_caches import block_keys
 from evenstep.workload.reading import read_trace
 
 POLICIES = (
-    "least-load", "jsq", "consistent-hash", "prefix-affinity", "best:affinity=0", "best", "best:affinity=1000",
+    "least-load",
+    "jsq",
+    "consistent-hash",
+    "prefix-affinity",
+    "best:affinity=0",
+    "best",
+    "best:affinity=1000",
     "best:affinity=10000",
-)  # fmt: skip
+)
 OVERHEAD_S, PER_TOKEN_S = 0.0049, 1.1e-7
 BLOCK_TOKENS = 1024
 LONGEST_THOUGHT_S = 30.0
@@ -73,11 +79,14 @@ def recorded(path: str, requests: int) -> list[Call]:
     session, think = trace.column("session"), trace.column("think_s")
     return [
         Call(
-            int(session[r]), int(trace.prompt_tokens[r]), int(trace.output_tokens[r]),
-            chained(keys[starts[r] : starts[r + 1]], every), min(LONGEST_THOUGHT_S, float(think[r])),
+            int(session[r]),
+            int(trace.prompt_tokens[r]),
+            int(trace.output_tokens[r]),
+            chained(keys[starts[r] : starts[r + 1]], every),
+            min(LONGEST_THOUGHT_S, float(think[r])),
         )
         for r in range(min(requests, len(trace)))
-    ]  # fmt: skip
+    ]
 
 
 def made_up(requests: int) -> list[Call]:
@@ -88,9 +97,7 @@ def made_up(requests: int) -> list[Call]:
         for _ in range(int(random.geometric(1 / 15))):
             ids = np.where(np.arange(prompt // BLOCK_TOKENS) < 15, 0, session + 1)
             output = int(np.clip(random.lognormal(5.4, 1.1), 1, 4000))
-            calls.append(
-                Call(session, prompt, output, chained(ids, 1), float(min(30.0, random.lognormal(1.5, 1.0))))
-            )
+            calls.append(Call(session, prompt, output, chained(ids, 1), float(min(30.0, random.lognormal(1.5, 1.0)))))
             prompt += output + int(random.lognormal(7.2, 1.0))
         session += 1
     return calls[:requests]
@@ -111,9 +118,7 @@ class Fleet:
     streams: dict[int, list[int]] = field(default_factory=dict)  # request -> row, leg, tokens left, load
     asked_s: dict[int, float] = field(default_factory=dict)
     first_s: list[float] = field(default_factory=list)
-    hit_of: dict[int, int] = field(
-        default_factory=dict
-    )  # row -> prompt tokens that were cached where it went
+    hit_of: dict[int, int] = field(default_factory=dict)  # row -> prompt tokens that were cached where it went
     load: dict[str, int] = field(default_factory=dict)  # worker -> KV tokens of what decodes there
     computed: int = 0
     idle: float = 0.0
@@ -155,7 +160,7 @@ class Fleet:
             ev.Arrived(
                 now_s=self.now_s, request=request, prompt_tokens=call.prompt, session=call.session + 1, blocks=call.blocks
             )
-        )  # fmt: skip
+        )
 
     def tell(self, event: ev.Event) -> None:
         for command in self.dispatcher.handle(event):
@@ -225,24 +230,16 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=6000)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--slots", type=int, default=8)
-    parser.add_argument(
-        "--sessions", type=int, nargs="+", default=[40, 96], help="sessions under way at a time"
-    )
-    parser.add_argument(
-        "--room", type=int, default=4096, help=f"blocks of {BLOCK_TOKENS} tokens a worker keeps"
-    )
-    parser.add_argument(
-        "--prefill", type=float, default=20_000.0, help="prompt tokens a worker computes a second"
-    )
+    parser.add_argument("--sessions", type=int, nargs="+", default=[40, 96], help="sessions under way at a time")
+    parser.add_argument("--room", type=int, default=4096, help=f"blocks of {BLOCK_TOKENS} tokens a worker keeps")
+    parser.add_argument("--prefill", type=float, default=20_000.0, help="prompt tokens a worker computes a second")
     parser.add_argument("--policy", nargs="+", default=list(POLICIES))
     options = parser.parse_args()
     calls = recorded(options.file, options.requests) if options.file else made_up(options.requests)
     print(f"# {' '.join(sys.argv)}; {compiled.mode()}; numpy {np.__version__}; {platform.machine()}")
     sessions, prompt = len({call.session for call in calls}), np.mean([call.prompt for call in calls])
     print(f"# {len(calls)} calls, {sessions} sessions, mean prompt {prompt:.0f}")
-    print(
-        f"{'policy':20} {'hit':>7} {'prefill Mtok':>12} {'idle':>7} {'tokens/s':>9} {'TTFT p50 s':>10} {'TTFT p95 s':>10}"
-    )
+    print(f"{'policy':20} {'hit':>7} {'prefill Mtok':>12} {'idle':>7} {'tokens/s':>9} {'TTFT p50 s':>10} {'TTFT p95 s':>10}")
     for live in options.sessions:
         if live >= sessions:
             parser.error(f"--sessions is {live}; the workload has {sessions}, take more --requests")

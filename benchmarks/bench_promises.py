@@ -53,9 +53,7 @@ FAULTS = {
     "[DONE] in mid-stream": e.after(5, e.chunk(b"data: [DONE]\n\n"), end="last"),
     "cut in mid-stream": e.after(5),
     "reset in mid-stream": e.after(5, end="reset"),
-    "error event in mid-stream": e.after(
-        5, e.event({"error": {"message": "broken", "code": 500}}), end="last"
-    ),
+    "error event in mid-stream": e.after(5, e.event({"error": {"message": "broken", "code": 500}}), end="last"),
     "bad JSON in mid-stream": e.after(5, e.chunk(b"data: {oops\n\n"), end="last"),
     "silence in mid-stream": e.after(5, end="hang"),
     "silence": e.hang,
@@ -217,13 +215,9 @@ def main() -> None:
             runner.run(engines())
     faulty = sum(bool(fault_of(n)) for n in range(options.requests))
     print(f"{os.cpu_count()} cores, {platform.release()}, Python {platform.python_version()}")
-    print(
-        f"command: python {' '.join(sys.argv)}; {faulty} of {options.requests} requests meet one of {len(FAULTS)} faults"
-    )
+    print(f"command: python {' '.join(sys.argv)}; {faulty} of {options.requests} requests meet one of {len(FAULTS)} faults")
     columns = ("complete", "told", "left", "aborted", "hung", "wrong", "silent")
-    print(
-        f"{'':22}{''.join(f'{c:>9}' for c in columns)}{'redirected':>12}{'still open':>12}{'MB pushed':>11}"
-    )
+    print(f"{'':22}{''.join(f'{c:>9}' for c in columns)}{'redirected':>12}{'still open':>12}{'MB pushed':>11}")
     for name, module in peers.contenders(options.only).items():
         try:
             version, tally = run(name, module, options.requests)

@@ -74,9 +74,7 @@ def plain_mooncake(path: Path) -> int:
     """Baseline: the json module, line by line, into arrays."""
     with path.open() as file:
         rows = [json.loads(line) for line in file]
-    columns = [
-        np.array([row[name] for row in rows]) for name in ("timestamp", "input_length", "output_length")
-    ]
+    columns = [np.array([row[name] for row in rows]) for name in ("timestamp", "input_length", "output_length")]
     ids = np.array([block for row in rows for block in row["hash_ids"]])
     return int(columns[0].size) if ids.size else 0
 
@@ -109,9 +107,7 @@ def compare(title: str, path: Path, rows: int, plain: Callable[[Path], int], rou
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--azure-rows", type=int, default=1_000_000)
     parser.add_argument("--mooncake-rows", type=int, default=200_000)
@@ -124,9 +120,7 @@ def main() -> None:
     from evenstep import __version__
 
     libraries = f"numpy {np.__version__}, pyarrow {pa.__version__}, orjson {orjson.__version__}"
-    print(
-        f"{platform.machine()} {platform.system()}, Python {platform.python_version()}, evenstep {__version__}"
-    )
+    print(f"{platform.machine()} {platform.system()}, Python {platform.python_version()}, evenstep {__version__}")
     print(f"{libraries}; CPU seconds, one core")
     with tempfile.TemporaryDirectory() as folder:
         azure, mooncake = Path(folder) / "azure.csv", Path(folder) / "mooncake.jsonl"

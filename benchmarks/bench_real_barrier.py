@@ -62,9 +62,7 @@ def main() -> None:
 
 def report(rounds: dict[str, list[Judged]]) -> None:
     """One row a policy: means over rounds, and the gain over the baseline of the same round with its range."""
-    print(
-        "policy        tokens/s  idle   p95 ms   over jsq (least, most)   mirror off: load, idle   same ids"
-    )
+    print("policy        tokens/s  idle   p95 ms   over jsq (least, most)   mirror off: load, idle   same ids")
     ids = next(iter(rounds.values()))[0].ids
     for policy, found in rounds.items():
         gains = [

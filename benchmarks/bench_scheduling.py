@@ -46,11 +46,25 @@ WORKLOADS = {
     "long prompts": ("sample:mooncake-conversation", "kv-tokens=200000", "token-budget:fit=llama-70b-tp4", "survival"),
     "code": ("sample:azure-code", "kv-tokens=60000", "token-budget:fit=llama-70b-tp4", "survival"),
     "translation": ("sample:translation", "kv-tokens=16492,token-budget=512", "token-budget:fit=llama-70b-tp2", "survival"),
-}  # fmt: skip
+}
 OTHERS = (
-    "vllm:watermark=0.01", "vllm:watermark=0.05", "sarathi", "orca", "vanilla-vllm", "work-conserving", "sjf", "srpt",
-    "mlfq", "least-attained", "a-max", "a-min", "a-min:reading=repaired", "a-ell", "h-sf", "alpha-switch",
-)  # fmt: skip
+    "vllm:watermark=0.01",
+    "vllm:watermark=0.05",
+    "sarathi",
+    "orca",
+    "vanilla-vllm",
+    "work-conserving",
+    "sjf",
+    "srpt",
+    "mlfq",
+    "least-attained",
+    "a-max",
+    "a-min",
+    "a-min:reading=repaired",
+    "a-ell",
+    "h-sf",
+    "alpha-switch",
+)
 MEAN, TAIL = "e2e_mean_s", "e2e_p99_s"
 #: Part "seats": trace, engine, batch-time law, bounds; who is ranked.
 SEATS = ("sample:azure-conv", "kv-tokens=80000,token-budget=512,batch-limit=16", "token-budget", "survival")
@@ -78,9 +92,25 @@ def compared(
     trace, engine, law, bounds = workload
     asked = [word for policy in policies for word in ("--policy", policy)]
     command = [
-        *EVENSTEP, "compare", trace, "--engine", engine, "--batch-time", law, "--bounds", bounds, "--load", str(load),
-        "--seeds", str(seeds), "--limit", str(limit), "--format", "json", *asked,
-    ]  # fmt: skip
+        *EVENSTEP,
+        "compare",
+        trace,
+        "--engine",
+        engine,
+        "--batch-time",
+        law,
+        "--bounds",
+        bounds,
+        "--load",
+        str(load),
+        "--seeds",
+        str(seeds),
+        "--limit",
+        str(limit),
+        "--format",
+        "json",
+        *asked,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return done.stderr.strip().splitlines()[-1]
@@ -90,9 +120,7 @@ def compared(
 def memory_binds(name: str, load: float, seeds: int, limit: int) -> float:
     """Share of the time in which only KV memory keeps requests out under `vllm`, mean over replicates."""
     trace, engine, law, _ = WORKLOADS[name]
-    settings = EngineSettings(
-        source=trace, engine=engine, batch_time=law, load=load, seeds=seeds, limit=limit
-    )
+    settings = EngineSettings(source=trace, engine=engine, batch_time=law, load=load, seeds=seeds, limit=limit)
     server, shares = settings.server(), []
     budget, seats = server.token_budget or np.inf, server.batch_limit or np.inf
     for replicate in traces_of(settings, False):
@@ -173,9 +201,7 @@ def laws(loads: list[float], seeds: int, limit: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=("others", "seats", "laws"), default="others")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--loads", type=float, nargs="*")

@@ -83,15 +83,20 @@ def read(run) -> float:
     return time.process_time() - start
 
 
-def plain_step_s(
-    trace: Trace, policy, workers: int, slots: int, horizon: int, steps: int, energies: bool = True
-) -> float:
+def plain_step_s(trace: Trace, policy, workers: int, slots: int, horizon: int, steps: int, energies: bool = True) -> float:
     """CPU seconds of one step of the plain side."""
     start = time.process_time()
     done, *_ = plain_numpy.simulate(
-        trace.prompt_tokens, trace.output_tokens, workers, slots, 128, policy, horizon=horizon, limit=steps,
+        trace.prompt_tokens,
+        trace.output_tokens,
+        workers,
+        slots,
+        128,
+        policy,
+        horizon=horizon,
+        limit=steps,
         energies=energies,
-    )  # fmt: skip
+    )
     return (time.process_time() - start) / done
 
 
@@ -116,9 +121,7 @@ def ratios(rounds: int, requests: int) -> None:
             seconds, run = ours(trace, text, G, B)
             step, whole = seconds / run.totals.steps, (seconds + read(run)) / run.totals.steps
             scaled = step / (yard * YARDSTICK_STEPS_PER_S)
-            found.append(
-                (strict * 1e6, step * 1e9, scaled * 1e9, strict / step, strict / whole, baseline / step)
-            )
+            found.append((strict * 1e6, step * 1e9, scaled * 1e9, strict / step, strict / whole, baseline / step))
         plain_us, our_ns, scaled_ns, strict, after, priced = zip(*found, strict=True)
         print(
             f"{text:33} {f'{G}, {B}':>8} {np.median(plain_us):8.1f} {np.median(our_ns):8.0f} {np.median(scaled_ns):9.0f}"
@@ -201,9 +204,7 @@ def peak_mb() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="two rounds, smaller runs")
     args = parser.parse_args()

@@ -44,9 +44,7 @@ def first_row_s(command: tuple[str, ...], policy: str, cache: str | None = None)
     env = {**os.environ, "NUMBA_CACHE_DIR": cache} if cache is not None else None
     told, found = "", False
     start = time.perf_counter()
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as process:
         assert process.stdout is not None
         for line in process.stdout:
             found = line.startswith(policy)
@@ -56,9 +54,7 @@ def first_row_s(command: tuple[str, ...], policy: str, cache: str | None = None)
         taken = time.perf_counter() - start
         process.stdout.read()
     if process.returncode or not found:
-        raise SystemExit(
-            f"{' '.join(command)} ended with {process.returncode} and no row of {policy}:\n{told}"
-        )
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode} and no row of {policy}:\n{told}")
     return taken, told
 
 
@@ -106,15 +102,11 @@ def row(what: str, seconds: list[float], target: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold-rounds", type=int, default=2)
     args = parser.parse_args()
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {compiled.mode()}"
-    )
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {compiled.mode()}")
     print(f"command: python {' '.join(sys.argv)}\n")
     print(f"{'seconds: median [least, most]':60}                           target")
     row("python that does nothing", [whole_s((sys.executable, "-c", "")) for _ in range(args.rounds)], "")

@@ -49,9 +49,7 @@ def lognormal(random: np.random.Generator, rows: int, median: float, sigma: floa
     return np.clip(median * np.exp(sigma * random.standard_normal(rows)), 1, most).astype(np.int64)
 
 
-def drawn(
-    seed: int, prompts: Callable[..., I8], outputs: Callable[..., I8], rows: int
-) -> Callable[[], Trace]:
+def drawn(seed: int, prompts: Callable[..., I8], outputs: Callable[..., I8], rows: int) -> Callable[[], Trace]:
     """A generated trace; the laws are given a generator and the number of rows."""
 
     def trace() -> Trace:
@@ -87,7 +85,7 @@ DEVELOP = (
     Workload("a tenant of small ones", 8, 16, drawn(4, mostly_small, replies, 4000)),
     Workload("equal requests", 8, 16, drawn(5, lambda r, n: np.full(n, 1000), replies, 3000)),
     Workload("chat, few slots", 4, 8, drawn(6, chat, replies, 2000)),
-)  # fmt: skip
+)
 
 #: Key of the drawn workloads below.
 DRAWN = 20261123
@@ -117,9 +115,7 @@ def any_workload(number: int) -> Workload:
     """One of the workloads drawn by the key."""
     fleet = np.random.default_rng([DRAWN, 1000 + number])
     workers, slots = int(fleet.choice([4, 8, 16])), int(fleet.choice([8, 16, 32]))
-    trace = drawn(
-        number, any_sizes(2 * number, 200, 8000), any_sizes(2 * number + 1, 10, 600), 10 * workers * slots
-    )
+    trace = drawn(number, any_sizes(2 * number, 200, 8000), any_sizes(2 * number + 1, 10, 600), 10 * workers * slots)
     return Workload(f"drawn {number}", workers, slots, trace)
 
 

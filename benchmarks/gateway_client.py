@@ -104,9 +104,7 @@ async def closed_loop(port: int, connections: int, total: int, data: bytes) -> N
     await asyncio.gather(*(one() for _ in range(connections)))
 
 
-async def streams(
-    port: int, count: int, spread_s: float, data: Callable[[int], bytes]
-) -> tuple[int, list[float]]:
+async def streams(port: int, count: int, spread_s: float, data: Callable[[int], bytes]) -> tuple[int, list[float]]:
     """So many streams at once, begun over `spread_s` seconds: events received, and ages of the writes of all but the start.
 
     Raises:
@@ -120,9 +118,7 @@ async def streams(
         await asyncio.sleep(max(0.0, begin + i * spread_s / count - loop.time()))
         once = iter([data(i)])
         done = loop.create_future()
-        _, caller = await loop.create_connection(
-            lambda o=once, d=done: Caller(lambda: next(o, None), d), "127.0.0.1", port
-        )
+        _, caller = await loop.create_connection(lambda o=once, d=done: Caller(lambda: next(o, None), d), "127.0.0.1", port)
         callers.append(caller)
         waits.append(done)
     await asyncio.gather(*waits)
@@ -157,9 +153,7 @@ async def leave(port: int, data: bytes) -> int:
     """Begins a stream, leaves after its third write; the time it left, ns."""
     loop = asyncio.get_running_loop()
     done, once = loop.create_future(), iter([data])
-    transport, caller = await loop.create_connection(
-        lambda: Caller(lambda: next(once, None), done), "127.0.0.1", port
-    )
+    transport, caller = await loop.create_connection(lambda: Caller(lambda: next(once, None), done), "127.0.0.1", port)
     while len(caller.ages_s) < 3 and not done.done():
         await asyncio.sleep(0.002)
     if done.done():

@@ -35,9 +35,7 @@ _CHUNKS = {
     False: b'data: %b,"choices":[{"index":0,"text":"@%016d","logprobs":null,'
     b'"finish_reason":%b,"stop_reason":null,"prompt_token_ids":null,"token_ids":%b}]%b}\n\n',
 }
-_STREAM = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
-)
+_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 _USAGE = b',"usage":{"prompt_tokens":40,"total_tokens":%d,"completion_tokens":%d}'
 _METRICS = """vllm:num_requests_running{{engine="0"}} {running}
 vllm:num_requests_waiting{{engine="0"}} 0
@@ -120,9 +118,7 @@ class Connection(asyncio.Protocol):
 class Stream:
     """One answer on its way."""
 
-    def __init__(
-        self, connection: Connection, asked: dict, tokens: int, pace: int, burst: int, key: int
-    ) -> None:
+    def __init__(self, connection: Connection, asked: dict, tokens: int, pace: int, burst: int, key: int) -> None:
         self.connection, self.key = connection, key
         self.left, self.burst, self.pace_s = tokens, burst, pace / 1e3
         self.made = 0
@@ -213,9 +209,7 @@ ANSWERS: dict[str, Callable[[Engine], tuple[bytes, bytes]]] = {
     "/health": _json({}),
     "/health_generate": _json({}),
     "/version": _json({"version": "0.32.0"}),
-    "/v1/models": _json(
-        {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 262144}]}
-    ),
+    "/v1/models": _json({"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 262144}]}),
     "/metrics": _metrics,
     "/gone": _gone,
     **{path: _json(_INFO) for path in ("/get_model_info", "/model_info", "/get_server_info", "/server_info")},
@@ -226,9 +220,7 @@ async def serve(count: int, is_bare: bool) -> None:
     loop, ports = asyncio.get_running_loop(), []
     for _ in range(count):
         engine = Engine(is_bare)
-        server = await loop.create_server(
-            lambda engine=engine: Connection(engine, loop), "127.0.0.1", 0, backlog=4096
-        )
+        server = await loop.create_server(lambda engine=engine: Connection(engine, loop), "127.0.0.1", 0, backlog=4096)
         ports.append(server.sockets[0].getsockname()[1])
     print(*ports, flush=True)
     await asyncio.Event().wait()

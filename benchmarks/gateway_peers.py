@@ -65,9 +65,7 @@ def run(command: Sequence[str], name: str, cwd: Path | None = None) -> str:
         raise AbsentError(f"{name}: {error}") from None
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise AbsentError(
-            f"{name}: {' '.join(command[:4])} ... failed: {lines[-1] if lines else done.returncode}"
-        )
+        raise AbsentError(f"{name}: {' '.join(command[:4])} ... failed: {lines[-1] if lines else done.returncode}")
     return done.stdout or done.stderr
 
 
@@ -79,9 +77,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def started(
-    command: Sequence[str], core: int, log: Path, env: dict[str, str] | None = None
-) -> Iterator[subprocess.Popen]:
+def started(command: Sequence[str], core: int, log: Path, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
     """A process group on one core, killed at the end."""
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -99,9 +95,7 @@ def started(
         process.wait()
 
 
-def wait_for(
-    port: int, process: subprocess.Popen, log: Path, body: bytes, limit_s: float = 300.0, key: str = KEY
-) -> None:
+def wait_for(port: int, process: subprocess.Popen, log: Path, body: bytes, limit_s: float = 300.0, key: str = KEY) -> None:
     """Until a chat request is answered with 200.
 
     Raises:
@@ -113,9 +107,7 @@ def wait_for(
     while time.monotonic() < end:
         if process.poll() is not None:
             raise AbsentError(f"it ended with {process.returncode}: {_last_line(log)}")
-        asked = urllib.request.Request(
-            f"http://127.0.0.1:{port}/v1/chat/completions", data=body, headers=headers
-        )
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", data=body, headers=headers)
         try:
             with urllib.request.urlopen(asked, timeout=5):
                 return

@@ -152,8 +152,7 @@ class Engine(asyncio.Protocol):
             self.transport.write(_whole(200, _MODELS))
         elif b" /metrics " in head:
             page = "".join(
-                _METRICS.format(rank=rank, running=self.ticks.running[rank])
-                for rank in range(max(1, self.ranks))
+                _METRICS.format(rank=rank, running=self.ticks.running[rank]) for rank in range(max(1, self.ranks))
             )
             self.transport.write(_whole(200, page.encode(), b"text/plain"))
         elif not head.startswith(b"POST /v1/completions "):
@@ -172,9 +171,7 @@ class Engine(asyncio.Protocol):
     def step(self, found: bytes, left: list[bytes], size: int) -> None:
         """One step on with a request."""
         if len(left) == CHUNKS + 1:
-            self.transport.write(
-                b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-            )
+            self.transport.write(b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         if len(left) > 2:
             self.transport.write(left.pop(0))
             self.ticks.steps.append((self, found, left, size))
@@ -292,9 +289,7 @@ async def asked(port: int, clients: int, requests: int, pause_s: float) -> Found
 @contextlib.contextmanager
 def _process(words: list[str], said: Path, **more: str) -> Generator[subprocess.Popen[bytes]]:
     with said.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, *words], stdout=out, stderr=subprocess.STDOUT, env=os.environ | more
-        )
+        process = subprocess.Popen([sys.executable, *words], stdout=out, stderr=subprocess.STDOUT, env=os.environ | more)
     try:
         yield process
     finally:
@@ -316,9 +311,7 @@ def _until(port: int, path: str, process: subprocess.Popen[bytes], said: Path) -
     raise RuntimeError(f"it does not answer: {said.read_text()[-2000:]}")
 
 
-def soak(
-    requests: int, *, shape: str, clients: int = 600, pause_s: float = 0.3, checked: bool = False
-) -> Found:  # fmt: skip
+def soak(requests: int, *, shape: str, clients: int = 600, pause_s: float = 0.3, checked: bool = False) -> Found:
     """Run it once.
 
     Args:
@@ -334,13 +327,15 @@ def soak(
         for port in ports:
             _until(port, "/v1/models", process, heard)
         slots = clients if ranks == 0 else max(1, clients // ranks)
-        workers = [
-            {"url": f"http://127.0.0.1:{port}"} | ({"ranks": ranks} if ranks else {}) for port in ports
-        ]
+        workers = [{"url": f"http://127.0.0.1:{port}"} | ({"ranks": ranks} if ranks else {}) for port in ports]
         config = {
-            "version": 1, "listen": {"port": gateway}, "admin": {"enabled": False}, "policy": "jsq", "slots": slots,
+            "version": 1,
+            "listen": {"port": gateway},
+            "admin": {"enabled": False},
+            "policy": "jsq",
+            "slots": slots,
             "workers": workers,
-        }  # fmt: skip
+        }
         path = Path(folder, "gateway.yaml")
         path.write_text(json.dumps(config))
         build = {"EVENSTEP_CHECKED": "1"} if checked else {}
@@ -357,9 +352,7 @@ def soak(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=1_000_000, help="of all runs together")
     parser.add_argument("--clients", type=int, default=600)
     parser.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
@@ -375,9 +368,7 @@ def main() -> int:
     is_broken = False
     for shape in options.shapes:
         share = options.requests // len(options.shapes)
-        found = soak(
-            share, shape=shape, clients=options.clients, pause_s=options.pause, checked=options.checked
-        )  # fmt: skip
+        found = soak(share, shape=shape, clients=options.clients, pause_s=options.pause, checked=options.checked)
         broken = found.broken()
         is_broken |= bool(broken)
         print(

@@ -145,9 +145,7 @@ class Leaving:
         if stage < 0.25:
             loop.call_soon(self.leave, row, call)  # before the request is out, or just after
         elif stage < 0.6:
-            loop.call_later(
-                0.2 * (stage - 0.25), self.leave, row, call
-            )  # in the pool, or between head and first token
+            loop.call_later(0.2 * (stage - 0.25), self.leave, row, call)  # in the pool, or between head and first token
         else:
             self.after(row, call, 1 + int(20 * (stage - 0.6)))  # in mid-stream
 
@@ -213,9 +211,7 @@ def soak(requests: int, seed: int = 0, policy: str = "best") -> Found:
                 "--per-token-s",
                 "1e-6",
             ]
-            stack.enter_context(
-                beside([*words, *(f"--fault={fault}" for fault in FAULTS)], port, "/health", 60.0)
-            )
+            stack.enter_context(beside([*words, *(f"--fault={fault}" for fault in FAULTS)], port, "/health", 60.0))
         log = Path(folder) / "decisions.evlog"
         config = {
             "version": 1,
@@ -242,9 +238,7 @@ def soak(requests: int, seed: int = 0, policy: str = "best") -> Found:
 def driven(found: Found, pid: int, gateway: int, seed: int) -> None:
     """Send everything; what clients saw, and how the gateway's memory went."""
     trace = trace_of(found.requests, seed)
-    settings = LoadSettings(
-        source="soak", url=f"http://127.0.0.1:{gateway}", closed=USERS, seed=seed, timeout_s=60.0
-    )
+    settings = LoadSettings(source="soak", url=f"http://127.0.0.1:{gateway}", closed=USERS, seed=seed, timeout_s=60.0)
     before, memory = sockets(pid), found.memory_mb
     found.start_mb = resident_mb(pid)
     leaving = Leaving(seed)
@@ -308,18 +302,12 @@ def main() -> int:
     asked = parser.parse_args()
     found = soak(asked.requests, asked.seed, asked.policy)
     print(f"{found.requests:,} requests in {found.seconds:.0f} s; ended: {dict(found.ended.most_common())}")
-    print(
-        f"tried elsewhere before the first token {found.retried:,} times, continued elsewhere {found.recomputed:,} times"
-    )
+    print(f"tried elsewhere before the first token {found.retried:,} times, continued elsewhere {found.recomputed:,} times")
     print(f"counted by the gateway {found.counted:,}; {found.unheard:,} clients left before any answer")
     print(f"left behind: {found.left or 'nothing'}; sockets {found.sockets:+d}")
     tenths = ", ".join(f"{mb:.0f}" for mb in found.memory_mb)
-    print(
-        f"memory of the gateway, MB: {found.start_mb:.0f} before the first request, after each tenth: {tenths}"
-    )
-    print(
-        f"{found.decisions:,} decisions in the log, {'the same' if found.replayed else 'not the same'} when replayed"
-    )
+    print(f"memory of the gateway, MB: {found.start_mb:.0f} before the first request, after each tenth: {tenths}")
+    print(f"{found.decisions:,} decisions in the log, {'the same' if found.replayed else 'not the same'} when replayed")
     broken = found.broken()
     print("\n".join(broken) if broken else "every promise kept")
     return 1 if broken else 0

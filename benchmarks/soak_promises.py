@@ -59,9 +59,7 @@ FAULTS = {
     "cut after a token": e.after(1),
     "cut before the last token": e.after(TOKENS - 1),
     "reset in mid-stream": e.after(5, end="reset"),
-    "error event in mid-stream": e.after(
-        5, e.event({"error": {"message": "broken", "code": 500}}), end="last"
-    ),
+    "error event in mid-stream": e.after(5, e.event({"error": {"message": "broken", "code": 500}}), end="last"),
     "bad JSON in mid-stream": e.after(5, e.chunk(b"data: {oops\n\n"), end="last"),
     "handed back": e.handed_back(),
     "handed back after two tokens": e.handed_back(2),
@@ -115,9 +113,7 @@ class Schedule:
         self.calls = 0
         self.ignoring = set[str]()  # names of the workers that answer from the start
         self._used: WeakSet[e.Connection] = WeakSet()  # connections that have carried a leg
-        self._dropped: dict[
-            int, tuple[e.HostileEngine, bytes]
-        ] = {}  # by request, legs without a byte of an answer
+        self._dropped: dict[int, tuple[e.HostileEngine, bytes]] = {}  # by request, legs without a byte of an answer
 
     def chance(self, what: str, number: int, draw: int = 0) -> float:
         """A number in [0, 1) that is the same in every run of this seed."""
@@ -202,16 +198,12 @@ async def serving(schedule: Schedule, policy: str) -> AsyncIterator[Server]:
         engine.serves = PLAIN if engine.name.startswith("openai") else e.MODEL
         await engine.start()
     workers = [Worker(engine.url, slots=16, scraped=False) for engine in engines[:4]]
-    workers += [
-        Worker(engine.url, slots=16, scraped=False, engine="openai", models=[PLAIN]) for engine in engines[4:]
-    ]
+    workers += [Worker(engine.url, slots=16, scraped=False, engine="openai", models=[PLAIN]) for engine in engines[4:]]
     config = GatewayConfig(
         listen=Listen(port=0),
         workers=workers,
         policy=policy,
-        dispatch=Dispatch(
-            gather_ms=0.0, retries=RETRIES, backoff_s=0.002, backoff_cap_s=0.02, cooldown_s=0.02
-        ),
+        dispatch=Dispatch(gather_ms=0.0, retries=RETRIES, backoff_s=0.002, backoff_cap_s=0.02, cooldown_s=0.02),
         engines=Engines(silence_s=SILENCE_S, first_byte_s=30.0),
     )
     server = Server(checked(config))
@@ -242,9 +234,7 @@ async def settled(found: Found, server: Server, engines: list[e.HostileEngine]) 
     for pool in pools:
         pool.dispatcher.check()
         if pool.dispatcher.rows.by_request:
-            found.broken.append(
-                f"the dispatcher of {pool.name} still knows {len(pool.dispatcher.rows.by_request)}"
-            )
+            found.broken.append(f"the dispatcher of {pool.name} still knows {len(pool.dispatcher.rows.by_request)}")
 
 
 async def soak(faults: int, seed: int, policy: str = "best") -> Found:
@@ -281,9 +271,7 @@ def main() -> int:
     warm(options.policy)
     print(f"command: python {' '.join(sys.argv)}; {len(FAULTS) + 1} kinds of faults")
     columns = ("complete", "error", "refused", "left", "silent", "aborted", "wrong", "hung")
-    print(
-        f"{'seed':>4}{'requests':>10}{'faults':>8}{''.join(f'{c:>10}' for c in columns)}{'most asked':>12}{'s':>6}"
-    )
+    print(f"{'seed':>4}{'requests':>10}{'faults':>8}{''.join(f'{c:>10}' for c in columns)}{'most asked':>12}{'s':>6}")
     broken, total, resent = list[str](), Counter[str](), 0
     for seed in range(options.seeds):
         found = asyncio.run(soak(options.faults, seed, options.policy))

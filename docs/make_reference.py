@@ -191,8 +191,7 @@ def _arguments(parser: argparse.ArgumentParser) -> list[str]:
     rows = [
         f"| `{_shown(action)}` | {(action.help or '').replace('%%', '%').replace('|', chr(92) + '|')} |"
         for action in parser._actions
-        if not isinstance(action, argparse._SubParsersAction)
-        and not {"--help", "--debug"} & set(action.option_strings)
+        if not isinstance(action, argparse._SubParsersAction) and not {"--help", "--debug"} & set(action.option_strings)
     ]
     return ["| argument | meaning |", "|---|---|", *rows, ""] if rows else []
 

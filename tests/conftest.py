@@ -15,9 +15,7 @@ settings.load_profile("fast")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--no-skips", action="store_true", help="a skipped test fails: nothing is left out silently"
-    )
+    parser.addoption("--no-skips", action="store_true", help="a skipped test fails: nothing is left out silently")
     parser.addoption(
         "--update-golden",
         action="store_true",

@@ -43,9 +43,7 @@ class Container:
 
     def __post_init__(self):
         self.package = self.folder / "site" / "evenstep"
-        shutil.copytree(
-            Path(evenstep.__file__).parent, self.package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(Path(evenstep.__file__).parent, self.package, ignore=shutil.ignore_patterns("__pycache__"))
         for path in (self.package, *self.package.rglob("*")):
             path.chmod(0o555 if path.is_dir() else 0o444)
 
@@ -61,14 +59,10 @@ class Container:
         for place in self.disks:
             place.chmod(0o777)
         mounts = [
-            f"mount -t tmpfs -o size={size},mode=777 none '{place}'"
-            if size
-            else f"mount --bind '{place}' '{place}'"
+            f"mount -t tmpfs -o size={size},mode=777 none '{place}'" if size else f"mount --bind '{place}' '{place}'"
             for place, size in self.disks.items()
         ]
-        script = "; ".join(
-            ["set -e", "mount --make-rprivate /", *mounts, "mount -o remount,bind,ro /", 'exec "$@"']
-        )
+        script = "; ".join(["set -e", "mount --make-rprivate /", *mounts, "mount -o remount,bind,ro /", 'exec "$@"'])
         keeps = "-all,+dac_read_search"  # the interpreter may be in a folder that only root may enter
         user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", f"--inh-caps={keeps}"]
         user += [f"--ambient-caps={keeps}", "--no-new-privs"]

@@ -20,17 +20,17 @@ SOURCE = ROOT / "src" / "evenstep"
 #: The most of each that there may be today. The goals: 10 wide and 12 long functions, 15 basic files, 60 skips, 8 kernel
 #: twins, and none of the rest.
 CEILINGS = {
-    "functions of more than 8 parameters": 72,
-    "functions of more than 60 lines": 11,
-    "files with `pyright: basic`": 43,
-    "lines with `fmt: skip`": 413,
-    "files named *_layout.py": 4,
+    "functions of more than 8 parameters": 15,
+    "functions of more than 60 lines": 9,
+    "files with `pyright: basic`": 9,
+    "lines with `fmt: skip`": 6,
+    "files named *_layout.py": 0,
     "lines with `import *`": 0,
-    "files named *_kernel.py": 52,
-    "folders of more than 25 files": 6,
-    "circles of files": 10,
-    "classes with more than 2 ancestors": 5,
-    "modules that nothing uses": 4,
+    "files named *_kernel.py": 6,
+    "folders of more than 25 files": 0,
+    "circles of files": 0,
+    "classes with more than 2 ancestors": 0,
+    "modules that nothing uses": 1,
 }
 
 

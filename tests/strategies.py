@@ -84,10 +84,7 @@ def routing_views(
     slots = draw(st.integers(1, 6))
     free = ints(0, slots if equal_slots else 4, G)
     queued = ints(0, 2, G) if draw(st.booleans()) else [0] * G
-    running = [
-        max(0, slots - f - q) if equal_slots else r
-        for f, q, r in zip(free, queued, ints(0, 6, G), strict=True)
-    ]
+    running = [max(0, slots - f - q) if equal_slots else r for f, q, r in zip(free, queued, ints(0, 6, G), strict=True)]
     if equal_slots:
         queued = [slots - f - r for f, r in zip(free, running, strict=True)]
     load = [x if r else 0.0 for x, r in zip(tokens(20 if small else 20_000, G), running, strict=True)]
@@ -145,28 +142,52 @@ def recorded_tables(draw: st.DrawFn) -> tuple[Conditions, StepTable, RequestTabl
     busy = np.where(random.random(steps) < draw(st.sampled_from([0.1, 0.5, 0.9])), total, max(1, total // 2))
     start = np.cumsum(random.random(steps))
     step_table = StepTable(
-        group, np.arange(steps), start, 1 + envelope / 8, envelope, load_sum, load_min, envelope / 8, load_sum / 8,
-        busy // len(sizes), busy, busy * 0, busy, load_sum + 1, load_sum + 2,
-    )  # fmt: skip
+        group,
+        np.arange(steps),
+        start,
+        1 + envelope / 8,
+        envelope,
+        load_sum,
+        load_min,
+        envelope / 8,
+        load_sum / 8,
+        busy // len(sizes),
+        busy,
+        busy * 0,
+        busy,
+        load_sum + 1,
+        load_sum + 2,
+    )
     visible, wait = np.sort(random.random(requests)) * 20, random.random(requests) * 5
     output = random.integers(1, 40, requests)
     first = visible + wait + 0.25
     request_table = RequestTable(
-        random.permutation(requests), random.integers(0, sum(sizes), requests),
-        random.integers(1, 5000, requests), output, visible, visible + wait, first, first + output * 0.3,
-        np.arange(requests), np.arange(requests) + output - 1, random.integers(0, 2, requests),
+        random.permutation(requests),
+        random.integers(0, sum(sizes), requests),
+        random.integers(1, 5000, requests),
+        output,
+        visible,
+        visible + wait,
+        first,
+        first + output * 0.3,
+        np.arange(requests),
+        np.arange(requests) + output - 1,
+        random.integers(0, 2, requests),
         random.integers(0, 3, requests) if draw(st.booleans()) else None,
-    )  # fmt: skip
-    makespan = float(
-        max((start + step_table.duration_s).max(), request_table.finished_s.max(), 150.0 * steps)
     )
+    makespan = float(max((start + step_table.duration_s).max(), request_table.finished_s.max(), 150.0 * steps))
     totals = Totals(
-        requests, int(output.sum()), steps, steps, makespan, float(load_sum.sum()), int(busy.sum()),
-        int(request_table.restarts.sum()), 0,
-    )  # fmt: skip
-    conditions = Conditions(
-        sum(sizes), slots, total, sizes, (1.0,) * len(sizes), 0.125, "timed", 0, 0, "fcfs"
+        requests,
+        int(output.sum()),
+        steps,
+        steps,
+        makespan,
+        float(load_sum.sum()),
+        int(busy.sum()),
+        int(request_table.restarts.sum()),
+        0,
     )
+    conditions = Conditions(sum(sizes), slots, total, sizes, (1.0,) * len(sizes), 0.125, "timed", 0, 0, "fcfs")
     return conditions, step_table, request_table, totals
 
 
@@ -174,10 +195,7 @@ def cut(draw: st.DataObject, table: Any) -> list[Any]:
     """A record table cut into chunks at random places; some chunks may be empty."""
     places = sorted(draw.draw(st.lists(st.integers(0, table.rows), max_size=5)))
     ends = [0, *places, table.rows]
-    return [
-        type(table)(**{name: column[a:b] for name, column in columns(table).items()})
-        for a, b in pairwise(ends)
-    ]
+    return [type(table)(**{name: column[a:b] for name, column in columns(table).items()}) for a, b in pairwise(ends)]
 
 
 # --- small traces and clusters -------------------------------------------------------------------------------
@@ -197,9 +215,7 @@ def small_traces(draw: st.DrawFn, *, rows: tuple[int, int] = (1, 24), sessions: 
     columns: dict[str, Any] = {
         "prompt_tokens": random.integers(1, largest + 1, N),
         "output_tokens": random.integers(1, longest + 1, N),
-        "arrival_s": np.cumsum(
-            random.integers(0, 4, N) * draw(st.sampled_from([0.0, 0.25, 0.3, 5.0, 100.0]))
-        ),
+        "arrival_s": np.cumsum(random.integers(0, 4, N) * draw(st.sampled_from([0.0, 0.25, 0.3, 5.0, 100.0]))),
     }
     if draw(st.booleans()):
         columns["request_class"] = random.integers(0, 3, N)
@@ -241,9 +257,7 @@ def drifts(draw: st.DrawFn, *, rows: int) -> Drift:
     kind = draw(st.sampled_from(["one", "one", "none", "part", "speculative", "sequence", "profiles"]))
     if kind == "sequence":
         return Drift(
-            sequence=tuple(
-                draw(st.lists(st.sampled_from([-3.0, -0.5, 0.0, 0.1, 1.0, 7.0]), min_size=1, max_size=5))
-            )
+            sequence=tuple(draw(st.lists(st.sampled_from([-3.0, -0.5, 0.0, 0.1, 1.0, 7.0]), min_size=1, max_size=5)))
         )
     if kind == "profiles":
         return Drift(profiles=_profiles(np.random.default_rng(draw(st.integers(0, 2**32 - 1))), rows))
@@ -253,9 +267,7 @@ def drifts(draw: st.DrawFn, *, rows: int) -> Drift:
 
 
 @st.composite
-def clusters(
-    draw: st.DrawFn, trace: Trace, *, groups: tuple[int, int] = (1, 3), plain: bool = False
-) -> Cluster:
+def clusters(draw: st.DrawFn, trace: Trace, *, groups: tuple[int, int] = (1, 3), plain: bool = False) -> Cluster:
     """Fleets of 1..5 workers in up to three groups, with every way requests reach them, for this trace.
 
     KV memory holds every request alone, and every lost worker comes back, so that a policy that holds nothing for
@@ -313,9 +325,7 @@ def _heaviest(trace: Trace, drift: Drift) -> float:
     if drift.profiles is not None:
         return max(1.0, *(rounded(x) for x in drift.profiles.values))
     gains = drift.gains(int(drift.steps(trace).max()) - 1)
-    return float(
-        max(s + gains[:k].max() for s, k in zip(trace.prompt_tokens, drift.steps(trace), strict=True))
-    )
+    return float(max(s + gains[:k].max() for s, k in zip(trace.prompt_tokens, drift.steps(trace), strict=True)))
 
 
 # --- traces of any shape -------------------------------------------------------------------------------------
@@ -371,9 +381,7 @@ def traces(
     if draw(st.booleans()) if blocks is None else blocks:
         offsets = np.concatenate([[0], np.cumsum(random.integers(0, 5, count))]).astype(np.int64)
         ids = random.integers(0, 40, int(offsets[-1]))
-        columns["prefix_blocks"] = PrefixBlocks(
-            ids, offsets, 16, draw(st.sampled_from(["session", "global"]))
-        )
+        columns["prefix_blocks"] = PrefixBlocks(ids, offsets, 16, draw(st.sampled_from(["session", "global"])))
     notes = tuple(draw(st.lists(st.text(max_size=12), max_size=2)))
     return Trace(**columns, name="made up", format="made-up", notes=notes)
 
@@ -433,11 +441,7 @@ class EngineStream:
                 told = {"prompt_token_ids": list(self.prompt_ids) if first else None} | told
                 body = {"index": choice, "text": text or "", "logprobs": None, "finish_reason": reason}
                 seen[choice] = True
-            stamp = (
-                {"system_fingerprint": self.fingerprint}
-                if reason and self.fingerprint and not asked.usage
-                else {}
-            )
+            stamp = {"system_fingerprint": self.fingerprint} if reason and self.fingerprint and not asked.usage else {}
             out.append(self._event([body | stop | told], usage(choice) | stamp))
         if asked.usage:
             stamp = {"system_fingerprint": self.fingerprint} if self.fingerprint else {}
@@ -463,9 +467,7 @@ def _counts(prompt: int, completion: int) -> dict[str, int]:
 
 
 @st.composite
-def chunk_streams(
-    draw: st.DrawFn, *, choices: tuple[int, int] = (1, 3), chat: bool | None = None
-) -> EngineStream:
+def chunk_streams(draw: st.DrawFn, *, choices: tuple[int, int] = (1, 3), chat: bool | None = None) -> EngineStream:
     """Streams of engines: several tokens in a chunk, text that looks like JSON of its own, silent chunks, n > 1."""
     is_chat = draw(st.booleans()) if chat is None else chat
     n = draw(st.integers(*choices))
@@ -484,13 +486,9 @@ def chunk_streams(
         text = st.one_of(st.none(), text)
     lives: list[list[Any]] = []
     for choice in range(n):
-        parts = draw(
-            st.lists(st.tuples(st.lists(st.integers(0, 999), min_size=1, max_size=3), text), max_size=5)
-        )
+        parts = draw(st.lists(st.tuples(st.lists(st.integers(0, 999), min_size=1, max_size=3), text), max_size=5))
         life = [(choice, tuple(ids), said, None) for ids, said in parts]
-        life.append(
-            (choice, (draw(st.integers(0, 9)),), draw(text), draw(st.sampled_from(["stop", "length"])))
-        )
+        life.append((choice, (draw(st.integers(0, 9)),), draw(text), draw(st.sampled_from(["stop", "length"]))))
         lives.append(life)
     order = draw(st.permutations([c for c, life in enumerate(lives) for _ in life]))
     steps = tuple(lives[c].pop(0) for c in order)
@@ -568,12 +566,8 @@ def emulator_storms(draw: st.DrawFn) -> EmulatorStorm:
 @st.composite
 def usual_streams(draw: st.DrawFn) -> EngineStream:
     """Streams as engines mostly write them: one choice, one token an event with few exceptions, any text."""
-    text = st.one_of(
-        st.sampled_from([" a", " b", "", '"', "\\", "\n", "é", "%d", "\x7f"]), st.text(max_size=3)
-    )
-    ids = st.one_of(
-        st.tuples(st.integers(0, 9999)), st.lists(st.integers(0, 9), min_size=1, max_size=2).map(tuple)
-    )
+    text = st.one_of(st.sampled_from([" a", " b", "", '"', "\\", "\n", "é", "%d", "\x7f"]), st.text(max_size=3))
+    ids = st.one_of(st.tuples(st.integers(0, 9999)), st.lists(st.integers(0, 9), min_size=1, max_size=2).map(tuple))
     steps = draw(st.lists(st.tuples(st.just(0), ids, text, st.none()), min_size=3, max_size=12))
     prompt = tuple(draw(st.lists(st.integers(0, 999), min_size=1, max_size=4)))
     return EngineStream(draw(st.booleans()), prompt, (*steps, (0, (7,), " end", "stop")), 1, "")
@@ -592,9 +586,7 @@ def engine_views(draw: Any, most: int = 12) -> EngineView:
     decoding = runs & (share > 0.4)
     produced = np.where(decoding, out, 0)
     prompt = prompt + (runs & ~decoding)
-    prefilled = np.where(
-        decoding, prompt + produced - 1, np.where(runs, 1 + (prompt - 2) * share, 0).astype(np.int64)
-    )
+    prefilled = np.where(decoding, prompt + produced - 1, np.where(runs, 1 + (prompt - 2) * share, 0).astype(np.int64))
     left = prompt + produced - prefilled
     held = np.where(runs, prefilled + hold * decoding, 0)
     resident = -(-held // block) * block
@@ -602,14 +594,34 @@ def engine_views(draw: Any, most: int = 12) -> EngineView:
     low = np.array(draw(ints))
     rank = np.arange(count)
     return EngineView(
-        iteration=draw(st.integers(0, 9)), seed=draw(st.integers(0, 9)), now_s=50.0,
-        token_budget=draw(st.sampled_from([1, 7, 64, 1 << 40])), batch_limit=draw(st.sampled_from([1, 3, 1 << 40])),
-        kv_capacity=capacity, kv_free=capacity - int(resident.sum()), block_tokens=block, hold_produced=hold,
-        arrived=np.array([count]), memory=np.zeros(0, np.int64), request_id=rank, request_class=rank * 0,
-        prompt_tokens=prompt, prefilled=prefilled, produced=produced, reached=produced * 0, lost_at=produced * 0, left=left, resident=resident,
-        output_low=low, output_high=low + np.array(draw(ints)), evictions=rank * 0, arrival_s=rank.astype(float),
-        running=runs, decoding=decoding, resident_limit=running + draw(st.sampled_from([0, 1, 2, 1 << 40])),
-    )  # fmt: skip
+        iteration=draw(st.integers(0, 9)),
+        seed=draw(st.integers(0, 9)),
+        now_s=50.0,
+        token_budget=draw(st.sampled_from([1, 7, 64, 1 << 40])),
+        batch_limit=draw(st.sampled_from([1, 3, 1 << 40])),
+        kv_capacity=capacity,
+        kv_free=capacity - int(resident.sum()),
+        block_tokens=block,
+        hold_produced=hold,
+        arrived=np.array([count]),
+        memory=np.zeros(0, np.int64),
+        request_id=rank,
+        request_class=rank * 0,
+        prompt_tokens=prompt,
+        prefilled=prefilled,
+        produced=produced,
+        reached=produced * 0,
+        lost_at=produced * 0,
+        left=left,
+        resident=resident,
+        output_low=low,
+        output_high=low + np.array(draw(ints)),
+        evictions=rank * 0,
+        arrival_s=rank.astype(float),
+        running=runs,
+        decoding=decoding,
+        resident_limit=running + draw(st.sampled_from([0, 1, 2, 1 << 40])),
+    )
 
 
 @st.composite
@@ -626,17 +638,28 @@ def engine_runs(draw: Any, most: int = 30) -> tuple[Trace, Engine, int]:
     block = draw(st.sampled_from([1, 4, 16]))
     overflow = draw(st.sampled_from(["recompute", "recompute", "restart", "swap"]))
     engine = Engine(
-        token_budget=draw(st.sampled_from([0, 5, 64])), batch_limit=draw(st.sampled_from([0, 1, 4])),
-        resident_limit=draw(st.sampled_from([None, None, 0, 1, 3, 8])), kv_tokens=draw(st.sampled_from([0, 96, 160, 400])), block_tokens=block,
-        overflow=overflow, keeps_evicted=overflow == "recompute" and draw(st.booleans()),
+        token_budget=draw(st.sampled_from([0, 5, 64])),
+        batch_limit=draw(st.sampled_from([0, 1, 4])),
+        resident_limit=draw(st.sampled_from([None, None, 0, 1, 3, 8])),
+        kv_tokens=draw(st.sampled_from([0, 96, 160, 400])),
+        block_tokens=block,
+        overflow=overflow,
+        keeps_evicted=overflow == "recompute" and draw(st.booleans()),
         schedules_ahead=draw(st.booleans()),
-        first_token=draw(st.sampled_from(["prefill", "decode"])), hold_produced=draw(st.booleans()),
-        swap_s=(1e-6, 1e-4), recompute_s=(1e-9, 1e-5), overhead_s=1e-3,
-    )  # fmt: skip
+        first_token=draw(st.sampled_from(["prefill", "decode"])),
+        hold_produced=draw(st.booleans()),
+        swap_s=(1e-6, 1e-4),
+        recompute_s=(1e-9, 1e-5),
+        overhead_s=1e-3,
+    )
     trace = Trace(
-        prompt_tokens=prompt, output_tokens=output, arrival_s=np.cumsum(gaps), output_low=low, output_high=high,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        arrival_s=np.cumsum(gaps),
+        output_low=low,
+        output_high=high,
         request_class=np.arange(count) % 3,
-    )  # fmt: skip
+    )
     return trace, engine, draw(st.integers(0, 5))
 
 
@@ -671,9 +694,7 @@ class Message:
 
 
 _FIELDS = st.lists(
-    st.sampled_from(
-        [b"X: 1", b"x-long: " + b"y" * 300, b"Accept:*/*", b"Trace: \t a \xff ", b"Upgrade: h2c", b"X:"]
-    ),
+    st.sampled_from([b"X: 1", b"x-long: " + b"y" * 300, b"Accept:*/*", b"Trace: \t a \xff ", b"Upgrade: h2c", b"X:"]),
     max_size=4,
 )
 
@@ -713,9 +734,7 @@ def http_requests(draw: st.DrawFn) -> Message:
 @st.composite
 def http_answers(draw: st.DrawFn) -> Message:
     """Valid answers whose end is in their bytes, with and without interim answers before them."""
-    interim = draw(
-        st.sampled_from([b"", b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 X\r\nA: b\r\n\r\n" * 2])
-    )
+    interim = draw(st.sampled_from([b"", b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 X\r\nA: b\r\n\r\n" * 2]))
     version = draw(st.sampled_from([b"1.1", b"1.1", b"1.0"]))
     status = draw(st.sampled_from([200, 200, 204, 304, 404, 500]))
     line, text, body = draw(_framed_bodies(version == b"1.1" and draw(st.booleans())))

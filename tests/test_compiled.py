@@ -96,8 +96,12 @@ except IndexError:
 
 def test_the_checked_build_refuses_indices_and_addresses_outside_their_arrays_and_has_a_cache_of_its_own():
     seen = subprocess.run(
-        [sys.executable, "-c", CHECKED], env=os.environ | {"EVENSTEP_CHECKED": "1"}, capture_output=True, text=True, check=False
-    )  # fmt: skip
+        [sys.executable, "-c", CHECKED],
+        env=os.environ | {"EVENSTEP_CHECKED": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     first, *rest = seen.stdout.splitlines()
     assert first.endswith("checked (slow) checked"), seen.stderr
     assert rest == ["refused"] * 7 + ["forgotten"], seen.stderr

@@ -160,9 +160,7 @@ class Larger(Fleet):
 
 
 def test_a_choice_offers_the_nearest_word():
-    with pytest.raises(
-        InputError, match="command line: --pace is 'fats'; expected one of slow, fast. Did you mean fast?"
-    ):
+    with pytest.raises(InputError, match="command line: --pace is 'fats'; expected one of slow, fast. Did you mean fast?"):
         config.settle(Larger, config.Layer("command line", {"pace": "fats"}, text=True))
 
 
@@ -174,9 +172,7 @@ def test_meaning_includes_what_a_dataclass_extends():
 def test_a_bad_value_names_the_layer_it_came_from():
     with pytest.raises(InputError, match="command line: --workers is 'x'; expected an integer."):
         config.settle(Fleet, config.Layer("command line", {"workers": "x"}, text=True))
-    with pytest.raises(
-        InputError, match="fleet.yaml: key is 'worker'; expected a known key. Did you mean workers?"
-    ):
+    with pytest.raises(InputError, match="fleet.yaml: key is 'worker'; expected a known key. Did you mean workers?"):
         config.settle(Fleet, config.Layer("fleet.yaml", {"worker": 1}))
 
 
@@ -202,11 +198,7 @@ def test_the_schema_says_what_the_docstring_says():
 
 
 def test_numbers_may_be_repeated_in_text():
-    assert (
-        config.numbers_of("law", "speed", "2*1/0.5")
-        == config.numbers_of("law", "speed", (1, 1, 0.5))
-        == (1.0, 1.0, 0.5)
-    )
+    assert config.numbers_of("law", "speed", "2*1/0.5") == config.numbers_of("law", "speed", (1, 1, 0.5)) == (1.0, 1.0, 0.5)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1/", "0*1", "-1*2", "1.5*2", "inf", "*3"])

@@ -95,9 +95,7 @@ def asked(port, path, body=None):
     return found
 
 
-def test_a_gateway_serves_on_while_its_log_disk_is_full_and_heals_when_there_is_room(
-    container, folder, tmp_path
-):
+def test_a_gateway_serves_on_while_its_log_disk_is_full_and_heals_when_there_is_room(container, folder, tmp_path):
     env = {
         "TMPDIR": str(folder / "cache"),
         "EVENSTEP_PLAIN": "1",
@@ -110,9 +108,7 @@ def test_a_gateway_serves_on_while_its_log_disk_is_full_and_heals_when_there_is_
         worker = f"http://127.0.0.1:{port_of(engine)},ranks=2"
         log = folder / "log" / "decisions.evlog"
         words = ["--port", "0", "--admin-port", "0", "--worker", worker, "--log-decisions", str(log)]
-        gateway = stack.enter_context(
-            ended_after(container.start("serve", *words, "--set", "decisions.retry_s=1", **env))
-        )
+        gateway = stack.enter_context(ended_after(container.start("serve", *words, "--set", "decisions.retry_s=1", **env)))
         port, admin = port_of(gateway), port_of(gateway, "/metrics")
         while not gateway.stdout.readline().startswith("ready: emulated on 2 workers"):
             assert gateway.poll() is None
@@ -151,9 +147,7 @@ def test_a_gateway_serves_on_while_its_log_disk_is_full_and_heals_when_there_is_
         gateway.send_signal(signal.SIGTERM)
         assert gateway.wait(60) == 0
         said = gateway.stderr.read()
-        assert said.count("the decision log failed and is closed") == said.count("is written again") == 1, (
-            said
-        )
+        assert said.count("the decision log failed and is closed") == said.count("is written again") == 1, said
         assert "Traceback" not in said and "bug of evenstep" not in said
     found = replay(tmp_path / "decisions.evlog")
     assert found.difference is None and found.events > 0

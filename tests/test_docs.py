@@ -90,8 +90,7 @@ def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tm
     for port in ("8100", "8000"):
         text = text.replace(port, str(free_port()))
     emulate, serve, load = (
-        shlex.split(block.splitlines()[0])[1:]
-        for block in re.findall(r"^```text\n(.*?)^```", text, re.M | re.S)
+        shlex.split(block.splitlines()[0])[1:] for block in re.findall(r"^```text\n(.*?)^```", text, re.M | re.S)
     )
     start = [
         sys.executable,
@@ -116,9 +115,7 @@ def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tm
         for server in servers:
             server.kill()
             server.wait()
-    commands = [
-        line for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) for line in block.splitlines()
-    ]
+    commands = [line for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) for line in block.splitlines()]
     capsys.readouterr()
     said = []
     for line in commands:
@@ -133,17 +130,16 @@ def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tm
 
 def test_generated_pages_are_what_the_code_says():
     pages = runpy.run_path(str(DOCS / "make_reference.py"))["pages"]()
-    stale = [
-        str(path)
-        for path, text in pages.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
+    stale = [str(path) for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     assert not stale, f"run make reference: {stale}"
 
 
 SETTINGS = [
-    ("compare", "compare.yaml"), ("compare", "fleet.yaml"), ("compare-engine", "engine.yaml"), ("simulate", "simulate.yaml"),
-]  # fmt: skip
+    ("compare", "compare.yaml"),
+    ("compare", "fleet.yaml"),
+    ("compare-engine", "engine.yaml"),
+    ("simulate", "simulate.yaml"),
+]
 
 
 def test_the_example_of_a_gateway_fits_its_schema_and_is_taken(capsys, monkeypatch):
@@ -163,24 +159,15 @@ def test_an_example_of_settings_fits_its_schema_and_runs(schema, example, capsys
     assert json.loads(capsys.readouterr().out)["version"] == 1
 
 
-@pytest.mark.parametrize(
-    "example", sorted((ROOT / "examples" / "workloads").glob("*.yaml")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("example", sorted((ROOT / "examples" / "workloads").glob("*.yaml")), ids=lambda p: p.name)
 def test_an_example_of_a_workload_fits_its_schema_and_runs(example, capsys):
     published = json.loads((DOCS / "reference" / "schemas" / "workload.json").read_text())
     jsonschema.validate({"version": 1, **read_yaml(example).values}, published)
-    assert (
-        main(
-            ["compare", str(example), "--limit", "200", "--seeds", "1", "--policy", "jsq", "--format", "json"]
-        )
-        == 0
-    )
+    assert main(["compare", str(example), "--limit", "200", "--seeds", "1", "--policy", "jsq", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["policies"][0]["requests"] == 200
 
 
-@pytest.mark.parametrize(
-    "example", sorted((ROOT / "examples" / "sweeps").glob("*.yaml")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("example", sorted((ROOT / "examples" / "sweeps").glob("*.yaml")), ids=lambda p: p.name)
 def test_an_example_of_a_sweep_fits_its_schema_and_runs(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     published = json.loads((DOCS / "reference" / "schemas" / "sweep.json").read_text())

@@ -10,12 +10,8 @@ from evenstep.errors import EngineError, EvenstepError, InputError, PolicyError,
 
 
 def test_an_input_error_reads_where_field_value_expected_and_what_to_do():
-    error = InputError(
-        "gateway.yaml", "pool.limit", -5, "an integer >= 1", "Remove the line for the default, 1024."
-    )
-    assert str(error) == (
-        "gateway.yaml: pool.limit is -5; expected an integer >= 1. Remove the line for the default, 1024."
-    )
+    error = InputError("gateway.yaml", "pool.limit", -5, "an integer >= 1", "Remove the line for the default, 1024.")
+    assert str(error) == ("gateway.yaml: pool.limit is -5; expected an integer >= 1. Remove the line for the default, 1024.")
 
 
 def test_without_a_hint_the_sentence_ends_after_what_was_expected():

@@ -74,18 +74,14 @@ def test_every_name_has_a_line_in_the_docs(room, page):
 
 
 def test_every_room_is_listed_in_the_import_contract():
-    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0][
-        "layers"
-    ]
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
     listed = {word for layer in layers for word in re.split(r"[|:\s]+", layer)}
     rooms = {p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"}
     assert rooms <= listed, rooms - listed
 
 
 def test_only_one_file_imports_numba():
-    importing = [
-        str(m) for m in MODULES if re.search(r"^\s*(import|from) numba", (SOURCE / m).read_text(), re.M)
-    ]
+    importing = [str(m) for m in MODULES if re.search(r"^\s*(import|from) numba", (SOURCE / m).read_text(), re.M)]
     assert importing == ["compiled.py"]
 
 
@@ -104,9 +100,7 @@ def test_everything_in_the_navigation_exists_and_every_page_is_in_it():
 
 
 def test_no_tracked_file_names_the_folder_this_checkout_lies_in():
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     found = []
     for name in filter(None, listed.split("\0")):
         path = ROOT / name
@@ -119,12 +113,8 @@ def test_no_tracked_file_names_the_folder_this_checkout_lies_in():
 def test_the_lock_file_covers_every_requirement():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"].values()
-    wanted = project["project"]["dependencies"] + [
-        line for group in groups for line in group if isinstance(line, str)
-    ]
-    locked = {
-        re.split(r"==", line)[0] for line in (ROOT / "requirements" / "dev.lock").read_text().splitlines()
-    }
+    wanted = project["project"]["dependencies"] + [line for group in groups for line in group if isinstance(line, str)]
+    locked = {re.split(r"==", line)[0] for line in (ROOT / "requirements" / "dev.lock").read_text().splitlines()}
     missing = {re.split(r"[<>=\[ ]", line)[0].lower() for line in wanted} - locked
     assert not missing, f"run make lock: {missing}"
 

@@ -51,9 +51,7 @@ def test_else_they_are_in_the_folder_that_the_user_has(machine, tmp_path, monkey
     assert inside == found.folder / "evenstep.sim" and other.parent == found.folder and other != inside
 
 
-def test_the_folder_for_temporary_files_is_taken_only_where_nobody_else_can_write_to_it(
-    machine, tmp_path, monkeypatch
-):
+def test_the_folder_for_temporary_files_is_taken_only_where_nobody_else_can_write_to_it(machine, tmp_path, monkeypatch):
     machine.add(tmp_path / "shared")
     (tmp_path / "shared").mkdir()
     monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", lambda: str(tmp_path / "shared"))
@@ -84,9 +82,7 @@ def test_a_source_has_kernels_when_their_index_is_not_older(tmp_path):
     os.utime(index, (1, 1))
     assert elsewhere.has(source)  # the folder is named after the sources' contents
     beside = Place(True)
-    newest = max(
-        (path.stat().st_mtime for path in beside.folder_of(source).glob("streams_kernel.*.nbi")), default=0
-    )
+    newest = max((path.stat().st_mtime for path in beside.folder_of(source).glob("streams_kernel.*.nbi")), default=0)
     assert beside.has(source) == (newest >= source.stat().st_mtime)
 
 
@@ -98,9 +94,7 @@ def test_that_kernels_are_compiled_is_said_once(machine):
     announce.say = said.append
     announce()
     announce()
-    assert len(said) == 1 and said[0].startswith(
-        "compiling kernels, up to a minute or two; no folder can be written"
-    )
+    assert len(said) == 1 and said[0].startswith("compiling kernels, up to a minute or two; no folder can be written")
 
 
 KERNEL = """

@@ -117,9 +117,7 @@ def test_a_file_that_does_not_load_says_why(tmp_path):
 
 
 def test_two_owners_of_a_name_are_an_error_that_shows_both(monkeypatch):
-    monkeypatch.setattr(
-        names, "entry_points", lambda group: [Entry("oracle", "other.package:Oracle", object)]
-    )
+    monkeypatch.setattr(names, "entry_points", lambda group: [Entry("oracle", "other.package:Oracle", object)])
     with pytest.raises(InputError, match=r"evenstep.predict and other.package:Oracle"):
         names.find("predict", "oracle")
 
@@ -224,8 +222,17 @@ class Numbers:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [(".05", 0.05), ("0.05", 0.05), ("-.5", -0.5), ("+.5", 0.5), ("5.", 5.0), ("05.50", 5.5), ("+1e3", 1000.0), (".5e-1", 0.05)],
-)  # fmt: skip
+    [
+        (".05", 0.05),
+        ("0.05", 0.05),
+        ("-.5", -0.5),
+        ("+.5", 0.5),
+        ("5.", 5.0),
+        ("05.50", 5.5),
+        ("+1e3", 1000.0),
+        (".5e-1", 0.05),
+    ],
+)
 def test_a_number_may_be_written_in_any_plain_decimal_form(text, number):
     options = {"share": text, "either": text, "perhaps": text, "several": f"1/{text}", "word": text}
     made = names.make(Numbers, options, "numbers")
@@ -240,9 +247,7 @@ def test_a_whole_number_stays_whole(text, number):
     assert type(made.either) is int
 
 
-@pytest.mark.parametrize(
-    "text", [".", "", "+", "e5", ".e5", "1.2.3", "0x1", "1_000", " 1", "1,5", "--1", "\u0663"]
-)
+@pytest.mark.parametrize("text", [".", "", "+", "e5", ".e5", "1.2.3", "0x1", "1_000", " 1", "1,5", "--1", "\u0663"])
 def test_what_is_no_plain_number_is_refused(text):
     with pytest.raises(InputError, match="share is"):
         names.make(Numbers, {"share": text}, "numbers")

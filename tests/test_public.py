@@ -10,9 +10,21 @@ import pytest
 import evenstep
 
 HEAVY = (
-    "numba", "numpy", "scipy", "pyarrow", "matplotlib", "highspy", "yaml", "rich", "msgspec", "orjson",
-    "aiohttp", "lightgbm", "ray", "textual",
-)  # fmt: skip
+    "numba",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "matplotlib",
+    "highspy",
+    "yaml",
+    "rich",
+    "msgspec",
+    "orjson",
+    "aiohttp",
+    "lightgbm",
+    "ray",
+    "textual",
+)
 
 
 def test_the_public_names_are_these():

@@ -18,24 +18,34 @@ from importlib.metadata import version
 def simulate(trace: str, seats: int, budget: int, blocks: int, block_tokens: int) -> dict[str, object]:
     import dynamo._core as core
 
-    engine = core._normalize_mocker_config({
-        "engine": {
-            "num_gpu_blocks": blocks, "block_size": block_tokens, "max_num_seqs": seats,
-            "max_num_batched_tokens": budget, "enable_prefix_caching": False,
+    engine = core._normalize_mocker_config(
+        {
+            "engine": {
+                "num_gpu_blocks": blocks,
+                "block_size": block_tokens,
+                "max_num_seqs": seats,
+                "max_num_batched_tokens": budget,
+                "enable_prefix_caching": False,
+            }
         }
-    })  # fmt: skip
+    )
     start, wall = time.process_time(), time.perf_counter()
     found = core.run_mocker_trace_replay(
-        [trace], extra_engine_args=engine, trace_block_size=8192, capture_per_request=True,
+        [trace],
+        extra_engine_args=engine,
+        trace_block_size=8192,
+        capture_per_request=True,
         capture_planner_details=False,
-    )  # fmt: skip
+    )
     seconds, wall = time.process_time() - start, time.perf_counter() - wall
     return {
-        "version": version("ai-dynamo-runtime"), "cpu_s": seconds,
+        "version": version("ai-dynamo-runtime"),
+        "cpu_s": seconds,
         "simulation_s": seconds * found.summary["wall_time_ms"] / 1e3 / wall,
-        "requests": found.summary["completed_requests"], "output_tokens": found.summary["total_output_tokens"],
+        "requests": found.summary["completed_requests"],
+        "output_tokens": found.summary["total_output_tokens"],
         "admitted_again": sum(one["readmission_count"] for one in found.per_request),
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

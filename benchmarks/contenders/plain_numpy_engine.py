@@ -23,9 +23,7 @@ class Engine:
         self.prompt, self.output = prompt, output
         self.budget, self.limit, self.block = budget, limit, block
         self.blocks = self.free = kv_tokens // block
-        self.computed, self.produced, self.held = (
-            np.zeros(n, np.int64) for _ in range(3)
-        )  # tokens, tokens, blocks
+        self.computed, self.produced, self.held = (np.zeros(n, np.int64) for _ in range(3))  # tokens, tokens, blocks
         self.evictions, self.wasted = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.running = np.zeros(0, np.int64)
         self.evicted, self.next, self.arrived, self.gone = [], 0, 0, 0
@@ -230,11 +228,32 @@ def simulate(
             engine.held[over] = 0
             engine.running = engine.running[engine.produced[engine.running] < output[engine.running]]
             done += over.size
-        iterations.append((
-            start, seconds, used, used - int(decodes.sum()), rows.size, int(decodes.sum()), int((before + tokens).sum()),
-            held * block, ran, waits, engine.gone, producing.size,
-        ))  # fmt: skip
-    requests = np.column_stack([
-        arrival_s, scheduled_s, first_s, finished_s, first_iteration, last_iteration, engine.evictions, engine.wasted,
-    ])  # fmt: skip
+        iterations.append(
+            (
+                start,
+                seconds,
+                used,
+                used - int(decodes.sum()),
+                rows.size,
+                int(decodes.sum()),
+                int((before + tokens).sum()),
+                held * block,
+                ran,
+                waits,
+                engine.gone,
+                producing.size,
+            )
+        )
+    requests = np.column_stack(
+        [
+            arrival_s,
+            scheduled_s,
+            first_s,
+            finished_s,
+            first_iteration,
+            last_iteration,
+            engine.evictions,
+            engine.wasted,
+        ]
+    )
     return len(iterations), clock, requests, np.array(iterations)

@@ -58,26 +58,35 @@ def simulate(trace: str, seats: int, budget: int, blocks: int, block_tokens: int
         settings = config.SimulationConfig(
             log_level="error",
             cluster_config=config.ClusterConfig(
-                num_replicas=1, replica_config=config.ReplicaConfig(num_pipeline_stages=1),
+                num_replicas=1,
+                replica_config=config.ReplicaConfig(num_pipeline_stages=1),
                 cache_config=config.CacheConfig(
-                    block_size=block_tokens, num_blocks=blocks, watermark_blocks_fraction=0.01,
+                    block_size=block_tokens,
+                    num_blocks=blocks,
+                    watermark_blocks_fraction=0.01,
                     enable_prefix_caching=False,
                 ),
                 replica_scheduler_config=config.SarathiSchedulerConfig(batch_size_cap=seats, chunk_size=budget),
             ),
             metrics_config=config.MetricsConfig(
-                write_metrics=metrics, write_json_trace=False, enable_chrome_trace=False, store_plots=False,
+                write_metrics=metrics,
+                write_json_trace=False,
+                enable_chrome_trace=False,
+                store_plots=False,
                 output_dir=folder,
             ),
-        )  # fmt: skip
+        )
         simulator = Simulator(settings)
         start = time.process_time()
         simulator.run()
         seconds = time.process_time() - start
     return {
-        "version": version("vidur"), "simulation_s": seconds, "iterations": len(batches),
-        "requests": sum(one.completed for one in requests), "restarts": sum(one.num_restarts for one in requests),
-    }  # fmt: skip
+        "version": version("vidur"),
+        "simulation_s": seconds,
+        "iterations": len(batches),
+        "requests": sum(one.completed for one in requests),
+        "restarts": sum(one.num_restarts for one in requests),
+    }
 
 
 if __name__ == "__main__":

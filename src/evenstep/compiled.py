@@ -61,8 +61,12 @@ change.is_compiled = numba is not None and not _BEGINS_PLAIN
 # No fastmath, no parallel: same bits everywhere. No run-time memory: a kernel allocates nothing, and numba then leaves out
 # the counting of references to arrays, which costs more than most kernels' own work.
 _FLAGS: dict[str, Any] = {
-    "fastmath": False, "parallel": False, "error_model": "numpy", "_nrt": False, "boundscheck": CHECKED,
-}  # fmt: skip
+    "fastmath": False,
+    "parallel": False,
+    "error_model": "numpy",
+    "_nrt": False,
+    "boundscheck": CHECKED,
+}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -229,11 +233,7 @@ _kept: list[object] = []  # functions that compiled code calls
 #: ``part_of(base, offset, size, dtype)``, so many numbers that lie some bytes behind the beginning of an array: for kernels
 #: that are told of many arrays by one. Nothing is allocated or counted: whoever tells the address, by `placed`, keeps the
 #: array.
-_part_of: Any = (
-    _array_at
-    if numba is None
-    else _later(_array_at, lambda: _compiled_array_at(has_offset=True), is_door=False)
-)
+_part_of: Any = _array_at if numba is None else _later(_array_at, lambda: _compiled_array_at(has_offset=True), is_door=False)
 part_of: Any = _checked_part_of(_part_of) if CHECKED else _part_of
 
 
@@ -364,9 +364,7 @@ class Rows(list[R], Generic[R]):
 @functools.cache
 def _dtype(shape: type) -> Any:
     kinds = get_type_hints(shape)
-    return np.dtype(
-        (shape, [(name, np.int64 if kinds[name] is int else np.float64) for name in kinds]), align=True
-    )
+    return np.dtype((shape, [(name, np.int64 if kinds[name] is int else np.float64) for name in kinds]), align=True)
 
 
 @functools.cache
@@ -468,9 +466,7 @@ def _field_type(shape: type, name: str, hint: Any) -> Any:
         if isinstance(mark, ArrayOf):
             number = getattr(numba.types, mark.dtype)
             return numba.types.Array(number, mark.dimensions, "C", readonly=not mark.writable)
-    raise TypeError(
-        f"{shape.__name__}.{name} is {hint}; expected int, float, bool, a record, a struct or its array"
-    )
+    raise TypeError(f"{shape.__name__}.{name} is {hint}; expected int, float, bool, a record, a struct or its array")
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -644,9 +640,7 @@ def check(holds: Any) -> None:
 
 if not change.is_compiled:
     # compiled 64-bit integers wrap silently; as plain scalars they do the same and say so at every draw
-    warnings.filterwarnings(
-        "ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.streams_kernel"
-    )
+    warnings.filterwarnings("ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.streams_kernel")
 if numba is not None:
     if kernel_cache.place().is_beside:
         drop_stale_caches(kernel_cache.ROOT)

@@ -188,9 +188,7 @@ def schema(kind: type[Any], title: str) -> dict[str, Any]:
 
 def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
     """A schema as we publish it: the fields of `body` and ``version``, with the parts that it refers to."""
-    body["properties"] = {"version": {"const": VERSION}} | {
-        k: v for k, v in body["properties"].items() if k != "version"
-    }
+    body["properties"] = {"version": {"const": VERSION}} | {k: v for k, v in body["properties"].items() if k != "version"}
     body["required"] = ["version", *(name for name in body.get("required", []) if name != "version")]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -216,17 +214,13 @@ def objects(
 
     tops, parts = msgspec.json.schema_components(kinds, schema_hook=hook, ref_template="#/$defs/{name}")
     names = [top["$ref"].rpartition("/")[2] for top in tops]
-    by_name = {k.__name__: k for kind in kinds for k in _reachable(kind)} | dict(
-        zip(names, kinds, strict=True)
-    )
+    by_name = {k.__name__: k for kind in kinds for k in _reachable(kind)} | dict(zip(names, kinds, strict=True))
     for name, part in parts.items():
         if "properties" in part:
             kind = by_name[name]
             part["additionalProperties"] = False
             part.pop("title", None)
-            part["description"] = re.sub(r"\s+", " ", (kind.__doc__ or "").partition("\n\n")[0]).replace(
-                "`", ""
-            )
+            part["description"] = re.sub(r"\s+", " ", (kind.__doc__ or "").partition("\n\n")[0]).replace("`", "")
             for field, text in meaning(kind).items():
                 if field in part["properties"]:
                     part["properties"][field]["description"] = text
@@ -339,10 +333,18 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
 
 #: msgspec's words for a type, in ours.
 _WORDS = {
-    "int": "an integer", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
-    "object": "a mapping", "int | array": "an integer or a list of integers", "float | str": "a number or text",
-    "int | null": "an integer", "float | null": "a number", "str | null": "text",
-}  # fmt: skip
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "int | array": "an integer or a list of integers",
+    "float | str": "a number or text",
+    "int | null": "an integer",
+    "float | null": "a number",
+    "str | null": "text",
+}
 
 
 def _expected(said: str) -> str:
@@ -434,9 +436,7 @@ def meaning(kind: Any) -> dict[str, str]:
     for base in reversed(kind.__mro__):
         _, _, tail = (base.__doc__ or "").partition("Args:")
         body = re.split(r"\n\s*(?:Raises|Returns|Source|Example)s?:", tail)[0]
-        for fields, text in re.findall(
-            r"^ +([a-z_]\w*(?:, [a-z_]\w*)*): (.*(?:\n {9,}.*)*)", body, flags=re.M
-        ):
+        for fields, text in re.findall(r"^ +([a-z_]\w*(?:, [a-z_]\w*)*): (.*(?:\n {9,}.*)*)", body, flags=re.M):
             for field in fields.split(", "):
                 found[field] = re.sub(r"\s+", " ", text).strip()
     return found

@@ -103,9 +103,7 @@ def place() -> Place:
     """Where this process keeps its kernels."""
     if os.environ.get("EVENSTEP_CHECKED") == "1":  # its code never meets that of another build
         bases = (ROOT / "__pycache__", *_bases())
-        return Place(
-            False, next((found for base in bases if (found := _usable(base / "checked")) is not None), None)
-        )
+        return Place(False, next((found for base in bases if (found := _usable(base / "checked")) is not None), None))
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen and (folder := _usable(Path(chosen))) is not None:
         return Place(False, folder)
@@ -162,9 +160,7 @@ def lend_to_drawing() -> None:
         return
     os.environ["MPLCONFIGDIR"] = str(folder.parent / "matplotlib")
     if "XDG_CACHE_HOME" not in os.environ:
-        os.environ["NUMBA_CACHE_DIR"] = str(
-            folder.parent
-        )  # where processes that this one starts look for kernels
+        os.environ["NUMBA_CACHE_DIR"] = str(folder.parent)  # where processes that this one starts look for kernels
         os.environ["XDG_CACHE_HOME"] = str(folder.parent)
 
 

@@ -43,9 +43,7 @@ class Locks:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._say, self._pause = say, pause
-        self._held: dict[
-            int, int
-        ] = {}  # byte -> how often it is held: a kernel may be compiled for two signatures
+        self._held: dict[int, int] = {}  # byte -> how often it is held: a kernel may be compiled for two signatures
         self._file = -1
         if file is not None and fcntl is not None:
             with suppress(OSError):

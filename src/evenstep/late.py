@@ -49,9 +49,14 @@ class Late:
     """
 
     def __init__(
-        self, plain: Callable[..., Any], make: Callable[[], Any], typed: Callable[[Any], Any],
-        *, is_door: bool = True, is_declared: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        plain: Callable[..., Any],
+        make: Callable[[], Any],
+        typed: Callable[[Any], Any],
+        *,
+        is_door: bool = True,
+        is_declared: bool = False,
+    ) -> None:
         functools.update_wrapper(self, plain)
         self.py_func, self._make, self._typed = plain, make, typed
         self.is_door, self.is_declared = is_door, is_declared

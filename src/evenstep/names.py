@@ -72,15 +72,11 @@ def find(room: str, name: str) -> Any:
         raise InputError(name, "option", thing, "key=value", f"Write {place}:key=value,key=value.")
     if thing:
         return _member(room, _import(place, name), thing, name)
-    own = [
-        f for folder in _folders(room) if _is_own(f := folder / f"{name.replace('-', '_')}.py", name, word)
-    ]
+    own = [f for folder in _folders(room) if _is_own(f := folder / f"{name.replace('-', '_')}.py", name, word)]
     others = [e for e in _offered(room) if e.name == name]
     if len(own) + len(others) > 1:
         owners = [*(f"evenstep.{room}" for _ in own), *(e.value for e in others)]
-        raise InputError(
-            room, "name", name, "one owner", f"It is claimed by {' and '.join(owners)}; name one in full."
-        )
+        raise InputError(room, "name", name, "one owner", f"It is claimed by {' and '.join(owners)}; name one in full.")
     if own:
         return _member(room, importlib.import_module(_module(own[0])), word, name)
     if others:
@@ -133,9 +129,7 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         if options:
             raise InputError(where, "option", next(iter(options)), "no options", f"{where} takes none.")
         if not isinstance(kind, type):
-            raise InputError(
-                where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes."
-            )
+            raise InputError(where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes.")
         with _made(kind, where):
             return kind()
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
@@ -174,9 +168,7 @@ def _made(kind: Any, where: str) -> Generator[None]:
     except Exception as error:
         name, said = getattr(kind, "__name__", repr(kind)), str(error) or "no reason given"
         if isinstance(error, TypeError):
-            raise InputError(
-                where, "class", name, "one that is made without arguments", f"{said}."
-            ) from error
+            raise InputError(where, "class", name, "one that is made without arguments", f"{said}.") from error
         hint = f"{type(error).__name__}: {said}."
         raise InputError(where, "class", name, "one that can be made", hint) from error
 
@@ -230,9 +222,7 @@ def _offered(room: str) -> tuple[EntryPoint, ...]:
 
 
 @cache
-def _scanned(
-    group: str, look: Callable[..., Iterable[EntryPoint]], path: tuple[str, ...]
-) -> tuple[EntryPoint, ...]:
+def _scanned(group: str, look: Callable[..., Iterable[EntryPoint]], path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     return tuple(look(group=group))
 
 
@@ -273,9 +263,7 @@ def _load_file(place: str) -> ModuleType:
     try:
         return _load_version(path.resolve(), path.stat().st_mtime_ns)
     except (Exception, SystemExit) as error:
-        raise InputError(
-            place, "file", place, "a Python file that loads", f"{type(error).__name__}: {error}."
-        ) from error
+        raise InputError(place, "file", place, "a Python file that loads", f"{type(error).__name__}: {error}.") from error
 
 
 @cache

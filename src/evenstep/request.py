@@ -14,9 +14,16 @@ I8: TypeAlias = NDArray[np.int64]
 
 #: What an absent column means for one request.
 ABSENT: dict[str, Any] = {
-    "arrival_s": 0.0, "request_class": 0, "output_low": 0, "output_high": 0, "max_tokens": 0,
-    "prompt_key": 0, "session": -1, "after": -1, "think_s": 0.0,
-}  # fmt: skip
+    "arrival_s": 0.0,
+    "request_class": 0,
+    "output_low": 0,
+    "output_high": 0,
+    "max_tokens": 0,
+    "prompt_key": 0,
+    "session": -1,
+    "after": -1,
+    "think_s": 0.0,
+}
 
 
 @dataclass(frozen=True, slots=True)

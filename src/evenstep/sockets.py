@@ -27,9 +27,7 @@ def listening(where: str, host: str, port: int) -> socket.socket:
         InputError: it is taken, or not this machine's.
     """
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         found = socket.socket(family, kind, proto)
     except OSError as error:
         raise InputError(where, "--host", host, "an address of this machine", f"{error.strerror}.") from None

@@ -46,9 +46,7 @@ def _mix_array(state: NDArray[np.uint64], word: NDArray[np.uint64]) -> NDArray[n
 def uniform(seed: int, stream: str, request_id: int, draw: int = 0) -> float: ...
 @overload
 def uniform(seed: int, stream: str, request_id: NDArray[np.int64], draw: int = 0) -> NDArray[np.float64]: ...
-def uniform(
-    seed: int, stream: str, request_id: int | NDArray[np.int64], draw: int = 0
-) -> float | NDArray[np.float64]:
+def uniform(seed: int, stream: str, request_id: int | NDArray[np.int64], draw: int = 0) -> float | NDArray[np.float64]:
     """A number in [0, 1), the same for the same key on any machine.
 
     Args:

@@ -17,10 +17,27 @@ from evenstep.experiments.compare import compare as comparing
 
 SMALL = ["--workers", "4", "--slots", "8", "--pool", "32", "--limit", "300"]
 FIELDS = {
-    "policy", "requests", "output_tokens", "digest", "idle_share", "idle_time_share", "imbalance_envelope_tokens",
-    "imbalance_spread_tokens", "tokens_per_s", "full_slot_tokens_per_s", "makespan_s", "tpot_mean_s", "tpot_p95_s",
-    "ttft_p95_s", "mean_wait_s", "oldest_wait_s", "energy_busy_idle_j", "energy_step_average_j", "window", "versus_first",
-}  # fmt: skip
+    "policy",
+    "requests",
+    "output_tokens",
+    "digest",
+    "idle_share",
+    "idle_time_share",
+    "imbalance_envelope_tokens",
+    "imbalance_spread_tokens",
+    "tokens_per_s",
+    "full_slot_tokens_per_s",
+    "makespan_s",
+    "tpot_mean_s",
+    "tpot_p95_s",
+    "ttft_p95_s",
+    "mean_wait_s",
+    "oldest_wait_s",
+    "energy_busy_idle_j",
+    "energy_step_average_j",
+    "window",
+    "versus_first",
+}
 
 
 def compare(capsys, *words: str) -> dict:
@@ -132,10 +149,7 @@ def test_a_load_is_of_the_slots_there_are(capsys):
 
 
 def test_the_table_has_a_row_a_policy_differences_and_digests(capsys):
-    assert (
-        main(["compare", "sample:azure-conv", *SMALL, "--policy", "jsq", "--policy", "fcfs", "--seeds", "2"])
-        == 0
-    )
+    assert main(["compare", "sample:azure-conv", *SMALL, "--policy", "jsq", "--policy", "fcfs", "--seeds", "2"]) == 0
     out = capsys.readouterr().out
     lines = [line for line in out.splitlines() if not line.startswith("compiling kernels")]
     assert lines[0].startswith("policy") and "barrier" in lines[0] and "worth" in lines[0]
@@ -273,9 +287,7 @@ def test_a_bad_file_is_exit_2_and_one_line(capsys, tmp_path, name, content, mess
 
 def test_timed_arrivals_on_a_length_list_need_a_rate(capsys, tmp_path):
     path = tmp_path / "lengths.csv"
-    path.write_text(
-        "num_prefill_tokens,num_decode_tokens\n" + "".join(f"{5 + i},{1 + i % 4}\n" for i in range(40))
-    )
+    path.write_text("num_prefill_tokens,num_decode_tokens\n" + "".join(f"{5 + i},{1 + i % 4}\n" for i in range(40)))
     words = ["compare", str(path), "--policy", "jsq", "--seeds", "1", "--format", "json"]
     assert main([*words, "--arrivals", "timed"]) == 2
     assert "--rate" in capsys.readouterr().err
@@ -359,9 +371,19 @@ def test_a_full_disk_is_exit_2_and_one_line(capsys):
     told = [capsys.readouterr().err]
     with Path("/dev/full").open("w") as stream:
         seen = subprocess.run(
-            [sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())", *words, "--format", "json"],
-            stdout=stream, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-c",
+                "import sys; from evenstep.cli.main import main; sys.exit(main())",
+                *words,
+                "--format",
+                "json",
+            ],
+            stdout=stream,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert seen.returncode == 2, seen.stderr
     for text in (*told, seen.stderr):
         assert text.count("\n") == 1 and "No space left" in text
@@ -455,10 +477,7 @@ def test_an_objective_adds_the_share_of_requests_that_meet_it_and_their_goodput(
     (jsq,) = found["policies"]
     assert 0.0 < jsq["slo_share"] < 1.0
     assert jsq["goodput_requests_per_s"] == pytest.approx(jsq["slo_share"] * 300 / jsq["makespan_s"])
-    assert (
-        main(["compare", "sample:azure-conv", *SMALL, "--policy", "jsq", "--seeds", "1", "--slo", "ttft=1"])
-        == 0
-    )
+    assert main(["compare", "sample:azure-conv", *SMALL, "--policy", "jsq", "--seeds", "1", "--slo", "ttft=1"]) == 0
     heads = capsys.readouterr().out.splitlines()[0]
     assert "SLO met" in heads and "goodput" in heads
 
@@ -489,9 +508,7 @@ def recorded(tmp_path_factory) -> str:
     return str(path)
 
 
-def test_a_decision_log_is_compared_on_its_own_fleet_with_the_observed_run_beside_it(
-    capsys, recorded, tmp_path
-):
+def test_a_decision_log_is_compared_on_its_own_fleet_with_the_observed_run_beside_it(capsys, recorded, tmp_path):
     report = tmp_path / "r.html"
     words = ["compare", recorded, "--policy", "br-0", "--seeds", "1", "--report", str(report)]
     assert main([*words, "--format", "json"]) == 0
@@ -509,9 +526,7 @@ def test_a_decision_log_is_compared_on_its_own_fleet_with_the_observed_run_besid
         assert error["simulated"] == found["policies"][0]["per_seed"][0][name]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert (
-        re.search(r"^observed: jsq .*observed", out, re.M) and "Error of the simulator (simulated jsq" in out
-    )
+    assert re.search(r"^observed: jsq .*observed", out, re.M) and "Error of the simulator (simulated jsq" in out
     assert "From the log: 4 workers, 16 slots each" in out
     page = report.read_text()
     assert "badge base'>observed" in page or 'badge base">observed' in page
@@ -521,9 +536,7 @@ def test_a_decision_log_is_compared_on_its_own_fleet_with_the_observed_run_besid
 def test_flags_override_what_a_log_says_and_say_so(capsys, recorded):
     assert main(["compare", recorded, "--policy", "jsq", "--seeds", "1", "--workers", "8"]) == 0
     out = capsys.readouterr().out
-    assert (
-        "Overridden: --workers. The simulation is of another fleet than the log's: no error is given." in out
-    )
+    assert "Overridden: --workers. The simulation is of another fleet than the log's: no error is given." in out
     assert "Error of the simulator" not in out
     words = [
         "--law",

@@ -21,9 +21,18 @@ ASKED = [
     "2",
 ]
 CONTRACT = (
-    "throughput_tokens_per_s", "e2e_mean_s", "e2e_p50_s", "e2e_p99_s", "ttft_mean_s", "ttft_p99_s", "tbt_mean_s",
-    "tbt_p99_s", "evictions", "wasted_tokens", "iterations",
-)  # fmt: skip
+    "throughput_tokens_per_s",
+    "e2e_mean_s",
+    "e2e_p50_s",
+    "e2e_p99_s",
+    "ttft_mean_s",
+    "ttft_p99_s",
+    "tbt_mean_s",
+    "tbt_p99_s",
+    "evictions",
+    "wasted_tokens",
+    "iterations",
+)
 
 
 def test_the_json_has_every_figure_of_the_contract(capsys):
@@ -128,10 +137,7 @@ def test_who_is_shown_the_truth_or_nothing_is_said_and_what_was_counted(capsys):
     bounds = ["--bounds", "constant:1/2", "--format", "json"]
     assert main([*asked, *bounds, "--policy", "h-sf", "--policy", "a-min"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (
-        found["conditions"]["bounds"] == "constant:1/2"
-        and len([n for n in found["notes"] if "--bounds" in n]) == 0
-    )
+    assert found["conditions"]["bounds"] == "constant:1/2" and len([n for n in found["notes"] if "--bounds" in n]) == 0
     counted = [one["counted"]["bounds_not_holding"] for one in found["policies"]]
     assert counted[0] == 0 and counted[1] > 0
 

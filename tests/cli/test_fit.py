@@ -37,9 +37,7 @@ def test_a_log_that_follows_no_law_and_a_bad_picture_are_refused(capsys, tmp_pat
 
 def test_a_law_is_refused_by_itself_and_can_be_asked_for(capsys, tmp_path):
     path = tmp_path / "log.csv"
-    rows = [
-        f"{tokens},{tokens * 37 % 101},{0.02 + 1e-4 * max(0, tokens - 96)}" for tokens in range(1, 900, 7)
-    ]
+    rows = [f"{tokens},{tokens * 37 % 101},{0.02 + 1e-4 * max(0, tokens - 96)}" for tokens in range(1, 900, 7)]
     path.write_text("tokens,kv,seconds\n" + "\n".join(rows) + "\n")
     assert main(["fit", "step-time", str(path), "--law", "token-budget"]) == 0
     out = capsys.readouterr().out

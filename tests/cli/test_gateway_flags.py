@@ -17,20 +17,46 @@ def config_of(*words: str):
 
 def test_workers_of_all_kinds_come_together():
     config = config_of(
-        "--worker", "http://a:1,slots=3", "--group", "http://b:1,http://c:1,slots=4", "--prefill", "http://p:1",
-        "--decode", "http://d:1", "--slots", "9",
-    )  # fmt: skip
+        "--worker",
+        "http://a:1,slots=3",
+        "--group",
+        "http://b:1,http://c:1,slots=4",
+        "--prefill",
+        "http://p:1",
+        "--decode",
+        "http://d:1",
+        "--slots",
+        "9",
+    )
     assert [(w.name, w.slots, w.group, w.role) for w in config.fleet()] == [
-        ("a:1", 3, "", "decode"), ("b:1", 4, "b:1", "decode"), ("c:1", 4, "b:1", "decode"), ("p:1", 9, "", "prefill"),
+        ("a:1", 3, "", "decode"),
+        ("b:1", 4, "b:1", "decode"),
+        ("c:1", 4, "b:1", "decode"),
+        ("p:1", 9, "", "prefill"),
         ("d:1", 9, "", "decode"),
-    ]  # fmt: skip
+    ]
 
 
 def test_flags_reach_their_settings():
     config = config_of(
-        "--host", "::1", "--port", "0", "--admin-port", "1", "--policy", "br-h:horizon=20", "--predictor", "bounded",
-        "--log-decisions", "log.jsonl", "--plain-keys", "--set", "limits.body_bytes=9", "--set", "log.access=true",
-    )  # fmt: skip
+        "--host",
+        "::1",
+        "--port",
+        "0",
+        "--admin-port",
+        "1",
+        "--policy",
+        "br-h:horizon=20",
+        "--predictor",
+        "bounded",
+        "--log-decisions",
+        "log.jsonl",
+        "--plain-keys",
+        "--set",
+        "limits.body_bytes=9",
+        "--set",
+        "log.access=true",
+    )
     assert (config.listen.host, config.listen.port, config.admin.port) == ("::1", 0, 1)
     assert (config.policy, config.predictor, config.decisions.path) == (
         "br-h:horizon=20",

@@ -22,9 +22,7 @@ def test_a_board_becomes_a_page_with_data_and_picture_and_a_check_of_it_passes(f
     out = capsys.readouterr().out
     assert "wrote b.parquet (18 runs), b.md, b.svg; 18 runs made" in out
     text = (folder / "b.md").read_text()
-    assert (
-        "at commit unknown" in text and "](b.svg)" in text and "evenstep leaderboard b.yaml --policy" in text
-    )
+    assert "at commit unknown" in text and "](b.svg)" in text and "evenstep leaderboard b.yaml --policy" in text
     made = read_table(folder / "b.parquet")
     assert len(made.cells) == 9 and made.policies[0] == "aco"
     assert main(["leaderboard", "b.yaml", *FEW, "--check", "b.parquet", "--part", "0"]) == 0
@@ -50,9 +48,7 @@ def test_a_flipped_order_fails_the_check_and_is_printed(folder, capsys):
     few = ["--policy", "jsq", "--workload", "chat"]
     assert main(["leaderboard", "b.yaml", *few, "--check", "old.parquet", "--part", "0"]) == 0
     capsys.readouterr()
-    write_table(
-        table({"chat": {"jsq": [5, 5.1], "br-0": [6, 6.1], "br-1": [-9, -9.1]}}), folder / "old.parquet"
-    )
+    write_table(table({"chat": {"jsq": [5, 5.1], "br-0": [6, 6.1], "br-1": [-9, -9.1]}}), folder / "old.parquet")
     assert main(["leaderboard", "b.yaml", *few, "--check", "old.parquet", "--part", "0"]) == 0
     capsys.readouterr()
     write_table(table({"chat": {"jsq": [-5, -5.1], "br-0": [-3, -3.1]}}), folder / "old.parquet")

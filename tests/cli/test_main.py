@@ -153,9 +153,7 @@ def test_debug_shows_the_traceback_wherever_the_flag_stands(echo):
 
 
 def run_python(code: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, **options
-    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, **options)
 
 
 def test_listing_the_commands_imports_nothing_heavy():
@@ -196,9 +194,22 @@ def test_every_command_has_a_summary_a_description_and_examples_that_parse():
 
 #: What takes long to import, and rooms that import it.
 HEAVY = {
-    "numba", "numpy", "scipy", "pyarrow", "matplotlib", "aiohttp", "httptools", "uvloop", "ray", "lightgbm", "highspy",
-    "evenstep.compiled", "evenstep.sim.cluster.simulation", "evenstep.routing.view", "evenstep.workload.reading",
-}  # fmt: skip
+    "numba",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "matplotlib",
+    "aiohttp",
+    "httptools",
+    "uvloop",
+    "ray",
+    "lightgbm",
+    "highspy",
+    "evenstep.compiled",
+    "evenstep.sim.cluster.simulation",
+    "evenstep.routing.view",
+    "evenstep.workload.reading",
+}
 
 
 @pytest.mark.parametrize("name", sorted(names.members("cli")))

@@ -44,9 +44,7 @@ def test_an_unknown_policy_is_one_line_with_the_nearest_name(capsys):
 
 
 @pytest.mark.parametrize(("name", "options"), [("my_own", []), ("my_rule", ["--rule"])])
-def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(
-    name, options, tmp_path, monkeypatch, capsys
-):
+def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(name, options, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["policy", "new", *options, name.replace("_", "-")]) == 0
@@ -61,9 +59,7 @@ def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(
 def test_a_new_rule_decides_as_the_new_policy_in_plain_python_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["policy", "new", "plain"]) == main(["policy", "new", "--rule", "ruled"]) == 0
-    plain, ruled = (
-        names.build("routing", names.parse(f"{name}.py:tokens_a_request=10")) for name in ("plain", "ruled")
-    )
+    plain, ruled = (names.build("routing", names.parse(f"{name}.py:tokens_a_request=10")) for name in ("plain", "ruled"))
     for view in check_views(horizon=0, memory=0):
         assert plain.route(view).worker.tolist() == ruled.route(view).worker.tolist()
 
@@ -113,9 +109,7 @@ def test_check_of_a_bad_policy_exits_1_and_names_the_promise(capsys):
     assert "BROKEN  capacity: view 0: over capacity" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "text", ["nothing.py", "br-0:candidate=3", "br-0:candidates=0", "br-h:predictor=oracle"]
-)
+@pytest.mark.parametrize("text", ["nothing.py", "br-0:candidate=3", "br-0:candidates=0", "br-h:predictor=oracle"])
 def test_check_of_bad_input_exits_2_with_one_line(text, capsys):
     assert main(["policy", "check", text]) == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -133,9 +127,7 @@ def test_scheduling_policies_are_listed_shown_and_checked_by_their_kind(capsys):
 
 
 @pytest.mark.parametrize(("name", "options"), [("my_batches", []), ("ruled_batches", ["--rule"])])
-def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(
-    name, options, tmp_path, monkeypatch, capsys
-):
+def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(name, options, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["policy", "new", "--kind", "scheduling", *options, name.replace("_", "-")]) == 0

@@ -26,9 +26,7 @@ def test_the_table_names_the_policy_every_shown_metric_and_the_digest(capsys):
 
 def test_prefix_hits_are_shown_where_caches_are_looked_at(capsys):
     sample = Path(__file__).parents[1] / "workload" / "samples" / "mooncake.jsonl"
-    assert (
-        main(["simulate", str(sample), "--workers", "2", "--slots", "2", "--prefix-cache-blocks", "40"]) == 0
-    )
+    assert main(["simulate", str(sample), "--workers", "2", "--slots", "2", "--prefix-cache-blocks", "40"]) == 0
     out = capsys.readouterr().out
     assert [name for name in module.CACHED if name not in out] == []
 
@@ -44,8 +42,17 @@ def test_json_is_one_object_and_both_doors_give_one_digest(capsys):
 
 
 CLASSES = [
-    "simulate", "examples/workloads/tenants.yaml", "--workers", "2", "--slots", "4", "--limit", "300", "--policy", "jsq",
-]  # fmt: skip
+    "simulate",
+    "examples/workloads/tenants.yaml",
+    "--workers",
+    "2",
+    "--slots",
+    "4",
+    "--limit",
+    "300",
+    "--policy",
+    "jsq",
+]
 
 
 def test_each_class_has_a_line_where_a_trace_has_several(capsys, tmp_path):

@@ -38,8 +38,11 @@ def test_a_sweep_prints_a_table_and_writes_parquet_report_and_cache(folder, caps
     lines = [line.split() for line in out.splitlines() if not line.startswith("compiling kernels")]
     assert lines[0] == ["workers", "policy", "runs", "load", "imbalance"]
     assert [line[:3] for line in lines[2:6]] == [
-        ["2", "jsq", "2"], ["2", "br-0", "2"], ["4", "jsq", "2"], ["4", "br-0", "2"],
-    ]  # fmt: skip
+        ["2", "jsq", "2"],
+        ["2", "br-0", "2"],
+        ["4", "jsq", "2"],
+        ["4", "br-0", "2"],
+    ]
     assert "s.parquet: 8 rows; 8 runs made, the others from s.parquet.cache" in out
     assert pq.read_table("s.parquet").num_rows == 8
     assert "evenstep sweep s.yaml --report s.html" in (folder / "s.html").read_text()
@@ -56,10 +59,7 @@ def test_a_second_run_makes_nothing_and_writes_the_same_bytes(folder, capsys):
 
 
 def test_json_is_one_object(folder, capsys):
-    assert (
-        main(["sweep", "s.yaml", "--format", "json", "--until", "ci(idle_share) < 90%", "--most-seeds", "3"])
-        == 0
-    )
+    assert main(["sweep", "s.yaml", "--format", "json", "--until", "ci(idle_share) < 90%", "--most-seeds", "3"]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     found = json.loads(out)
@@ -191,10 +191,7 @@ def test_sigterm_says_what_is_kept_and_how_to_go_on(folder, capsys, monkeypatch,
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr("evenstep.experiments.progress.Bar.advance", advance)
     assert main(["sweep", "s.yaml", "--processes", processes]) == 130
-    assert (
-        "evenstep sweep: interrupted; 3 runs of this call are kept in s.parquet.cache"
-        in capsys.readouterr().err
-    )
+    assert "evenstep sweep: interrupted; 3 runs of this call are kept in s.parquet.cache" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -204,10 +201,7 @@ def test_an_objective_is_a_column_of_a_sweep(capsys, tmp_path, monkeypatch):
         "version: 1\nsource: sample:azure-conv\npolicies: [jsq]\nover: {load: [0.5, 0.9]}\n"
         "fixed: {workers: 4, slots: 8, limit: 200, seeds: 1}\nmetrics: [makespan_s]\n"
     )
-    assert (
-        main(["sweep", "sweep.yaml", "--slo", "ttft=1s,tpot=6ms", "--format", "json", "--report", "r.html"])
-        == 0
-    )
+    assert main(["sweep", "sweep.yaml", "--slo", "ttft=1s,tpot=6ms", "--format", "json", "--report", "r.html"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert all(0 < row["metrics"]["slo_share"]["mean"] <= 1 for row in found["rows"])
     assert "SLO met" in Path("r.html").read_text()

@@ -62,10 +62,7 @@ def test_convert_writes_what_was_read_and_says_what_was_dropped(capsys, tmp_path
     assert main(["trace", "convert", str(SAMPLES / "burstgpt.csv"), str(out), "--limit", "5"]) == 0
     said = capsys.readouterr().out
     assert "2 of 10 rows have 0 tokens" in said and "5 requests written" in said
-    assert (
-        read_trace(out).prompt_tokens.tolist()
-        == read_trace(SAMPLES / "burstgpt.csv", limit=5).prompt_tokens.tolist()
-    )
+    assert read_trace(out).prompt_tokens.tolist() == read_trace(SAMPLES / "burstgpt.csv", limit=5).prompt_tokens.tolist()
 
 
 def test_skipped_rows_are_counted_in_the_answer(capsys, tmp_path):

@@ -25,11 +25,7 @@ HORIZON = 20
 OPTIONS = ("survival:running=0,window=50", "memorised:buckets=1", "bounded:of=memorised", "bounded:of=oracle")
 
 
-NAMES = [
-    name
-    for name in names.members("predict")
-    if name != "learned" or importlib.util.find_spec("lightgbm") is not None
-]
+NAMES = [name for name in names.members("predict") if name != "learned" or importlib.util.find_spec("lightgbm") is not None]
 ALL = [*NAMES, *OPTIONS]
 BLIND = [text for text in ALL if not is_oracle(names.build("predict", names.parse(text)))]
 
@@ -54,17 +50,23 @@ def asked(count=60, seed=1, first=0, oracle=True):
     age = rng.integers(0, 300, count)
     left = rng.integers(1, 60, count) if oracle else ints()
     return Active(
-        np.arange(first, first + count), age, rng.integers(1, 900, count), rng.integers(0, 5, count),
-        (age + rng.integers(0, 50, count)) * rng.integers(0, 2, count), left,
-    )  # fmt: skip
+        np.arange(first, first + count),
+        age,
+        rng.integers(1, 900, count),
+        rng.integers(0, 5, count),
+        (age + rng.integers(0, 50, count)) * rng.integers(0, 2, count),
+        left,
+    )
 
 
 def completions(count=400, seed=2, first=10_000):
     rng = np.random.default_rng(seed)
     return Finished(
-        np.arange(first, first + count), rng.integers(1, 900, count), rng.integers(1, 400, count),
+        np.arange(first, first + count),
+        rng.integers(1, 900, count),
+        rng.integers(1, 400, count),
         rng.integers(0, 5, count),
-    )  # fmt: skip
+    )
 
 
 def bits(predictor, seed=1):

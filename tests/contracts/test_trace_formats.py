@@ -60,9 +60,7 @@ def test_a_trace_survives_being_written_as_parquet(name, tmp_path):
     back = read_trace(tmp_path / "t.parquet")
     assert statistics.digest(back) == statistics.digest(trace)
     assert (back.name, back.format, back.notes) == (trace.name, trace.format, trace.notes)
-    assert {c for c in COLUMNS if getattr(back, c) is not None} == {
-        c for c in COLUMNS if getattr(trace, c) is not None
-    }
+    assert {c for c in COLUMNS if getattr(back, c) is not None} == {c for c in COLUMNS if getattr(trace, c) is not None}
 
 
 @pytest.mark.parametrize("name", FORMATS)

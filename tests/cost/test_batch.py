@@ -11,9 +11,7 @@ from evenstep.cost.batch import FEATURES, Batch
 from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.errors import InputError
 
-PLAIN = [
-    name for name in names.members("batch") if name in ("affine-kv", "unit", "token-budget", "long-context")
-]
+PLAIN = [name for name in names.members("batch") if name in ("affine-kv", "unit", "token-budget", "long-context")]
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -31,9 +29,7 @@ def test_a_batch_is_as_many_numbers_as_it_has_fields():
     assert np.array_equal(Batch(tokens=3, longest=9).features, [3, 0, 0, 0, 0, 0, 0, 0, 0, 9])
 
 
-@pytest.mark.parametrize(
-    ("name", "field"), [("affine-kv", "d0_s"), ("unit", "seconds_each"), ("long-context", "beta_s")]
-)
+@pytest.mark.parametrize(("name", "field"), [("affine-kv", "d0_s"), ("unit", "seconds_each"), ("long-context", "beta_s")])
 def test_a_bad_number_is_named(name, field):
     with pytest.raises(InputError, match=field):
         names.build("batch", {"name": name, field: "-1"})

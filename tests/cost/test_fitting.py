@@ -32,21 +32,20 @@ TRUE = {
 def log(law, count=300, noise=0.01):
     """Batches of all kinds, timed by a law with keyed noise."""
     rows = np.arange(count, dtype=np.int64)
-    drawn = {
-        name: streams.uniform(7, name, rows) for name in ("chunk", "before", "decodes", "context", "noise")
-    }
+    drawn = {name: streams.uniform(7, name, rows) for name in ("chunk", "before", "decodes", "context", "noise")}
     chunk = np.where(rows % 3 == 0, 0, (drawn["chunk"] * 1500).astype(np.int64))
     before, decodes = (drawn["before"] * 3000).astype(np.int64), 1 + (drawn["decodes"] * 200).astype(np.int64)
     context = decodes * (100 + (drawn["context"] * 3000).astype(np.int64))
     columns = {
-        "requests": decodes + (chunk > 0), "kv": context + decodes + (chunk > 0) * before + chunk, "tokens": chunk + decodes,
-        "chunk_squares": chunk * chunk, "crossed": chunk * before, "decode_context": context,
-    }  # fmt: skip
+        "requests": decodes + (chunk > 0),
+        "kv": context + decodes + (chunk > 0) * before + chunk,
+        "tokens": chunk + decodes,
+        "chunk_squares": chunk * chunk,
+        "crossed": chunk * before,
+        "decode_context": context,
+    }
     built = names.build("batch", {"name": law, **TRUE[law]})
-    seconds = [
-        built.seconds(Batch(**{name: int(column[k]) for name, column in columns.items()}))
-        for k in range(count)
-    ]
+    seconds = [built.seconds(Batch(**{name: int(column[k]) for name, column in columns.items()})) for k in range(count)]
     columns["seconds"] = np.array(seconds) * (1 + noise * (drawn["noise"] - 0.5))
     return {name: np.asarray(column, np.float64) for name, column in columns.items()}
 
@@ -73,9 +72,7 @@ def test_the_law_a_log_was_made_with_wins_and_its_numbers_come_back(law):
 
 def test_a_log_of_the_vllm_plugin_is_fitted_by_its_kv_alone(tmp_path):
     made = log("affine-kv")
-    path = write(
-        tmp_path / "steps-0.csv", {"kv_tokens": made["kv"], "running": made["kv"], "seconds": made["seconds"]}
-    )
+    path = write(tmp_path / "steps-0.csv", {"kv_tokens": made["kv"], "running": made["kv"], "seconds": made["seconds"]})
     fitted = fit_laws(read_log(path))
     assert [fit.law for fit in fitted.fits] == ["affine-kv"]
     assert (

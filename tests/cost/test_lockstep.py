@@ -14,9 +14,7 @@ from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 
 MIXTURE = Profile("rtxpro6000-qwen3-30b-a3b-ep2")
-PARTS = [
-    Profile("rtxpro6000-qwen3-30b-a3b-ep2", shares_path=shares).in_lockstep(2) for shares in (True, False)
-]
+PARTS = [Profile("rtxpro6000-qwen3-30b-a3b-ep2", shares_path=shares).in_lockstep(2) for shares in (True, False)]
 
 
 def seconds(parts, *of, beside=None, overhead_s=0.0):

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from evenstep.cost.power import Power, energy_j, watts
 from evenstep.errors import InputError
 
-PLAIN = Power(
-    model_params=1.0, peak_flops=6.0, idle_w=100.0, max_w=400.0, mfu_sat=0.5, gamma=0.5
-)  # mfu = tokens/s
+PLAIN = Power(model_params=1.0, peak_flops=6.0, idle_w=100.0, max_w=400.0, mfu_sat=0.5, gamma=0.5)  # mfu = tokens/s
 
 
 def test_the_papers_defaults():

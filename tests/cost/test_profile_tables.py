@@ -75,9 +75,7 @@ def test_experts_that_few_tokens_cannot_reach_cost_what_more_tokens_pay(tmp_path
     assert mixture.table * 1e6 == pytest.approx(np.array([[1, 3], [2, 3]]))
     found = mixture.seconds(np.array([1.0, 4.0]), Facts(experts=4, experts_each=2))
     active = 4 * (1 - 0.5 ** np.array([1.0, 4.0]))
-    assert found * 1e6 == pytest.approx(
-        [np.interp(active[0], [2, 4], [1, 3]), np.interp(active[1], [2, 4], [2, 3])]
-    )
+    assert found * 1e6 == pytest.approx([np.interp(active[0], [2, 4], [1, 3]), np.interp(active[1], [2, 4], [2, 3])])
     path.write_text("tokens,activated_experts,time_us\n1,2,1\n1,4,3\n4,2,2\n")
     with pytest.raises(InputError, match="hole at the largest"):
         mixture_of(path)
@@ -111,9 +109,7 @@ def _plane(axes, at):
 @pytest.mark.parametrize("which", [0, 1])
 def test_two_grids_of_different_points_are_read_as_one(which):
     """What one grid has measured between the points of the other lies on lines between these."""
-    axes = tuple(
-        np.array(a, float) for a in ((16, 24, 64, 81, 128), (0, 256, 512, 768), (1, 8), (64, 512, 768, 1024))
-    )
+    axes = tuple(np.array(a, float) for a in ((16, 24, 64, 81, 128), (0, 256, 512, 768), (1, 8), (64, 512, 768, 1024)))
     truth = _plane(axes, lambda c, p, n, d: 5 + c + p / 8 + n * d)
     grid = np.full(truth.shape, np.nan)
     for chunks, contexts, decoded in (([0, 2, 4], [0, 1, 3], [0, 1, 3]), ([1, 3], [0, 2], [1, 2])):
@@ -136,9 +132,7 @@ def test_a_larger_number_of_decodes_goes_on_as_a_line():
     assert filled("x", grid, axes)[1, :, 3] == pytest.approx(1 + 16 + 256)
 
 
-@pytest.mark.parametrize(
-    "name", ["rtx4090-llama31-8b", "rtxpro6000-llama31-8b", "rtxpro6000-qwen3-30b-a3b-ep2"]
-)
+@pytest.mark.parametrize("name", ["rtx4090-llama31-8b", "rtxpro6000-llama31-8b", "rtxpro6000-qwen3-30b-a3b-ep2"])
 def test_what_is_left_out_of_a_measured_table_is_found_again(name):
     """Of some points left out of the attention table half are found within a few percent."""
     from evenstep.cost.profile_tables import AXES, BUNDLED
@@ -146,13 +140,9 @@ def test_what_is_left_out_of_a_measured_table_is_found_again(name):
     rows = rows_of(BUNDLED / name / "attention.csv.gz", (*AXES, "time_us"))
     axes = tuple(np.unique(rows[axis]) for axis in AXES)
     grid = np.full([axis.size for axis in axes], np.nan)
-    grid[tuple(np.searchsorted(axis, rows[of]) for axis, of in zip(axes, AXES, strict=True))] = rows[
-        "time_us"
-    ]
+    grid[tuple(np.searchsorted(axis, rows[of]) for axis, of in zip(axes, AXES, strict=True))] = rows["time_us"]
     seen = np.argwhere(~np.isnan(grid))
-    inside = (
-        (axes[0][seen[:, 0]] > 0) & (axes[2][seen[:, 2]] >= 16) & (abs(axes[3][seen[:, 3]] - 2200) < 2000)
-    )
+    inside = (axes[0][seen[:, 0]] > 0) & (axes[2][seen[:, 2]] >= 16) & (abs(axes[3][seen[:, 3]] - 2200) < 2000)
     left_out = tuple(seen[inside & (np.random.default_rng(0).random(len(seen)) < 0.1)].T)
     cut = grid.copy()
     cut[left_out] = np.nan

@@ -14,9 +14,14 @@ LAW = Regression(0.01, token_s=1e-5, request_s=1e-4, kv_s=1e-7, square_s=1e-8, c
 @given(batch=batches())
 def test_every_part_counts_with_its_coefficient(batch):
     parts = (
-        0.01, 1e-5 * batch.tokens, 1e-4 * batch.requests, 1e-7 * batch.kv, 1e-8 * batch.chunk_squares,
-        2e-8 * batch.crossed, 3e-7 * batch.decode_context,
-    )  # fmt: skip
+        0.01,
+        1e-5 * batch.tokens,
+        1e-4 * batch.requests,
+        1e-7 * batch.kv,
+        1e-8 * batch.chunk_squares,
+        2e-8 * batch.crossed,
+        3e-7 * batch.decode_context,
+    )
     assert LAW.seconds(batch) == pytest.approx(sum(parts))
     assert seconds_by_table(LAW.table(), batch) == pytest.approx(LAW.seconds(batch), rel=1e-12)
 

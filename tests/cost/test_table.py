@@ -68,7 +68,5 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path, text, message):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(
-        InputError, match=r"none.csv: file is 'none.csv'; expected a readable CSV file. No such file"
-    ):
+    with pytest.raises(InputError, match=r"none.csv: file is 'none.csv'; expected a readable CSV file. No such file"):
         Table(str(tmp_path / "none.csv"))

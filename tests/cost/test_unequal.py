@@ -15,9 +15,7 @@ from evenstep.experiments.papers import decode_skew
 
 
 def local(law, load, running, longest):
-    return law.local_seconds(
-        np.array(load, np.float64), np.array(running, np.int64), np.array(longest, np.float64)
-    ).tolist()
+    return law.local_seconds(np.array(load, np.float64), np.array(running, np.int64), np.array(longest, np.float64)).tolist()
 
 
 def test_one_long_request_costs_a_share_of_what_equal_ones_as_long_would():
@@ -42,13 +40,9 @@ def test_lines_through_knots_are_read_at_the_load_with_its_share():
 )
 def test_without_a_share_it_is_the_law_without_it(workers):
     load, running, longest = (np.array(x, np.float64) for x in zip(*workers, strict=True))
-    assert local(Unequal(share=0), load, running, longest) == pytest.approx(
-        local(Linear(), load, running, longest)
-    )
+    assert local(Unequal(share=0), load, running, longest) == pytest.approx(local(Linear(), load, running, longest))
     knots = "0:0/40000:0.003/110000:0.012"
-    assert local(Unequal(share=0, knots=knots), load, running, longest) == local(
-        Piecewise(knots), load, running, longest
-    )
+    assert local(Unequal(share=0, knots=knots), load, running, longest) == local(Piecewise(knots), load, running, longest)
 
 
 @given(st.lists(st.integers(1, 9000), min_size=1, max_size=72), st.floats(0, 1))

@@ -25,9 +25,15 @@ class Batches:
         self.random = random.Random(seed)
         choice = self.random.choice
         settings = Settings(
-            ttl_s=choice([0.05, 60.0]), pool_limit=choice([5, 4096]), round_slots=choice([0, 2, 32]),
-            pool_window=choice([0, 3]), retries=1, prefix_blocks=8, breaker_failures=1, gather_ms=choice([0.0, 2.0]),
-        )  # fmt: skip
+            ttl_s=choice([0.05, 60.0]),
+            pool_limit=choice([5, 4096]),
+            round_slots=choice([0, 2, 32]),
+            pool_window=choice([0, 3]),
+            retries=1,
+            prefix_blocks=8,
+            breaker_failures=1,
+            gather_ms=choice([0.0, 2.0]),
+        )
         policy = choice(["br-0", "jsq:ties=lowest", "br-0:bypass=true", "best", "prefix-affinity"])
         self.d = Dispatcher(policy, settings=settings, log=log)
         for number in range(choice([1, 3])):
@@ -50,10 +56,17 @@ class Batches:
         if pick < 0.45 or not self.legs:
             self.requests += 1
             return ev.Arrived(
-                now_s=self.now_s, request=self.requests, prompt_tokens=choice([1, 30, 200]), tenant=choice("ab"),
-                copies=choice([1, 1, 1, 1, 2]), key=choice([0, 9]), session=choice([0, 5]), expected_tokens=choice([0, 3]),
-                can_continue=choice([True, False]), blocks=choice([(), (1, 2)]),
-            )  # fmt: skip
+                now_s=self.now_s,
+                request=self.requests,
+                prompt_tokens=choice([1, 30, 200]),
+                tenant=choice("ab"),
+                copies=choice([1, 1, 1, 1, 2]),
+                key=choice([0, 9]),
+                session=choice([0, 5]),
+                expected_tokens=choice([0, 3]),
+                can_continue=choice([True, False]),
+                blocks=choice([(), (1, 2)]),
+            )
         request = choice(sorted(self.legs))
         leg = self.legs[request] + (self.random.random() < 0.05)
         if pick < 0.9:
@@ -94,9 +107,20 @@ def state(d: Dispatcher) -> tuple[Any, ...]:
     d.parts.deadlines.set_newcomers()
     rows, mirror = d.rows, d.mirror
     return (
-        json.dumps(d.snapshot(), sort_keys=True, default=str), rows.columns.ints.tolist(), rows.free,
+        json.dumps(d.snapshot(), sort_keys=True, default=str),
+        rows.columns.ints.tolist(),
+        rows.free,
         {request: rows.columns.floats[:3, row].tolist() for request, row in rows.by_request.items()},
-        list(d.pool), mirror.columns.ints.tolist(), mirror.columns.floats.tolist(),
-        list(d.parts.meters.waits.sums), list(d.parts.deciding.learned), d.parts.fleet.timers.next_s, d.parts.turn.legs, d.due, d.parts.rounds.opened_s, d.parts.rounds.ripe,
-        {name: circuit.failures for name, circuit in d.fleet.breaker.circuits.items()}, d.fleet.breaker.failing,
-    )  # fmt: skip
+        list(d.pool),
+        mirror.columns.ints.tolist(),
+        mirror.columns.floats.tolist(),
+        list(d.parts.meters.waits.sums),
+        list(d.parts.deciding.learned),
+        d.parts.fleet.timers.next_s,
+        d.parts.turn.legs,
+        d.due,
+        d.parts.rounds.opened_s,
+        d.parts.rounds.ripe,
+        {name: circuit.failures for name, circuit in d.fleet.breaker.circuits.items()},
+        d.fleet.breaker.failing,
+    )

@@ -43,9 +43,7 @@ class Barrier:
     now_s: float = 0.0
     step: int = 0
     at: list[list[Stream]] = field(default_factory=list)
-    finished: dict[int, tuple[int, int, int]] = field(
-        default_factory=dict
-    )  # request -> worker, first and last step
+    finished: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # request -> worker, first and last step
     loads: list[list[int]] = field(default_factory=list)
     admitted: dict[int, int] = field(default_factory=dict)
 
@@ -62,9 +60,12 @@ class Barrier:
                 request = command.request
                 done = command.produced if isinstance(command, co.Continue) else 0
                 stream = Stream(
-                    request, command.leg, command.row, int(self.prompts[request]) + done,
+                    request,
+                    command.leg,
+                    command.row,
+                    int(self.prompts[request]) + done,
                     int(self.outputs[request]) - done,
-                )  # fmt: skip
+                )
                 self.at[int(command.worker[1:])].append(stream)
                 self.admitted[request] = self.step
             elif isinstance(command, co.Abort):
@@ -100,11 +101,7 @@ def saturated(barrier: Barrier, requests: int, pool: int, check: bool = False) -
     revealed = 0
     while len(barrier.finished) < requests:
         while revealed < requests and len(barrier.dispatcher.pool) < pool:
-            barrier.tell(
-                ev.Arrived(
-                    now_s=barrier.now_s, request=revealed, prompt_tokens=int(barrier.prompts[revealed])
-                )
-            )
+            barrier.tell(ev.Arrived(now_s=barrier.now_s, request=revealed, prompt_tokens=int(barrier.prompts[revealed])))
             revealed += 1
         barrier.tell(ev.Tick(now_s=barrier.now_s))
         if check:

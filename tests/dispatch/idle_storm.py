@@ -31,9 +31,16 @@ class Holds:
 
 
 POLICIES = (
-    "best:horizon=4", "bf-io:horizon=4", "br-0", "br-0:bypass=true", "br-h:horizon=6", "throttled:threshold=2",
-    "least-load", "prefix-affinity", f"{__file__}:Holds",
-)  # fmt: skip
+    "best:horizon=4",
+    "bf-io:horizon=4",
+    "br-0",
+    "br-0:bypass=true",
+    "br-h:horizon=6",
+    "throttled:threshold=2",
+    "least-load",
+    "prefix-affinity",
+    f"{__file__}:Holds",
+)
 
 
 class IdleStorm(Storm):
@@ -57,10 +64,20 @@ class IdleStorm(Storm):
     def rules(self) -> Settings:
         choice = self.random.choice
         return Settings(
-            ttl_s=self.ttl_s, pool_limit=100, gather_ms=0.0, retries=self.random.randint(0, 3), stale_s=choice([1.0, 1e9]),
-            policy_cooldown_s=0.3, bypass_margin=1, prefix_blocks=8, round_slots=choice([0, 1, 3]), pool_window=choice([0, 1, 4]),
-            kv_reserve=choice([None, 0.0, 30.0]), breaker_failures=choice([1, 3]), total_s=self.total_s,
-        )  # fmt: skip
+            ttl_s=self.ttl_s,
+            pool_limit=100,
+            gather_ms=0.0,
+            retries=self.random.randint(0, 3),
+            stale_s=choice([1.0, 1e9]),
+            policy_cooldown_s=0.3,
+            bypass_margin=1,
+            prefix_blocks=8,
+            round_slots=choice([0, 1, 3]),
+            pool_window=choice([0, 1, 4]),
+            kv_reserve=choice([None, 0.0, 30.0]),
+            breaker_failures=choice([1, 3]),
+            total_s=self.total_s,
+        )
 
     def add(self, role: str) -> None:
         if len(self.specs) == self.workers:
@@ -68,18 +85,19 @@ class IdleStorm(Storm):
         self.workers_made += 1
         name, choice = f"{role[0]}{self.workers_made}", self.random.choice
         spec = WorkerSpec(
-            name=name, group=choice(["", "x", "y"]), slots=choice(_SLOTS), role=role,  # type: ignore[arg-type]
+            name=name,
+            group=choice(["", "x", "y"]),
+            slots=choice(_SLOTS),
+            role=role,  # type: ignore[arg-type]
             kv_tokens=choice([60, 400, 600]),
-        )  # fmt: skip
+        )
         self.specs[name], self.most[name] = spec, spec.slots
         self.tell(ev.WorkerAdded(now_s=self.now_s, spec=spec))
         self.sample(name)
 
     def describe_anew(self, name: str) -> None:
         old = self.specs[name]
-        spec = WorkerSpec(
-            name=name, group=old.group, slots=self.random.choice(_SLOTS), kv_tokens=old.kv_tokens
-        )
+        spec = WorkerSpec(name=name, group=old.group, slots=self.random.choice(_SLOTS), kv_tokens=old.kv_tokens)
         self.specs[name], self.most[name] = spec, max(self.most[name], spec.slots)
         self.leaving.discard(name)
         self.tell(ev.WorkerAdded(now_s=self.now_s, spec=spec))
@@ -112,10 +130,7 @@ class IdleStorm(Storm):
                 continue  # reserved: a request of several copies gathers its slots there
             left = at.capacity[g] - at.foreign_load[g]
             for row in found.pool:
-                if (
-                    name in found.parts.exclusions.excluded.get(row, ())
-                    or self.copies[requests[row]] > at.free_at_most[g]
-                ):
+                if name in found.parts.exclusions.excluded.get(row, ()) or self.copies[requests[row]] > at.free_at_most[g]:
                     continue
                 load = found.rows.load(row)
                 assert load > left, (

@@ -63,12 +63,22 @@ class Storm:
     def rules(self) -> Settings:
         """Any settings, but for what the books here count on."""
         return Settings(
-            ttl_s=self.ttl_s, pool_limit=self.random.choice([3, 30]), gather_ms=self.random.choice([0.0, 2.0]),
-            tenants={"b": TenantLimits(concurrent=4, per_s=50.0)}, retries=self.random.randint(0, MOST_RETRIES), stale_s=1.0,
-            policy_cooldown_s=0.3, gateways=self.random.choice([0, 0, 2]), bypass_margin=1, prefix_blocks=8,
-            round_slots=self.random.choice([0, 1, 3]), pool_window=self.random.choice([0, 1, 4]), kv_reserve=self.random.choice([None, 0.0, 30.0]),
-            breaker_failures=self.random.choice([1, 3]), total_s=self.total_s,
-        )  # fmt: skip
+            ttl_s=self.ttl_s,
+            pool_limit=self.random.choice([3, 30]),
+            gather_ms=self.random.choice([0.0, 2.0]),
+            tenants={"b": TenantLimits(concurrent=4, per_s=50.0)},
+            retries=self.random.randint(0, MOST_RETRIES),
+            stale_s=1.0,
+            policy_cooldown_s=0.3,
+            gateways=self.random.choice([0, 0, 2]),
+            bypass_margin=1,
+            prefix_blocks=8,
+            round_slots=self.random.choice([0, 1, 3]),
+            pool_window=self.random.choice([0, 1, 4]),
+            kv_reserve=self.random.choice([None, 0.0, 30.0]),
+            breaker_failures=self.random.choice([1, 3]),
+            total_s=self.total_s,
+        )
 
     # --- what a host does with commands
 
@@ -82,9 +92,7 @@ class Storm:
 
     def on_sendprefill(self, c: co.SendPrefill) -> None:
         assert c.request in self.alive and c.request not in self.prefilling and c.request not in self.decoding
-        assert (
-            self.specs[c.worker].role == "prefill"
-        )  # it may have been told to leave between a chunk and this answer
+        assert self.specs[c.worker].role == "prefill"  # it may have been told to leave between a chunk and this answer
         self.prefilling[c.request] = c.leg, c.worker
         self.alive[c.request] = float("inf")
 
@@ -147,9 +155,12 @@ class Storm:
         name = f"{role[0]}{self.workers_made}"
         group = self.random.choice(["", "x", "y"]) if role == "decode" else ""
         spec = WorkerSpec(
-            name=name, group=group, slots=self.random.randint(1, 4), role=role,  # type: ignore[arg-type]
+            name=name,
+            group=group,
+            slots=self.random.randint(1, 4),
+            role=role,  # type: ignore[arg-type]
             kv_tokens=self.random.choice([0, 400]),
-        )  # fmt: skip
+        )
         self.specs[name], self.most[name] = spec, spec.slots
         self.tell(ev.WorkerAdded(now_s=self.now_s, spec=spec))
         self.sample(name)
@@ -159,9 +170,13 @@ class Storm:
         old = self.specs[name]
         group = self.random.choice(["", "x", "y"]) if old.role == "decode" else ""
         spec = WorkerSpec(
-            name=name, group=group, slots=self.random.randint(1, 4), role=old.role, speed=self.random.choice([1.0, 2.0]),
+            name=name,
+            group=group,
+            slots=self.random.randint(1, 4),
+            role=old.role,
+            speed=self.random.choice([1.0, 2.0]),
             kv_tokens=old.kv_tokens,
-        )  # fmt: skip
+        )
         self.specs[name], self.most[name] = spec, max(self.most[name], spec.slots)
         self.leaving.discard(name)
         self.tell(ev.WorkerAdded(now_s=self.now_s, spec=spec))
@@ -192,12 +207,19 @@ class Storm:
         self.born[r], self.asked[r] = self.now_s, 0
         self.tell(
             ev.Arrived(
-                now_s=self.now_s, request=r, prompt_tokens=self.random.choice([1, 7, 40, 500]),
-                tenant=self.random.choice("ab"), key=self.random.randint(0, 3), copies=self.copies[r],
-                session=self.random.randint(0, 3), max_tokens=self.random.choice([0, 5]), expected_tokens=self.random.randint(0, 9),
-                can_continue=self.random.random() < 0.7, blocks=self.blocks(),
+                now_s=self.now_s,
+                request=r,
+                prompt_tokens=self.random.choice([1, 7, 40, 500]),
+                tenant=self.random.choice("ab"),
+                key=self.random.randint(0, 3),
+                copies=self.copies[r],
+                session=self.random.randint(0, 3),
+                max_tokens=self.random.choice([0, 5]),
+                expected_tokens=self.random.randint(0, 9),
+                can_continue=self.random.random() < 0.7,
+                blocks=self.blocks(),
             )
-        )  # fmt: skip
+        )
 
     def blocks(self) -> tuple[int, ...]:
         """A path down a tree of prompts: each id stands for all before it."""
@@ -234,11 +256,7 @@ class Storm:
         leg, name = self.prefilling.pop(request)
         self.kept[request] = name
         self.alive[request] = self.now_s
-        self.tell(
-            ev.PrefillDone(
-                now_s=self.now_s, request=request, leg=leg, prompt_tokens=self.random.choice([0, 11])
-            )
-        )
+        self.tell(ev.PrefillDone(now_s=self.now_s, request=request, leg=leg, prompt_tokens=self.random.choice([0, 11])))
 
     def leave(self, request: int) -> None:
         if request in self.ended:
@@ -261,9 +279,7 @@ class Storm:
         if pick < 0.25:
             self.arrive()
         elif pick < 0.55 and self.decoding:
-            for request in self.random.sample(
-                sorted(self.decoding), self.random.randint(1, len(self.decoding))
-            ):
+            for request in self.random.sample(sorted(self.decoding), self.random.randint(1, len(self.decoding))):
                 self.chunk(request)
             self.dispatcher.check()
         elif pick < 0.65 and self.decoding:
@@ -283,9 +299,7 @@ class Storm:
         elif pick < 0.89 and self.specs:
             self.remove(choice(sorted(self.specs)))
         elif pick < 0.90 and self.specs:
-            self.tell(
-                ev.Probed(now_s=self.now_s, worker=choice(sorted(self.specs)), ok=self.random.random() < 0.7)
-            )
+            self.tell(ev.Probed(now_s=self.now_s, worker=choice(sorted(self.specs)), ok=self.random.random() < 0.7))
         elif pick < 0.91:
             policy = choice(POLICIES)
             self.bypassed |= "bypass" in policy
@@ -295,18 +309,12 @@ class Storm:
         elif pick < 0.92 and self.specs:
             self.describe_anew(choice(sorted(self.specs)))
         elif pick < 0.93 and self.alive:
-            self.tell(
-                ev.PromptCounted(
-                    now_s=self.now_s, request=choice(sorted(self.alive)), prompt_tokens=choice([3, 50])
-                )
-            )
+            self.tell(ev.PromptCounted(now_s=self.now_s, request=choice(sorted(self.alive)), prompt_tokens=choice([3, 50])))
         else:
             self.tick(choice([0.0, 0.001, 0.01, 0.3, 1.0]))
 
     def remove(self, name: str) -> None:
-        others = [
-            n for n, s in self.specs.items() if s.role == "decode" and n != name and n not in self.leaving
-        ]
+        others = [n for n, s in self.specs.items() if s.role == "decode" and n != name and n not in self.leaving]
         if self.specs[name].role == "decode" and not others:
             return
         self.leaving.add(name)

@@ -45,9 +45,16 @@ def test_a_round_looks_at_the_oldest_only():
 
 @pytest.mark.parametrize(
     ("settings", "shown"),
-    [({}, 15), ({"window_per_slot": 2.5}, 50), ({"pool_window": 12}, 12), ({"window_per_slot": 0.1}, 8), ({"window_per_slot": 0}, 60),
-     ({"window_per_slot": 0, "pool_window": 0}, 60), ({"pool_window": 0, "window_per_slot": 2.0}, 40)],
-)  # fmt: skip
+    [
+        ({}, 15),
+        ({"window_per_slot": 2.5}, 50),
+        ({"pool_window": 12}, 12),
+        ({"window_per_slot": 0.1}, 8),
+        ({"window_per_slot": 0}, 60),
+        ({"window_per_slot": 0, "pool_window": 0}, 60),
+        ({"pool_window": 0, "window_per_slot": 2.0}, 40),
+    ],
+)
 def test_a_small_fleet_looks_at_as_many_as_its_slots_call_for(settings, shown):
     log = []
     story = Story("fcfs", log=log.append, **settings)

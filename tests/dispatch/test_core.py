@@ -57,17 +57,13 @@ def test_a_saturated_fleet_runs_exactly_as_in_the_simulator(policy, predictor):
     fleet = Barrier(dispatcher, 4, 6, trace.prompt_tokens, trace.output_tokens)
     saturated(fleet, 300, 16, check=True)
     table = run.requests
-    there = zip(
-        table.worker.tolist(), table.admitted_step.tolist(), table.finished_step.tolist(), strict=True
-    )
+    there = zip(table.worker.tolist(), table.admitted_step.tolist(), table.finished_step.tolist(), strict=True)
     assert [fleet.finished[r] for r in range(300)] == list(there)
 
 
 def test_the_law_of_the_steps_is_found_again_from_the_chunks():
     trace = small_trace(400)
-    fleet = Barrier(
-        Dispatcher("jsq", settings=Settings(ttl_s=1e9)), 4, 6, trace.prompt_tokens, trace.output_tokens
-    )
+    fleet = Barrier(Dispatcher("jsq", settings=Settings(ttl_s=1e9)), 4, 6, trace.prompt_tokens, trace.output_tokens)
     saturated(fleet, 400, 16)
     (group,) = fleet.dispatcher.snapshot()["groups"]
     assert group["overhead_seconds"] == pytest.approx(0.0049, rel=0.02)

@@ -200,9 +200,7 @@ def test_policies_that_look_at_caches_are_shown_what_was_sent_where():
     assert story.d.snapshot()["prefix_hit_tokens_total"] == 100
 
 
-@given(
-    st.data(), st.lists(st.integers(0, 3), min_size=1, max_size=4), st.lists(st.integers(1, 9), max_size=8)
-)
+@given(st.data(), st.lists(st.integers(0, 3), min_size=1, max_size=4), st.lists(st.integers(1, 9), max_size=8))
 def test_an_answer_is_held_to_the_contract_as_broken_rule_holds_it(data, free, loads):
     kv_free = data.draw(st.lists(st.integers(0, 20), min_size=len(free), max_size=len(free)))
     answer = data.draw(

@@ -91,9 +91,7 @@ def test_many_at_once_leave_the_same_state(case):
     now_s, gone = 1.0, set()
     for places, tokens, after_s, after in batches:
         now_s += after_s
-        here = [
-            (rows[place], count) for place, count in zip(places, tokens, strict=True) if place not in gone
-        ]
+        here = [(rows[place], count) for place, count in zip(places, tokens, strict=True) if place not in gone]
         one_by_one(one, [row for row, _ in here], [count for _, count in here], now_s)
         at_once(other, [row for row, _ in here], [count for _, count in here], now_s, ahead)
         for told in (one, other):

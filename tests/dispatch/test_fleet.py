@@ -50,9 +50,11 @@ def test_a_worker_nobody_knows_is_nobody_s_business():
     story.worker("a")
     story.worker("p", role="prefill")
     for told in (
-        story.sampled("x"), story.tell(ev.ScrapeFailed, worker="x"), story.tell(ev.Probed, worker="x", ok=True),
+        story.sampled("x"),
+        story.tell(ev.ScrapeFailed, worker="x"),
+        story.tell(ev.Probed, worker="x", ok=True),
         story.tell(ev.WorkerRemoved, worker="x"),
-    ):  # fmt: skip
+    ):
         assert told == []
     assert story.tell(ev.WorkerRemoved, worker="p") == [Removed("p")]
     assert not story.d.fleet.is_split

@@ -71,9 +71,7 @@ def test_a_request_that_does_not_fit_is_passed_over_and_holding_it_is_no_fault()
     assert sent(story.tick()) == [(3, "c")]
 
 
-@pytest.mark.parametrize(
-    "settings", [{"pool_window": 2}, {"round_slots": 1}, {"pool_window": 1, "round_slots": 1}]
-)
+@pytest.mark.parametrize("settings", [{"pool_window": 2}, {"round_slots": 1}, {"pool_window": 1, "round_slots": 1}])
 def test_requests_and_slots_that_the_round_does_not_look_at_count_too(settings):
     story = holding(("a", "b", "c"), kv_tokens=100, **settings)
     story.worker("d", slots=4, kv_tokens=5000)
@@ -120,9 +118,7 @@ def test_a_request_that_gathered_slots_of_an_ejected_worker_is_decided_about_at_
 
 
 @pytest.mark.parametrize("workers", range(1, 9))
-@pytest.mark.parametrize(
-    "policy", ["best:horizon=4", "bf-io:horizon=4", "br-0", "br-h:horizon=6", "throttled", "holds"]
-)
+@pytest.mark.parametrize("policy", ["best:horizon=4", "bf-io:horizon=4", "br-0", "br-h:horizon=6", "throttled", "holds"])
 def test_no_request_waits_while_an_idle_worker_could_take_it(policy, workers):
     storm = IdleStorm(7 * workers, policy, workers)
     storm.run(300)

@@ -30,11 +30,7 @@ def test_a_batch_leaves_the_log_and_the_history_that_its_events_leave():
 
     batch, single = told(True), told(False)
     assert batch == single
-    ends = [
-        (type(record).__name__, record.request)
-        for record in batch[0]
-        if isinstance(record, ev.Finished | Done)
-    ]
+    ends = [(type(record).__name__, record.request) for record in batch[0] if isinstance(record, ev.Finished | Done)]
     assert ends[:4] == [("Finished", 0), ("Done", 0), ("Finished", 1), ("Done", 1)]
     assert [type(event) for event in batch[1][-5:]] == [ev.Finished] * 5
 

@@ -140,9 +140,7 @@ def test_capacity_is_the_configured_one_else_the_engine_s_else_unlimited():
 
 
 def test_a_worker_that_goes_takes_its_place_with_it():
-    found = mirror(
-        *(WorkerSpec(name=name, group=group) for name, group in (("a", "x"), ("b", ""), ("c", "x")))
-    )
+    found = mirror(*(WorkerSpec(name=name, group=group) for name, group in (("a", "x"), ("b", ""), ("c", "x"))))
     assert found.group == [0, 1, 0] and found.peers(0) == ["a", "c"] and found.peers(1) == ["b"]
     found.at.running[2], found.at.load[2] = 2, 9.0
     found.remove(1)

@@ -34,9 +34,7 @@ def log(tmp_path_factory):
 
 def test_a_log_replays_to_the_bit_in_a_fresh_process(log):
     code = "from evenstep.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "replay", str(log)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, "replay", str(log)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "every decision is the same" in done.stdout
 
@@ -81,9 +79,7 @@ def test_any_storm_replays_from_any_part(tmp_path_factory, seed, split):
     storm.calm()
     file.close()
     found = replay(path)
-    assert found.difference is None and (
-        file.part > 0 or found.decisions == storm.dispatcher.parts.deciding.decisions
-    )
+    assert found.difference is None and (file.part > 0 or found.decisions == storm.dispatcher.parts.deciding.decisions)
     assert replay(part_of(path, file.part)).difference is None
 
 
@@ -145,9 +141,15 @@ def test_no_text_of_a_prompt_can_be_in_a_log():
         if "str" in str(hint)
     }
     assert texts == {
-        ("Arrived", "tenant"), ("Reloaded", "policy"), ("Reloaded", "predictor"), ("Sampled", "worker"), ("Sampling", "worker"),
-        ("ScrapeFailed", "worker"), ("Probed", "worker"), ("WorkerRemoved", "worker"),
-    }  # fmt: skip
+        ("Arrived", "tenant"),
+        ("Reloaded", "policy"),
+        ("Reloaded", "predictor"),
+        ("Sampled", "worker"),
+        ("Sampling", "worker"),
+        ("ScrapeFailed", "worker"),
+        ("Probed", "worker"),
+        ("WorkerRemoved", "worker"),
+    }
 
 
 def test_a_time_that_no_chunk_came_at_is_in_the_log_too(tmp_path):

@@ -15,10 +15,21 @@ def test_a_snapshot_is_json_and_has_every_metric():
     story.arrives(1)
     shown = json.loads(json.dumps(story.d.snapshot(), allow_nan=False))
     for name in (
-        "pool_depth", "pool_oldest_seconds", "decisions_total", "requests_total", "output_tokens_total", "recompute_total",
-        "cancelled_total", "fallback_total", "state_divergence_total", "decision_seconds", "pool_wait_seconds", "ttft_seconds",
-        "tpot_seconds", "prediction_error_tokens",
-    ):  # fmt: skip
+        "pool_depth",
+        "pool_oldest_seconds",
+        "decisions_total",
+        "requests_total",
+        "output_tokens_total",
+        "recompute_total",
+        "cancelled_total",
+        "fallback_total",
+        "state_divergence_total",
+        "decision_seconds",
+        "pool_wait_seconds",
+        "ttft_seconds",
+        "tpot_seconds",
+        "prediction_error_tokens",
+    ):
         assert name in shown
     assert set(shown["workers"][0]) >= {
         "worker_kv_tokens",

@@ -41,9 +41,7 @@ def test_idle_shares_are_of_loads_until_there_is_a_law():
     steps = two.steps
     shown = steps.values(two.mirror)
     assert shown["ratios_are_of"] == "load" and shown["steps_total"] == 1
-    assert shown["barrier_idle_ratio"] == pytest.approx(0.25) and shown["balance_ratio"] == pytest.approx(
-        0.75
-    )
+    assert shown["barrier_idle_ratio"] == pytest.approx(0.25) and shown["balance_ratio"] == pytest.approx(0.75)
     assert shown["barrier_idle_device_seconds_total"] == pytest.approx(0.25)
     assert shown["imbalance_tokens"] == {"envelope": 50.0, "spread": 50.0}
     plain(stopped)(two.tables, 0)

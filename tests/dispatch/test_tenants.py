@@ -45,8 +45,10 @@ def test_those_that_wait_are_counted_by_themselves():
 def test_a_rate_is_one_and_its_time_never_goes_back():
     tenants, limits = Tenants(), TenantLimits(per_s=0.5, burst=2)
     assert [tenants.refusal("a", limits, 0.0, now_s) for now_s in (5.0, 4.0, 3.0)] == [
-        None, None, (429, "rate-limit", 2),
-    ]  # fmt: skip
+        None,
+        None,
+        (429, "rate-limit", 2),
+    ]
     assert tenants.refusal("a", limits, 0.0, 7.0) is None
     assert tenants.refusal("b", limits, 0.0, 7.0) is None
 

@@ -71,9 +71,7 @@ class Shared:
                     running, waiting = min(SLOTS, len(engine)), max(0, len(engine) - SLOTS)
                     self.tell(
                         who,
-                        ev.Sampled(
-                            now_s=self.now_s, worker=f"w{g}", running=running, waiting=waiting, kv_used=0.0
-                        ),
+                        ev.Sampled(now_s=self.now_s, worker=f"w{g}", running=running, waiting=waiting, kv_used=0.0),
                     )
             self.tell(who, ev.Tick(now_s=self.now_s))
             self.dispatchers[who].check()
@@ -96,8 +94,6 @@ def test_two_dispatchers_with_more_than_they_can_serve_share_the_engines_evenly(
     fleet = Shared(load=3.0, seed=1)
     for number in range(1, 1500):
         fleet.step(number)
-    assert (
-        max(fleet.queued[6 * SCRAPE_STEPS * WORKERS :]) <= 1
-    )  # of those that were sent after they had seen each other
+    assert max(fleet.queued[6 * SCRAPE_STEPS * WORKERS :]) <= 1  # of those that were sent after they had seen each other
     assert min(fleet.done) > 0.8 * max(fleet.done)
     assert sum(fleet.done) > 430  # 480 to 500 where nobody leaves a slot to another

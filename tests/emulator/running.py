@@ -42,10 +42,7 @@ def url(emulator, index=0):
 def request(body, path="/v1/completions", method="POST", headers=""):
     """The bytes of one request."""
     content = json.dumps(body).encode() if not isinstance(body, bytes) else body
-    return (
-        f"{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {len(content)}\r\n\r\n".encode()
-        + content
-    )
+    return f"{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
 async def raw(emulator, data, index=0, pieces=None):

@@ -326,9 +326,7 @@ def test_what_a_gateway_asks_for_beside_the_client_can_be_taken_out_again_to_the
 
     ours = Asked(usage=True, continuous=True, token_ids=dialect == "vllm")
     for client in (Asked(), Asked(usage=True), Asked(usage=True, continuous=True)):
-        reply = ReplyStream(
-            adapter.dialect, chat=chat, client=client, engine=ours, choices=more.get("n", 1), keep=True
-        )
+        reply = ReplyStream(adapter.dialect, chat=chat, client=client, engine=ours, choices=more.get("n", 1), keep=True)
         assert reply.feed(stream(ours)) + reply.end() == stream(client)
         assert (reply.done, reply.failure, reply.estimated) == (True, None, False)
         assert reply.produced == (3 if "stop" in more else 5 * more.get("n", 1))

@@ -26,7 +26,7 @@ from evenstep.emulator.group import (
     Revived,
     Shape,
     Wake,
-)  # fmt: skip
+)
 from evenstep.emulator.rank import Sequence
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster

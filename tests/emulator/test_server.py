@@ -25,10 +25,7 @@ def test_it_says_what_listens_where():
                 "4 emulated vllm ranks in 2 barrier groups of 2, 2: 3 slots and 992 KV tokens each, "
                 "model emulated, role both"
             )
-            assert (
-                lines[1]
-                == f"http://127.0.0.1:{emulator.ports[0][0]}  ranks 0-3, by header X-data-parallel-rank"
-            )
+            assert lines[1] == f"http://127.0.0.1:{emulator.ports[0][0]}  ranks 0-3, by header X-data-parallel-rank"
         async with running(ranks=2, port_per_rank=True) as emulator:
             assert [line.split("  ")[1] for line in introduction(emulator)[1:3]] == ["rank 0", "rank 1"]
 
@@ -78,9 +75,7 @@ def test_a_signal_ends_it_cleanly_with_a_stream_open(number):
         assert b"/emulator/fault; Ctrl-C ends" in engine.stdout.readline()
         with socket.create_connection(("127.0.0.1", port)) as client:
             body = b'{"prompt": "x", "max_tokens": 1000, "stream": true}'
-            client.sendall(
-                b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-            )
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
             assert client.recv(20)
             os.kill(engine.pid, number)
             said = engine.communicate(timeout=60)

@@ -23,14 +23,16 @@ def test_the_openai_package_streams_completions_and_chats():
             assert (await api.models.list()).data[0].id == "emulated"
             more = {"ignore_eos": True, "return_token_ids": True}
             stream = await api.completions.create(
-                model="emulated", prompt="begin", max_tokens=5, stream=True, extra_body=more,
+                model="emulated",
+                prompt="begin",
+                max_tokens=5,
+                stream=True,
+                extra_body=more,
                 stream_options={"include_usage": True},
-            )  # fmt: skip
+            )
             chunks = [chunk async for chunk in stream]
             text = "".join(c.choices[0].text for c in chunks if c.choices)
-            whole = await api.completions.create(
-                model="emulated", prompt="begin", max_tokens=5, extra_body=more
-            )
+            whole = await api.completions.create(model="emulated", prompt="begin", max_tokens=5, extra_body=more)
             assert whole.choices[0].text == text
             assert chunks[-1].usage == whole.usage
             assert (whole.usage.completion_tokens, whole.choices[0].finish_reason) == (5, "length")
@@ -99,15 +101,11 @@ def test_a_header_or_the_body_picks_the_rank():
             for rank in ("2", "2", "1"):
                 headers = {"X-data-parallel-rank": rank}
                 assert (await session.post("/v1/completions", json=body, headers=headers)).status == 200
-            assert (
-                await session.post("/v1/completions", json={**body, "data_parallel_rank": 1})
-            ).status == 200
+            assert (await session.post("/v1/completions", json={**body, "data_parallel_rank": 1})).status == 200
             done = [emulator.fleet.rank(n).counts.finished["length"] for n in range(3)]
             assert done == [0, 2, 2]
             for bad in ("3", "-1", "one"):
-                answer = await session.post(
-                    "/v1/completions", json=body, headers={"X-data-parallel-rank": bad}
-                )
+                answer = await session.post("/v1/completions", json=body, headers={"X-data-parallel-rank": bad})
                 assert answer.status == 400
 
     asyncio.run(story())
@@ -119,10 +117,7 @@ def test_a_port_for_each_rank():
             async with aiohttp.ClientSession(url(emulator, 1)) as session:
                 await session.post("/v1/completions", json={"prompt": "x", "max_tokens": 1})
                 page = await (await session.get("/metrics")).text()
-            assert (
-                'vllm:request_success_total{engine="1",model_name="emulated",finished_reason="length"} 1'
-                in page
-            )
+            assert 'vllm:request_success_total{engine="1",model_name="emulated",finished_reason="length"} 1' in page
             assert 'engine="0"' not in page
 
     asyncio.run(story())
@@ -194,9 +189,7 @@ def test_redirects_are_answered_with_a_location():
 def test_the_request_id_of_the_client_is_that_of_the_answer():
     async def story():
         async with running() as emulator:
-            data = request(
-                {"prompt": "x", "max_tokens": 1}, headers="X-Request-Id: abc\r\nConnection: close\r\n"
-            )
+            data = request({"prompt": "x", "max_tokens": 1}, headers="X-Request-Id: abc\r\nConnection: close\r\n")
             assert b'"id":"cmpl-abc"' in await raw(emulator, data)
 
     asyncio.run(story())
@@ -214,10 +207,7 @@ def test_the_dialect_of_sglang():
             assert [e["usage"]["completion_tokens"] for e in found[:-1]] == [0, 1, 2, 2]
             assert found[-2]["choices"][0]["matched_stop"] is None
             page = await (await session.get("/metrics")).text()
-            assert (
-                'sglang:num_requests_total{model_name="emulated",engine_type="unified",tp_rank="0",dp_rank="1"} 1'
-                in page
-            )
+            assert 'sglang:num_requests_total{model_name="emulated",engine_type="unified",tp_rank="0",dp_rank="1"} 1' in page
 
     asyncio.run(story())
 

@@ -9,9 +9,7 @@ from evenstep.errors import InputError
 
 
 def given(**flags):
-    return checked(
-        settle(EmulatorSettings, Layer("command line", {k: str(v) for k, v in flags.items()}, text=True))
-    )
+    return checked(settle(EmulatorSettings, Layer("command line", {k: str(v) for k, v in flags.items()}, text=True)))
 
 
 def test_defaults_are_one_rank_with_the_linear_law():

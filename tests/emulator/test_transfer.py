@@ -65,9 +65,7 @@ def test_kv_is_fetched_once_and_only_for_its_own_prompt():
             assert prefill.fleet.rank(0).memory.used > 0
             assert (await completion(session, url(decode), **given))[0] == 200
             assert (await completion(session, url(decode), **given))[0] == 500
-            stream = await session.post(
-                f"{url(decode)}/v1/completions", json={**PROMPT, **given, "stream": True}
-            )
+            stream = await session.post(f"{url(decode)}/v1/completions", json={**PROMPT, **given, "stream": True})
             assert "could not be fetched" in events(await stream.read())[0]["error"]["message"]
 
     asyncio.run(story())
@@ -83,9 +81,7 @@ def test_both_legs_in_one_process_and_a_chat():
             first = await (await session.post("/v1/chat/completions", json={**body, **LEG})).json()
             given = {"kv_transfer_params": first["kv_transfer_params"], "max_tokens": 5}
             headers = {"X-data-parallel-rank": "1"}
-            second = await (
-                await session.post("/v1/chat/completions", json={**body, **given}, headers=headers)
-            ).json()
+            second = await (await session.post("/v1/chat/completions", json={**body, **given}, headers=headers)).json()
             assert second["usage"]["completion_tokens"] == 5
             assert emulator.fleet.rank(1).counts.fetched_tokens == first["usage"]["prompt_tokens"]
             assert emulator.fleet.rank(0).memory.used == 0

@@ -60,13 +60,29 @@ def ranks(fleet: Fleet, model: Path) -> Ranks:
     meeting = str(free_port())
     workers = [
         fleet.vllm(
-            f"rank-{rank}", model, "--max-model-len", "1024", "--max-num-seqs", str(SLOTS), "--kv-cache-memory-bytes", "4194304",
-            "--no-enable-prefix-caching", "--scheduler-cls", "step_law.StepLaw", "--data-parallel-size", "2",
-            "--data-parallel-rank", str(rank), "--data-parallel-address", "127.0.0.1", "--data-parallel-rpc-port", meeting,
+            f"rank-{rank}",
+            model,
+            "--max-model-len",
+            "1024",
+            "--max-num-seqs",
+            str(SLOTS),
+            "--kv-cache-memory-bytes",
+            "4194304",
+            "--no-enable-prefix-caching",
+            "--scheduler-cls",
+            "step_law.StepLaw",
+            "--data-parallel-size",
+            "2",
+            "--data-parallel-rank",
+            str(rank),
+            "--data-parallel-address",
+            "127.0.0.1",
+            "--data-parallel-rpc-port",
+            meeting,
             env=env,
         )
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     fleet.ready(*workers)
     return Ranks(fleet, workers, model, steps)
 
@@ -86,9 +102,7 @@ def skewed(count: int = 200, seed: int = 1) -> list[Asked]:
         return low + int(streams.uniform(seed, name, number) * (high - low + 1))
 
     sizes = [
-        between("long", n, 500, 800)
-        if streams.uniform(seed, "which", n) < 0.2
-        else between("short", n, 20, 60)
+        between("long", n, 500, 800) if streams.uniform(seed, "which", n) < 0.2 else between("short", n, 20, 60)
         for n in range(count)
     ]
     return [Asked(prompt(n, size), between("answer", n, 16, 64)) for n, size in enumerate(sizes)]
@@ -181,9 +195,7 @@ def play(group: Ranks, asked: list[Asked], policy: str, gather_ms: float, number
     group.fleet.stop(gateway)
     for one, answer in zip(asked, answers, strict=True):
         if len(answer.ids) != one.tokens or not answer.is_done:
-            raise RuntimeError(
-                f"{policy}: {len(answer.ids)} of {one.tokens} tokens; {answer.error or gateway.tail()}"
-            )
+            raise RuntimeError(f"{policy}: {len(answer.ids)} of {one.tokens} tokens; {answer.error or gateway.tail()}")
     steps = settled(group.steps).between(began_s - ASIDE_S, began_s + seconds + ASIDE_S)
     names = [worker.url.removeprefix("http://") for worker in group.workers]
     return judge(policy, gather_ms, seconds, answers, steps, log, names)
@@ -214,10 +226,21 @@ def judge(
     gaps = np.concatenate([np.diff(answer.times) for answer in answers])
     fallbacks = sum(bool(record.fallback) for record in read_log(log) if isinstance(record, Round))
     return Judged(
-        policy, gather_ms, seconds, float(step_s.sum()), sum(len(answer.ids) for answer in answers), idle,
-        weighted_p95(step_s, steps.produced.sum(axis=1)), float(np.quantile(gaps, 0.95)), fallbacks,
-        [answer.ids for answer in answers], steps, log, workers, time.time() - time.monotonic(),
-    )  # fmt: skip
+        policy,
+        gather_ms,
+        seconds,
+        float(step_s.sum()),
+        sum(len(answer.ids) for answer in answers),
+        idle,
+        weighted_p95(step_s, steps.produced.sum(axis=1)),
+        float(np.quantile(gaps, 0.95)),
+        fallbacks,
+        [answer.ids for answer in answers],
+        steps,
+        log,
+        workers,
+        time.time() - time.monotonic(),
+    )
 
 
 def by_law(load: np.ndarray) -> tuple[np.ndarray, float]:
@@ -275,12 +298,8 @@ def mirrored(found: Judged) -> Mirrored:
     names, records = found.workers, read_log(found.log)
     header = next(records)
     assert isinstance(header, Header)
-    slow = frozenset(
-        r.decision for r in read_log(found.log) if isinstance(r, Round) and r.fallback == "budget"
-    )
-    dispatcher = Dispatcher(
-        header.policy, predictor=header.predictor, settings=header.settings, overruns=slow
-    )
+    slow = frozenset(r.decision for r in read_log(found.log) if isinstance(r, Round) and r.fallback == "budget")
+    dispatcher = Dispatcher(header.policy, predictor=header.predictor, settings=header.settings, overruns=slow)
     loads: list[list[float]] = []
     seconds: list[float] = []
     ended_s: list[float] = []

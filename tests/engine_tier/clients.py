@@ -48,13 +48,16 @@ class Answer:
 
 def body(kind: str, prompt: str, tokens: int, **more: Any) -> dict[str, Any]:
     """A greedy request of this kind for so many tokens."""
-    asked = (
-        {"prompt": prompt} if kind == "completions" else {"messages": [{"role": "user", "content": prompt}]}
-    )
+    asked = {"prompt": prompt} if kind == "completions" else {"messages": [{"role": "user", "content": prompt}]}
     return {
-        "model": "tiny", "temperature": 0, "ignore_eos": True, "max_tokens": tokens, "return_token_ids": True,
-        **asked, **more,
-    }  # fmt: skip
+        "model": "tiny",
+        "temperature": 0,
+        "ignore_eos": True,
+        "max_tokens": tokens,
+        "return_token_ids": True,
+        **asked,
+        **more,
+    }
 
 
 async def ask(
@@ -169,23 +172,27 @@ def _data(text: str) -> list[str]:
 
 def _curl(url: str, kind: str, asked: dict[str, Any]) -> str:
     command = [
-        "curl", "--silent", "--show-error", "--fail-with-body", "--no-buffer", "--max-time", "120",
-        "--header", "content-type: application/json", "--data-binary", "@-", url + PATHS[kind],
-    ]  # fmt: skip
+        "curl",
+        "--silent",
+        "--show-error",
+        "--fail-with-body",
+        "--no-buffer",
+        "--max-time",
+        "120",
+        "--header",
+        "content-type: application/json",
+        "--data-binary",
+        "@-",
+        url + PATHS[kind],
+    ]
     done = subprocess.run(command, input=json.dumps(asked).encode(), capture_output=True, check=False)
     if done.returncode:
-        raise RuntimeError(
-            f"curl ended with {done.returncode}: {done.stdout.decode()} {done.stderr.decode()}"
-        )
+        raise RuntimeError(f"curl ended with {done.returncode}: {done.stdout.decode()} {done.stderr.decode()}")
     return done.stdout.decode()
 
 
 def metric(url: str, name: str) -> float:
     """Sum of an engine's samples of this name."""
-    done = subprocess.run(
-        ["curl", "-sf", "--max-time", "10", f"{url}/metrics"], capture_output=True, text=True, check=True
-    )
-    lines = [
-        line for line in done.stdout.splitlines() if line.startswith(name if "{" in name else name + "{")
-    ]
+    done = subprocess.run(["curl", "-sf", "--max-time", "10", f"{url}/metrics"], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(name if "{" in name else name + "{")]
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)

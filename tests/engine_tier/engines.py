@@ -102,9 +102,7 @@ class Fleet:
             process.popen.wait()
         self.processes = [process for process in self.processes if process not in processes]
 
-    def start(
-        self, name: str, command: list[str], port: int, env: Mapping[str, str] | None = None
-    ) -> Process:
+    def start(self, name: str, command: list[str], port: int, env: Mapping[str, str] | None = None) -> Process:
         """Start something that will answer ``/health`` at this port."""
         log = self.folder / f"{name}.log"
         with log.open("wb") as out:
@@ -123,19 +121,48 @@ class Fleet:
         """A vLLM instance that serves the model as ``tiny``."""
         port = free_port()
         command = [
-            engine_python(), str(HERE / "vllm_serve.py"), "serve", str(model), "--served-model-name", "tiny",
-            "--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16", "--enforce-eager", "--block-size", "32", *flags,
-        ]  # fmt: skip
+            engine_python(),
+            str(HERE / "vllm_serve.py"),
+            "serve",
+            str(model),
+            "--served-model-name",
+            "tiny",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--dtype",
+            "bfloat16",
+            "--enforce-eager",
+            "--block-size",
+            "32",
+            *flags,
+        ]
         return self.start(name, command, port, {**_OFFLINE, **(env or {})})
 
     def transformers(self, name: str, model: Path) -> Process:
         """An instance of ``transformers serve``, whose model name is the folder."""
         port = free_port()
         command = [
-            engine_python(), "-c", "from transformers.cli.transformers import main; main()", "serve", str(model),
-            "--continuous-batching", "--device", "cpu", "--dtype", "bfloat16", "--cb-num-blocks", "64",
-            "--cb-block-size", "32", "--host", "127.0.0.1", "--port", str(port),
-        ]  # fmt: skip
+            engine_python(),
+            "-c",
+            "from transformers.cli.transformers import main; main()",
+            "serve",
+            str(model),
+            "--continuous-batching",
+            "--device",
+            "cpu",
+            "--dtype",
+            "bfloat16",
+            "--cb-num-blocks",
+            "64",
+            "--cb-block-size",
+            "32",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+        ]
         return self.start(name, command, port, _OFFLINE)
 
     def gateway(self, name: str, *flags: str) -> Process:
@@ -165,13 +192,9 @@ class Fleet:
         for process in processes:
             while not _answers(process.url + path):
                 if process.popen.poll() is not None:
-                    raise RuntimeError(
-                        f"{process.name} ended with {process.popen.returncode}:\n{process.tail()}"
-                    )
+                    raise RuntimeError(f"{process.name} ended with {process.popen.returncode}:\n{process.tail()}")
                 if time.monotonic() > deadline_s:
-                    raise RuntimeError(
-                        f"{process.name} is not ready after {READY_S:.0f} s:\n{process.tail()}"
-                    )
+                    raise RuntimeError(f"{process.name} is not ready after {READY_S:.0f} s:\n{process.tail()}")
                 time.sleep(0.1)
 
 

@@ -105,10 +105,7 @@ def test_idle_time_in_the_mirror_is_that_of_the_engines(rounds):
 
 
 def test_nothing_is_lost_where_there_is_nothing_to_gain(barrier):
-    found = {
-        policy: play(barrier, even(), policy, 2.0, 100 + number)
-        for number, policy in enumerate([OURS, "jsq"])
-    }
+    found = {policy: play(barrier, even(), policy, 2.0, 100 + number) for number, policy in enumerate([OURS, "jsq"])}
     print("even prompts", *(one.line() for one in found.values()), sep="\n")
     assert abs(found[OURS].tokens_per_s / found["jsq"].tokens_per_s - 1.0) <= 0.02
 

@@ -86,9 +86,7 @@ def said(url: str, kind: str, asked: dict) -> tuple[set[str], str]:
         answer.take(event)
         members |= set(event)
         for choice in event["choices"]:
-            members |= {f"choices.{name}" for name in choice} | {
-                f"delta.{name}" for name in choice.get("delta", {})
-            }
+            members |= {f"choices.{name}" for name in choice} | {f"delta.{name}" for name in choice.get("delta", {})}
     return members, answer.text
 
 

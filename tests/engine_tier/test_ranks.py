@@ -66,9 +66,7 @@ def test_each_rank_makes_the_tokens_that_the_gateway_sent_it(served):
 
 def sent_to(log: Path) -> list[int]:
     """Requests that a gateway sent to each rank. How many depends on who has ended when the next is decided."""
-    found = Counter(
-        worker for record in read_log(log) if isinstance(record, Round) for worker in record.sent.values()
-    )
+    found = Counter(worker for record in read_log(log) if isinstance(record, Round) for worker in record.sent.values())
     return [found[worker] for worker in sorted(found, key=lambda name: int(name.rpartition("#")[2]))]
 
 

@@ -76,9 +76,7 @@ FETCHED = 'vllm:prompt_tokens_by_source_total{engine="0",model_name="tiny",sourc
 
 @pytest.mark.parametrize("after", range(10, TOKENS, 10))
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_decoder_that_dies_in_mid_stream_costs_no_token_and_doubles_none(
-    relays, gateway, truth, kind, after
-):
+def test_a_decoder_that_dies_in_mid_stream_costs_no_token_and_doubles_none(relays, gateway, truth, kind, after):
     both_take_part(relays, gateway)
     sprung = TOKENS
     for _ in range(5):  # an engine that comes late tells its last tokens in one event; then nothing was cut
@@ -99,9 +97,7 @@ def both_take_part(relays: Relays, gateway) -> None:
     """Ask two at a time until each decoder has answered: then the gateway trusts both."""
     for _ in range(200):
         before = [cutter.answers for cutter in relays.all]
-        asyncio.run(
-            ask_all(gateway.url, [("completions", body("completions", text, 4)) for text in SOME[:2]])
-        )
+        asyncio.run(ask_all(gateway.url, [("completions", body("completions", text, 4)) for text in SOME[:2]]))
         if all(cutter.answers > was for cutter, was in zip(relays.all, before, strict=True)):
             return
     raise AssertionError("one of the decoders gets nothing any more")
@@ -119,9 +115,7 @@ def test_a_killed_decoder_costs_no_request_wherever_its_streams_are(split, relay
     assert victim.popen.wait(10) is not None
 
 
-async def _begun_in_turn(
-    url: str, relay: Cutter, kill
-) -> tuple[list[tuple[tuple[str, str], Answer]], list[int]]:
+async def _begun_in_turn(url: str, relay: Cutter, kill) -> tuple[list[tuple[tuple[str, str], Answer]], list[int]]:
     """Four more whenever the relay's oldest stream has ten more tokens; its streams' tokens when the engine is killed."""
     asked = [(KINDS[n // 2 % 2], SOME[n % len(SOME)]) for n in range(24)]
 

@@ -31,9 +31,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     inner = Tokenizer(models.BPE(vocab={text: i for i, text in enumerate(symbols + marks)}, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     inner.decoder = decoders.ByteLevel()
-    whole = PreTrainedTokenizerFast(
-        tokenizer_object=inner, bos_token=marks[0], eos_token=marks[1], pad_token=marks[2]
-    )
+    whole = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token=marks[0], eos_token=marks[1], pad_token=marks[2])
     whole.chat_template = TEMPLATE
     return whole
 
@@ -43,15 +41,20 @@ def make(kind: str, folder: str) -> None:
     words = tokenizer()
     words.save_pretrained(folder)
     shape = {
-        "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2,
-        "head_dim": 32, "max_position_embeddings": 2048, "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id,
-    }  # fmt: skip
+        "vocab_size": 512,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": 2048,
+        "bos_token_id": words.bos_token_id,
+        "eos_token_id": words.eos_token_id,
+    }
     torch.manual_seed(0)
     if kind == "moe":
         model = Qwen3MoeForCausalLM(
-            Qwen3MoeConfig(
-                **shape, num_hidden_layers=1, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64
-            )
+            Qwen3MoeConfig(**shape, num_hidden_layers=1, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64)
         )
     else:
         model = LlamaForCausalLM(LlamaConfig(**shape, num_hidden_layers=2))

@@ -29,12 +29,22 @@ def test_recomputed_is_an_end_where_it_is_a_stop_string_of_the_client():
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"<html>", GOOD[:-1], b'{"error":{"message":"x"}}', b'{"choices":[]}', b"{}",
-        b'{"choices":[{"finish_reason":null}]}', b'{"choices":[{"finish_reason":"abort"}]}', b"[" * 100_000,
-        GOOD.replace(b'"a"', b'"\xff"'), GOOD.replace(b'"a"', b'"\xed\xa0\x80"'),
-        GOOD.replace(b":3,", b":-3,"), GOOD.replace(b":3,", b":99999999999999,"), GOOD.replace(b":7,", b":99999999,"),
+        b"",
+        b"<html>",
+        GOOD[:-1],
+        b'{"error":{"message":"x"}}',
+        b'{"choices":[]}',
+        b"{}",
+        b'{"choices":[{"finish_reason":null}]}',
+        b'{"choices":[{"finish_reason":"abort"}]}',
+        b"[" * 100_000,
+        GOOD.replace(b'"a"', b'"\xff"'),
+        GOOD.replace(b'"a"', b'"\xed\xa0\x80"'),
+        GOOD.replace(b":3,", b":-3,"),
+        GOOD.replace(b":3,", b":99999999999999,"),
+        GOOD.replace(b":7,", b":99999999,"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_answer_is_the_engines_error(body):
     with pytest.raises(EngineError):
         read_answer(body)
@@ -42,9 +52,7 @@ def test_a_bad_answer_is_the_engines_error(body):
 
 def test_a_prefill_answer_hands_its_object_over_unread():
     handover = b'{"remote_block_ids": [[1]], "x": "\\u00e9"}'
-    assert read_prefilled(GOOD[:-1] + b',"kv_transfer_params": ' + handover + b"}") == Prefilled(
-        7, 2, handover
-    )
+    assert read_prefilled(GOOD[:-1] + b',"kv_transfer_params": ' + handover + b"}") == Prefilled(7, 2, handover)
 
 
 def test_a_prefill_answer_without_one_is_the_engines_error():

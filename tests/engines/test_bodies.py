@@ -16,9 +16,7 @@ HANDOVER = b'{"do_remote_prefill": true, "remote_block_ids": [[1, 2]], "remote_h
 
 
 def chat(**more) -> bytes:
-    return json.dumps(
-        {"model": "m", "messages": [{"role": "user", "content": "é\u2028"}], "stream": True} | more
-    ).encode()
+    return json.dumps({"model": "m", "messages": [{"role": "user", "content": "é\u2028"}], "stream": True} | more).encode()
 
 
 def sent(body: bytes, dialect: Dialect = SPLIT, **more) -> tuple[bytes, Asked]:
@@ -35,16 +33,11 @@ def test_a_stream_is_asked_for_usage_behind_everything_the_client_said():
 
 def test_options_the_client_gave_are_completed_in_place():
     body, _ = sent(chat(stream_options={"include_usage": False, "x": 1}, top_k=1))
-    assert (
-        b'"stream_options": {"include_usage": true, "x": 1,"continuous_usage_stats":true}, "top_k": 1}'
-        in body
-    )
+    assert b'"stream_options": {"include_usage": true, "x": 1,"continuous_usage_stats":true}, "top_k": 1}' in body
 
 
 def test_what_needs_no_change_is_the_same_object():
-    whole = chat(
-        stream_options={"include_usage": True, "continuous_usage_stats": True}, return_token_ids=True
-    )
+    whole = chat(stream_options={"include_usage": True, "continuous_usage_stats": True}, return_token_ids=True)
     request = read_request("chat", whole)
     assert upstream(request, SPLIT, token_ids=True)[0] is request.body
     for body, dialect in ((chat(stream=False), SPLIT), (chat(), Dialect(counts=False))):
@@ -59,11 +52,7 @@ def test_usage_at_the_end_is_asked_for_only_where_continuous_usage_needs_it():
 
 
 def test_no_client_picks_a_rank_or_an_engines_memory():
-    body, _ = sent(
-        chat(
-            stream=False, kv_transfer_params={"remote_host": "x"}, routed_dp_rank=1, bootstrap_room=2, top_k=1
-        )
-    )
+    body, _ = sent(chat(stream=False, kv_transfer_params={"remote_host": "x"}, routed_dp_rank=1, bootstrap_room=2, top_k=1))
     assert json.loads(body) == json.loads(chat(stream=False, top_k=1))
 
 
@@ -72,9 +61,13 @@ def test_the_prefill_leg_makes_one_token_and_no_stream():
     leg = json.loads(prefill_leg(body))
     original = json.loads(chat())
     assert leg == original | {
-        "stream": False, "max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1, "n": 1,
+        "stream": False,
+        "max_tokens": 1,
+        "max_completion_tokens": 1,
+        "min_tokens": 1,
+        "n": 1,
         "kv_transfer_params": {"do_remote_decode": True, "do_remote_prefill": False},
-    }  # fmt: skip
+    }
 
 
 def test_the_decode_leg_carries_what_was_handed_over_as_it_is():
@@ -85,8 +78,10 @@ def test_the_decode_leg_carries_what_was_handed_over_as_it_is():
 def test_both_legs_of_a_continued_chat_keep_its_ids():
     body = chat(kv_transfer_params={"prompt_token_ids": [1, 2]})
     assert json.loads(prefill_leg(body))["kv_transfer_params"] == {
-        "do_remote_decode": True, "do_remote_prefill": False, "prompt_token_ids": [1, 2],
-    }  # fmt: skip
+        "do_remote_decode": True,
+        "do_remote_prefill": False,
+        "prompt_token_ids": [1, 2],
+    }
     assert json.loads(decode_leg(body, HANDOVER))["kv_transfer_params"] == json.loads(HANDOVER) | {
         "prompt_token_ids": [1, 2]
     }

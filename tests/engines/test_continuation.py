@@ -18,15 +18,11 @@ TEXT_ONLY = SoFar(b'"1"', b"1", 2, 3, b"", (), "é\n", True)
 
 
 def completions(**more):
-    return read_request(
-        "completions", json.dumps({"model": "m", "prompt": "p", "max_tokens": 9} | more).encode()
-    )
+    return read_request("completions", json.dumps({"model": "m", "prompt": "p", "max_tokens": 9} | more).encode())
 
 
 def chat(**more):
-    return read_request(
-        "chat", json.dumps({"model": "m", "messages": [{"role": "user", "content": "p"}]} | more).encode()
-    )
+    return read_request("chat", json.dumps({"model": "m", "messages": [{"role": "user", "content": "p"}]} | more).encode())
 
 
 def go_on(request, before=BEFORE, dialect=BY_IDS):
@@ -90,11 +86,22 @@ def test_nothing_produced_is_the_same_request_again():
 @pytest.mark.parametrize(
     "more",
     [
-        {"n": 2}, {"logprobs": 0}, {"echo": True}, {"suffix": "x"}, {"frequency_penalty": 0.1}, {"presence_penalty": -1},
-        {"seed": 0, "temperature": 0.7}, {"seed": 1}, {"response_format": {"type": "json_object"}}, {"guided_json": {"a": 1}},
-        {"structured_outputs": {"regex": "a"}}, {"tools": [{"type": "function"}]}, {"prompt": ["a", "b"]}, {"prompt_logprobs": 1},
+        {"n": 2},
+        {"logprobs": 0},
+        {"echo": True},
+        {"suffix": "x"},
+        {"frequency_penalty": 0.1},
+        {"presence_penalty": -1},
+        {"seed": 0, "temperature": 0.7},
+        {"seed": 1},
+        {"response_format": {"type": "json_object"}},
+        {"guided_json": {"a": 1}},
+        {"structured_outputs": {"regex": "a"}},
+        {"tools": [{"type": "function"}]},
+        {"prompt": ["a", "b"]},
+        {"prompt_logprobs": 1},
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_joined_says_why(more):
     request = completions(**more)
     found = go_on(request)
@@ -105,10 +112,16 @@ def test_what_cannot_be_joined_says_why(more):
 @pytest.mark.parametrize(
     "more",
     [
-        {"logprobs": None}, {"echo": False}, {"frequency_penalty": 0}, {"seed": 1, "temperature": 0}, {"repetition_penalty": 1.2},
-        {"response_format": {"type": "text"}}, {"tools": [{"type": "function"}], "tool_choice": "none"}, {"temperature": 1.0},
+        {"logprobs": None},
+        {"echo": False},
+        {"frequency_penalty": 0},
+        {"seed": 1, "temperature": 0},
+        {"repetition_penalty": 1.2},
+        {"response_format": {"type": "text"}},
+        {"tools": [{"type": "function"}], "tool_choice": "none"},
+        {"temperature": 1.0},
     ],
-)  # fmt: skip
+)
 def test_what_can_be_joined_is(more):
     request = completions(**more)
     assert go_on(request).exact and can_break(request)
@@ -134,9 +147,13 @@ def test_another_engine_may_continue_a_chat_from_ids_where_this_one_cannot():
 @pytest.mark.parametrize(
     ("told", "prompt_tokens", "found"),
     [
-        (b"[1,2,3]", 9, True), (b"[ 1,\n2, 3 ]", -1, True), (b"[1,2]", 3, False), (b"", 3, True), (b"", 2, False),
+        (b"[1,2,3]", 9, True),
+        (b"[ 1,\n2, 3 ]", -1, True),
+        (b"[1,2]", 3, False),
+        (b"", 3, True),
+        (b"", 2, False),
         (b"", -1, None),
     ],
-)  # fmt: skip
+)
 def test_an_engine_goes_on_where_its_prompt_is_the_one_it_was_given(told, prompt_tokens, found):
     assert goes_on(b"[1, 2,3]", told, prompt_tokens) is found

@@ -22,8 +22,7 @@ LAST = (
     b'"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}}\n\n'
 )
 USAGE = (
-    b'data: {"id":"%b","created":%d,"choices":[],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}}'
-    b"\n\n"
+    b'data: {"id":"%b","created":%d,"choices":[],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}}\n\n'
 )
 
 
@@ -68,9 +67,7 @@ def test_a_usage_is_expected_with_what_differs_put_in():
     assert ends.usage(told(b'"b"', b"9", 4, 2))[0] == b""
     ends.keep_usage(USAGE % (b"a", 7, 3, 8, 5), told(b'"a"', b"7", 3, 5), b'"fp"')
     assert ends.usage(told(b'"b"', b"9", 41, 2)) == (USAGE % (b"b", 9, 41, 43, 2), b'"fp"')
-    ends.keep_usage(
-        USAGE % (b"a", 7, 3, 8, 5) * 2, told(b'"a"', b"7", 3, 5), b""
-    )  # each twice: nothing is learned
+    ends.keep_usage(USAGE % (b"a", 7, 3, 8, 5) * 2, told(b'"a"', b"7", 3, 5), b"")  # each twice: nothing is learned
     assert ends.usage(told(b'"b"', b"9", 41, 2))[1] == b'"fp"'
 
 

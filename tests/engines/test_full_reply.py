@@ -15,18 +15,21 @@ ALL = Asked(usage=True, continuous=True, token_ids=True)
 
 
 @examples(100)
-@given(
-    st.one_of(usual_streams(), chunk_streams()), st.sampled_from([Asked(), Asked(usage=True), ALL]), st.data()
-)
+@given(st.one_of(usual_streams(), chunk_streams()), st.sampled_from([Asked(), Asked(usage=True), ALL]), st.data())
 def test_what_is_read_in_full_is_read_the_same_in_shorter_ways(stream, client, data):
     habits, sent = Habits(), b"".join(stream.events(ALL))
     for _ in range(2):  # the second time as the first one taught
         parts, found = data.draw(pieces(sent)), []
         for kind in (FullReply, ReplyStream):
             reply = kind(
-                Dialect(), chat=stream.chat, client=client, engine=ALL, choices=stream.choices,
-                keep=stream.choices == 1, habits=habits,
-            )  # fmt: skip
+                Dialect(),
+                chat=stream.chat,
+                client=client,
+                engine=ALL,
+                choices=stream.choices,
+                keep=stream.choices == 1,
+                habits=habits,
+            )
             out = b"".join([reply.feed(part) for part in parts]) + reply.end()
             kept = reply.so_far() if stream.choices == 1 else None
             found.append((out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, kept))

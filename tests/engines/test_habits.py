@@ -40,9 +40,7 @@ def test_streams_that_follow_others_are_read_as_in_full(streams, client, data):
     habits = Habits()
     for number, stream in enumerate(streams):
         engine = data.draw(st.sampled_from([ALL, ALL, IDS]))
-        events = other(
-            stream.events(engine), b"cmpl-%d" % (10**number), b"%d" % data.draw(st.integers(1, 10**10))
-        )
+        events = other(stream.events(engine), b"cmpl-%d" % (10**number), b"%d" % data.draw(st.integers(1, 10**10)))
         if data.draw(st.booleans()):  # a byte is not as it was
             at, place = data.draw(st.integers(0, len(events) - 1)), data.draw(st.integers(0, 300))
             event = bytearray(events[at])
@@ -55,9 +53,7 @@ def test_streams_that_follow_others_are_read_as_in_full(streams, client, data):
 @pytest.mark.parametrize("chat", [True, False])
 def test_of_the_second_stream_of_an_engine_at_most_the_first_event_is_read_in_full(monkeypatch, chat):
     habits, full = Habits(), []
-    monkeypatch.setattr(
-        replies, "read_chunk", lambda data, was=replies.read_chunk: (full.append(data), was(data))[1]
-    )
+    monkeypatch.setattr(replies, "read_chunk", lambda data, was=replies.read_chunk: (full.append(data), was(data))[1])
     steps = tuple((0, (100 + i,), f" w{i}", None) for i in range(20))
     for number, prompt in enumerate(((1, 2), (1, 2, 3))):
         full.clear()

@@ -49,9 +49,11 @@ def test_a_histogram_has_buckets_sum_and_count():
     family = families(page)["wait_seconds"]
     assert family.type == "histogram"
     assert [(s.name, s.labels.get("le"), s.value) for s in family.samples] == [
-        ("wait_seconds_bucket", "0.1", 1), ("wait_seconds_bucket", "+Inf", 3), ("wait_seconds_sum", None, 2.5),
+        ("wait_seconds_bucket", "0.1", 1),
+        ("wait_seconds_bucket", "+Inf", 3),
+        ("wait_seconds_sum", None, 2.5),
         ("wait_seconds_count", None, 3),
-    ]  # fmt: skip
+    ]
     assert {s.labels["stage"] for s in family.samples} == {"prepare"}
 
 

@@ -78,9 +78,7 @@ def test_nearly_all_events_go_the_compiled_way(monkeypatch, text, burst):
     assert read_chunks(stream, sent, Asked(), ALL, True) == (found, 0), "without a compiler nothing is taken"
 
 
-@pytest.mark.parametrize(
-    "text", [b"\x80", b"\xc1\x81", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe9"]
-)
+@pytest.mark.parametrize("text", [b"\x80", b"\xc1\x81", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe9"])
 def test_text_that_is_no_utf_8_is_not_taken(text):
     event = b'data: {"choices":[{"index":0,"text":"%b","token_ids":[5]}]}\n\n'
     quick = learned(event % b" a", event % b" a", " a", False)
@@ -139,9 +137,7 @@ def test_an_event_with_a_byte_that_is_not_as_it_was_reads_the_same_both_ways(str
 @pytest.mark.parametrize("burst", [1, 8])
 def test_nearly_all_events_go_the_short_way(monkeypatch, chat, engine, burst):
     full = []
-    monkeypatch.setattr(
-        replies, "read_chunk", lambda data, usual=replies.read_chunk: full.append(data) or usual(data)
-    )
+    monkeypatch.setattr(replies, "read_chunk", lambda data, usual=replies.read_chunk: full.append(data) or usual(data))
     steps = tuple((0, (100 + i,), f" w{i}", None) for i in range(200))
     stream = EngineStream(chat, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "")
     events = stream.events(engine)
@@ -150,15 +146,27 @@ def test_nearly_all_events_go_the_short_way(monkeypatch, chat, engine, burst):
     assert produced == 201 and len(full) < 6 + burst
 
 
-CHANGED = [
-    (b'"token_ids":[105]', b'"token_ids":[%b]' % value) for value in (b"x", b"1.5", b"01", b"-1", b"1e2", b"", b"null", b"1,2")
-] + [
-    (b'"completion_tokens":6', b'"completion_tokens":%b' % value) for value in (b"5", b"7", b"06", b"null", b"x", b"6.0")
-] + [
-    (b'"total_tokens":8', b'"total_tokens":9'), (b'"index":0', b'"index":1'), (b'" w5"', b'" w\x015"'), (b'" w5"', b'" w\xff"'),
-    (b'" w5"', b'" w\\n"'), (b'" w5"', b'" w\\"'), (b'" w5"', b"null"), (b'"finish_reason":null', b'"finish_reason":"length"'),
-    (b"}\n\n", b"}\n\n: ping\n\n"), (b"}\n\n", b"}\r\n\r\n"), (b"data: ", b"data:"), (b"}\n\n", b"\n\n"),
-]  # fmt: skip
+CHANGED = (
+    [
+        (b'"token_ids":[105]', b'"token_ids":[%b]' % value)
+        for value in (b"x", b"1.5", b"01", b"-1", b"1e2", b"", b"null", b"1,2")
+    ]
+    + [(b'"completion_tokens":6', b'"completion_tokens":%b' % value) for value in (b"5", b"7", b"06", b"null", b"x", b"6.0")]
+    + [
+        (b'"total_tokens":8', b'"total_tokens":9'),
+        (b'"index":0', b'"index":1'),
+        (b'" w5"', b'" w\x015"'),
+        (b'" w5"', b'" w\xff"'),
+        (b'" w5"', b'" w\\n"'),
+        (b'" w5"', b'" w\\"'),
+        (b'" w5"', b"null"),
+        (b'"finish_reason":null', b'"finish_reason":"length"'),
+        (b"}\n\n", b"}\n\n: ping\n\n"),
+        (b"}\n\n", b"}\r\n\r\n"),
+        (b"data: ", b"data:"),
+        (b"}\n\n", b"\n\n"),
+    ]
+)
 
 
 @pytest.mark.parametrize("chat", [False, True])

@@ -98,6 +98,6 @@ def test_back_pressure_of_an_engine_is_passed_on():
         (b'{"error":{"message":"no such route","code":404}}', False),
         (b"<html>", False),
     ],
-)  # fmt: skip
+)
 def test_an_engine_denies_a_model_in_whichever_words(body, denies):
     assert denies_model(body) is denies

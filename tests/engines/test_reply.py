@@ -22,16 +22,12 @@ asked = st.sampled_from([NOTHING, Asked(usage=True), USAGE, Asked(token_ids=True
 
 
 def opened(stream, client, engine, **more) -> ReplyStream:
-    return ReplyStream(
-        Dialect(), chat=stream.chat, client=client, engine=engine, choices=stream.choices, **more
-    )
+    return ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, choices=stream.choices, **more)
 
 
 @examples(300)
 @given(chunk_streams(), asked, st.booleans(), st.data())
-def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(
-    stream, client, with_ids, data
-):
+def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(stream, client, with_ids, data):
     engine = Asked(True, True, client.token_ids or with_ids)
     reply = opened(stream, client, engine)
     sent = b"".join(stream.events(engine))
@@ -63,9 +59,7 @@ def test_ids_of_a_prompt_that_are_put_aside_unread_change_nothing(stream, client
 @pytest.mark.parametrize("chat", [True, False])
 def test_a_long_prompts_ids_are_kept_for_an_engine_that_goes_on_and_are_never_parsed(chat):
     ids = b"[" + b",".join(b"%d" % n for n in range(20_000)) + b"]"
-    choice = (
-        b'"delta":{"role":"assistant","content":""}' if chat else b'"text":"","prompt_token_ids":%b' % ids
-    )
+    choice = b'"delta":{"role":"assistant","content":""}' if chat else b'"text":"","prompt_token_ids":%b' % ids
     more = b',"prompt_token_ids":%b' % ids if chat else b""
     event = b'data: {"id":"c","created":1,"choices":[{"index":0,%b}]%b}\n\n' % (choice, more)
     reply = ReplyStream(Dialect(), chat=chat, client=NOTHING, engine=ALL, keep=True)
@@ -210,9 +204,7 @@ def completion(**more) -> bytes:
         "finish_reason": None,
         "stop_reason": None,
     } | more.pop("choice", {})
-    return (
-        b"data: " + json.dumps({"id": "cmpl-1", "created": 1, "choices": [choice]} | more).encode() + b"\n\n"
-    )
+    return b"data: " + json.dumps({"id": "cmpl-1", "created": 1, "choices": [choice]} | more).encode() + b"\n\n"
 
 
 def plain(client=NOTHING, engine=NOTHING, dialect=None, **more) -> ReplyStream:
@@ -264,10 +256,7 @@ def test_comments_are_passed_on():
 def test_recomputed_hands_the_request_back_without_its_chunk():
     reply = plain(keep=True)
     reply.feed(completion(choice={"token_ids": [4, 5]}))
-    assert (
-        reply.feed(completion(choice={"stop_reason": "recomputed", "finish_reason": "stop", "text": "b"}))
-        == b""
-    )
+    assert reply.feed(completion(choice={"stop_reason": "recomputed", "finish_reason": "stop", "text": "b"})) == b""
     assert reply.recomputed and not reply.done and reply.failure is None
     assert (reply.so_far().text, reply.so_far().produced) == ("a", 2)
 
@@ -293,9 +282,7 @@ def test_an_engine_that_tells_nothing_is_estimated_and_corrected_by_the_usage_at
     for bytes_per_token, expected in ((0.0, 2), (1.0, 8)):
         reply = plain(dialect=Dialect(counts=False), bytes_per_token=bytes_per_token)
         reply.feed(
-            completion(choice={"text": "abcd"})
-            + completion(choice={"text": ""})
-            + completion(choice={"text": "efgh"})
+            completion(choice={"text": "abcd"}) + completion(choice={"text": ""}) + completion(choice={"text": "efgh"})
         )
         assert reply.produced == expected and reply.estimated
         reply.feed(completion(choice={"text": "", "finish_reason": "stop"}))
@@ -333,17 +320,13 @@ def test_a_prompt_the_first_engine_did_not_size_is_what_the_second_counts_withou
 
 def test_tools_make_an_answer_more_than_text():
     reply = ReplyStream(Dialect(), chat=True, client=NOTHING, engine=NOTHING, keep=True)
-    reply.feed(
-        b'data: {"id":"1","created":1,"choices":[{"index":0,"delta":{"tool_calls":[{"index":0}]}}]}\n\n'
-    )
+    reply.feed(b'data: {"id":"1","created":1,"choices":[{"index":0,"delta":{"tool_calls":[{"index":0}]}}]}\n\n')
     assert not reply.so_far().plain
 
 
 def test_the_cache_is_told_by_the_usage_at_the_end():
     reply = plain(client=USAGE, engine=USAGE)
-    reply.feed(
-        completion(choice={"finish_reason": "stop"}, usage={"prompt_tokens": 8, "completion_tokens": 1})
-    )
+    reply.feed(completion(choice={"finish_reason": "stop"}, usage={"prompt_tokens": 8, "completion_tokens": 1}))
     usage = {"prompt_tokens": 8, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
     reply.feed(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")
     assert reply.cached_tokens == 4
@@ -369,9 +352,7 @@ def test_several_choices_get_the_fingerprint_an_earlier_stream_told():
 )
 def test_a_chunk_that_cannot_be_cleaned_is_a_failure_and_brought_nothing(chunk):
     reply = ReplyStream(Dialect(), chat=False, client=NOTHING, engine=USAGE, keep=True)
-    first = (
-        b'data: {"id":"c","created":1,"choices":[{"index":0,"text":"a"}],"usage":{"completion_tokens":1}}\n\n'
-    )
+    first = b'data: {"id":"c","created":1,"choices":[{"index":0,"text":"a"}],"usage":{"completion_tokens":1}}\n\n'
     assert reply.feed(first) and not reply.feed(b"data: " + chunk + b"\n\n")
     assert reply.failure is not None and reply.produced == 1 and reply.so_far().text == "a"
 
@@ -393,9 +374,7 @@ def test_a_stream_that_breaks_off_before_its_usage_gets_it_all_the_same(stream, 
 MORE = b'data: {"id":"c","created":1,"choices":[{"index":0,"text":"b","finish_reason":null}],"usage":{"prompt_tokens":8,"completion_tokens":2}}'
 
 
-@pytest.mark.parametrize(
-    "event", [b"data: {no json", b'data: {"error":{"message":"x"}}', b"data: " + b"x" * 3000, MORE]
-)
+@pytest.mark.parametrize("event", [b"data: {no json", b'data: {"error":{"message":"x"}}', b"data: " + b"x" * 3000, MORE])
 def test_what_is_wrong_behind_the_last_chunk_takes_nothing_from_a_whole_answer(event):
     reply = ReplyStream(Dialect(), chat=False, client=Asked(usage=True), engine=USAGE, keep=True, limit=2000)
     chunk = (
@@ -415,10 +394,7 @@ def test_an_engine_that_ends_twice_takes_no_token_from_its_answer():
         completion(choice={"finish_reason": "length"}),
         completion(choice={"text": "", "finish_reason": "stop"}),
     )
-    assert (
-        reply.feed(last) + reply.feed(again) + reply.feed(b"data: [DONE]\n\n")
-        == last + again + b"data: [DONE]\n\n"
-    )
+    assert reply.feed(last) + reply.feed(again) + reply.feed(b"data: [DONE]\n\n") == last + again + b"data: [DONE]\n\n"
 
 
 def test_recomputed_is_an_end_where_it_is_a_stop_string_of_the_client():

@@ -42,7 +42,9 @@ def test_the_capacity_it_tells_is_taken():
 
 
 def test_one_rank_needs_no_label():
-    page = b"sglang:num_running_reqs 1\nsglang:num_queue_reqs 0\nsglang:num_used_tokens 10\nsglang:generation_tokens_total 7\n"
+    page = (
+        b"sglang:num_running_reqs 1\nsglang:num_queue_reqs 0\nsglang:num_used_tokens 10\nsglang:generation_tokens_total 7\n"
+    )
     (only,) = SGLang().samples(page)
     assert (only.rank, only.kv_tokens, only.generated_tokens) == (0, 10, 7)
 

@@ -47,10 +47,11 @@ def test_replaced_is_what_a_dict_would_be_and_keeps_the_order(value, layout, cha
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from(["1", '"x, y"', '{"a": 1}']), st.sampled_from([":", ": ", " : "])),
-        min_size=1, max_size=4,
+        min_size=1,
+        max_size=4,
     ),
     st.sampled_from([",", ", ", " ,"]),
-)  # fmt: skip
+)
 def test_a_key_that_is_there_twice_is_refused_in_every_layout(told, comma):
     text = "{" + comma.join(f'"{name}"{colon}{value}' for name, value, colon in told) + "}"
     names = [name for name, _, _ in told]
@@ -66,10 +67,7 @@ def test_every_byte_beside_the_change_stays():
     text = b' { "a" : [1, 2] ,\n\t"b\\u0041":"x\\u0041", "c":{"d":1} } '
     assert splice.replaced(text, {"bA": b"0"}) == b' { "a" : [1, 2] ,\n\t"b\\u0041":0, "c":{"d":1} } '
     assert splice.replaced(text, {"a": None}) == b' { "b\\u0041":"x\\u0041", "c":{"d":1} } '
-    assert (
-        splice.replaced(text, {"c": None, "n": b"1"})
-        == b' { "a" : [1, 2] ,\n\t"b\\u0041":"x\\u0041","n":1 } '
-    )
+    assert splice.replaced(text, {"c": None, "n": b"1"}) == b' { "a" : [1, 2] ,\n\t"b\\u0041":"x\\u0041","n":1 } '
     assert splice.replaced(text, {}) == text
     assert splice.replaced(b"{ }", {"n": b"1"}) == b'{"n":1 }'
 

@@ -89,9 +89,7 @@ def test_from_one_that_cannot_be_told_apart_nothing_is_learned(raw, start):
 
 def test_a_start_that_brings_a_token_or_more_than_a_role_is_read_in_full(monkeypatch):
     full = []
-    monkeypatch.setattr(
-        replies, "read_chunk", lambda data, was=replies.read_chunk: (full.append(data), was(data))[1]
-    )
+    monkeypatch.setattr(replies, "read_chunk", lambda data, was=replies.read_chunk: (full.append(data), was(data))[1])
     steps = ((0, (100,), " w", None), (0, (101,), " x", None))
     events = EngineStream(True, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "").events(ALL)
     role = events[0]

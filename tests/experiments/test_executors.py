@@ -68,11 +68,15 @@ def test_here_what_a_policy_breaks_is_part_of_the_answer(tmp_path):
 
 @pytest.mark.parametrize(
     ("forks", "spent", "done", "left", "pays"),
-    [(True, 0.0, 0, 9, False), (True, 0.1, 1, 2, False), (True, 0.1, 1, 4, True),
-     (False, 2.0, 1, 9, False), (False, 4.0, 1, 9, True), (False, 4.0, 8, 2, False)],
-)  # fmt: skip
-def test_processes_pay_where_what_is_left_takes_longer_than_their_start(
-    monkeypatch, forks, spent, done, left, pays
-):
+    [
+        (True, 0.0, 0, 9, False),
+        (True, 0.1, 1, 2, False),
+        (True, 0.1, 1, 4, True),
+        (False, 2.0, 1, 9, False),
+        (False, 4.0, 1, 9, True),
+        (False, 4.0, 8, 2, False),
+    ],
+)
+def test_processes_pay_where_what_is_left_takes_longer_than_their_start(monkeypatch, forks, spent, done, left, pays):
     monkeypatch.setattr(executors, "can_fork", lambda: forks)
     assert executors.is_worthwhile(spent, done, left) is pays

@@ -20,8 +20,7 @@ TRACE = Trace(np.arange(5, 65), np.arange(60) % 7 + 1, np.arange(60) * 0.01, nam
 
 def plan(**changes) -> Plan:
     return Plan(
-        **{"source": TRACE, "cluster": Cluster(workers=3, slots=2, pool=8), "step_time": Linear(), "seeds": 2}
-        | changes
+        **{"source": TRACE, "cluster": Cluster(workers=3, slots=2, pool=8), "step_time": Linear(), "seeds": 2} | changes
     )
 
 

@@ -125,9 +125,7 @@ def test_speeds_are_listed_or_drawn_by_the_seed():
     assert drawn[:10] == speeds_of("uniform:1:2", 10, 3)  # a worker keeps its speed in a larger fleet
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0", "1,-1", "x", "1,1,1", "uniform:1", "uniform:2:1", "uniform:0:1", "uniform"]
-)
+@pytest.mark.parametrize("text", ["", "0", "1,-1", "x", "1,1,1", "uniform:1", "uniform:2:1", "uniform:0:1", "uniform"])
 def test_what_is_no_speed_is_refused_with_its_text(text):
     with pytest.raises(InputError, match="^worker speeds: worker_speeds is "):
         speeds_of(text, 2, 0)

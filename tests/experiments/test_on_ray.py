@@ -90,17 +90,13 @@ def test_sigterm_stays_as_it_was_while_a_cluster_runs(cluster):
 
 @pytest.mark.engine
 def test_a_cluster_that_is_not_there_is_one_clear_error(cluster):
-    with pytest.raises(
-        InputError, match="--ray-address is 'nowhere'; expected the address of a running cluster"
-    ):
+    with pytest.raises(InputError, match="--ray-address is 'nowhere'; expected the address of a running cluster"):
         sweep(tiny(), executor="ray", ray_address="nowhere")
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(
-        InputError, match=r"executor is 'ray'; expected an installed Ray. Install evenstep\[ray\]"
-    ):
+    with pytest.raises(InputError, match=r"executor is 'ray'; expected an installed Ray. Install evenstep\[ray\]"):
         sweep(tiny(), executor="ray")
 
 
@@ -168,11 +164,7 @@ def test_an_address_without_a_cluster_is_one_line_and_exit_2(listening, tmp_path
     )
     words = ["sweep", "s.yaml", "--executor", "ray", "--ray-address", listening]
     code = f"import sys; from evenstep.cli.main import main; sys.exit(main({words!r}))"
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 2, ended.stderr
-    assert ended.stderr.startswith(
-        f"sweep: --ray-address is '{listening}'; expected the address of a running"
-    )
+    assert ended.stderr.startswith(f"sweep: --ray-address is '{listening}'; expected the address of a running")
     assert ended.stderr.count("\n") == 1

@@ -132,9 +132,7 @@ def test_where_nothing_can_be_kept_a_long_run_is_left_to_this_process(monkeypatc
 
 
 def test_a_plain_process_that_dies_is_not_missed(monkeypatch):
-    monkeypatch.setattr(
-        plain_first, "Child", lambda shared, is_plain: Stuck(shared, is_plain=is_plain, dies=True)
-    )
+    monkeypatch.setattr(plain_first, "Child", lambda shared, is_plain: Stuck(shared, is_plain=is_plain, dies=True))
     shared, compiling = shared_of("jsq"), Compiling()
     found = place(shared, compiling)
     found.submit(RunJob(0, 0, "run"))

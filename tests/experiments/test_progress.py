@@ -57,6 +57,4 @@ def test_without_numba_it_says_so(monkeypatch):
 
 def test_the_silent_one_takes_everything():
     watch = progress.Silent()
-    assert [watch.begin(1), watch.say("x"), watch.advance("y"), watch.hide(), watch.show(), watch.end()] == [
-        None
-    ] * 6
+    assert [watch.begin(1), watch.say("x"), watch.advance("y"), watch.hide(), watch.show(), watch.end()] == [None] * 6

@@ -34,13 +34,31 @@ def test_every_field_says_what_it_means():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("workers", 0), ("slots", 0), ("pool", 0), ("seeds", 0), ("limit", 0), ("users", -1), ("think_s", -1.0),
-        ("sessions", -1), ("queue_depth", -2), ("overhead_s", -0.1), ("per_token_s", math.inf), ("load", 0.0),
-        ("rate", math.nan), ("kv_tokens", 0.0), ("model_params", -1.0), ("peak_flops", 0.0), ("processes", 0),
-        ("prefill_base_s", -1.0), ("groups", [4, 4]), ("seed", -1), ("kv_reserve", -1.0), ("slots", [8, 8]),
+        ("workers", 0),
+        ("slots", 0),
+        ("pool", 0),
+        ("seeds", 0),
+        ("limit", 0),
+        ("users", -1),
+        ("think_s", -1.0),
+        ("sessions", -1),
+        ("queue_depth", -2),
+        ("overhead_s", -0.1),
+        ("per_token_s", math.inf),
+        ("load", 0.0),
+        ("rate", math.nan),
+        ("kv_tokens", 0.0),
+        ("model_params", -1.0),
+        ("peak_flops", 0.0),
+        ("processes", 0),
+        ("prefill_base_s", -1.0),
+        ("groups", [4, 4]),
+        ("seed", -1),
+        ("kv_reserve", -1.0),
+        ("slots", [8, 8]),
         ("slots", [8] * 15 + [0]),
     ],
-)  # fmt: skip
+)
 def test_a_field_out_of_range_is_named_as_its_layer_writes_it(name, value):
     flag = "--" + name.replace("_", "-")
     with pytest.raises(InputError, match=f"command line: {flag} is"):
@@ -83,9 +101,7 @@ def test_fields_that_contradict_each_other_are_refused(values):
 
 def test_worker_speeds_make_the_linear_law_one_of_each_worker():
     law = checked(settled(worker_speeds="1,2", per_token_s=1e-6, workers=3)).step_time()
-    assert law.local_seconds(np.full(3, 100.0), *[np.zeros(3)] * 2).tolist() == pytest.approx(
-        [1e-4, 5e-5, 1e-4]
-    )
+    assert law.local_seconds(np.full(3, 100.0), *[np.zeros(3)] * 2).tolist() == pytest.approx([1e-4, 5e-5, 1e-4])
 
 
 def test_users_think_and_sessions_become_a_cluster():

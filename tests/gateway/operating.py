@@ -60,9 +60,7 @@ async def beside(server_settings, *workers, file=""):
     settled = sources.settled()
     server = Server(settled.value, is_scraped=True)
     await server.open()
-    operation = Operation(
-        sources, settled, server.gateway, asyncio.get_running_loop(), contexts=server.contexts
-    )
+    operation = Operation(sources, settled, server.gateway, asyncio.get_running_loop(), contexts=server.contexts)
     await asyncio.to_thread(operation.start)
     try:
         await server.ready()

@@ -64,10 +64,7 @@ def base(server):
 def request(body, path="/v1/completions", method="POST", headers=""):
     """The bytes of one request."""
     content = json.dumps(body).encode() if not isinstance(body, bytes) else body
-    return (
-        f"{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {len(content)}\r\n\r\n".encode()
-        + content
-    )
+    return f"{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
 async def raw(server, data, close=False):
@@ -85,9 +82,14 @@ async def raw(server, data, close=False):
 def chunk(text, number=1, finish=None, ids=None, name="cmpl-1", usage=True, prompt=(7, 8)):
     """One event of a completion, as vLLM writes it when asked for usage in every chunk; `prompt` are the prompt's ids."""
     choice = {
-        "index": 0, "text": text, "logprobs": None, "finish_reason": finish, "stop_reason": None,
-        "prompt_token_ids": list(prompt) if ids is not None and number == 1 else None, "token_ids": ids,
-    }  # fmt: skip
+        "index": 0,
+        "text": text,
+        "logprobs": None,
+        "finish_reason": finish,
+        "stop_reason": None,
+        "prompt_token_ids": list(prompt) if ids is not None and number == 1 else None,
+        "token_ids": ids,
+    }
     body = {"id": name, "object": "text_completion", "created": 5, "model": "m", "choices": [choice]}
     if usage:
         size = len(prompt)
@@ -102,10 +104,7 @@ MODELS = b'{"object":"list","data":[{"id":"m","object":"model","parent":null}]}'
 
 def whole(status, body, kind="application/json", more=""):
     """An answer with a length."""
-    return (
-        f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode()
-        + body
-    )
+    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode() + body
 
 
 def framed(data):
@@ -114,9 +113,7 @@ def framed(data):
 
 def reset(transport):
     """Break a connection so that the other side hears of an error, not of an end."""
-    transport.get_extra_info("socket").setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-    )
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
 
 
@@ -145,11 +142,7 @@ class Engine:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 size = next(
-                    (
-                        int(line[15:])
-                        for line in head.split(b"\r\n")
-                        if line[:15].lower() == b"content-length:"
-                    ),
+                    (int(line[15:]) for line in head.split(b"\r\n") if line[:15].lower() == b"content-length:"),
                     0,
                 )
                 body = await reader.readexactly(size)

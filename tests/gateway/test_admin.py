@@ -46,9 +46,7 @@ def test_workers_come_and_go():
     async def story():
         async with operating(slots="7") as all_:
             client = all_.client
-            answer = await client.post(
-                "/workers", json={"url": "http://c:1", "name": "c", "ranks": 2, "scraped": False}
-            )
+            answer = await client.post("/workers", json={"url": "http://c:1", "name": "c", "ranks": 2, "scraped": False})
             assert (answer.status, await answer.json()) == (201, {"workers": ["c#0", "c#1"]})
             listed = (await (await client.get("/workers")).json())["workers"]
             assert {w["name"]: w["source"] for w in listed} == {

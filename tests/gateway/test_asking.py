@@ -10,9 +10,7 @@ from evenstep.gateway.serve.asking import Asking, ClientHeads, asking_of
 from evenstep.gateway.serve.callers import ANONYMOUS, Callers
 from evenstep.http.head import read_request_head
 
-KEYS = GatewayConfig(
-    keys=[ApiKey("sesame", "us", ["fast"])], classes={"fast": RequestClass(), "slow": RequestClass()}
-)
+KEYS = GatewayConfig(keys=[ApiKey("sesame", "us", ["fast"])], classes={"fast": RequestClass(), "slow": RequestClass()})
 
 
 def asking(*lines: str, config: GatewayConfig = KEYS, path: str = "/v1/completions"):
@@ -22,9 +20,13 @@ def asking(*lines: str, config: GatewayConfig = KEYS, path: str = "/v1/completio
 
 def test_a_head_says_who_asks_for_what():
     found = asking(
-        "Authorization: Bearer sesame", "X-Request-Id: r-1", "X-Session: s", "X-Evenstep-Task: t",
-        "X-Evenstep-Expected-Tokens: 9", "traceparent: 00-aa",
-    )  # fmt: skip
+        "Authorization: Bearer sesame",
+        "X-Request-Id: r-1",
+        "X-Session: s",
+        "X-Evenstep-Task: t",
+        "X-Evenstep-Expected-Tokens: 9",
+        "traceparent: 00-aa",
+    )
     assert found.caller is not None and found.caller.tenant == "us" and found.refusal is None
     assert (found.name, found.kind, found.number, found.expected) == ("r-1", "completions", 1, 9)
     assert (found.session, found.task, found.traceparent) == ("s", "t", "00-aa")
@@ -39,9 +41,7 @@ def test_what_may_not_be_is_refused_and_says_why():
 
 
 def test_without_keys_everybody_may_and_a_key_is_the_engines():
-    found = asking(
-        "Authorization: Bearer own", "X-Request-Id: a b", config=GatewayConfig(), path="/v1/models"
-    )
+    found = asking("Authorization: Bearer own", "X-Request-Id: a b", config=GatewayConfig(), path="/v1/models")
     assert found.caller.tenant == ANONYMOUS and found.carries_key and b"own" in found.carried
     assert (found.name, found.kind) == ("", "other")
 
@@ -92,8 +92,6 @@ def test_heads_that_differ_in_their_traceparent_are_parsed_once():
 
     heads = ClientHeads(read)
     for trace in TRACES:
-        head = (
-            f"POST /v1/completions HTTP/1.1\r\nHost: a\r\ntraceparent: {trace}\r\nContent-Length: 0\r\n\r\n"
-        )
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\ntraceparent: {trace}\r\nContent-Length: 0\r\n\r\n"
         assert heads.read(head.encode())[0].traceparent == trace
     assert len(parsed) == 1

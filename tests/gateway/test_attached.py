@@ -17,23 +17,24 @@ from evenstep.http.head import read_request_head
 def attached(**fields):
     async def made():
         worker = Worker(**{"url": "http://h:81/base/", "name": "w", **fields})
-        return Attached(
-            worker, Endpoint(worker.url, Engines(), asyncio.get_running_loop()), fields.get("api_key", "")
-        )
+        return Attached(worker, Endpoint(worker.url, Engines(), asyncio.get_running_loop()), fields.get("api_key", ""))
 
     return asyncio.run(made())
 
 
 def test_a_generations_head_has_the_workers_rank_and_key_and_the_requests_id():
     one = attached(rank=3, api_key="secret")
-    found = read_request_head(
-        one.generation_head(True, "abc", 12, carried({"traceparent": "00-1", "x-other": "1"}, False))
-    )
+    found = read_request_head(one.generation_head(True, "abc", 12, carried({"traceparent": "00-1", "x-other": "1"}, False)))
     assert found.path == "/base/v1/chat/completions"
     assert found.headers == {
-        "host": "h:81", "x-data-parallel-rank": "3", "authorization": "Bearer secret", "content-type": "application/json",
-        "x-request-id": "abc", "traceparent": "00-1", "content-length": "12",
-    }  # fmt: skip
+        "host": "h:81",
+        "x-data-parallel-rank": "3",
+        "authorization": "Bearer secret",
+        "content-type": "application/json",
+        "x-request-id": "abc",
+        "traceparent": "00-1",
+        "content-length": "12",
+    }
     assert read_request_head(one.generation_head(False, "a", 1, b"")).path == "/base/v1/completions"
 
 

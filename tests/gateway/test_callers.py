@@ -20,9 +20,7 @@ def test_without_keys_anybody_may_ask_for_every_class():
 
 
 def test_a_key_stands_for_its_tenant_and_its_classes():
-    callers = Callers(
-        GatewayConfig(keys=[ApiKey("one", "a", ["slow"]), ApiKey("two", "b", ["*"])], classes=CLASSES)
-    )
+    callers = Callers(GatewayConfig(keys=[ApiKey("one", "a", ["slow"]), ApiKey("two", "b", ["*"])], classes=CLASSES))
     first, second = callers.find(b"Bearer one"), callers.find(b"bearer  two")
     assert isinstance(first, Caller) and isinstance(second, Caller)
     assert (first.tenant, class_of(first, ""), class_of(first, "slow")) == ("a", 2, 2)
@@ -32,9 +30,7 @@ def test_a_key_stands_for_its_tenant_and_its_classes():
     assert callers.class_names == ("", "fast", "slow")
 
 
-@pytest.mark.parametrize(
-    "authorization", [b"", b"Bearer", b"Bearer ", b"Bearer onee", b"Bearer on", b"Basic one", b"one"]
-)
+@pytest.mark.parametrize("authorization", [b"", b"Bearer", b"Bearer ", b"Bearer onee", b"Bearer on", b"Basic one", b"one"])
 def test_every_other_key_is_refused_as_openai_does(authorization):
     found = Callers(GatewayConfig(keys=[ApiKey("one", "a")])).find(authorization)
     assert isinstance(found, Refusal)

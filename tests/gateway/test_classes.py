@@ -11,24 +11,32 @@ from evenstep.gateway.serve.ended import Ended, Outcome
 CLASSES = {"fast": RequestClass(weight=3.0, ttft_s=1.0, tpot_s=0.1), "any": RequestClass()}
 
 
-def one(
-    number: int, ttft_s: float = 0.5, tpot_s: float = 0.05, tokens: int = 11, outcome: Outcome = "complete"
-) -> Ended:
+def one(number: int, ttft_s: float = 0.5, tpot_s: float = 0.05, tokens: int = 11, outcome: Outcome = "complete") -> Ended:
     return Ended(
-        "r", outcome, 200, request_class=number, output_tokens=tokens, arrived_s=0.0, first_s=ttft_s,
+        "r",
+        outcome,
+        200,
+        request_class=number,
+        output_tokens=tokens,
+        arrived_s=0.0,
+        first_s=ttft_s,
         ended_s=ttft_s + tpot_s * (tokens - 1),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
     ("request_", "name", "met"),
     [
-        (one(1), "fast", True), (one(1, ttft_s=1.5), "fast", False), (one(1, tpot_s=0.2), "fast", False),
-        (one(1, tokens=1), "fast", True), (one(1, outcome="error"), "fast", False),
-        (one(1, ttft_s=float("nan")), "fast", False), (one(2, ttft_s=99.0), "any", True),
+        (one(1), "fast", True),
+        (one(1, ttft_s=1.5), "fast", False),
+        (one(1, tpot_s=0.2), "fast", False),
+        (one(1, tokens=1), "fast", True),
+        (one(1, outcome="error"), "fast", False),
+        (one(1, ttft_s=float("nan")), "fast", False),
+        (one(2, ttft_s=99.0), "any", True),
         (one(2, outcome="error"), "any", False),
     ],
-)  # fmt: skip
+)
 def test_a_request_is_counted_by_whether_it_kept_to_its_targets(request_, name, met):
     found = Attainment(CLASSES)
     found.ended(request_)
@@ -47,8 +55,9 @@ def test_counts_and_weights_are_those_of_the_classes_in_force():
     for request in (one(1), one(1, ttft_s=9.0), one(1)):
         found.ended(request)
     assert found.counts()[:2] == [
-        {"class": "fast", "met": "true", "value": 2}, {"class": "fast", "met": "false", "value": 1},
-    ]  # fmt: skip
+        {"class": "fast", "met": "true", "value": 2},
+        {"class": "fast", "met": "false", "value": 1},
+    ]
     found.reload({"fast": RequestClass(weight=1.0, ttft_s=10.0)})
     assert found.weights() == {"fast": 1.0}
     found.ended(one(1, ttft_s=9.0))

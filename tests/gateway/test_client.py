@@ -38,14 +38,18 @@ async def refused(data, **limits):
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2000 + b"\r\n\r\n", 431, {"head_bytes": 1000}),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2000, 431, {"head_bytes": 1000}),
         (b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", 413, {"body_bytes": 1000}),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"y" * 2000, 413, {"body_bytes": 1000}),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"y" * 2000,
+            413,
+            {"body_bytes": 1000},
+        ),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\ny", 413, {"body_bytes": 1000}),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, {}),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n", 400, {}),
         (b"GET / HTTP/1.1\r\nHost: a\r\n", 408, {"head_s": 0.02}),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", 408, {"body_s": 0.02}),
     ],
-)  # fmt: skip
+)
 def test_what_is_too_large_too_late_or_ambiguous_is_refused_and_the_connection_closed(data, status, limits):
     answer = asyncio.run(refused(data, **limits))
     assert answer.startswith(b"HTTP/1.1 %d " % status)
@@ -57,11 +61,21 @@ def test_what_is_too_large_too_late_or_ambiguous_is_refused_and_the_connection_c
 @pytest.mark.parametrize(
     ("data", "limits", "code", "message"),
     [
-        (b"GET / HTTP/1.1\r\nX: " + b"y" * 2000, {"head_bytes": 1000}, "headers_too_large", "The request's headers are larger than 1000 bytes."),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", {"body_bytes": 1000}, "request_too_large", "The request body is larger than 1000 bytes."),
+        (
+            b"GET / HTTP/1.1\r\nX: " + b"y" * 2000,
+            {"head_bytes": 1000},
+            "headers_too_large",
+            "The request's headers are larger than 1000 bytes.",
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n",
+            {"body_bytes": 1000},
+            "request_too_large",
+            "The request body is larger than 1000 bytes.",
+        ),
         (b"GET / HTTP/1.1\r\n", {"head_s": 0.02}, "request_timeout", "The request did not arrive in time."),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_has_a_word_for_programs(data, limits, code, message):
     error = error_of(asyncio.run(refused(data, **limits)))
     assert (error["code"], error["message"]) == (code, message)
@@ -101,12 +115,7 @@ def test_a_client_that_waits_for_100_gets_it():
 def test_requests_are_read_however_they_are_cut_and_answered_in_order():
     async def story():
         async with running() as emulator, serving(url(emulator)) as server:
-            data = (
-                request(BODY)
-                + request({**BODY, "stream": False})
-                + b"\r\n"
-                + request(b"", "/healthz", "GET", CLOSE)
-            )
+            data = request(BODY) + request({**BODY, "stream": False}) + b"\r\n" + request(b"", "/healthz", "GET", CLOSE)
             whole = await raw(server, data)
             parts = whole.split(b"HTTP/1.1 200 OK\r\n")[1:]
             assert [b"[DONE]" in parts[0], b'"usage"' in parts[1], parts[2].endswith(b"ok")] == [True] * 3
@@ -126,9 +135,7 @@ def test_a_chunked_request_is_served():
         async with running() as emulator, serving(url(emulator)) as server:
             head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
             body = json.dumps(BODY).encode()
-            answer = await raw(
-                server, head + b"%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (9, body[:9], len(body) - 9, body[9:])
-            )
+            answer = await raw(server, head + b"%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (9, body[:9], len(body) - 9, body[9:]))
             assert b"[DONE]" in answer
 
     asyncio.run(story())
@@ -193,18 +200,12 @@ def test_a_client_that_does_not_read_stops_its_engine_and_gets_everything_when_i
         limits = Limits(buffer_bytes=4096)
         async with running(overhead_s=0.01) as emulator, serving(url(emulator), limits=limits) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
-            writer.write(
-                request(
-                    {**BODY, "max_tokens": 2000, "stream_options": {"include_usage": True}}, headers=CLOSE
-                )
-            )
+            writer.write(request({**BODY, "max_tokens": 2000, "stream_options": {"include_usage": True}}, headers=CLOSE))
             await reader.readuntil(b"data: ")
             (client,) = server.gateway.front.clients
             client.pause_writing()
             (pool,) = server.gateway.pools.all
-            await until(
-                lambda: all(c._is_paused for a in pool.attached.values() for c in a.endpoint.connections)
-            )
+            await until(lambda: all(c._is_paused for a in pool.attached.values() for c in a.endpoint.connections))
             client.resume_writing()
             rest = await reader.read()
             while not reader.at_eof():
@@ -242,9 +243,7 @@ def test_a_request_like_an_earlier_one_is_answered_whole_whatever_came_between()
                 writer.write(data)
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
                 length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-                bodies.append(
-                    b"" if data is between else await asyncio.wait_for(reader.readexactly(length), 20)
-                )
+                bodies.append(b"" if data is between else await asyncio.wait_for(reader.readexactly(length), 20))
             writer.close()
         return bodies
 

@@ -15,9 +15,7 @@ def test_a_cold_start_compiles_in_a_process_of_its_own_and_the_loop_goes_on(monk
     made = tmp_path / "made"
     monkeypatch.setattr(compiling, "is_compiled", lambda policy, predictor: False)
     monkeypatch.setattr(compiling, "_is_on_disk", lambda policy: False)
-    monkeypatch.setattr(
-        compiling, "COMPILE", f"import sys; open({str(made)!r}, 'w').write(' '.join(sys.argv[1:]))"
-    )
+    monkeypatch.setattr(compiling, "COMPILE", f"import sys; open({str(made)!r}, 'w').write(' '.join(sys.argv[1:]))")
     asyncio.run(compiling.compile_and_warm("jsq", "bounded"))
     assert made.read_text() == "jsq bounded"
 

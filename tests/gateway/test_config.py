@@ -89,8 +89,12 @@ def test_an_open_admin_port_needs_a_key_and_a_loopback_one_does_not():
     assert checked(GatewayConfig(admin=open_port)).admin == open_port
     checked(GatewayConfig(admin=dataclasses.replace(open_port, key="", enabled=False)))
     assert [is_loopback(h) for h in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "example.org")] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_files_that_are_needed_later_are_looked_at_before(tmp_path):

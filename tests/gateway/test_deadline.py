@@ -17,9 +17,7 @@ def test_it_is_reached_once_when_it_has_come_and_not_when_it_moved_on():
     async def story():
         reached = asyncio.Event()
         times = []
-        deadline = Deadline(
-            asyncio.get_running_loop(), lambda: (times.append(time.monotonic()), reached.set())
-        )
+        deadline = Deadline(asyncio.get_running_loop(), lambda: (times.append(time.monotonic()), reached.set()))
         start = time.monotonic()
         deadline.set(start + 0.01)
         deadline.at = start + 0.04  # later: one assignment

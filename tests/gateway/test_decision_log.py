@@ -79,8 +79,9 @@ def test_a_disk_that_stays_full_is_tried_again_each_time_and_said_once(tmp_path,
         log.close()
     said = [record.getMessage() for record in caplog.records]
     assert said == [
-        "the decision log failed and is closed; requests are served as before", "the decision log is written again",
-    ]  # fmt: skip
+        "the decision log failed and is closed; requests are served as before",
+        "the decision log is written again",
+    ]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.1.evlog", "log.evlog"]
 
 

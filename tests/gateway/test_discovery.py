@@ -60,8 +60,11 @@ def test_every_address_of_a_name_is_a_worker_for_as_long_as_it_is_there(dns):
     dns += [["10.0.0.1", "fd00::1"], ["10.0.0.2", "fd00::1"]]
     gateway = run_until(lambda g: len(g.asked) == 4, dns)
     assert gateway.asked == [
-        ("add", "10.0.0.1:8100"), ("add", "[fd00::1]:8100"), ("add", "10.0.0.2:8100"), ("remove", "10.0.0.1:8100", True),
-    ]  # fmt: skip
+        ("add", "10.0.0.1:8100"),
+        ("add", "[fd00::1]:8100"),
+        ("add", "10.0.0.2:8100"),
+        ("remove", "10.0.0.1:8100", True),
+    ]
     worker = gateway.here["10.0.0.2:8100"]
     assert (worker.url, worker.slots) == ("http://10.0.0.2:8100/base", 9)
 
@@ -97,8 +100,9 @@ def test_a_worker_the_gateway_refuses_does_not_end_discovery(dns):
 def test_ranks_at_an_address_are_a_barrier_group():
     found = at_address(Worker("https:///v", ranks=2), "10.0.0.1", 1)
     assert [(w.name, w.rank, w.group, w.url) for w in found] == [
-        ("10.0.0.1:1#0", 0, "10.0.0.1:1", "https://10.0.0.1:1/v"), ("10.0.0.1:1#1", 1, "10.0.0.1:1", "https://10.0.0.1:1/v"),
-    ]  # fmt: skip
+        ("10.0.0.1:1#0", 0, "10.0.0.1:1", "https://10.0.0.1:1/v"),
+        ("10.0.0.1:1#1", 1, "10.0.0.1:1", "https://10.0.0.1:1/v"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,7 @@ def test_every_request_is_told_once_with_what_became_of_it():
                 leaving = await client.post("/v1/completions", json={**body, "prompt": "stall"})
                 await leaving.content.readuntil(b"t3")
                 leaving.close()
-                assert (
-                    await client.post("/v1/completions", json=body, headers={"Authorization": ""})
-                ).status == 401
+                assert (await client.post("/v1/completions", json=body, headers={"Authorization": ""})).status == 401
             await until(lambda: len(told) == 5)
         done = next(one for one in told if one.outcome == "complete")
         left = next(one for one in told if one.outcome == "cancelled")
@@ -64,9 +62,7 @@ def test_every_request_is_told_once_with_what_became_of_it():
         assert (done.status, done.tries, done.model) == (200, 2, "m")
         assert done.worker in (one.url[7:], two.url[7:])
         assert (done.output_tokens, done.prompt_tokens, done.tenant, done.request_class) == (3, 2, "t", 1)
-        assert (
-            done.request_id == "r1" and done.traceparent == "00-aa-bb-01" and done.path == "/v1/completions"
-        )
+        assert done.request_id == "r1" and done.traceparent == "00-aa-bb-01" and done.path == "/v1/completions"
         assert done.arrived_s <= done.sent_s <= done.first_s <= done.ended_s and not done.continued
         assert (unknown.outcome, unknown.tenant, unknown.tries) == ("refused", "t", 0)
         assert (broken.outcome, stranger.outcome, stranger.tenant) == ("refused", "refused", "")
@@ -101,9 +97,7 @@ def test_what_is_passed_on_is_told_as_well():
         if b"/tokenize" in head:
             writer.write(whole(200, b'{"tokens": [1]}'))
         else:
-            writer.write(
-                whole(400, b'{"error": {"message": "no", "type": "x", "param": null, "code": null}}')
-            )
+            writer.write(whole(400, b'{"error": {"message": "no", "type": "x", "param": null, "code": null}}'))
 
     async def story():
         told: list[Ended] = []
@@ -116,8 +110,10 @@ def test_what_is_passed_on_is_told_as_well():
                 await client.get("/healthz")
             await until(lambda: len(told) >= 3)
         assert [(e.path, e.outcome, e.status, e.model) for e in told] == [
-            ("/tokenize", "complete", 200, "m"), ("/v1/embeddings", "error", 400, "m"), ("/nothing", "refused", 404, ""),
-        ]  # fmt: skip
+            ("/tokenize", "complete", 200, "m"),
+            ("/v1/embeddings", "error", 400, "m"),
+            ("/nothing", "refused", 404, ""),
+        ]
         assert told[0].worker == one.url[7:] and told[0].tries == 1 and told[0].tenant == "anonymous"
 
     asyncio.run(asyncio.wait_for(story(), 60))

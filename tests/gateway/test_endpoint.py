@@ -54,9 +54,7 @@ def test_an_engine_that_takes_no_connection_in_time_cannot_be_reached():
             for one in taken:
                 one.setblocking(False)
                 one.connect_ex(("127.0.0.1", port))
-            endpoint = Endpoint(
-                f"http://127.0.0.1:{port}", Engines(connect_s=0.05), asyncio.get_running_loop()
-            )
+            endpoint = Endpoint(f"http://127.0.0.1:{port}", Engines(connect_s=0.05), asyncio.get_running_loop())
             leg = Asked()
             endpoint.send(leg, (HEAD, b""), 5.0)
             await leg.over.wait()
@@ -83,9 +81,7 @@ def test_the_system_keeps_little_of_a_stream_on_either_side():
             )
             (connection,) = attached.endpoint.connections
             sends = client.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-            reads = connection._transport.get_extra_info("socket").getsockopt(
-                socket.SOL_SOCKET, socket.SO_RCVBUF
-            )
+            reads = connection._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
             assert max(sends, reads) <= 2 * KEPT_BY_THE_SYSTEM  # Linux takes it twice
             writer.close()
 

@@ -83,9 +83,7 @@ async def is_empty(number, head, body, writer):
 
 
 async def only_a_head(number, head, body, writer):
-    writer.write(
-        EVENTS + framed(b'data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n')
-    )
+    writer.write(EVENTS + framed(b'data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'))
     await writer.drain()
     return False
 
@@ -124,9 +122,7 @@ def test_what_fails_before_its_first_token_is_answered_by_another_engine(bad):
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(
-    "bad", [dies, redirects, answers_html, is_busy, cuts_json, fine], ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize("bad", [dies, redirects, answers_html, is_busy, cuts_json, fine], ids=lambda f: f.__name__)
 def test_an_answer_that_does_not_stream_is_judged_whole(bad):
     async def story():
         body = {**BODY, "stream": False}
@@ -367,13 +363,15 @@ def test_the_openai_package_streams_and_asks_through_it():
         ):
             assert [m.id async for m in api.models.list()] == ["emulated"]
             more = {"extra_body": {"ignore_eos": True}}
-            said = await api.chat.completions.create(
-                model="emulated", messages=CHAT, max_completion_tokens=4, **more
-            )
+            said = await api.chat.completions.create(model="emulated", messages=CHAT, max_completion_tokens=4, **more)
             stream = await api.chat.completions.create(
-                model="emulated", messages=CHAT, max_completion_tokens=4, stream=True,
-                stream_options={"include_usage": True}, **more,
-            )  # fmt: skip
+                model="emulated",
+                messages=CHAT,
+                max_completion_tokens=4,
+                stream=True,
+                stream_options={"include_usage": True},
+                **more,
+            )
             chunks = [c async for c in stream]
             text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
             assert text == said.choices[0].message.content
@@ -402,22 +400,27 @@ def test_a_killed_rank_costs_no_request_and_no_token():
                     found = events(await answer.read())
                 assert found[-1] == "[DONE]", found[-1]
                 choices = [c["choices"][0] for c in found[:-1] if c["choices"]]
-                return "".join(
-                    c.get("text") or c.get("delta", {}).get("content", "") for c in choices
-                ), found[-2]["usage"]
+                return "".join(c.get("text") or c.get("delta", {}).get("content", "") for c in choices), found[-2]["usage"]
 
             asked = [
-                (f"/v1/{path}", {**prompt, "max_tokens": 12, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}})
+                (
+                    f"/v1/{path}",
+                    {
+                        **prompt,
+                        "max_tokens": 12,
+                        "ignore_eos": True,
+                        "stream": True,
+                        "stream_options": {"include_usage": True},
+                    },
+                )
                 for n in range(6)
                 for path, prompt in (
                     ("completions", {"prompt": f"tell {n}"}),
                     ("chat/completions", {"messages": [{"role": "user", "content": f"tell {n}"}]}),
                 )
-            ]  # fmt: skip
+            ]
             running_ = asyncio.gather(*(text(base(server), *one) for one in asked))
-            await until(
-                lambda: server.gateway.snapshot()["models"]["emulated"]["ttft_seconds"]["count"] == 12
-            )
+            await until(lambda: server.gateway.snapshot()["models"]["emulated"]["ttft_seconds"]["count"] == 12)
             await session.post(f"{url(emulator, 0)}/emulator/fault", json={"fault": "kill-rank", "rank": 0})
             found = await running_
             assert found == await asyncio.gather(*(text(url(other), *one) for one in asked))

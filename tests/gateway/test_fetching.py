@@ -40,9 +40,7 @@ def test_an_answer_in_chunks_that_come_one_by_one_is_read():
                 writer.write(part)
 
         async with engine(answers) as one:
-            attached = Attached(
-                Worker(url=one.url, name="w"), Endpoint(one.url, Engines(), asyncio.get_running_loop())
-            )
+            attached = Attached(Worker(url=one.url, name="w"), Endpoint(one.url, Engines(), asyncio.get_running_loop()))
             assert await fetch(attached, "/x", 5.0) == (200, b"abcd")
 
     asyncio.run(story())

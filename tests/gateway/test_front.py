@@ -85,10 +85,15 @@ def test_keys_classes_limits_and_hints():
 @pytest.mark.parametrize(
     ("body", "status", "field"),
     [
-        (b"\xff", 400, "body"), (b"[]", 400, "body"), (b"{", 400, "body"), ({"prompt": "x"}, 400, "model"),
-        ({"model": "m"}, 400, "prompt"), ({**BODY, "max_tokens": -1}, 400, "max_tokens"), ({**BODY, "model": "x"}, 404, "model"),
+        (b"\xff", 400, "body"),
+        (b"[]", 400, "body"),
+        (b"{", 400, "body"),
+        ({"prompt": "x"}, 400, "model"),
+        ({"model": "m"}, 400, "prompt"),
+        ({**BODY, "max_tokens": -1}, 400, "max_tokens"),
+        ({**BODY, "model": "x"}, 404, "model"),
     ],
-)  # fmt: skip
+)
 def test_a_request_that_is_none_is_told_which_field(body, status, field):
     async def story():
         async with engine(one_token) as one, serving(one.url) as server:

@@ -120,9 +120,12 @@ def test_who_still_waits_when_the_gateway_ends_is_told_so():
 
         body = {"model": "m", "prompt": "x", "max_tokens": 9}
         wanted = [
-            request(body | {"stream": True}), request(body), request(body, "/v1/embeddings"),
-            request(body, "/v1/responses"), request(body | {"stream": True}),
-        ]  # fmt: skip
+            request(body | {"stream": True}),
+            request(body),
+            request(body, "/v1/embeddings"),
+            request(body, "/v1/responses"),
+            request(body | {"stream": True}),
+        ]
         worker = Worker(url="http://x", slots=2)
         async with engine(begins) as one, serving(replace(worker, url=one.url)) as server:
             asked = []

@@ -17,10 +17,11 @@ from evenstep.gateway.operate.kubernetes import Pods
 
 def pod(name: str, ip: str = "10.0.0.1", ready: str = "True", **more: Any) -> dict[str, Any]:
     return {
-        "kind": "Pod", "apiVersion": "v1",
+        "kind": "Pod",
+        "apiVersion": "v1",
         "metadata": {"name": name, "namespace": "here", "resourceVersion": "7", "labels": {"rack": "r1"}, **more},
         "status": {"podIP": ip, "conditions": [{"type": "Ready", "status": ready}]},
-    }  # fmt: skip
+    }
 
 
 class Api:
@@ -36,9 +37,7 @@ class Api:
         self.asked.append({**request.query, "key": request.headers.get("Authorization", "")})
         if request.query.get("watch") not in ("true", "True"):
             metadata = {"resourceVersion": "42"}
-            return web.json_response(
-                {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": self.pods}
-            )
+            return web.json_response({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": self.pods})
         stream = web.StreamResponse(headers={"Content-Type": "application/json"})
         await stream.prepare(request)
         while (change := await self.changes.get()) is not None:
@@ -80,9 +79,7 @@ def test_ready_pods_are_workers_and_changes_are_followed():
             api.changes.put_nowait({"type": "MODIFIED", "object": pod("b", "10.0.0.2")})
             assert [w.name for w in await found.get()] == ["a@10.0.0.1", "b@10.0.0.2"]
             api.changes.put_nowait({"type": "MODIFIED", "object": pod("b", "10.0.0.2")})  # nothing new
-            api.changes.put_nowait(
-                {"type": "MODIFIED", "object": pod("a", deletionTimestamp="2026-01-01T00:00:00Z")}
-            )
+            api.changes.put_nowait({"type": "MODIFIED", "object": pod("a", deletionTimestamp="2026-01-01T00:00:00Z")})
             assert [w.name for w in await found.get()] == ["b@10.0.0.2"]
             api.changes.put_nowait({"type": "DELETED", "object": pod("b", "10.0.0.2")})
             assert await found.get() == []

@@ -22,8 +22,12 @@ def test_json_lines_hold_the_message_and_its_fields():
     found = json.loads(line)
     assert found["time"].endswith("Z") and found.pop("time")
     assert found == {
-        "level": "warning", "logger": "evenstep.gateway", "message": "worker left", "worker": 'a "b"', "age_s": 1.234568,
-    }  # fmt: skip
+        "level": "warning",
+        "logger": "evenstep.gateway",
+        "message": "worker left",
+        "worker": 'a "b"',
+        "age_s": 1.234568,
+    }
 
 
 def test_what_a_record_carries_in_any_other_way_is_shown_too():
@@ -63,8 +67,19 @@ def test_a_traceback_follows_its_line():
 
 def test_a_request_that_is_over_is_one_line_without_text():
     out = io.StringIO()
-    one = Ended("r1", "complete", 200, model="m", tenant="t", worker="w", output_tokens=3, arrived_s=1.0, sent_s=1.5,
-                first_s=2.0, ended_s=3.0)  # fmt: skip
+    one = Ended(
+        "r1",
+        "complete",
+        200,
+        model="m",
+        tenant="t",
+        worker="w",
+        output_tokens=3,
+        arrived_s=1.0,
+        sent_s=1.5,
+        first_s=2.0,
+        ended_s=3.0,
+    )
     with logging_to(Log(format="json"), out):
         access(one)
     found = json.loads(out.getvalue())

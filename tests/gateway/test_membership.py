@@ -54,9 +54,7 @@ def test_workers_that_an_operator_names_stay_beside_each_other():
 
 def test_a_name_belongs_to_one_source():
     async def told(gateway, membership, fleets):
-        with pytest.raises(
-            InputError, match="name is 'a'; expected a name that is free. config has it already"
-        ):
+        with pytest.raises(InputError, match="name is 'a'; expected a name that is free. config has it already"):
             await membership.add([A])
         assert not gateway.asked
 

@@ -14,14 +14,29 @@ from evenstep.gateway.operate.metrics_page import HELP, metrics_page
 
 #: What operators were promised: name -> type as Prometheus says it.
 PROMISED = {
-    "worker_kv_tokens": "gauge", "worker_active_requests": "gauge", "worker_state_age_seconds": "gauge",
-    "group_balance_ratio": "gauge", "group_barrier_idle_ratio": "gauge", "group_imbalance_tokens": "gauge",
-    "pool_depth": "gauge", "pool_oldest_seconds": "gauge", "prefill_budget_free": "gauge",
-    "barrier_idle_device_seconds": "counter", "decisions": "counter", "requests": "counter", "output_tokens": "counter",
-    "recompute": "counter", "cancelled": "counter", "fallback": "counter", "state_divergence": "counter",
-    "decision_seconds": "histogram", "pool_wait_seconds": "histogram", "ttft_seconds": "histogram",
-    "tpot_seconds": "histogram", "prediction_error_tokens": "histogram",
-}  # fmt: skip
+    "worker_kv_tokens": "gauge",
+    "worker_active_requests": "gauge",
+    "worker_state_age_seconds": "gauge",
+    "group_balance_ratio": "gauge",
+    "group_barrier_idle_ratio": "gauge",
+    "group_imbalance_tokens": "gauge",
+    "pool_depth": "gauge",
+    "pool_oldest_seconds": "gauge",
+    "prefill_budget_free": "gauge",
+    "barrier_idle_device_seconds": "counter",
+    "decisions": "counter",
+    "requests": "counter",
+    "output_tokens": "counter",
+    "recompute": "counter",
+    "cancelled": "counter",
+    "fallback": "counter",
+    "state_divergence": "counter",
+    "decision_seconds": "histogram",
+    "pool_wait_seconds": "histogram",
+    "ttft_seconds": "histogram",
+    "tpot_seconds": "histogram",
+    "prediction_error_tokens": "histogram",
+}
 
 
 def served() -> Dispatcher:
@@ -64,9 +79,7 @@ def test_the_numbers_are_those_of_the_dispatcher():
     found = page()
     assert values(found["evenstep_worker_kv_tokens"], worker='w"0') == [103.0]
     assert values(found["evenstep_worker_active_requests"], worker='w"0', group="0", model="m") == [1]
-    assert values(found["evenstep_pool_depth"]) == [1] and values(found["evenstep_waiting_for_prefill"]) == [
-        0
-    ]
+    assert values(found["evenstep_pool_depth"]) == [1] and values(found["evenstep_waiting_for_prefill"]) == [0]
     assert values(found["evenstep_requests"], code="200") == [1]
     assert values(found["evenstep_output_tokens"]) == [3]
     assert values(found["evenstep_decisions"], policy="jsq", outcome="admitted") == [2]
@@ -100,11 +113,15 @@ def test_histograms_are_cumulative_and_end_with_their_count():
 def test_numbers_of_the_data_path_stand_beside_those_of_the_models():
     found = page(
         {
-            "connections": 7, "answers_total": {"401": 2}, "not_ready": "warming", "worker_counting_estimated": {"w": True}, "passing": None,
+            "connections": 7,
+            "answers_total": {"401": 2},
+            "not_ready": "warming",
+            "worker_counting_estimated": {"w": True},
+            "passing": None,
             "worker_cannot_continue": {"w": False},
             "class_requests_total": [{"class": "fast", "met": "true", "value": 4}],
         }
-    )  # fmt: skip
+    )
     assert values(found["evenstep_connections"]) == [7]
     assert {s.labels["code"]: s.value for s in found["evenstep_answers"].samples} == {"401": 2}
     assert "evenstep_not_ready" not in found

@@ -23,9 +23,7 @@ def test_who_said_a_name_first_stays():
     assert json.loads(second.text)["parent"] == "other"
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"[]", b'{"data":[]}', b'{"data":[{}]}', b"\xff", b"<html>", b"[" * 100_000]
-)
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"data":[]}', b'{"data":[{}]}', b"\xff", b"<html>", b"[" * 100_000])
 def test_what_is_no_page_is_an_error(body):
     with pytest.raises(EngineError):
         read_models(body)

@@ -47,11 +47,30 @@ def test_the_api_does_what_its_description_says_whatever_it_is_asked(tmp_path):
             all_.gateway.drain = lambda: None  # else nothing is ready any more, as it should be
             url = f"http://127.0.0.1:{all_.operation.port}/openapi.json"
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "schemathesis.cli", "run", url, "--checks", "all", "--max-examples", "25", "--seed", "1",
-                "-H", "Authorization: Bearer sk-admin", "--exclude-checks", "positive_data_acceptance",
-                "--phases", "examples,coverage,fuzzing", "--generation-database", "none", "--no-color",
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=tmp_path,
-            )  # fmt: skip
+                sys.executable,
+                "-m",
+                "schemathesis.cli",
+                "run",
+                url,
+                "--checks",
+                "all",
+                "--max-examples",
+                "25",
+                "--seed",
+                "1",
+                "-H",
+                "Authorization: Bearer sk-admin",
+                "--exclude-checks",
+                "positive_data_acceptance",
+                "--phases",
+                "examples,coverage,fuzzing",
+                "--generation-database",
+                "none",
+                "--no-color",
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                cwd=tmp_path,
+            )
             said, _ = await process.communicate()
             return process.returncode or 0, said.decode()
 

@@ -107,8 +107,9 @@ def test_a_reload_can_be_asked_for_from_any_thread_and_the_log_says_what_came_of
         asyncio.run(asyncio.wait_for(story(), 60))
     said = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["message"], line.get("changed")) for line in said if "config" in line["message"]] == [
-        ("config reloaded", ["slots"]), ("config refused, nothing has changed", None),
-    ]  # fmt: skip
+        ("config reloaded", ["slots"]),
+        ("config refused, nothing has changed", None),
+    ]
 
 
 def test_fallbacks_are_reported_once_with_what_is_new():
@@ -137,12 +138,7 @@ def test_fallbacks_are_reported_once_with_what_is_new():
 
 def one(page, name, **labels):
     """The value of the one sample."""
-    samples = [
-        s
-        for family in read(page)
-        for s in family.samples
-        if s.name == name and labels.items() <= s.labels.items()
-    ]
+    samples = [s for family in read(page) for s in family.samples if s.name == name and labels.items() <= s.labels.items()]
     assert len(samples) == 1, (name, samples)
     return samples[0].value
 
@@ -259,10 +255,11 @@ def test_the_ranks_of_a_further_node_are_asked_by_their_own_numbers_and_read_by_
             running(ranks=2, groups=[1, 1], first_rank=1, slots=4, overhead_s=0.02) as second,
             beside(
                 {"engines.scrape_s": "0.05", "policy": "round-robin"},
-                f"{url(first)},name=a,ranks=1", f"{url(second)},name=b,ranks=2,first_rank=1",
+                f"{url(first)},name=a,ranks=1",
+                f"{url(second)},name=b,ranks=2,first_rank=1",
             ) as (server, client),
             aiohttp.ClientSession(base(server)) as asker,
-        ):  # fmt: skip
+        ):
             await until(lambda: len(known_workers(server)) == 3)
             endless = {**BODY, "max_tokens": 100_000, "stream": True}
             answers = [await asker.post("/v1/completions", json=endless) for _ in range(6)]
@@ -281,8 +278,10 @@ def test_the_ranks_of_a_further_node_are_asked_by_their_own_numbers_and_read_by_
             await until(lambda: all(w.heard_s > was + 0.1 for w, was in zip(workers, heard, strict=True)))
             found = (await (await client.get("/workers")).json())["workers"]
             assert [(w["name"], w["state"]["foreign_requests"], w["state"]["state_divergence_total"]) for w in found] == [
-                ("a#0", 0, 0), ("b#0", 0, 0), ("b#1", 0, 0),
-            ]  # fmt: skip
+                ("a#0", 0, 0),
+                ("b#0", 0, 0),
+                ("b#1", 0, 0),
+            ]
             for answer in answers:
                 answer.close()
 
@@ -350,11 +349,7 @@ def test_two_gateways_under_full_load_do_not_overfill_the_engine_they_share():
                         done[who] += knows
                         left[0] -= knows
 
-                asked = [
-                    asyncio.create_task(client(s, who, n))
-                    for who, s in enumerate((early, late))
-                    for n in range(20)
-                ]
+                asked = [asyncio.create_task(client(s, who, n)) for who, s in enumerate((early, late)) for n in range(20)]
                 most, began = 0, False
                 while left[0] > 0:
                     held = len(rank.running) + len(rank.waiting)
@@ -440,9 +435,7 @@ def test_the_engines_counters_of_their_prefix_cache_correct_what_they_are_believ
                 belief = pool.dispatcher.parts.prefixes.belief(0)
                 await until(lambda: pool.dispatcher.mirror.workers[0].is_known)
                 turn = 0
-                while (
-                    belief.room == pool.dispatcher.settings.prefix_blocks
-                ):  # ten prompts in turn; it holds a few
+                while belief.room == pool.dispatcher.settings.prefix_blocks:  # ten prompts in turn; it holds a few
                     body = {**BODY, "prompt": f"{turn % 10} is the number. " * 150, "max_tokens": 1}
                     assert (await asker.post("/v1/completions", json=body)).status == 200
                     turn += 1

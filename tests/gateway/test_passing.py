@@ -192,7 +192,7 @@ def test_a_client_that_leaves_leaves_nothing_behind():
         ("/v1/%6Coad_lora_adapter", {}, CLOSE, 404),
         ("/v1/../metrics", {}, CLOSE, 404),
     ],
-)  # fmt: skip
+)
 def test_which_paths_are_passed_on(path, body, headers, status):
     async def story():
         async def answers(number, head, body, writer):

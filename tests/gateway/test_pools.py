@@ -45,12 +45,7 @@ def test_workers_with_a_model_in_common_are_one_pool_and_adapters_go_to_their_ba
             async with serving(a.url, b.url, c.url, aliases=aliases) as server:
                 pools = server.gateway.pools
                 assert sorted(len(pool.attached) for pool in pools.all) == [1, 2]
-                assert (
-                    pools.pool_of("lora")
-                    is pools.pool_of("m")
-                    is pools.pool_of("m2")
-                    is pools.pool_of("short")
-                )
+                assert pools.pool_of("lora") is pools.pool_of("m") is pools.pool_of("m2") is pools.pool_of("short")
                 assert pools.pool_of("other") is not pools.pool_of("m")
                 assert pools.pool_of("nobody") is None
                 assert set(pools.listed()) == {"m", "lora", "m2", "other", "short"}
@@ -138,10 +133,14 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
 @pytest.mark.parametrize(
     ("page", "more", "from_ids"),
     [
-        (b'{"version":"0.31.2"}', {}, False), (b'{"version":"0.32.1"}', {}, True), (b"", {}, True), (b"nothing", {}, True),
-        (b'{"version":"0.31.2"}', {"engine": "vllm:version=0.32.0"}, True), (b'{"version":"0.31.2"}', {"models": ["m"]}, False),
+        (b'{"version":"0.31.2"}', {}, False),
+        (b'{"version":"0.32.1"}', {}, True),
+        (b"", {}, True),
+        (b"nothing", {}, True),
+        (b'{"version":"0.31.2"}', {"engine": "vllm:version=0.32.0"}, True),
+        (b'{"version":"0.31.2"}', {"models": ["m"]}, False),
     ],
-)  # fmt: skip
+)
 def test_how_an_engine_speaks_follows_the_version_it_tells_unless_its_operator_did(page, more, from_ids):
     async def story():
         async with engine(nothing, page) as one, serving(Worker(url=one.url, **more)) as server:

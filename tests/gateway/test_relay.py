@@ -152,9 +152,7 @@ def pair():
 @settings(max_examples=25, deadline=None)
 @given(
     texts=st.lists(st.sampled_from([" a", " word", "é", "漢", "", " \\n", ' "']), min_size=4, max_size=20),
-    options=st.sampled_from(
-        [{}, {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}]
-    ),
+    options=st.sampled_from([{}, {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}]),
     data=st.data(),
 )
 def test_a_client_gets_and_the_dispatcher_counts_the_same(pair, texts, options, data):

@@ -27,9 +27,7 @@ def story(tmp_path, told):
         gateway, heard = FakeGateway(settled.value), list[str]()
         door = Doorway(gateway, asyncio.get_running_loop())
         membership = Membership(door, settled.value.fleet(), lambda _: None)
-        reloader = Reloader(
-            sources, settled, door, membership, [lambda config: heard.append(config.policy)], []
-        )
+        reloader = Reloader(sources, settled, door, membership, [lambda config: heard.append(config.policy)], [])
         await told(file, gateway, reloader, heard)
 
     asyncio.run(run())
@@ -37,9 +35,7 @@ def story(tmp_path, told):
 
 def test_what_the_file_says_anew_holds_and_workers_come_and_go(tmp_path):
     async def told(file, gateway, reloader, heard):
-        file.write_text(
-            FILE.replace("jsq", "br-0").replace("name: b", "name: c").replace("slots: 2", "slots: 3")
-        )
+        file.write_text(FILE.replace("jsq", "br-0").replace("name: b", "name: c").replace("slots: 2", "slots: 3"))
         done = await reloader.reload()
         assert (done.changed, done.joined, done.left, done.needs_restart) == (
             ["workers", "policy"],

@@ -54,9 +54,7 @@ def test_ranks_of_one_page_are_read_together():
     async def told(gateway, one, scraper):
         one.page += PAGE.format(running=8).replace('engine="0"', 'engine="1"')
         scraper.follow(Worker(one.url, ranks=3).each())
-        told = {
-            name.rpartition("#")[2]: sample for name, sample in [await gateway.heard.get() for _ in range(3)]
-        }
+        told = {name.rpartition("#")[2]: sample for name, sample in [await gateway.heard.get() for _ in range(3)]}
         assert (told["0"].running, told["1"].running) == (3, 8)
         assert told["2"] is None  # there is no such rank
         assert scraper.results["ok"] == 1
@@ -187,9 +185,7 @@ def test_before_anything_is_served_config_and_engines_must_agree():
             assert await preflight(pages, [good, gone], 2.0) == ["gone"]
             with pytest.raises(InputError, match="worker b: kv_tokens is 1601; expected at most 1600"):
                 await preflight(pages, [Worker(one.url, name="b", kv_tokens=1601)], 2.0)
-            with pytest.raises(
-                InputError, match="worker c: rank is 1; expected a rank on its metrics page: 0"
-            ):
+            with pytest.raises(InputError, match="worker c: rank is 1; expected a rank on its metrics page: 0"):
                 await preflight(pages, [Worker(one.url, name="c", rank=1)], 2.0)
             one.page = one.page.replace('engine="0"', 'engine="4"')
             assert await preflight(pages, Worker(one.url, ranks=1, first_rank=4).each(), 2.0) == []

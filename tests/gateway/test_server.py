@@ -46,9 +46,7 @@ def test_what_was_assumed_is_said():
     assert "2 barrier groups" in said
     assert "--group" in said
     groups = [Worker(url=f"http://{h}:1", group="g", slots=4) for h in "ab"]
-    said = "\n".join(
-        introduction(Server(config_of(*groups, Worker(url="http://p:1", role="prefill", slots=4))))
-    )
+    said = "\n".join(introduction(Server(config_of(*groups, Worker(url="http://p:1", role="prefill", slots=4)))))
     assert "slots:" not in said
     assert "1 barrier group\n" in said + "\n"
     assert "1 of them prefill" in said
@@ -63,9 +61,7 @@ def test_the_process_lets_a_stream_end_after_sigterm_and_exits_with_0(tmp_path):
             flags = ["--port", "0", "--worker", url(emulator), "--policy", "jsq", "--admin-port", "0"]
             command = [sys.executable, "-c", code, "serve", *flags]
             env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
-            )
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
             watchdog = threading.Timer(60, process.kill)
             watchdog.start()
             try:
@@ -78,9 +74,7 @@ def test_the_process_lets_a_stream_end_after_sigterm_and_exits_with_0(tmp_path):
                 class There:
                     port = int(line.split()[0].rpartition(":")[2])
 
-                while b"200 OK" not in await raw(
-                    There, request(b"", "/readyz", "GET", "Connection: close\r\n")
-                ):
+                while b"200 OK" not in await raw(There, request(b"", "/readyz", "GET", "Connection: close\r\n")):
                     await asyncio.sleep(0.05)
                 reader, writer = await asyncio.open_connection("127.0.0.1", There.port)
                 writer.write(request(BODY))
@@ -120,16 +114,28 @@ raise SystemExit(main())
         ("gateway.Gateway.start", "PolicyError('jsq is not what it was')", "jsq is not what it was", 2),
     ],
 )
-def test_a_start_that_fails_in_the_background_ends_the_process_with_one_error(
-    where, error, said, code, tmp_path
-):
+def test_a_start_that_fails_in_the_background_ends_the_process_with_one_error(where, error, said, code, tmp_path):
     process = subprocess.run(
         [
-            sys.executable, "-c", BROKEN.format(where=where, error=error), "serve", "--port", "0", "--policy", "jsq",
-            "--worker", "http://127.0.0.1:1", "--admin-port", "0",
+            sys.executable,
+            "-c",
+            BROKEN.format(where=where, error=error),
+            "serve",
+            "--port",
+            "0",
+            "--policy",
+            "jsq",
+            "--worker",
+            "http://127.0.0.1:1",
+            "--admin-port",
+            "0",
         ],
-        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+    )
     assert process.returncode == code
     errors = [line for line in process.stderr.splitlines() if said in line]
     assert len(errors) == 1 and "Traceback" not in process.stderr

@@ -46,10 +46,13 @@ def test_every_setting_has_an_origin_and_a_variable_of_its_own():
 
 def test_text_becomes_what_its_setting_is():
     environment = {
-        "EVENSTEP_WORKERS": "http://a:1,slots=3 http://b:1", "EVENSTEP_ADMIN_ENABLED": "false",
-        "EVENSTEP_DISPATCH_KV_RESERVE": "none", "EVENSTEP_SESSION_HEADERS": "x-a, x-b",
-        "EVENSTEP_TENANTS": '{"a": {"per_s": 2}}', "EVENSTEP_LOG_FORMAT": "json",
-    }  # fmt: skip
+        "EVENSTEP_WORKERS": "http://a:1,slots=3 http://b:1",
+        "EVENSTEP_ADMIN_ENABLED": "false",
+        "EVENSTEP_DISPATCH_KV_RESERVE": "none",
+        "EVENSTEP_SESSION_HEADERS": "x-a, x-b",
+        "EVENSTEP_TENANTS": '{"a": {"per_s": 2}}',
+        "EVENSTEP_LOG_FORMAT": "json",
+    }
     config = Sources(environment=environment).settled().value
     assert [(w.url, w.slots) for w in config.workers] == [("http://a:1", 3), ("http://b:1", None)]
     assert not config.admin.enabled and config.dispatch.kv_reserve is None
@@ -95,7 +98,7 @@ def test_a_bad_file_is_refused_with_its_line_and_the_nearest_name(file, text, sa
         ({"EVENSTEP_LISTEN_PORT": "70000"}, "environment EVENSTEP_LISTEN_PORT: listen.port is 70000"),
         ({"EVENSTEP_WORKERS": "http://a:1,slot=3"}, "key is 'slot'.*slots"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_variable_is_refused_by_name(environment, said):
     with pytest.raises(InputError, match=said):
         Sources(environment=environment).settled()
@@ -125,8 +128,10 @@ def test_a_flag_that_sets_nothing_known_offers_the_nearest():
 
 def test_what_kubernetes_says_of_a_service_called_evenstep_admin_is_no_setting():
     environment = {
-        "EVENSTEP_ADMIN_PORT": "tcp://10.0.0.1:8090", "EVENSTEP_ADMIN_SERVICE_HOST": "10.0.0.1",
-        "EVENSTEP_ADMIN_SERVICE_PORT": "8090", "EVENSTEP_ADMIN_PORT_8090_TCP_ADDR": "10.0.0.1",
+        "EVENSTEP_ADMIN_PORT": "tcp://10.0.0.1:8090",
+        "EVENSTEP_ADMIN_SERVICE_HOST": "10.0.0.1",
+        "EVENSTEP_ADMIN_SERVICE_PORT": "8090",
+        "EVENSTEP_ADMIN_PORT_8090_TCP_ADDR": "10.0.0.1",
         "EVENSTEP_PLAIN": "1",
-    }  # fmt: skip
+    }
     assert Sources(environment=environment).settled().value == GatewayConfig()

@@ -27,9 +27,7 @@ print(before - resident(), numba.njit(lambda x: x + 2)(1))
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not say what is in memory")
 def test_memory_falls_by_tens_of_megabytes_and_kernels_still_compile():
     pytest.importorskip("numba")
-    done = subprocess.run(
-        [sys.executable, "-c", _CODE], capture_output=True, text=True, check=True, env=dict(os.environ)
-    )
+    done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True, env=dict(os.environ))
     shed, answer = done.stdout.split()
     assert int(shed) > 20e6
     assert answer == "3"

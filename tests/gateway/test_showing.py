@@ -11,9 +11,7 @@ SOURCES = Sources(
     environment={"EVENSTEP_ADMIN_KEY": "sk-admin"},
     flags={
         "workers": Given("command line --worker", "http://a:1,api_key=sk-engine http://b:1"),
-        "keys": Given(
-            "command line --set", '[{"key": "sk-client", "tenant": "t"}, {"key": "env:K", "tenant": "u"}]'
-        ),
+        "keys": Given("command line --set", '[{"key": "sk-client", "tenant": "t"}, {"key": "env:K", "tenant": "u"}]'),
         "decisions.salt": Given("command line --set", "sk-salt"),
         "listen.tls.certificate": Given("command line --set", "server.pem"),
         "listen.tls.key": Given("command line --set", "server.key"),

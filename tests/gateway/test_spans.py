@@ -36,10 +36,21 @@ def spans_of(*ended: Ended, **settings):
 def one(**more) -> Ended:
     now_s = time.monotonic()
     known = {
-        "request_id": "r", "outcome": "complete", "status": 200, "path": "/v1/completions", "model": "m", "tenant": "t",
-        "worker": "w", "prompt_tokens": 7, "output_tokens": 3, "tries": 2, "arrived_s": now_s - 3.0, "sent_s": now_s - 2.0,
-        "first_s": now_s - 1.0, "ended_s": now_s,
-    }  # fmt: skip
+        "request_id": "r",
+        "outcome": "complete",
+        "status": 200,
+        "path": "/v1/completions",
+        "model": "m",
+        "tenant": "t",
+        "worker": "w",
+        "prompt_tokens": 7,
+        "output_tokens": 3,
+        "tries": 2,
+        "arrived_s": now_s - 3.0,
+        "sent_s": now_s - 2.0,
+        "first_s": now_s - 1.0,
+        "ended_s": now_s,
+    }
     return Ended(**{**known, **more})
 
 

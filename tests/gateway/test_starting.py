@@ -90,9 +90,13 @@ def cold(tmp_path):
     """A gateway on a machine without kernels, whose compiler does not end until its stdin is closed."""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "XDG_STATE_HOME": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-c", COLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=env,
-    ) as process:  # fmt: skip
+        [sys.executable, "-c", COLD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+    ) as process:
         yield process
         process.kill()
 
@@ -103,9 +107,7 @@ def test_a_cold_start_says_so_and_answers_in_plain_python_on_the_same_port(cold)
     port = int(cold.stdout.readline())
     assert asked(port, "/healthz") == (200, b"ok")
     line = cold.stdout.readline()
-    assert re.match(
-        rf"http://127.0.0.1:{port} .*kernels: plain Python \(slow\) until they are compiled", line
-    )
+    assert re.match(rf"http://127.0.0.1:{port} .*kernels: plain Python \(slow\) until they are compiled", line)
     assert asked(port, "/healthz") == (200, b"ok")
     status, body = asked(port, "/v1/models")
     assert status == 503 or b"data" in body
@@ -116,7 +118,9 @@ def test_a_cold_start_says_so_and_answers_in_plain_python_on_the_same_port(cold)
 def test_an_address_is_taken_before_the_policy_is_looked_at_and_given_back_when_that_is_refused():
     with subprocess.Popen(
         [sys.executable, "-c", COLD.replace('"--port"', '"--policy", "jsk", "--port"')],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 2 and "jsk" in said

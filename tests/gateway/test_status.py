@@ -17,9 +17,12 @@ from evenstep.gateway.operate.status import Status
 def model(requests, tokens, idle_s, waiting=0):
     workers = [{"worker_active_requests": 3, "is_up": up} for up in (True, False)]
     return {
-        "requests_total": requests, "output_tokens_total": tokens, "pool_depth": waiting, "workers": workers,
+        "requests_total": requests,
+        "output_tokens_total": tokens,
+        "pool_depth": waiting,
+        "workers": workers,
         "groups": [{"barrier_idle_device_seconds_total": idle_s}],
-    }  # fmt: skip
+    }
 
 
 def test_it_tells_what_is_new_of_all_models():
@@ -27,8 +30,14 @@ def test_it_tells_what_is_new_of_all_models():
     status.since({"models": {"a": model({"200": 5}, 100, 1.0), "b": model({}, 0, 0.0)}}, 60.0)
     now = {"a": model({"200": 8, "503": 2}, 700, 13.0, waiting=4), "b": model({"200": 1}, 0, 0.0)}
     assert status.since({"models": now}, 60.0) == {
-        "requests": 6, "failed": 2, "tokens_per_s": 10.0, "waiting": 4, "running": 12, "barrier_idle": 0.05, "workers": "2/4",
-    }  # fmt: skip
+        "requests": 6,
+        "failed": 2,
+        "tokens_per_s": 10.0,
+        "waiting": 4,
+        "running": 12,
+        "barrier_idle": 0.05,
+        "workers": "2/4",
+    }
 
 
 def test_without_a_model_there_is_a_line_all_the_same():

@@ -17,8 +17,10 @@ def test_a_worker_is_called_by_its_address():
 def test_ranks_behind_one_address_are_workers_of_one_barrier_group():
     ranks = Worker("http://engine:8100", ranks=3).each()
     assert [(w.name, w.rank, w.group) for w in ranks] == [
-        ("engine:8100#0", 0, "engine:8100"), ("engine:8100#1", 1, "engine:8100"), ("engine:8100#2", 2, "engine:8100"),
-    ]  # fmt: skip
+        ("engine:8100#0", 0, "engine:8100"),
+        ("engine:8100#1", 1, "engine:8100"),
+        ("engine:8100#2", 2, "engine:8100"),
+    ]
     assert {w.ranks for w in ranks} == {None}
 
 
@@ -80,9 +82,7 @@ def test_a_dispatcher_is_told_what_the_operator_said():
 def test_as_text_a_worker_has_each_option_once_and_as_many_models_as_it_likes():
     found = worker_of("http://a:1,slots=8,models=meta/llama,models=adapter", "--worker")
     assert (found.slots, found.models) == (8, ["meta/llama", "adapter"])
-    with pytest.raises(
-        InputError, match="--worker: slots is '9'; expected each option once. It is 8 already."
-    ):
+    with pytest.raises(InputError, match="--worker: slots is '9'; expected each option once. It is 8 already."):
         worker_of("http://a:1,slots=8,slots=9", "--worker")
     with pytest.raises(InputError, match="url is 'http://b:1'; expected each option once"):
         worker_of("http://a:1,url=http://b:1", "--worker")

@@ -28,9 +28,7 @@ ENGINES = {
     "memory binds": Engine(kv_tokens=3_000, token_budget=128, block_tokens=16),
     "restart": Engine(kv_tokens=2_500, token_budget=256, overflow="restart"),
     "few seats": Engine(kv_tokens=20_000, token_budget=512, batch_limit=8, block_tokens=16),
-    "paper": Engine(
-        kv_tokens=4_000, token_budget=0, first_token="decode", overflow="swap", swap_s=(1e-7, 1e-3)
-    ),
+    "paper": Engine(kv_tokens=4_000, token_budget=0, first_token="decode", overflow="swap", swap_s=(1e-7, 1e-3)),
 }
 READINGS = (
     "bf-io:horizon=20,discount=0.9",
@@ -63,9 +61,7 @@ def fleet_run(text: str, cluster: Cluster) -> str:
     predictor = None
     if horizon_of(policy):
         predictor = Survival() if text.startswith("best") else Oracle()
-    return simulate(
-        trace(300, 1, 900.0), policy, cluster=cluster, predictor=predictor, seed=3, records=False
-    ).digest
+    return simulate(trace(300, 1, 900.0), policy, cluster=cluster, predictor=predictor, seed=3, records=False).digest
 
 
 def engine_run(text: str, engine: Engine) -> str:

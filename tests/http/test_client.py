@@ -56,9 +56,7 @@ def test_answers_are_the_same_in_whatever_pieces_they_come(messages: list[Messag
 
 @examples(100)
 @given(http_answers(), http_answers(), st.data())
-def test_a_connection_with_more_than_its_answer_is_not_kept(
-    first: Message, second: Message, data: st.DataObject
-):
+def test_a_connection_with_more_than_its_answer_is_not_kept(first: Message, second: Message, data: st.DataObject):
     tail = second.text[: data.draw(st.integers(1, len(second.text)))]
     machine = asked(first.to_head)
     heard = Heard(machine, first.text + tail)
@@ -116,7 +114,7 @@ def test_a_connection_that_waits_for_work_may_end():
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "chunk", 1),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", "chunk", 1),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("size", [0, 1])
 def test_what_is_no_answer_says_why_and_is_read_no_further(text, why, heads, size):
     machine = asked()

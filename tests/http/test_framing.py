@@ -54,11 +54,26 @@ def test_the_last_piece_ends_the_body():
 @pytest.mark.parametrize(
     "text",
     [
-        b"\r\n", b"g\r\n", b"-1\r\n", b"+1\r\n", b"0x1\r\n", b" 1\r\nx\r\n", b"1 \r\nx\r\n", b"1\nx\r\n", b"123456789\r\n",
-        b"1\r\nxx\r\n", b"1\r\nx\n0\r\n\r\n", b"1;a\nb\r\nx\r\n", b"1;a\x00\r\nx\r\n", b"0\r\nno trailer\r\n\r\n", b"0\r\n: x\r\n\r\n",
-        b"0\r\n" + b"A: b\r\n" * 65 + b"\r\n", b"1;" + b"a" * 5000 + b"\r\nx\r\n", b"1;" + b"a" * 5000,
+        b"\r\n",
+        b"g\r\n",
+        b"-1\r\n",
+        b"+1\r\n",
+        b"0x1\r\n",
+        b" 1\r\nx\r\n",
+        b"1 \r\nx\r\n",
+        b"1\nx\r\n",
+        b"123456789\r\n",
+        b"1\r\nxx\r\n",
+        b"1\r\nx\n0\r\n\r\n",
+        b"1;a\nb\r\nx\r\n",
+        b"1;a\x00\r\nx\r\n",
+        b"0\r\nno trailer\r\n\r\n",
+        b"0\r\n: x\r\n\r\n",
+        b"0\r\n" + b"A: b\r\n" * 65 + b"\r\n",
+        b"1;" + b"a" * 5000 + b"\r\nx\r\n",
+        b"1;" + b"a" * 5000,
     ],
-)  # fmt: skip
+)
 def test_what_is_no_chunk_is_refused_however_it_is_cut(text):
     for pieces in ([text], [text[n : n + 1] for n in range(len(text))]):
         with pytest.raises(HttpError):

@@ -11,10 +11,20 @@ from evenstep.http.head import RequestHead, read_request_head
 from evenstep.http.heads import Heads, request_heads, response_heads
 
 LINES = (
-    b"Host: a", b"Host: b", b"Content-Length: 5", b"content-length: 7", b"Content-Length: 12", b"Content-Length: 5 ",
-    b"CONTENT-LENGTH: 3", b"Content-Length:4", b"Content-Length: +1", b"Transfer-Encoding: chunked", b"Connection: close",
-    b"X: Content-Length: 5", b"X: 1",
-)  # fmt: skip
+    b"Host: a",
+    b"Host: b",
+    b"Content-Length: 5",
+    b"content-length: 7",
+    b"Content-Length: 12",
+    b"Content-Length: 5 ",
+    b"CONTENT-LENGTH: 3",
+    b"Content-Length:4",
+    b"Content-Length: +1",
+    b"Transfer-Encoding: chunked",
+    b"Connection: close",
+    b"X: Content-Length: 5",
+    b"X: 1",
+)
 
 
 def made(head: bytes) -> tuple[RequestHead, int, bool]:

@@ -88,9 +88,7 @@ def test_requests_are_the_same_in_whatever_pieces_they_come(messages: list[Messa
 
 @examples(100)
 @given(http_requests(), http_requests(), st.data())
-def test_the_tail_of_the_next_request_waits_for_the_answer(
-    first: Message, second: Message, data: st.DataObject
-):
+def test_the_tail_of_the_next_request_waits_for_the_answer(first: Message, second: Message, data: st.DataObject):
     tail = second.text[: data.draw(st.integers(0, len(second.text)))]
     server = machine()
     event = server.receive(first.text + tail)
@@ -124,7 +122,7 @@ HOSTILE = {
     "LF in a chunk's line": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n",
     "CONNECT": b"CONNECT /a HTTP/1.1\r\nHost: a\r\n\r\n",
     "other expectation": b"GET / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -151,9 +149,13 @@ def test_what_is_hostile_is_one_fault_and_the_end_however_it_is_cut(name, before
         (POST % (99999999999, b""), 413, "request_too_large"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"y" * 2000, 413, "request_too_large"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\ny", 413, "request_too_large"),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1;x\r\na\r\n" * 1001, 413, "request_too_large"),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1;x\r\na\r\n" * 1001,
+            413,
+            "request_too_large",
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("size", [0, 1, 100])
 def test_what_is_too_large_is_refused_before_it_is_kept(text, status, code, size):
     server = machine()
@@ -240,8 +242,7 @@ def test_a_whole_answer_says_its_length_and_whether_the_connection_stays(text, s
     server = asked(text)
     found = server.whole(404, b"text/plain", b"gone", b"X-A: 1\r\n")
     assert found == (
-        b"HTTP/1.1 404 Not Found\r\nX-A: 1\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n%b\r\ngone"
-        % line
+        b"HTTP/1.1 404 Not Found\r\nX-A: 1\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n%b\r\ngone" % line
     )
     assert server.state is (State.IDLE if stays else State.OVER)
 

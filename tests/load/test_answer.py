@@ -150,16 +150,12 @@ def test_it_does_not_matter_how_the_bytes_are_cut(cuts, events):
     )
 
 
-RECORDED = json.loads(
-    (Path(__file__).parents[1] / "engines" / "recorded" / "vllm-0.32.0.json").read_text(encoding="utf-8")
-)
+RECORDED = json.loads((Path(__file__).parents[1] / "engines" / "recorded" / "vllm-0.32.0.json").read_text(encoding="utf-8"))
 SINGLE = [name for name, one in RECORDED.items() if isinstance(one, dict) and one["request"].get("n", 1) == 1]
 
 
 @pytest.mark.parametrize("name", SINGLE)
-@pytest.mark.parametrize(
-    ("side", "counting"), [("engine", {"ids"}), ("client", {"ids", "usage", "estimated"})]
-)
+@pytest.mark.parametrize(("side", "counting"), [("engine", {"ids"}), ("client", {"ids", "usage", "estimated"})])
 def test_streams_recorded_of_vllm_are_whole_and_counted(name, side, counting):
     """`engine`: all that can be asked for; `client`: what its request asked for."""
     one = RECORDED[name]

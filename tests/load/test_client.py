@@ -41,9 +41,7 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
 
 def test_the_head_names_host_path_and_headers():
     async def go():
-        client = Client(
-            target_of("http://llm:81/deep"), "/v1/completions", {"Authorization": "Bearer k"}, 5.0
-        )
+        client = Client(target_of("http://llm:81/deep"), "/v1/completions", {"Authorization": "Bearer k"}, 5.0)
         return client.request(b"{}")
 
     head, _, body = asyncio.run(go()).partition(b"\r\n\r\n")

@@ -32,24 +32,17 @@ def test_steps_that_the_gateway_did_not_see_are_told():
 
 
 def test_a_policy_that_did_not_decide_by_itself_is_told():
-    assert any(
-        "decided 25 % of the rounds" in text
-        for text in foot(SETTINGS, [replace(row(RUN), fallback_share=0.25)])
-    )
+    assert any("decided 25 % of the rounds" in text for text in foot(SETTINGS, [replace(row(RUN), fallback_share=0.25)]))
     assert not any("in its place" in text for text in foot(SETTINGS, [row(RUN)]))
 
 
 def test_gathering_that_is_not_the_usual_is_told():
-    assert any(
-        "best@0: the gateway gathers" in text for text in foot(SETTINGS, [row(RUN), row(RUN, "best@0")])
-    )
+    assert any("best@0: the gateway gathers" in text for text in foot(SETTINGS, [row(RUN), row(RUN, "best@0")]))
 
 
 def test_the_page_leads_with_the_best_and_holds_every_policy():
     first = row(RUN)
-    text = page(
-        SETTINGS, [first, replace(row(RUN, "best"), tokens_per_s=275.0)], {"evenstep": "0"}, "evenstep demo"
-    )
+    text = page(SETTINGS, [first, replace(row(RUN, "best"), tokens_per_s=275.0)], {"evenstep": "0"}, "evenstep demo")
     assert "<b>best</b> made 10.0 % more tokens" in text
     assert text.count("<svg") == 6
     alone = page(SETTINGS, [first], {}, "evenstep demo")

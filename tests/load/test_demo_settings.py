@@ -25,9 +25,14 @@ def test_a_contender_that_cannot_be_meant_is_refused(text):
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"requests": 0}, "--requests"), ({"load": 0.0}, "--load"), ({"ranks": 0}, "--ranks"), ({"policies": ["jsk"]}, "jsk"),
-     ({"overhead_s": 0.0, "per_token_s": 0.0}, "--per-token-s")],
-)  # fmt: skip
+    [
+        ({"requests": 0}, "--requests"),
+        ({"load": 0.0}, "--load"),
+        ({"ranks": 0}, "--ranks"),
+        ({"policies": ["jsk"]}, "jsk"),
+        ({"overhead_s": 0.0, "per_token_s": 0.0}, "--per-token-s"),
+    ],
+)
 def test_settings_out_of_range_are_named(given, said):
     with pytest.raises(InputError, match=said):
         checked(settle(DemoSettings, Layer("command line", given)))

@@ -34,9 +34,7 @@ def test_the_table_of_a_run_without_good_answers_has_dashes():
 
 
 def test_the_page_needs_nothing_else_and_escapes_what_it_shows():
-    text = page(
-        "Load on <x>", {"a<b": shown(), "c": shown()}, ["<p>lead</p>"], {"server": "<s>"}, "evenstep load <t>"
-    )
+    text = page("Load on <x>", {"a<b": shown(), "c": shown()}, ["<p>lead</p>"], {"server": "<s>"}, "evenstep load <t>")
     assert text.count("<svg") == 6
     assert "<x>" not in text and "a<b" not in text and "<s>" not in text and "<t>" not in text
     assert "<script" not in text and "http://" not in text

@@ -16,9 +16,7 @@ from evenstep.request import Trace
 def trace(arrivals=None, **columns):
     rows = len(next(iter([v for v in (arrivals, *columns.values()) if v is not None])))
     ones = np.ones(rows, np.int64)
-    kinds = {
-        name: np.array(v, np.float64 if name.endswith("_s") else np.int64) for name, v in columns.items()
-    }
+    kinds = {name: np.array(v, np.float64 if name.endswith("_s") else np.int64) for name, v in columns.items()}
     times = None if arrivals is None else np.array(arrivals, np.float64)
     return Trace(ones, ones, arrival_s=times, **kinds)
 

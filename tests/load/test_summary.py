@@ -12,11 +12,25 @@ from evenstep.measure.quantiles import LogHistogram
 
 #: What vLLM's ``bench serve`` writes for a served model, less what it keeps for each request.
 VLLM = {
-    "date", "endpoint_type", "model_id", "num_prompts", "request_rate", "max_concurrency", "duration", "completed",
-    "failed", "total_input_tokens", "total_output_tokens", "request_throughput", "request_goodput", "output_throughput",
-    "total_token_throughput", "max_output_tokens_per_s", "max_concurrent_requests",
+    "date",
+    "endpoint_type",
+    "model_id",
+    "num_prompts",
+    "request_rate",
+    "max_concurrency",
+    "duration",
+    "completed",
+    "failed",
+    "total_input_tokens",
+    "total_output_tokens",
+    "request_throughput",
+    "request_goodput",
+    "output_throughput",
+    "total_token_throughput",
+    "max_output_tokens_per_s",
+    "max_concurrent_requests",
     *(f"{kind}_{name}_ms" for kind in ("mean", "median", "std", "p99") for name in ("ttft", "tpot", "itl", "e2el")),
-}  # fmt: skip
+}
 
 
 def test_a_summary_has_the_names_of_vllm_s_benchmark():
@@ -49,13 +63,9 @@ def test_a_client_that_is_late_says_so():
     found = summary(four(), LoadSettings())
     assert found["max_late_start_ms"] == pytest.approx(20.0)
     assert any("slow itself" in line for line in notes(found))
-    assert any(
-        "slow itself" in line for line in notes({**found, "p99_late_start_ms": 0.0, "client_cpu_share": 1.0})
-    )
+    assert any("slow itself" in line for line in notes({**found, "p99_late_start_ms": 0.0, "client_cpu_share": 1.0}))
     assert not any("slow itself" in line for line in notes({**found, "p99_late_start_ms": 1.0}))
-    assert not any(
-        "slow itself" in line for line in notes({**found, "max_concurrency": 8})
-    )  # they all start at once
+    assert not any("slow itself" in line for line in notes({**found, "max_concurrency": 8}))  # they all start at once
 
 
 def test_other_prompt_lengths_than_asked_for_and_estimates_are_said():

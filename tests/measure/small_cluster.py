@@ -74,12 +74,26 @@ def small_run(
             active[g] = [r for r in requests if r[2] > 0]
         step += 1
     return _run(
-        steps, samples, [done[i] for i in sorted(done)], now,
+        steps,
+        samples,
+        [done[i] for i in sorted(done)],
+        now,
         Conditions(
-            workers, slots, workers * slots, (workers,), (overhead_s,), per_token_s, "saturated", 128, 0, policy,
-            "oracle" if oracle else "", oracle,
-        ), exact,
-    )  # fmt: skip
+            workers,
+            slots,
+            workers * slots,
+            (workers,),
+            (overhead_s,),
+            per_token_s,
+            "saturated",
+            128,
+            0,
+            policy,
+            "oracle" if oracle else "",
+            oracle,
+        ),
+        exact,
+    )
 
 
 def _admit(

@@ -54,9 +54,7 @@ def replicates(policy: str, seeds: int = 3, **options):
         p, o = prompts[2 * r :] + prompts[: 2 * r], outputs[2 * r :] + outputs[: 2 * r]
         run = small_run(p, o, workers=2, slots=2, policy=policy, **options)
         trace = Trace(np.array(p), np.array(o), name="ten", format="lengths", notes=("One row was dropped.",))
-        runs.append(
-            dataclasses.replace(run, conditions=dataclasses.replace(run.conditions, seed=r), trace=trace)
-        )
+        runs.append(dataclasses.replace(run, conditions=dataclasses.replace(run.conditions, seed=r), trace=trace))
     return runs
 
 
@@ -186,8 +184,6 @@ def test_what_the_workload_fixes_is_no_outcome():
 
 def test_a_field_missing_in_one_replicate_has_no_interval():
     (result,) = compare_runs([replicates("fcfs")]).policies
-    holed = dataclasses.replace(
-        result, summaries=(*result.summaries[:2], {**result.summaries[2], "idle_share": None})
-    )
+    holed = dataclasses.replace(result, summaries=(*result.summaries[:2], {**result.summaries[2], "idle_share": None}))
     assert holed.interval("idle_share") is None
     assert holed.interval("makespan_s") == mean_interval(result.values("makespan_s"))

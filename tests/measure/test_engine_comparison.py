@@ -18,13 +18,9 @@ def runs(budget, name):
     found = []
     for seed in (1, 2):
         rng = np.random.default_rng(seed)
-        trace = Trace(
-            prompt_tokens=rng.integers(1, 60, 50), output_tokens=rng.integers(1, 30, 50), name="mine"
-        )
+        trace = Trace(prompt_tokens=rng.integers(1, 60, 50), output_tokens=rng.integers(1, 30, 50), name="mine")
         engine = Engine(token_budget=budget)
-        found.append(
-            simulate_engine(trace, Sarathi(), engine=engine, batch_time=Unit(), seed=seed, name=name)
-        )
+        found.append(simulate_engine(trace, Sarathi(), engine=engine, batch_time=Unit(), seed=seed, name=name))
     return found
 
 

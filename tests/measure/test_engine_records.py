@@ -14,9 +14,10 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 def run(count=300, **options):
     rng = np.random.default_rng(4)
     trace = Trace(
-        prompt_tokens=rng.integers(1, 60, count), output_tokens=rng.integers(1, 40, count),
+        prompt_tokens=rng.integers(1, 60, count),
+        output_tokens=rng.integers(1, 40, count),
         arrival_s=np.sort(rng.uniform(0, 100, count)),
-    )  # fmt: skip
+    )
     return simulate_engine(trace, Sarathi(), engine=Engine(**options), batch_time=Unit(seconds_each=0.01))
 
 

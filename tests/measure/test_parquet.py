@@ -43,9 +43,7 @@ def test_a_run_comes_back_as_it_was(tmp_path):
 
 def test_a_law_without_t_l_survives_json(tmp_path):
     run = sample()
-    bent = dataclasses.replace(
-        run, conditions=dataclasses.replace(run.conditions, seconds_per_token=math.nan)
-    )
+    bent = dataclasses.replace(run, conditions=dataclasses.replace(run.conditions, seconds_per_token=math.nan))
     write_run(bent, tmp_path)
     assert math.isnan(read_run(tmp_path).conditions.seconds_per_token)
 

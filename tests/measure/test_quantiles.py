@@ -26,9 +26,7 @@ def test_the_histogram_is_within_a_tenth_of_a_percent(items, cut):
     counted.add(np.array(items[cut:]))
     exact = np.quantile(items, SHARES)
     assert LogHistogram.RELATIVE_ERROR < 0.001
-    assert counted.quantiles(SHARES) == pytest.approx(
-        exact, rel=LogHistogram.RELATIVE_ERROR * (1 + 1e-9), abs=1e-12
-    )
+    assert counted.quantiles(SHARES) == pytest.approx(exact, rel=LogHistogram.RELATIVE_ERROR * (1 + 1e-9), abs=1e-12)
 
 
 def test_the_histogram_does_not_grow():

@@ -19,9 +19,7 @@ def test_columns_are_in_the_order_they_are_declared():
 
 def test_parts_are_put_together_in_order():
     requests = small_run([3, 5, 1], [4, 1, 2]).requests
-    halves = [
-        RequestTable(**{k: v[part] for k, v in columns(requests).items()}) for part in (slice(1), slice(1, 3))
-    ]
+    halves = [RequestTable(**{k: v[part] for k, v in columns(requests).items()}) for part in (slice(1), slice(1, 3))]
     whole = concatenate(RequestTable, halves)
     for name, column in columns(requests).items():
         np.testing.assert_array_equal(getattr(whole, name), column, strict=True)

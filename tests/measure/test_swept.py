@@ -44,17 +44,13 @@ def test_a_curve_averages_over_the_other_parameters_replicate_by_replicate():
     four, eight = swept().curve("workers", 0, "idle_share")
     assert eight.value == pytest.approx((0.1 + 0.2) / 2 + 0.005)
     assert four.value == pytest.approx((0.3 + 0.4) / 2 + 0.005)
-    assert four.high - four.value == pytest.approx(
-        12.706 * 0.005, rel=1e-3
-    )  # t of one degree, two replicates
+    assert four.high - four.value == pytest.approx(12.706 * 0.005, rel=1e-3)  # t of one degree, two replicates
 
 
 def test_a_curve_uses_the_replicates_that_all_its_points_have():
     runs = list(swept().runs)
     runs[0] = ((*runs[0][0], run(2, 9.0)),)
-    assert swept(runs=tuple(runs)).curve("workers", 0, "idle_share") == swept().curve(
-        "workers", 0, "idle_share"
-    )
+    assert swept(runs=tuple(runs)).curve("workers", 0, "idle_share") == swept().curve("workers", 0, "idle_share")
 
 
 def test_a_metric_that_a_replicate_lacks_has_no_interval():

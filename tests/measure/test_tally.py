@@ -42,8 +42,12 @@ def test_the_two_request_example_by_hand():
     assert run.steps.envelope.tolist() == [8, 4, 5, 6]
     assert (s["requests"], s["output_tokens"], s["steps"], s["makespan_s"]) == (2, 5, 4, 27.0)
     assert s["window"] == {
-        "kind": "running", "first_step": 0, "last_step": 3, "steps": 4, "steps_with_all_slots_busy": 1,
-    }  # fmt: skip
+        "kind": "running",
+        "first_step": 0,
+        "last_step": 3,
+        "steps": 4,
+        "steps_with_all_slots_busy": 1,
+    }
     assert s["idle_share"] == s["idle_time_share"] == s["imbalance_envelope_tokens"] == 0.0
     assert s["tokens_per_s"] == s["window_tokens_per_s"] == pytest.approx(5 / 27)
     assert s["mean_load_tokens"] == pytest.approx(2 * 23 / 5)
@@ -168,8 +172,14 @@ def test_idle_share_of_a_bent_law_is_of_local_time():
 def test_a_run_of_nothing_has_no_values_and_is_still_json():
     run = small_run([1], [1])
     nothing = dataclasses.replace(
-        run.totals, requests=0, output_tokens=0, steps=0, makespan_s=0.0, load_steps=0.0, active_steps=0,
-    )  # fmt: skip
+        run.totals,
+        requests=0,
+        output_tokens=0,
+        steps=0,
+        makespan_s=0.0,
+        load_steps=0.0,
+        active_steps=0,
+    )
     for exact in (True, False):
         s = Tally(run.conditions, exact=exact).summary(nothing)
         assert s["idle_share"] is None

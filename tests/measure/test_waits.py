@@ -35,9 +35,7 @@ def test_no_requests_have_no_fifths():
     assert WaitsBySize().fifths() == []
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 100)), min_size=1, max_size=80), st.integers(0, 80)
-)
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 100)), min_size=1, max_size=80), st.integers(0, 80))
 def test_fifths_cover_every_request_once_in_order_of_size(rows, cut):
     size, wait = np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
     waits = WaitsBySize()

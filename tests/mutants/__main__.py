@@ -24,9 +24,7 @@ def main() -> int:
     asked = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
     asked.add_argument("module", help="room/name, as in src/evenstep")
     asked.add_argument("--functions", nargs="*", help="only these; default: all of the module")
-    asked.add_argument(
-        "--tests", nargs="*", help="test files; default: the module's own, and its room's contracts"
-    )
+    asked.add_argument("--tests", nargs="*", help="test files; default: the module's own, and its room's contracts")
     asked.add_argument("--most", type=int, default=0, help="mutants to try, drawn by chance; 0 = all")
     asked.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     found = asked.parse_args()

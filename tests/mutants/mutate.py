@@ -69,9 +69,7 @@ def _with(tree: ast.Module, node: ast.AST, change: ast.AST) -> str:
         def visit(self, one: ast.AST) -> ast.AST:
             return change if one is node else self.generic_visit(one)
 
-    copied = copy.deepcopy(
-        tree, {id(node): node}
-    )  # in which the node is the very same, so that it can be found
+    copied = copy.deepcopy(tree, {id(node): node})  # in which the node is the very same, so that it can be found
     return ast.unparse(ast.fix_missing_locations(Replace().visit(copied)))
 
 

@@ -92,9 +92,7 @@ class Arrivals:
 
     def _plan_sessions(self) -> None:
         if self._trace.session is None:
-            raise InputError(
-                "trace", "session", "absent", "sessions, or users with a think time", "Set think_s."
-            )
+            raise InputError("trace", "session", "absent", "sessions, or users with a think time", "Set think_s.")
         self._sessions: dict[tuple[str, int], list[int]] = {}  # in order of their first rows
         self._session_of: dict[int, tuple[str, int]] = {}
         self._children: dict[int, list[int]] = {}

@@ -173,9 +173,7 @@ def _place_by_itself(now: _Round, row: int) -> None:
     size = float(now.size[row])
 
     def rank(g: int) -> tuple[float, ...]:
-        ties = (
-            (now.margin(g),) if now.rule.ties_by_margin else (float(now.filling.free_slots[g]), now.margin(g))
-        )
+        ties = (now.margin(g),) if now.rule.ties_by_margin else (float(now.filling.free_slots[g]), now.margin(g))
         return (float(now.score(g).of(size)), *ties, -g)
 
     workers = now.filling.open_to(row).tolist()
@@ -215,11 +213,7 @@ def _stage_two(now: _Round) -> None:
     free_slots = now.filling.free_slots
 
     def rank(g: int) -> tuple[float, ...]:
-        key = (
-            (now.margin(g), float(free_slots[g]))
-            if now.rule.margin_first
-            else (float(free_slots[g]), now.margin(g))
-        )
+        key = (now.margin(g), float(free_slots[g])) if now.rule.margin_first else (float(free_slots[g]), now.margin(g))
         return (*key, -g)
 
     queue = {g: rank(g) for g in np.flatnonzero(free_slots > 0).tolist()}
@@ -239,9 +233,7 @@ def _subset(now: _Round, g: int, rows: I8) -> tuple[list[int], float]:
     """The best subset of the candidates; if that is worth nothing, the best single request of the pool."""
     rule, size, score = now.rule, now.size, now.score(g)
     slots, kv_free = int(now.filling.free_slots[g]), float(now.filling.kv_free[g])
-    candidates = (
-        fitting(score, size, rows, rule.candidates) if rule.fit else largest(size, rows, rule.candidates)
-    )
+    candidates = fitting(score, size, rows, rule.candidates) if rule.fit else largest(size, rows, rule.candidates)
     if slots == 1:
         row = best_single(score, size, np.sort(candidates))
         chosen, tokens, value = [row], float(size[row]), float(score.of(size[row]))

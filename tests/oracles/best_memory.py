@@ -75,9 +75,7 @@ def still_on(view: RoutingView, growth: F8, g: int, usual: float) -> float:
     return 2.0 * usual / (1.0 + rate * usual)
 
 
-def memory_left(
-    policy: Best, view: RoutingView, moment: Moment, kept: I8, gone: int, request: float, limit_s: float
-) -> F8:
+def memory_left(policy: Best, view: RoutingView, moment: Moment, kept: I8, gone: int, request: float, limit_s: float) -> F8:
     """float64[G], KV tokens that may be admitted on each worker; inf where only slots limit.
 
     Args:

@@ -30,8 +30,20 @@ if TYPE_CHECKING:
     from evenstep.routing.policies.best import Best
 
 (
-    CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT, RUSH, RUSH_US, LEAVING, STAYING, OWED,
-) = range(13)  # fmt: skip
+    CLOCK_BITS,
+    SEEN,
+    OCTAVES,
+    TOKENS,
+    OFFSET,
+    ARRIVED,
+    NEWEST,
+    LEFT,
+    RUSH,
+    RUSH_US,
+    LEAVING,
+    STAYING,
+    OWED,
+) = range(13)
 #: Words that are kept.
 MEMORY = OWED + COUNTERS
 #: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
@@ -86,9 +98,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     moment = replace(moment, weight=powers(discount, moment.weight.size))
     steps = [h for h in LOOKED_AT if h < moment.weight.size]
     weights = gathered(moment.weight, steps)
-    weight, rise = until_corrected(
-        policy, view, moment.growth[steps], weights, view.projections[:, steps], request
-    )
+    weight, rise = until_corrected(policy, view, moment.growth[steps], weights, view.projections[:, steps], request)
     rise = rise * speed
     offset = steered(policy, memory, moment, running) * request
     kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
@@ -104,14 +114,23 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     return replace(
-        moment, load=load[:, steps], profile=moment.profile[:, steps], growth=moment.growth[steps], weight=weights,
+        moment,
+        load=load[:, steps],
+        profile=moment.profile[:, steps],
+        growth=moment.growth[steps],
+        weight=weights,
         stays=np.where(known < len(steps), known, np.inf),
         forced=overdue(view, moment.count, limit_s, max(1, free // OVERDUE)),
         worth=ages_worth(policy, view, moment, usual_s, unit * request) + due,
-        reward=1.0 if is_flood(moment) else 0.0, speed=speed, target=target, pull=hold * pull * weight / request,
-        kv_free=memory_left(policy, view, moment, memory[LEAVING:OWED], gone, request, limit_s), kind=kind, quota=quota,
+        reward=1.0 if is_flood(moment) else 0.0,
+        speed=speed,
+        target=target,
+        pull=hold * pull * weight / request,
+        kv_free=memory_left(policy, view, moment, memory[LEAVING:OWED], gone, request, limit_s),
+        kind=kind,
+        quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
-    ), memory  # fmt: skip
+    ), memory
 
 
 def has_no_barrier(moment: Moment) -> bool:
@@ -144,9 +163,7 @@ def leaving(view: RoutingView, moment: Moment, request: float) -> float:
     gained = float(moment.growth[1] - moment.growth[0])
     left = [
         min(request, max(0.0, float(now) + int(running) * gained - float(then)))
-        for now, then, running in zip(
-            view.projections[:, 0], view.projections[:, 1], view.running, strict=True
-        )
+        for now, then, running in zip(view.projections[:, 0], view.projections[:, 1], view.running, strict=True)
     ]
     return in_order(left) / (request * len(left))
 
@@ -245,9 +262,7 @@ def speeds(view: RoutingView) -> F8:
     return cost / (in_order(cost.tolist()) / cost.size)
 
 
-def until_corrected(
-    policy: Best, view: RoutingView, growth: F8, weight: F8, ahead: F8, request: float
-) -> tuple[F8, F8]:
+def until_corrected(policy: Best, view: RoutingView, growth: F8, weight: F8, ahead: F8, request: float) -> tuple[F8, F8]:
     """How long each worker will be left as it is, and how far it will rise meanwhile.
 
     A worker is corrected when a request leaves it: with the share ``expected to leave / correction`` of a mean request,

@@ -29,9 +29,16 @@ DUE = 2.0
 
 
 def make_room(
-    view: RoutingView, moment: Moment, limit_s: float, each_s: float, request: float, speed: F8, standing: F8, level: F8,
+    view: RoutingView,
+    moment: Moment,
+    limit_s: float,
+    each_s: float,
+    request: float,
+    speed: F8,
+    standing: F8,
+    level: F8,
     unit: float,
-) -> tuple[F8, F8]:  # fmt: skip
+) -> tuple[F8, F8]:
     """Find the requests that must be admitted now, and the workers to drain for the others, oldest first.
 
     Args:

@@ -26,9 +26,7 @@ ROUNDS = 2
 
 def route(policy: BFIO, view: RoutingView) -> RoutingDecision:
     """What the rule of BF-IO decides."""
-    moment = Moment.of(
-        view, policy.horizon, policy.discount, policy.tie_weight, policy.window, policy.age_limit
-    )
+    moment = Moment.of(view, policy.horizon, policy.discount, policy.tie_weight, policy.window, policy.age_limit)
     return RoutingDecision(decide(moment, policy.starts, policy.moves), view.memory)
 
 

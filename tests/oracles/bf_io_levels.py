@@ -30,9 +30,7 @@ def fit(
     for g, share in shares:
         left, speed = reach[g] + level, float(plan.moment.speed[g])
         for remaining in range(share, 0, -1):
-            beyond = int(
-                np.searchsorted(plan.size, min(left / remaining / speed, plan.kv_left[g]), side="right")
-            )
+            beyond = int(np.searchsorted(plan.size, min(left / remaining / speed, plan.kv_left[g]), side="right"))
             r = plan.below(beyond)
             r = r if r >= 0 else plan.above(beyond)
             if r == plan.size.size or plan.size[r] > plan.kv_left[g]:

@@ -89,9 +89,7 @@ class Moment:
     worth: F8
 
     @staticmethod
-    def of(
-        view: RoutingView, horizon: int, discount: float, tie_weight: float, window: int, age_limit: float
-    ) -> Moment:
+    def of(view: RoutingView, horizon: int, discount: float, tie_weight: float, window: int, age_limit: float) -> Moment:
         """The moment a view shows; parameters as in `BFIO`."""
         n = max(view.projections.shape[1], 1)
         weight = np.array(list(accumulate([1.0] + [discount] * (n - 1), mul)))
@@ -102,10 +100,7 @@ class Moment:
         load = ahead + (view.queued_load[:, None] + view.queued[:, None] * growth)
         first_seen = list(dict.fromkeys(view.group.tolist()))
         group = np.array([first_seen.index(q) for q in view.group.tolist()], np.int64)
-        mean = [
-            float(np.cumsum(load[group == q, 0])[-1]) / int((group == q).sum())
-            for q in range(len(first_seen))
-        ]
+        mean = [float(np.cumsum(load[group == q, 0])[-1]) / int((group == q).sum()) for q in range(len(first_seen))]
 
         waiting = view.waiting_id.size
         free = int(view.free_slots[view.free_slots > 0].sum())
@@ -117,19 +112,59 @@ class Moment:
         profile = (size[:, None] + growth) * (np.arange(n) < stays[:, None])
         tie = np.array([tie_weight / max(0.01 * m, 1.0) for m in mean])
         return Moment.of_paper(
-            group, view.free_slots, view.kv_free, load, size, stays, profile, growth, weight, tie,
-            forced, count, waiting,
-        )  # fmt: skip
+            group,
+            view.free_slots,
+            view.kv_free,
+            load,
+            size,
+            stays,
+            profile,
+            growth,
+            weight,
+            tie,
+            forced,
+            count,
+            waiting,
+        )
 
     @staticmethod
     def of_paper(
-        group: I8, free_slots: I8, kv_free: F8, load: F8, size: F8, stays: F8, profile: F8, growth: F8, weight: F8,
-        tie: F8, forced: int, count: int, waiting: int,
-    ) -> Moment:  # fmt: skip
+        group: I8,
+        free_slots: I8,
+        kv_free: F8,
+        load: F8,
+        size: F8,
+        stays: F8,
+        profile: F8,
+        growth: F8,
+        weight: F8,
+        tie: F8,
+        forced: int,
+        count: int,
+        waiting: int,
+    ) -> Moment:
         """With nothing beyond the paper: one class, equal workers, no targets, no cached tokens."""
         none = np.zeros(group.size)
         return Moment(
-            group, free_slots, kv_free, load, size, stays, profile, growth, weight, tie, forced, count, waiting,
-            reward=1.0, speed=np.ones(group.size), target=none, pull=none,
-            kind=np.zeros(size.size, np.int64), quota=np.array([count]), bonus=np.zeros((0, 0)), worth=np.zeros(size.size),
-        )  # fmt: skip
+            group,
+            free_slots,
+            kv_free,
+            load,
+            size,
+            stays,
+            profile,
+            growth,
+            weight,
+            tie,
+            forced,
+            count,
+            waiting,
+            reward=1.0,
+            speed=np.ones(group.size),
+            target=none,
+            pull=none,
+            kind=np.zeros(size.size, np.int64),
+            quota=np.array([count]),
+            bonus=np.zeros((0, 0)),
+            worth=np.zeros(size.size),
+        )

@@ -90,9 +90,7 @@ class _Simulation:
         self.lookahead: Lookahead | None = None
         if self.horizon > 0:
             if predictor is None:
-                raise InputError(
-                    "simulate", "predictor", "absent", "a predictor", f"{self.name} looks ahead."
-                )
+                raise InputError("simulate", "predictor", "absent", "a predictor", f"{self.name} looks ahead.")
             self.lookahead = Lookahead(predictor, self.horizon, trace, self.loads, expects_loads(policy))
         self.outages = sorted(cluster.outages, key=lambda o: o.step)  # stable: as given where steps are equal
         self.now_s = 0.0
@@ -139,13 +137,9 @@ class _Simulation:
         """Nothing runs and nothing can become visible: the earliest outages happen now, or it is an error."""
         if not self.pool:
             missing = next(row for row in range(len(self.trace)) if row not in self.jobs)
-            raise InputError(
-                "trace", "after", self.trace[missing].after, f"a request that ends before {missing}"
-            )
+            raise InputError("trace", "after", self.trace[missing].after, f"a request that ends before {missing}")
         if not self.outages:
-            raise PolicyError(
-                f"policy {self.name} holds {len(self.pool)} requests for ever, from {self.pool[0].row} on"
-            )
+            raise PolicyError(f"policy {self.name} holds {len(self.pool)} requests for ever, from {self.pool[0].row} on")
         step = min(outage.step for outage in self.outages)
         pending = [outage for outage in self.outages if outage.step == step]
         self.outages = [outage for outage in self.outages if outage.step != step]
@@ -259,11 +253,7 @@ class _Simulation:
     def work_for_idle(self, view: RoutingView, worker: I8) -> I8:
         """The answer, where the oldest held request that fits goes to each worker that would run nothing."""
         answer = worker.copy()
-        idle = [
-            g
-            for g in self.workers
-            if not g.running and not g.queue and self.free_slots(g) and g.index not in worker
-        ]
+        idle = [g for g in self.workers if not g.running and not g.queue and self.free_slots(g) and g.index not in worker]
         for g in idle:
             fits = (answer == HOLD) & (view.waiting_load <= view.kv_free[g.index])
             if fits.any():
@@ -319,9 +309,7 @@ class _Simulation:
             waiting_load=floats([self.load_of(job) for job in waiting]),
             waited_s=floats([self.now_s - job.since_s for job in waiting]),
             waiting_class=ints([r.request_class for r in requests]),
-            waiting_key=ints(
-                [r.session if r.session >= 0 else r.prompt_key or r.request_id for r in requests]
-            ),
+            waiting_key=ints([r.session if r.session >= 0 else r.prompt_key or r.request_id for r in requests]),
             waiting_steps=floats([math.nan] * len(waiting)),
             projections=read_only(projections),
             growth=read_only(self.cluster.drift.gains(self.horizon)),
@@ -378,7 +366,5 @@ class _Simulation:
                 job.admitted_s = self.now_s
         running_all = sum(len(w.running) for w in self.workers)
         tokens = sum(self.loads.tokens(job, job.done + 1) - self.loads.tokens(job, job.done) for job in jobs)
-        self.record.step(
-            group, self.now_s, duration_s, list(loads.values()), local_s, jobs, running_all, tokens
-        )
+        self.record.step(group, self.now_s, duration_s, list(loads.values()), local_s, jobs, running_all, tokens)
         self.record.overloaded += self.overloaded

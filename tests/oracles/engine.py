@@ -196,18 +196,38 @@ class _Engine:
         shown = [*self.running, *(request for _, _, request in self.queue)]
         engine, block = self.engine, self.engine.block_tokens
         columns = (
-            "request_id", "request_class", "prompt_tokens", "prefilled", "produced", "reached", "lost_at", "left",
-            "resident", "output_low", "output_high", "evictions",
-        )  # fmt: skip
+            "request_id",
+            "request_class",
+            "prompt_tokens",
+            "prefilled",
+            "produced",
+            "reached",
+            "lost_at",
+            "left",
+            "resident",
+            "output_low",
+            "output_high",
+            "evictions",
+        )
         view = EngineView(
-            iteration=self.iteration, seed=self.seed, now_s=self.now_s, token_budget=engine.token_budget or UNLIMITED,
-            batch_limit=engine.batch_limit or UNLIMITED, kv_capacity=(engine.kv_tokens or UNLIMITED) // block * block,
-            kv_free=self.kv_free, block_tokens=block, hold_produced=self.hold_produced, arrived=self.arrived.copy(),
-            memory=self.memory.copy(), arrival_s=np.array([one.arrival_s for one in shown]),
-            running=np.arange(len(shown)) < len(self.running), decoding=np.array([one.decoding for one in shown]),
-            first_decoded=int(engine.first_token == "decode"), resident_limit=engine.residents or UNLIMITED,
+            iteration=self.iteration,
+            seed=self.seed,
+            now_s=self.now_s,
+            token_budget=engine.token_budget or UNLIMITED,
+            batch_limit=engine.batch_limit or UNLIMITED,
+            kv_capacity=(engine.kv_tokens or UNLIMITED) // block * block,
+            kv_free=self.kv_free,
+            block_tokens=block,
+            hold_produced=self.hold_produced,
+            arrived=self.arrived.copy(),
+            memory=self.memory.copy(),
+            arrival_s=np.array([one.arrival_s for one in shown]),
+            running=np.arange(len(shown)) < len(self.running),
+            decoding=np.array([one.decoding for one in shown]),
+            first_decoded=int(engine.first_token == "decode"),
+            resident_limit=engine.residents or UNLIMITED,
             **{name: np.array([getattr(one, name) for one in shown], np.int64) for name in columns},
-        )  # fmt: skip
+        )
         decision = self.policy.form_batch(view)
         rule = broken_rule(view, decision, self.memory.size, may_evict=engine.overflow != "never")
         if rule:
@@ -239,10 +259,22 @@ class _Engine:
         self.prefill_tokens += batch.prefill_tokens
         self.decode_tokens += batch.decodes
         self.iteration += 1
-        self.rows.append((
-            started_s, seconds, batch.tokens, batch.prefill_tokens, batch.requests, batch.decodes, batch.kv, held, ran,
-            waits, len(evicted), produced,
-        ))  # fmt: skip
+        self.rows.append(
+            (
+                started_s,
+                seconds,
+                batch.tokens,
+                batch.prefill_tokens,
+                batch.requests,
+                batch.decodes,
+                batch.kv,
+                held,
+                ran,
+                waits,
+                len(evicted),
+                produced,
+            )
+        )
 
     def evict(self, gone: list[Request]) -> float:
         """Requests give up their memory; seconds the moving costs."""
@@ -359,17 +391,20 @@ def simulate_reference(
     high = trace.output_tokens if truth else trace.column("output_high")
     names = ("request_class", "arrival_s", "prompt_tokens", "output_tokens")
     columns = (trace.request_id, *(trace.column(name) for name in names), low, high)
-    every = [
-        Request(row, *values)
-        for row, values in enumerate(zip(*(column.tolist() for column in columns), strict=True))
-    ]
+    every = [Request(row, *values) for row, values in enumerate(zip(*(column.tolist() for column in columns), strict=True))]
     capacity = (engine.kv_tokens or UNLIMITED) // engine.block_tokens
     classes = max((one.request_class for one in every), default=0) + 1
     host = _Engine(
-        policy, engine, batch_time or TokenBudget(), seed, sorted(every, key=lambda one: one.arrival_s),
-        np.zeros(classes, np.int64), FreeMemory(capacity), capacity * engine.block_tokens,
+        policy,
+        engine,
+        batch_time or TokenBudget(),
+        seed,
+        sorted(every, key=lambda one: one.arrival_s),
+        np.zeros(classes, np.int64),
+        FreeMemory(capacity),
+        capacity * engine.block_tokens,
         np.zeros(int(getattr(policy, "memory_size", 0)), np.int64),
-    )  # fmt: skip
+    )
     host.go_on(until_s)
     return Reference(_request_table(host), _iteration_table(host), _totals(host))
 
@@ -403,21 +438,35 @@ def _iteration_table(host: _Engine) -> IterationTable:
 def _totals(host: _Engine) -> dict[str, Any]:
     every = [*host.finished, *host.running, *(one for _, _, one in host.queue), *host.coming]
     return {
-        "requests": len(host.finished), "unfinished": len(every) - len(host.finished), "iterations": host.iteration,
-        "evictions": sum(one.evictions for one in every), "wasted_tokens": host.wasted_tokens,
-        "moved_tokens": host.moved_tokens, "prefill_tokens": host.prefill_tokens, "decode_tokens": host.decode_tokens,
-        "makespan_s": host.now_s, "busy_s": host.busy_s, "gaps": host.gap_counts.total, "gap_max_s": host.gap_max_s,
+        "requests": len(host.finished),
+        "unfinished": len(every) - len(host.finished),
+        "iterations": host.iteration,
+        "evictions": sum(one.evictions for one in every),
+        "wasted_tokens": host.wasted_tokens,
+        "moved_tokens": host.moved_tokens,
+        "prefill_tokens": host.prefill_tokens,
+        "decode_tokens": host.decode_tokens,
+        "makespan_s": host.now_s,
+        "busy_s": host.busy_s,
+        "gaps": host.gap_counts.total,
+        "gap_max_s": host.gap_max_s,
         "gap_mean_s": host.gap_sum_s / host.gap_counts.total if host.gap_counts.total else math.nan,
         "gap_counts": host.gap_counts.counts,
-    }  # fmt: skip
+    }
 
 
 def batch_of(before: I8, tokens: I8, decoding: Any) -> Batch:
     """The batch of requests that have computed `before` tokens and run `tokens`: int64[n] each, bool[n]."""
     chunk, context = tokens[~decoding], before[~decoding]
     return Batch(
-        tokens=int(tokens.sum()), requests=tokens.size, decodes=int(decoding.sum()), prefill_tokens=int(chunk.sum()),
-        kv=int((before + tokens).sum()), chunk_squares=int((chunk * chunk).sum()),
-        crossed=int((chunk * context).sum()), decode_context=int(before[decoding].sum()),
-        prefill_context=int(context.sum()), longest=int(before[decoding].max(initial=0)),
-    )  # fmt: skip
+        tokens=int(tokens.sum()),
+        requests=tokens.size,
+        decodes=int(decoding.sum()),
+        prefill_tokens=int(chunk.sum()),
+        kv=int((before + tokens).sum()),
+        chunk_squares=int((chunk * chunk).sum()),
+        crossed=int((chunk * context).sum()),
+        decode_context=int(before[decoding].sum()),
+        prefill_context=int(context.sum()),
+        longest=int(before[decoding].max(initial=0)),
+    )

@@ -103,9 +103,7 @@ def fitting(score: FScore, size: F8, rows: I8, count: int) -> I8:
     return np.concatenate([above, below])
 
 
-def best_enumerated(
-    score: FScore, size: F8, candidates: I8, slots: int, kv_free: float
-) -> tuple[I8, float, float]:
+def best_enumerated(score: FScore, size: F8, candidates: I8, slots: int, kv_free: float) -> tuple[I8, float, float]:
     """The subset of largest score among all subsets of at most `slots` candidates.
 
     Args:
@@ -126,9 +124,7 @@ def best_enumerated(
     return chosen, float(sums[best]), float(score.of(sums[best]))
 
 
-def best_by_bits(
-    score: FScore, size: F8, candidates: I8, slots: int, kv_free: float
-) -> tuple[I8, float, float]:
+def best_by_bits(score: FScore, size: F8, candidates: I8, slots: int, kv_free: float) -> tuple[I8, float, float]:
     """Same as `best_enumerated` by reachable sums in bit masks; needs whole sizes.
 
     ``reach[n][r]`` has bit D set when r of the first n candidates weigh D together. Only two sums can be best: the

@@ -49,9 +49,7 @@ class Lookahead:
     Source: BalanceRoute App. C; the anchored reading is ours, see the chapter on prediction.
     """
 
-    def __init__(
-        self, predictor: Predictor, horizon: int, trace: Trace, loads: Loads, expects: bool = False
-    ) -> None:
+    def __init__(self, predictor: Predictor, horizon: int, trace: Trace, loads: Loads, expects: bool = False) -> None:
         self._predictor, self._horizon, self._trace, self._loads = predictor, horizon, trace, loads
         self._curve: Callable[[Active, int], F8] | None = None
         if expects and isinstance(predictor, SurvivalCurve) and not isinstance(predictor, Oracle):

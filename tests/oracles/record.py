@@ -93,7 +93,7 @@ class Record:
 
     def reference(
         self, trace: Trace, by_row: dict[int, Job], final_s: float, decisions: bool, counted: dict[str, int]
-    ) -> Reference:  # fmt: skip
+    ) -> Reference:
         """The tables of a run that has ended."""
         jobs = [by_row[row] for row in range(len(trace))]
         requests = RequestTable(

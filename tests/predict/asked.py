@@ -21,9 +21,7 @@ def active(*ages, first=0, key=0, prompt=10, cap=0):
 def finished(*lengths, first=1000, key=0, prompt=10):
     """Completions of these output lengths, requests first, first + 1, ..., all of one prompt."""
     n = len(lengths)
-    return Finished(
-        np.arange(first, first + n), np.full(n, prompt, np.int64), ints(*lengths), np.full(n, key, np.int64)
-    )
+    return Finished(np.arange(first, first + n), np.full(n, prompt, np.int64), ints(*lengths), np.full(n, key, np.int64))
 
 
 def both_stages(lengths, age, horizon):

@@ -48,9 +48,7 @@ def test_it_takes_another_predictor_with_its_options():
     assert isinstance(bounded, SurvivalCurve)
     assert names.build("predict", names.parse("bounded:of=oracle")).oracle
     left = Active(ints(1), ints(3), ints(1), ints(0), ints(9), ints(4))
-    assert names.build("predict", names.parse("bounded:of=oracle")).predict(left, 8).steps_left.tolist() == [
-        4.0
-    ]
+    assert names.build("predict", names.parse("bounded:of=oracle")).predict(left, 8).steps_left.tolist() == [4.0]
 
 
 @pytest.mark.parametrize("of", ["bounded", "no-such", "survival:size=3"])

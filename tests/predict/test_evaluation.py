@@ -50,9 +50,7 @@ def test_predictors_learn_from_the_first_part_only():
     for score in found.scores:
         assert score.too_short == 30 * 6  # nothing longer than 10 was seen: ages 16 to 96
         assert score.coverage == 0.0
-    assert (
-        evaluate(trace([10] * 30 + [100] * 30), ["survival"], (20,), train_share=0.9).scores[0].too_short == 0
-    )
+    assert evaluate(trace([10] * 30 + [100] * 30), ["survival"], (20,), train_share=0.9).scores[0].too_short == 0
 
 
 def test_memorised_is_better_where_prompts_come_back():

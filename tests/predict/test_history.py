@@ -25,9 +25,7 @@ lengths_of = st.lists(st.integers(1, 60), max_size=40)
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    lengths_of, st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(1, 25), st.integers(1, 12)
-)
+@given(lengths_of, st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(1, 25), st.integers(1, 12))
 def test_both_stages_and_the_curve_are_those_of_the_latest_lengths(lengths, ages, horizon, window):
     history = History(window, 0.0)
     learn(history, finished(*lengths))
@@ -50,9 +48,7 @@ def test_both_stages_and_the_curve_are_those_of_the_latest_lengths(lengths, ages
 def lives(draw):
     """Events of requests 0..7 in order: (request, age it was asked about at) or (request, -length it ended with)."""
     events, age, ended = [], {}, set()
-    for request, step, ends in draw(
-        st.lists(st.tuples(st.integers(0, 7), st.integers(1, 9), st.booleans()), max_size=40)
-    ):
+    for request, step, ends in draw(st.lists(st.tuples(st.integers(0, 7), st.integers(1, 9), st.booleans()), max_size=40)):
         if request not in ended:
             age[request] = age.get(request, 0) + step
             events.append((request, -age[request] if ends else age[request]))
@@ -110,9 +106,7 @@ def test_running_requests_count_as_longer_than_their_age(events, age, horizon, w
 def test_the_compiled_window_is_the_plain_one_bit_by_bit(events, running, leaves):
     compiled = fed(History(5, 0.0, running), events, leaves)
     plain_kernel = {
-        name: getattr(value, "py_func", value)
-        for name, value in vars(history_kernel).items()
-        if callable(value)
+        name: getattr(value, "py_func", value) for name, value in vars(history_kernel).items() if callable(value)
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, function in plain_kernel.items():
@@ -209,9 +203,7 @@ def test_lengths_beyond_the_first_table_are_taken_in_and_counted_like_any():
 
 @pytest.mark.parametrize("lengths", [(3, 0), (-7,)])
 def test_a_length_below_one_is_a_bad_one(lengths):
-    with pytest.raises(
-        InputError, match=rf"finished: output_tokens is {lengths[-1]}; expected an integer >= 1"
-    ):
+    with pytest.raises(InputError, match=rf"finished: output_tokens is {lengths[-1]}; expected an integer >= 1"):
         learn(History(10, 0.0), finished(*lengths))
 
 
@@ -274,7 +266,7 @@ def test_requests_that_still_run_make_no_difference_by_themselves():
     st.sampled_from([0.3, 0.7, 1.0, 2.0]),
     st.floats(0.1, 0.9),
 )
-def test_halves_compared_by_counting_are_those_compared_by_sorting(values, ahead, drift, share):  # fmt: skip
+def test_halves_compared_by_counting_are_those_compared_by_sorting(values, ahead, drift, share):
     records = np.array(values)
     half = min(len(values) - 1, max(1, int(share * len(values))))
     counts = np.zeros((6, int(np.abs(records).max()) + 1), np.int64)

@@ -73,11 +73,15 @@ def test_bounds_made_for_simulation():
 @pytest.mark.parametrize(
     "made",
     [
-        lambda: constant(1, 0, 5), lambda: constant(1, 6, 5), lambda: bucketed(ints(5), (4,)),
-        lambda: bucketed(ints(5), (8, 8)), lambda: bucketed(ints(5), ()), lambda: around(ints(5), -0.1),
+        lambda: constant(1, 0, 5),
+        lambda: constant(1, 6, 5),
+        lambda: bucketed(ints(5), (4,)),
+        lambda: bucketed(ints(5), (8, 8)),
+        lambda: bucketed(ints(5), ()),
+        lambda: around(ints(5), -0.1),
         lambda: around(ints(5), float("nan")),
     ],
-)  # fmt: skip
+)
 def test_bounds_that_cannot_be_are_refused(made):
     with pytest.raises(InputError, match="interval: "):
         made()

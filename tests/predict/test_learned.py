@@ -127,9 +127,7 @@ def test_completions_told_together_or_one_by_one_make_the_same_fit():
     for size in sizes.tolist():
         other.learn(finished(size))
     assert one.due.recent.learned == other.due.recent.learned == 400
-    assert [part.tolist() for part in one.due.recent.walked(3)] == [
-        part.tolist() for part in other.due.recent.walked(3)
-    ]
+    assert [part.tolist() for part in one.due.recent.walked(3)] == [part.tolist() for part in other.due.recent.walked(3)]
 
 
 def test_a_fit_that_is_given_up_changes_nothing_until_the_next_one():
@@ -165,7 +163,5 @@ def test_an_option_out_of_range_is_named(option):
 
 def test_without_lightgbm_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(
-        InputError, match=r"learned: package .* Install it with: pip install 'evenstep\[learned\]'"
-    ):
+    with pytest.raises(InputError, match=r"learned: package .* Install it with: pip install 'evenstep\[learned\]'"):
         made()

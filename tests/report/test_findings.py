@@ -41,8 +41,19 @@ def made(quick: bool = False, nan: bool = False) -> Reproduction:
 
 def test_the_table_says_everything_a_reader_has_to_know():
     text = "\n".join(findings.text_lines(made()))
-    for part in ("Table 9", "40-50", "-10.5 ±0.50 vs FCFS", "12.5 ±0.50", "over 3 replicates", "does not hold: it is flat",
-                 "not settled: it is low", "we differ in one thing", "a made workload", "C = 60 ms: not given", "3.00 ±0"):  # fmt: skip
+    for part in (
+        "Table 9",
+        "40-50",
+        "-10.5 ±0.50 vs FCFS",
+        "12.5 ±0.50",
+        "over 3 replicates",
+        "does not hold: it is flat",
+        "not settled: it is low",
+        "we differ in one thing",
+        "a made workload",
+        "C = 60 ms: not given",
+        "3.00 ±0",
+    ):
         assert part in text
 
 
@@ -57,9 +68,21 @@ def test_a_quick_run_is_marked_and_gives_no_verdict():
 def test_csv_has_one_line_a_row_and_the_contract_s_columns():
     rows = list(csv.DictReader(io.StringIO(findings.csv_text(made()))))
     assert list(rows[0]) == [
-        "experiment", "case", "quantity", "unit", "paper", "ours", "low", "high", "difference", "difference_low",
-        "difference_high", "against", "seeds", "quick",
-    ]  # fmt: skip
+        "experiment",
+        "case",
+        "quantity",
+        "unit",
+        "paper",
+        "ours",
+        "low",
+        "high",
+        "difference",
+        "difference_low",
+        "difference_high",
+        "against",
+        "seeds",
+        "quick",
+    ]
     assert [row["case"] for row in rows] == ["FCFS", "BR-H {40}", "one"]
     assert rows[0]["paper"] == "" and rows[0]["difference"] == ""
     assert (rows[1]["difference"], rows[1]["against"], rows[1]["quick"]) == ("-10.5", "FCFS", "false")

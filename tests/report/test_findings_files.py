@@ -42,9 +42,7 @@ class Tags(HTMLParser):
 
 def test_figure_data_and_page_are_written_with_what_they_are_of(tmp_path):
     written = write(made(), tmp_path / "deep" / "er")
-    assert [p.name for p in written] == [
-        f"br-made-quick.{kind}" for kind in ("svg", "png", "parquet", "html")
-    ]
+    assert [p.name for p in written] == [f"br-made-quick.{kind}" for kind in ("svg", "png", "parquet", "html")]
     table = pq.read_table(written[2])
     assert table.to_pydict() == {"x": [1, 2], "y": [0.5, 0.25]}
     assert json.loads(table.schema.metadata[b"evenstep"])["quick"] is True

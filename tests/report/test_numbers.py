@@ -33,8 +33,6 @@ def test_differences_read_as_per_cent_of_the_baseline():
     assert relative(None, 50.0) == relative(Interval(1.0, 0.0, 2.0), 0) == "-"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0, "0"), (0.25, "0.25"), (15000, "15k"), (2.5e6, "2.5M"), (3e9, "3G")]
-)
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (0.25, "0.25"), (15000, "15k"), (2.5e6, "2.5M"), (3e9, "3G")])
 def test_axis_figures_are_short(value, text):
     assert tick(value) == text

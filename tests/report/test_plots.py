@@ -117,9 +117,7 @@ def test_energy_has_a_bar_a_policy_and_accounting():
 
 
 def test_the_imbalance_of_the_drain_is_not_in_the_distribution():
-    run = small_run(
-        [5, 2] * 12 + [9], [1] * 24 + [30], workers=2, slots=1
-    )  # 3 tokens, then 9 to 38 in the drain
+    run = small_run([5, 2] * 12 + [9], [1] * 24 + [30], workers=2, slots=1)  # 3 tokens, then 9 to 38 in the drain
     svg = plots.imbalance_distribution({"fcfs": run})
     figures = [float(t) for t in re.findall(r'text-anchor="middle">([\d.]+)<', svg)]
     assert figures

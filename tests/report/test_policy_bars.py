@@ -26,9 +26,7 @@ def test_every_policy_has_a_bar_of_its_mean_in_its_colour():
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(
         [100 * result.mean("idle_share") for result in found.policies]
     )
-    assert [to_hex(bar.get_facecolor()) for bar in axes.patches] == [
-        LIGHT[n] for n in series_of(names).values()
-    ]
+    assert [to_hex(bar.get_facecolor()) for bar in axes.patches] == [LIGHT[n] for n in series_of(names).values()]
     assert [label.get_text() for label in axes.get_yticklabels()] == names
 
 

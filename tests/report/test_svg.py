@@ -135,9 +135,7 @@ def test_names_beside_dots_lie_beside_each_other_and_on_the_board():
     board.names([(9.9, 5.0, f"policy {k}") for k in range(9)] + [(5.0, 5.0, "a" * 99 + "<")])
     places = [
         (float(x), float(y), anchor, text)
-        for x, y, anchor, text in re.findall(
-            r'x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([^<]+)<', board.svg()
-        )
+        for x, y, anchor, text in re.findall(r'x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([^<]+)<', board.svg())
     ]
     assert len({place[:3] for place in places}) == len(places) == 10
     assert all(anchor == "end" for *_, anchor, _ in places[:9]), "none fits right of the dots"

@@ -99,9 +99,6 @@ def test_a_narrow_terminal_keeps_what_matters_most(monkeypatch):
 
 def test_a_metric_without_a_value_is_a_dash():
     runs = replicates("fcfs")
-    holed = [
-        dataclasses.replace(r, measured=lambda r=r: {**r.summary, "full_slot_tokens_per_s": None})
-        for r in runs
-    ]
+    holed = [dataclasses.replace(r, measured=lambda r=r: {**r.summary, "full_slot_tokens_per_s": None}) for r in runs]
     row = printed(compare_runs([holed])).splitlines()[2]
     assert " - " in row

@@ -36,12 +36,25 @@ def moment(load: list[float], free: list[int], waiting: list[float], **more: Any
     G, W = len(load), len(waiting)
     ahead = more.pop("projections", [[x] for x in load])
     fields: dict[str, Any] = {
-        "group": [0] * G, "queued": [0] * G, "free_slots": free, "running": [1] * G,
-        "waiting_id": list(range(W)), "waiting_class": [0] * W, "waiting_key": list(range(W)), "memory": [],
-        "queued_load": [0.0] * G, "load": load, "kv_free": [math.inf] * G, "seconds_per_token": [1e-7] * G,
-        "waiting_load": waiting, "waited_s": [1.0] * W, "waiting_steps": [math.nan] * W,
-        "projections": ahead, "growth": list(range(len(ahead[0]))), "cached_tokens": np.zeros((0, 0)),
-    } | more  # fmt: skip
+        "group": [0] * G,
+        "queued": [0] * G,
+        "free_slots": free,
+        "running": [1] * G,
+        "waiting_id": list(range(W)),
+        "waiting_class": [0] * W,
+        "waiting_key": list(range(W)),
+        "memory": [],
+        "queued_load": [0.0] * G,
+        "load": load,
+        "kv_free": [math.inf] * G,
+        "seconds_per_token": [1e-7] * G,
+        "waiting_load": waiting,
+        "waited_s": [1.0] * W,
+        "waiting_steps": [math.nan] * W,
+        "projections": ahead,
+        "growth": list(range(len(ahead[0]))),
+        "cached_tokens": np.zeros((0, 0)),
+    } | more
     counts = {
         "group",
         "queued",
@@ -83,9 +96,7 @@ def routed(policy: RoutingPolicy, view: RoutingView) -> list[int]:
     return policy.route(view).worker.tolist()
 
 
-def assert_always_to_the_least(
-    worker: list[int], view: RoutingView, load: np.ndarray, charge: np.ndarray
-) -> None:
+def assert_always_to_the_least(worker: list[int], view: RoutingView, load: np.ndarray, charge: np.ndarray) -> None:
     """Every admitted request, in order, went to a worker of smallest load among those where it fits."""
     load, free, kv = load.astype(float), view.free_slots.copy(), view.kv_free.copy()
     for request, g in enumerate(worker):

@@ -50,25 +50,27 @@ def test_ants_follow_pheromone_and_what_lies_near():
     view = moment([400, 0], [60] * 2, [100] * 60)
     counts, tokens = np.zeros((2, 2), np.int64), np.zeros((4, 2))
     work = aco.Work(
-        np.zeros(60, np.int64), counts[0], tokens[0], counts[1], tokens[1], tokens[2], tokens[3],
-        np.zeros(60, np.int64), np.tile([1e12, 1.0], (60, 1)),
-    )  # fmt: skip
+        np.zeros(60, np.int64),
+        counts[0],
+        tokens[0],
+        counts[1],
+        tokens[1],
+        tokens[2],
+        tokens[3],
+        np.zeros(60, np.int64),
+        np.tile([1e12, 1.0], (60, 1)),
+    )
     options = options_of(ACO)[0](ants=4, iterations=1, trail=1, sight=2, evaporation=0.5)
     assert build(60, rule_view(view), options, work) == 0
     assert (work.worker == 0).all() and work.load.tolist() == [6400, 0]
-    first = [
-        ACO(ants=1, iterations=1).route(moment([299, 99], [1] * 2, [0.0], seed=s)).worker[0]
-        for s in range(800)
-    ]
+    first = [ACO(ants=1, iterations=1).route(moment([299, 99], [1] * 2, [0.0], seed=s)).worker[0] for s in range(800)]
     assert np.mean(first) == pytest.approx(0.9, abs=0.04)  # odds 1 / 300 ** 2 to 1 / 100 ** 2
 
 
 def test_the_oldest_are_assigned_and_the_dice_are_of_this_decision():
     view = moment([5] * 4, [1, 0, 1, 0], [3, 2, 9])
     assert routed(ACO(), view)[2] == -1
-    answers = {
-        tuple(routed(ACO(ants=1, iterations=1), moment([5] * 4, [1] * 4, [3, 2], seed=s))) for s in range(30)
-    }
+    answers = {tuple(routed(ACO(ants=1, iterations=1), moment([5] * 4, [1] * 4, [3, 2], seed=s))) for s in range(30)}
     assert len(answers) > 6
 
 

@@ -263,9 +263,7 @@ def test_a_worker_without_memory_for_any_gives_up_its_slots_in_stage_one():
 
 def test_in_order_of_margin_a_worker_that_lifts_the_envelope_widens_the_others():
     """Margins 0, 10, 20: worker 2 gets 50 and lifts the envelope by 30; then worker 1 has the widest, 40, and gets 45."""
-    found = after_stage_one(
-        [100, 90, 80], [2, 2, 2], [50, 45, 30], threshold=3.0, margin_first=True, penalty=0.0
-    )
+    found = after_stage_one([100, 90, 80], [2, 2, 2], [50, 45, 30], threshold=3.0, margin_first=True, penalty=0.0)
     assert found == (0, 3, [2, 1, 0])
 
 
@@ -292,9 +290,7 @@ def test_for_one_slot_the_kth_largest_is_taken_where_it_is_worth_anything():
     assert one_slot(60, [61, 119, 130], candidates=2, fit=True) == 0
     assert one_slot(60, [61, 180, 190], candidates=2) == 0
     assert one_slot(0, [7, 9, 8], candidates=2) == 0
-    assert (
-        one_slot(60, [61, 100, 110], candidates=2, penalty=1.5) == 1
-    )  # 100 is worth 40: half a token is lost a token
+    assert one_slot(60, [61, 100, 110], candidates=2, penalty=1.5) == 1  # 100 is worth 40: half a token is lost a token
 
 
 def subset(margin, free, waiting, kv_free=math.inf, **options):
@@ -410,9 +406,7 @@ def test_the_marginal_reading_rewards_a_token_at_each_step():
     view = moment([100, 90], [0, 1], [50, 11], projections=ahead)
     options = {"horizon": 1, "discount": 1.0, "penalty": 1.0, **PAPER}
     assert routed(BRH(**options), view) == [1, -1]
-    assert routed(
-        BRH(**options, score="single"), moment([100, 90], [0, 1], [50, 11, 8], projections=ahead)
-    ) == [1, -1, -1]
+    assert routed(BRH(**options, score="single"), moment([100, 90], [0, 1], [50, 11, 8], projections=ahead)) == [1, -1, -1]
     assert routed(BRH(**options | {"penalty": 3.0}, score="single"), view) == [-1, 1]
 
 

@@ -70,13 +70,10 @@ def test_the_level_falls_while_the_pool_holds_smaller_requests_than_arrive():
             *[0] * COUNTERS,
         ]
     )
-    rarely = np.array(
-        [np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0, 1000, 19, 0, 0, *[0] * COUNTERS]
-    )
+    rarely = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0, 1000, 19, 0, 0, *[0] * COUNTERS])
     policy = Best(horizon=2, steer=1.0, age_limit=0.0)
     large, small = (
-        sizes[int(np.argmax(policy.route(replace(view, memory=kept)).worker == 0))]
-        for kept in (rarely, arrived)
+        sizes[int(np.argmax(policy.route(replace(view, memory=kept)).worker == 0))] for kept in (rarely, arrived)
     )
     assert small < large
 
@@ -112,19 +109,23 @@ def routed_memory(view: RoutingView) -> np.ndarray:
 
 def test_a_slower_worker_is_given_less():
     load = [1000.0, 1000.0, 0.0, 0.0]
-    view = moment(
-        load, [0, 0, 1, 1], [300.0, 600.0], projections=flat(load), seconds_per_token=[1e-7, 1e-7, 1e-7, 2e-7]
-    )
+    view = moment(load, [0, 0, 1, 1], [300.0, 600.0], projections=flat(load), seconds_per_token=[1e-7, 1e-7, 1e-7, 2e-7])
     assert Best(horizon=2).route(seen(view)).worker.tolist() == [3, 2]
 
 
 def test_classes_share_the_slots_by_weight_over_time_while_more_wait_than_fit():
     load = [1000.0] * 4
     classes = np.array([0] * 18 + [1] * 6)
-    view = seen(moment(
-        load, [1] * 4, [100.0 + i for i in range(24)], projections=flat(load), waiting_class=classes.tolist(),
-        waited_s=[1.0] * 24,
-    ))  # fmt: skip
+    view = seen(
+        moment(
+            load,
+            [1] * 4,
+            [100.0 + i for i in range(24)],
+            projections=flat(load),
+            waiting_class=classes.tolist(),
+            waited_s=[1.0] * 24,
+        )
+    )
     for weights, expected in (((1.0,), (200, 200)), ((1.0, 3.0), (100, 300))):
         policy, count, memory = Best(horizon=2, class_weights=weights), Counter[int](), view.memory
         for decision in range(100):
@@ -137,9 +138,7 @@ def test_classes_share_the_slots_by_weight_over_time_while_more_wait_than_fit():
 
 def test_without_weights_classes_are_not_told_apart():
     load = [1000.0] * 4
-    view = seen(
-        moment(load, [1] * 4, [100.0 + i for i in range(8)], projections=flat(load), waited_s=[1.0] * 8)
-    )
+    view = seen(moment(load, [1] * 4, [100.0 + i for i in range(8)], projections=flat(load), waited_s=[1.0] * 8))
     one = Best(horizon=2).route(view)
     other = Best(horizon=2).route(replace(view, waiting_class=np.arange(8)))
     assert one.worker.tolist() == other.worker.tolist()
@@ -150,10 +149,16 @@ def test_without_weights_classes_are_not_told_apart():
 def test_a_class_that_needs_little_is_served_soon_whatever_its_size():
     """One large request of class 7 never fits; it is put off for as long as the slack allows, not longer."""
     load = [1000.0] * 4
-    view = seen(moment(
-        load, [1] * 4, [100.0] * 11 + [4000.0], projections=flat(load), waiting_class=[0] * 11 + [7],
-        waited_s=[1.0] * 12,
-    ))  # fmt: skip
+    view = seen(
+        moment(
+            load,
+            [1] * 4,
+            [100.0] * 11 + [4000.0],
+            projections=flat(load),
+            waiting_class=[0] * 11 + [7],
+            waited_s=[1.0] * 12,
+        )
+    )
     policy, memory = Best(horizon=2, class_weights=(1.0,)), view.memory
     for decision in range(SLACK + 1):
         answer = policy.route(replace(view, decision=decision, memory=memory))
@@ -169,9 +174,7 @@ def test_cached_tokens_are_weighed_against_balance():
     cached = np.array([[0.0, 80.0], [0.0, 0.0]])
     view = moment(load, [1, 1], [100.0, 100.0], projections=flat(load), cached_tokens=cached)
     assert Best(horizon=2, affinity=100.0).route(seen(view)).worker.tolist() == [1, 0]
-    nearly = replace(
-        view, cached_tokens=np.array([[0.0, 80.0], [0.0, 79.0]]), waiting_load=np.array([300.0, 100.0])
-    )
+    nearly = replace(view, cached_tokens=np.array([[0.0, 80.0], [0.0, 79.0]]), waiting_load=np.array([300.0, 100.0]))
     assert Best(horizon=2, affinity=0.01).route(seen(nearly)).worker.tolist() == [0, 1]
 
 
@@ -188,17 +191,13 @@ def test_overdue_requests_go_first():
     policy, long_run = Best(horizon=2, age_limit=16.0, ageing=0.0), seen(view)
     long_run.memory[ARRIVED] = 1_000_000
     assert policy.route(long_run).worker.tolist() == [0, HOLD]
-    assert policy.route(seen(view)).worker.tolist() == [HOLD, 0], (
-        "nobody has waited for a slot yet: no usual wait"
-    )
+    assert policy.route(seen(view)).worker.tolist() == [HOLD, 0], "nobody has waited for a slot yet: no usual wait"
 
 
 def test_an_old_request_goes_before_one_that_fits_a_little_better():
     load = [1000.0, 2000.0]
     for waited_s, to in ((30.0, [0, HOLD]), (2.0, [HOLD, 0])):
-        view = moment(
-            load, [1, 0], [600.0, 980.0], projections=flat(load), waited_s=[waited_s, 1.0], mean_wait_s=2.0
-        )
+        view = moment(load, [1, 0], [600.0, 980.0], projections=flat(load), waited_s=[waited_s, 1.0], mean_wait_s=2.0)
         long_run = seen(view)
         long_run.memory[ARRIVED] = 1_000_000
         assert Best(horizon=2, steer=0.0).route(long_run).worker.tolist() == to

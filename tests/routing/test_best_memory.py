@@ -39,7 +39,9 @@ def left(
 def fleet(waiting: list[float], free: list[float], **more: Any) -> RoutingView:
     load = [480.0] * len(free)
     ahead = [[480.0] * 3] * len(free)
-    return moment(load, [3] * len(free), waiting, projections=ahead, growth=[0, 1, 2], kv_free=free, running=[4] * len(free), **more)  # fmt: skip
+    return moment(
+        load, [3] * len(free), waiting, projections=ahead, growth=[0, 1, 2], kv_free=free, running=[4] * len(free), **more
+    )
 
 
 #: Of a worker's 480 tokens, and eight that four requests gain, eight are expected to leave within two steps.
@@ -61,7 +63,7 @@ def test_kept_free_is_what_makes_the_gain_of_an_admission_equal_to_its_price():
 
 def test_more_is_kept_where_less_is_expected_to_leave():
     ahead = [[480.0, 480.0, 480.0], [480.0, 440.0, 400.0]]
-    view = moment([480.0] * 2, [3] * 2, [50.0], projections=ahead, growth=[0, 1, 2], kv_free=[500.0] * 2, running=[4] * 2)  # fmt: skip
+    view = moment([480.0] * 2, [3] * 2, [50.0], projections=ahead, growth=[0, 1, 2], kv_free=[500.0] * 2, running=[4] * 2)
     young, old = left(view, 0.3)
     assert young < old
 
@@ -76,14 +78,18 @@ def test_a_worker_that_nothing_leaves_keeps_for_twice_the_usual_output():
 
 def test_it_is_at_least_what_the_running_requests_are_expected_to_gain():
     assert left(fleet([50.0], [500.0]), 0.0) == [500.0 - 2.0], "a newcomer gains two tokens, the others none"
-    rising = moment([480.0], [3], [50.0], projections=[[480.0, 530.0, 500.0]], growth=[0, 1, 2], kv_free=[500.0], running=[4])  # fmt: skip
+    rising = moment(
+        [480.0], [3], [50.0], projections=[[480.0, 530.0, 500.0]], growth=[0, 1, 2], kv_free=[500.0], running=[4]
+    )
     assert left(rising, 0.0) == [500.0 - 51.0]
 
 
 def test_what_is_still_to_come_is_read_off_what_is_expected_to_leave():
     """Of two workers' 480 tokens and eight gained, 60 and 0 are expected to leave within two steps."""
     load = [480.0, 480.0]
-    view = moment(load, [3, 3], [50.0], projections=[[480.0, 460.0, 428.0], [480.0, 484.0, 488.0]], growth=[0, 1, 2], running=[4, 4])  # fmt: skip
+    view = moment(
+        load, [3, 3], [50.0], projections=[[480.0, 460.0, 428.0], [480.0, 484.0, 488.0]], growth=[0, 1, 2], running=[4, 4]
+    )
     kept = np.zeros(2, np.int64)
     assert still_to_come(view, view.growth, kept, gone=0) == UNKNOWN, "before a request has left"
     assert kept.tolist() == [0, 0]
@@ -94,15 +100,30 @@ def test_what_is_still_to_come_is_read_off_what_is_expected_to_leave():
 
 
 def test_an_idle_worker_has_room_for_what_fits_it():
-    view = moment([0.0, 480.0], [9, 3], [20.0, 400.0, 900.0], projections=[[0.0] * 3, [480.0] * 3], growth=[0, 1, 2],
-                  kv_free=[450.0, 450.0], running=[0, 4])  # fmt: skip
+    view = moment(
+        [0.0, 480.0],
+        [9, 3],
+        [20.0, 400.0, 900.0],
+        projections=[[0.0] * 3, [480.0] * 3],
+        growth=[0, 1, 2],
+        kv_free=[450.0, 450.0],
+        running=[0, 4],
+    )
     assert left(view, 1e9)[0] == 400.0
     assert left(view, 1e9)[1] < 400.0
 
 
 def test_no_room_is_kept_on_a_worker_that_runs_nothing():
-    view = moment([0.0], [3], [900.0, 90.0], projections=[[0.0] * 3], growth=[0, 1, 2], kv_free=[450.0], running=[0],
-                  waited_s=[100.0, 1.0])  # fmt: skip
+    view = moment(
+        [0.0],
+        [3],
+        [900.0, 90.0],
+        projections=[[0.0] * 3],
+        growth=[0, 1, 2],
+        kv_free=[450.0],
+        running=[0],
+        waited_s=[100.0, 1.0],
+    )
     assert left(view, 0.0, limit_s=1.0) == [450.0 - 2.0]
 
 

@@ -48,16 +48,12 @@ def test_a_worker_is_led_to_its_level_where_a_choice_can_and_to_what_is_usual_wh
     found, still = Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.zeros(3)
     near = np.full(3, 1150.0)
     target, hold = targets(found, near, still, 10.0, np.ones(3), 1.0)
-    assert (target[0], hold[0]) == (1140.0, 1.0), (
-        "a choice of 49 tokens either way mends a quarter of the 50 they stray"
-    )
+    assert (target[0], hold[0]) == (1140.0, 1.0), "a choice of 49 tokens either way mends a quarter of the 50 they stray"
     target, hold = targets(found, near + 9e5, still, 10.0, np.ones(3), 1.0)
     assert hold[0] < 1e-20
     assert abs(target[0] - 1100.0) < 1e-6, "1,000 tokens and the mean request"
     few = Moment.of(replace(view, waiting_load=np.array([40.0])), 0, 1.0, 0.0, 0, 0.0)
-    assert targets(few, near + 9e5, still, 10.0, np.ones(3), 1.0)[1].tolist() == [1.0] * 3, (
-        "no choice, no limit to it"
-    )
+    assert targets(few, near + 9e5, still, 10.0, np.ones(3), 1.0)[1].tolist() == [1.0] * 3, "no choice, no limit to it"
 
 
 def test_it_is_a_flood_where_most_of_many_requests_are_admitted():
@@ -73,9 +69,7 @@ def test_the_more_requests_leave_at_once_the_less_lies_ahead():
         ahead = [[100.0, 102.0 - tokens], [100.0, 102.0 - tokens]]
         return moment([100.0, 100.0], [1, 0], [100.0], projections=ahead, growth=[0, 1], running=[2, 2])
 
-    weights = [
-        moment_of(Best(horizon=1), seen(leaves(t)))[0].weight[1] for t in (0.0, 10.0, 30.0, 40.0, 100.0)
-    ]
+    weights = [moment_of(Best(horizon=1), seen(leaves(t)))[0].weight[1] for t in (0.0, 10.0, 30.0, 40.0, 100.0)]
     assert weights[:2] == [0.88, 0.88]  # requests are 60 tokens in the mean
     assert weights[2] == 0.5 > weights[3] > weights[4] == 1.0 / 17.0, "of each worker one request at most"
 

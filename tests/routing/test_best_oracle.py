@@ -47,10 +47,18 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
         newest = draw(st.integers(0, 12))
         left, rush = draw(st.integers(0, 3)), draw(st.integers(0, 4096))
         memory[1:OWED] = (
-            count, octave * count, size * count, level, 2 * count, newest,
-            left, rush, rush * draw(st.sampled_from([0, 10_000, 700_000])),
-            draw(st.integers(0, 100)) * size, 100 * size,
-        )  # fmt: skip
+            count,
+            octave * count,
+            size * count,
+            level,
+            2 * count,
+            newest,
+            left,
+            rush,
+            rush * draw(st.sampled_from([0, 10_000, 700_000])),
+            draw(st.integers(0, 100)) * size,
+            100 * size,
+        )
         memory[OWED : OWED + 4] = draw(st.lists(st.integers(-(9 << 20), 9 << 20), min_size=4, max_size=4))
     return replace(view, memory=memory)
 
@@ -77,9 +85,14 @@ def test_rule_and_oracle_agree_where_most_of_many_requests_are_admitted(
     ahead = np.floor(loads[:, None] * np.array([1.0, 0.8, 0.5]))
     sizes = np.floor(random.random(count + more) * 300.0) + 1.0
     view = moment(
-        loads.tolist(), free.tolist(), sizes.tolist(), projections=ahead.tolist(), growth=[0, 1, 2],
-        running=[6] * 5, memory=[0] * Best.memory_size,
-    )  # fmt: skip
+        loads.tolist(),
+        free.tolist(),
+        sizes.tolist(),
+        projections=ahead.tolist(),
+        growth=[0, 1, 2],
+        running=[6] * 5,
+        memory=[0] * Best.memory_size,
+    )
     check(policy, view)
 
 
@@ -105,9 +118,13 @@ def test_what_fits_an_idle_worker_does_not_wait(view: RoutingView, policy: Best,
     idle = data.draw(st.lists(st.booleans(), min_size=view.load.size, max_size=view.load.size))
     busy = ~np.array(idle)
     view = replace(
-        view, running=view.running * busy, load=view.load * busy, queued=view.queued * busy,
-        queued_load=view.queued_load * busy, projections=view.projections * busy[:, None],
-    )  # fmt: skip
+        view,
+        running=view.running * busy,
+        load=view.load * busy,
+        queued=view.queued * busy,
+        queued_load=view.queued_load * busy,
+        projections=view.projections * busy[:, None],
+    )
     view = data.draw(kept(view))
     worker = replace(policy, window=0).route(view).worker
     held = view.waiting_load[worker < 0]

@@ -20,8 +20,13 @@ LEVEL = np.full(4, 1000.0)
 
 
 def asked(
-    sizes: list[float], waited_s: list[float], load: list[float], free: list[int], limit_s: float = 100.0, each_s: float = 0.1
-) -> tuple[F8, F8]:  # fmt: skip
+    sizes: list[float],
+    waited_s: list[float],
+    load: list[float],
+    free: list[int],
+    limit_s: float = 100.0,
+    each_s: float = 0.1,
+) -> tuple[F8, F8]:
     """Of four workers whose level is 1,000 tokens, with requests of 100 tokens in the mean: a lead of 0.006 s a token."""
     view = replace(moment(load, free, sizes), waited_s=np.array(waited_s))
     return make_room(
@@ -62,9 +67,7 @@ def test_it_comes_in_where_it_fits_and_what_fits_is_judged_more_mildly_as_time_g
 
 
 def test_each_has_a_worker_of_its_own_the_oldest_first_and_one_in_four_sinks():
-    view = replace(
-        moment([990.0] * 8, [1] * 8, [500.0, 600.0, 700.0]), waited_s=np.array([99.5, 99.45, 99.4])
-    )
+    view = replace(moment([990.0] * 8, [1] * 8, [500.0, 600.0, 700.0]), waited_s=np.array([99.5, 99.45, 99.4]))
     level = np.array([1000.0] * 6 + [1100.0, 1200.0])
     worth, sunk = make_room(
         view,
@@ -119,8 +122,13 @@ def test_a_giant_comes_to_the_worker_that_sank_for_it():
         400_000_000,
     )
     view = moment(
-        [9900.0, 9900.0, 9900.0, 4800.0], [1, 0, 0, 1], [5000.0, 90.0, 100.0, 110.0], running=[30] * 4,
-        growth=[0.0, 1.0], projections=[[9900.0, 9900.0]] * 3 + [[4800.0, 4800.0]], memory=memory.tolist(),
-    )  # fmt: skip
+        [9900.0, 9900.0, 9900.0, 4800.0],
+        [1, 0, 0, 1],
+        [5000.0, 90.0, 100.0, 110.0],
+        running=[30] * 4,
+        growth=[0.0, 1.0],
+        projections=[[9900.0, 9900.0]] * 3 + [[4800.0, 4800.0]],
+        memory=memory.tolist(),
+    )
     view = replace(view, mean_wait_s=10.0, waited_s=np.array([99.0, 3.0, 2.0, 1.0]), now_s=500.0)
     assert policy.route(view).worker[0] == 3

@@ -26,10 +26,7 @@ def test_quotas_use_every_slot_and_only_touch_classes_beyond_the_slack(
     waiting: list[int], free: int, weights: list[float], data: st.DataObject
 ) -> None:
     view = moment([0.0], [free], [1.0] * len(waiting), waiting_class=waiting)
-    owed = (
-        np.array(data.draw(st.lists(st.integers(-30, 30), min_size=5, max_size=5)) + [0] * (COUNTERS - 5))
-        * SLOT
-    )
+    owed = np.array(data.draw(st.lists(st.integers(-30, 30), min_size=5, max_size=5)) + [0] * (COUNTERS - 5)) * SLOT
     found = looked_at(view)
     kind, quota = quotas(weights, view, found, owed)
     assert quota.sum() == found.count and quota.min() >= 0

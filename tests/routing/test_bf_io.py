@@ -41,9 +41,7 @@ def test_bf_io_never_exceeds_the_kv_limit(view: RoutingView) -> None:
 @given(routing_views(kv_limited=False), st.sampled_from([0.5, 2.0, 8.0]))
 def test_bf_io_admits_the_overdue_before_all_others(view: RoutingView, age_limit: float) -> None:
     worker = BFIO(age_limit=age_limit).route(view).worker
-    overdue = (
-        view.waited_s > age_limit * view.mean_wait_s if view.mean_wait_s > 0 else np.zeros(worker.size, bool)
-    )
+    overdue = view.waited_s > age_limit * view.mean_wait_s if view.mean_wait_s > 0 else np.zeros(worker.size, bool)
     free = int(view.free_slots.sum())
     must = min(int(overdue.sum()), free, most_overdue(free))
     assert (worker[:must] != HOLD).all()
@@ -66,9 +64,7 @@ def test_bf_io_is_exact_when_one_request_is_admitted(
     policy = BFIO(horizon=2, discount=0.9, age_limit=0.0)
     found = imbalance(view, policy, policy.route(view).worker)
     choices = [(i, g) for i in range(view.waiting_id.size) for g in np.flatnonzero(view.free_slots)]
-    best = min(
-        imbalance(view, policy, np.where(np.arange(view.waiting_id.size) == i, g, HOLD)) for i, g in choices
-    )
+    best = min(imbalance(view, policy, np.where(np.arange(view.waiting_id.size) == i, g, HOLD)) for i, g in choices)
     assert found <= best + 1e-5
 
 
@@ -106,22 +102,48 @@ def two_workers_below_a_peak() -> RoutingView:
     nothing, load = np.zeros(0), np.array([100.0, 10.0, 30.0])
     zeros, ids = np.zeros(3, np.int64), np.arange(2)
     return RoutingView(
-        decision=0, seed=0, now_s=0.0, mean_wait_s=0.0, group=zeros, queued=zeros, queued_load=np.zeros(3), load=load,
-        free_slots=np.array([0, 1, 1]), running=zeros, kv_free=np.full(3, np.inf), seconds_per_token=np.ones(3),
-        waiting_id=ids, waiting_load=np.array([40.0, 20.0]), waited_s=np.zeros(2), waiting_class=np.zeros(2, np.int64),
-        waiting_key=ids, waiting_steps=np.full(2, np.nan), projections=load[:, None], growth=np.zeros(1),
-        cached_tokens=nothing.reshape(0, 0), memory=np.zeros(0, np.int64),
-    )  # fmt: skip
+        decision=0,
+        seed=0,
+        now_s=0.0,
+        mean_wait_s=0.0,
+        group=zeros,
+        queued=zeros,
+        queued_load=np.zeros(3),
+        load=load,
+        free_slots=np.array([0, 1, 1]),
+        running=zeros,
+        kv_free=np.full(3, np.inf),
+        seconds_per_token=np.ones(3),
+        waiting_id=ids,
+        waiting_load=np.array([40.0, 20.0]),
+        waited_s=np.zeros(2),
+        waiting_class=np.zeros(2, np.int64),
+        waiting_key=ids,
+        waiting_steps=np.full(2, np.nan),
+        projections=load[:, None],
+        growth=np.zeros(1),
+        cached_tokens=nothing.reshape(0, 0),
+        memory=np.zeros(0, np.int64),
+    )
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("horizon", -1), ("discount", 0.0), ("discount", 1.5), ("discount", float("nan")), ("tie_weight", -1.0),
-        ("tie_weight", float("inf")), ("starts", 0), ("starts", 4), ("window", -1), ("moves", -1), ("age_limit", -0.1),
+        ("horizon", -1),
+        ("discount", 0.0),
+        ("discount", 1.5),
+        ("discount", float("nan")),
+        ("tie_weight", -1.0),
+        ("tie_weight", float("inf")),
+        ("starts", 0),
+        ("starts", 4),
+        ("window", -1),
+        ("moves", -1),
+        ("age_limit", -0.1),
         ("age_limit", float("nan")),
     ],
-)  # fmt: skip
+)
 def test_an_option_out_of_range_is_named(field: str, value: float) -> None:
     with pytest.raises(InputError, match=rf"^bf-io: {field} is {value}"):
         BFIO(**{field: value})  # type: ignore[arg-type]

@@ -70,17 +70,28 @@ def random_instance(random: np.random.Generator, slots: int, horizon: int, heavy
         load[g, 1:] = np.maximum(0.0, load[g, 0] + np.cumsum(72.0 - ends * prompts(horizon)))
     size, growth = prompts(3 * slots), np.arange(horizon + 1.0)
     return Instance(
-        np.zeros(workers, np.int64), free, np.full(workers, np.inf), np.rint(load), size[:, None] + growth, size,
-        np.ones(horizon + 1), 0, slots,
-    )  # fmt: skip
+        np.zeros(workers, np.int64),
+        free,
+        np.full(workers, np.inf),
+        np.rint(load),
+        size[:, None] + growth,
+        size,
+        np.ones(horizon + 1),
+        0,
+        slots,
+    )
 
 
 def fast_answer(asked: Instance) -> I8:
     steps = asked.weight.size
     view = moment(
-        asked.load[:, 0].tolist(), asked.free_slots.tolist(), asked.size.tolist(),
-        projections=asked.load, growth=np.arange(float(steps)), mean_wait_s=0.0,
-    )  # fmt: skip
+        asked.load[:, 0].tolist(),
+        asked.free_slots.tolist(),
+        asked.size.tolist(),
+        projections=asked.load,
+        growth=np.arange(float(steps)),
+        mean_wait_s=0.0,
+    )
     return BFIO(horizon=steps - 1).route(view).worker
 
 

@@ -29,7 +29,5 @@ def test_weights_are_powers_of_the_discount() -> None:
 
 
 def test_a_request_of_known_end_leaves() -> None:
-    view = view_of(
-        [4.0], [1], [5.0], projections=[[4.0, 4.0, 4.0]], growth=[0.0, 1.0, 2.0], waiting_steps=[2.0]
-    )
+    view = view_of([4.0], [1], [5.0], projections=[[4.0, 4.0, 4.0]], growth=[0.0, 1.0, 2.0], waiting_steps=[2.0])
     assert Moment.of(view, 2, 1.0, 0.0, 0, 0.0).profile.tolist() == [[5.0, 6.0, 0.0]]

@@ -39,9 +39,7 @@ def test_rule_and_oracle_agree_with_a_horizon(view: RoutingView, policy: BFIO, k
 
 
 @given(routing_views(horizon=3), policies(3), st.integers(0, 2**32 - 1))
-def test_rule_and_oracle_agree_on_loads_that_are_not_whole(
-    view: RoutingView, policy: BFIO, seed: int
-) -> None:
+def test_rule_and_oracle_agree_on_loads_that_are_not_whole(view: RoutingView, policy: BFIO, seed: int) -> None:
     random = np.random.default_rng(seed)
     parts = random.random(view.projections.shape)
     uneven = replace(

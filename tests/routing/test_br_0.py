@@ -43,9 +43,7 @@ def test_workers_in_order_of_margin_are_compared_by_what_their_margins_are_now()
     assert routed(rule, moment([40, 45, 50, 100], [2, 2, 1, 0], [75, 12, 10])) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("workers", "pool", "slots"), [(16, 128, 6), (16, 128, 30), (128, 1000, 46), (128, 1500, 100)]
-)
+@pytest.mark.parametrize(("workers", "pool", "slots"), [(16, 128, 6), (16, 128, 30), (128, 1000, 46), (128, 1500, 100)])
 def test_it_decides_as_the_papers_pseudo_code_does_at_any_size(workers, pool, slots):
     random = np.random.default_rng(workers + pool + slots)
     load = random.normal(60_000, 800, workers).round()

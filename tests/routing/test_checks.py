@@ -43,9 +43,7 @@ def test_every_bad_policy_is_expected_here():
 def test_a_bad_policy_fails_its_own_check_with_its_own_message(stem):
     name, message = EXPECTED[stem]
     found = failures(names.build("routing", {"name": str(BAD / f"{stem}.py")}))
-    also = (
-        {"deterministic", "no peeking"} if stem == "remembers_by_itself" else set()
-    )  # the same fault, seen otherwise
+    also = {"deterministic", "no peeking"} if stem == "remembers_by_itself" else set()  # the same fault, seen otherwise
     also |= {"never holds what fits an idle worker"}  # most of them send next to nothing
     assert {name} <= set(found) <= {name} | also
     assert message in found[name]
@@ -59,8 +57,7 @@ def test_a_good_policy_passes_and_names_every_check():
 
 def test_a_digest_that_differs_between_doors_is_found():
     assert (
-        "plain door 1, compiled door 2"
-        in failures(FCFS(), lambda p, door: "1" if door == "plain" else "2")["same digest"]
+        "plain door 1, compiled door 2" in failures(FCFS(), lambda p, door: "1" if door == "plain" else "2")["same digest"]
     )
 
 

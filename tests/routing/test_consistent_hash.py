@@ -36,8 +36,7 @@ def test_one_hot_key_spreads_over_the_fleet_within_the_bound():
 
 def test_another_seed_is_another_ring():
     answers = [
-        ConsistentHash(bound=9.0).route(moment([0] * 3, [99] * 3, [1] * 30, seed=seed)).worker.tolist()
-        for seed in (0, 1)
+        ConsistentHash(bound=9.0).route(moment([0] * 3, [99] * 3, [1] * 30, seed=seed)).worker.tolist() for seed in (0, 1)
     ]
     assert answers[0] != answers[1]
 

@@ -37,10 +37,6 @@ def test_differences_are_told_by_the_first_field_that_differs():
     a = RoutingDecision(np.array([0, 1]), np.array([1]))
     none = np.array([0])
     assert difference(a, a, none) == ""
-    assert "request 1: plain route answers 1, the kernel -1" in difference(
-        a, RoutingDecision(np.array([0, -1])), none
-    )
-    assert "memory: plain route keeps [1], the kernel [0]" in difference(
-        a, RoutingDecision(np.array([0, 1])), none
-    )
+    assert "request 1: plain route answers 1, the kernel -1" in difference(a, RoutingDecision(np.array([0, -1])), none)
+    assert "memory: plain route keeps [1], the kernel [0]" in difference(a, RoutingDecision(np.array([0, 1])), none)
     assert "bound" in difference(a, RoutingDecision(np.array([0, 1]), np.array([1]), 2.0), none)

@@ -17,9 +17,7 @@ from evenstep.routing.view import HOLD, RoutingDecision, broken_rule
 
 def filled(view, worker):
     """The answer with what the host adds, and how many that are."""
-    (_, _, _, _, first, waiting, workers_i, workers_f, _, waiting_f, *_) = kernel_call(
-        LeastLoad(), view
-    ).arguments
+    (_, _, _, _, first, waiting, workers_i, workers_f, _, waiting_f, *_) = kernel_call(LeastLoad(), view).arguments
     answer = worker.copy()
     return answer, send_to_idle(first, waiting, workers_i, workers_f, waiting_f, answer)
 

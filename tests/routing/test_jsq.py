@@ -16,9 +16,7 @@ def test_the_oldest_goes_to_the_shortest_queue_counting_what_was_sent():
 
 
 def test_ties_by_chance_reach_every_tied_worker_and_no_other():
-    answers = {
-        routed(JSQ(), moment([0] * 4, [1] * 4, [1], running=[1, 1, 1, 2], seed=seed))[0] for seed in range(40)
-    }
+    answers = {routed(JSQ(), moment([0] * 4, [1] * 4, [1], running=[1, 1, 1, 2], seed=seed))[0] for seed in range(40)}
     assert answers == {0, 1, 2}
 
 

@@ -120,8 +120,9 @@ def test_those_that_fit_stand_around_the_peak():
     )
     assert listed(list_fitting, waiting, key(20), key(4), count=3) == ([4, 0], [4, 1])
     assert listed(list_fitting, waiting, key(0.5), key(20), count=8) == (
-        [0, 4, 2, 3, 5, 1], [1, 4, 5, 6, 6, 9],
-    )  # fmt: skip
+        [0, 4, 2, 3, 5, 1],
+        [1, 4, 5, 6, 6, 9],
+    )
 
 
 SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=9)

@@ -66,9 +66,7 @@ def test_with_nothing_cached_it_is_the_shortest_queue(view):
     assert PrefixAffinity().route(cold).worker.tolist() == JSQ(ties="lowest").route(cold).worker.tolist()
 
 
-@pytest.mark.parametrize(
-    "options", [{"cached_share": 1.5}, {"balance_abs": -1}, {"balance_rel": 0.5}, {"bound": 0}]
-)
+@pytest.mark.parametrize("options", [{"cached_share": 1.5}, {"balance_abs": -1}, {"balance_rel": 0.5}, {"bound": 0}])
 def test_options_out_of_range_are_named(options):
     with pytest.raises(InputError, match=f"prefix-affinity: {next(iter(options))} is "):
         PrefixAffinity(**options)

@@ -10,9 +10,7 @@ from evenstep.errors import InputError
 from evenstep.routing.prefix_index import PrefixIndex
 
 prompts = st.lists(st.integers(0, 6), max_size=6, unique=True)
-moves = st.lists(
-    st.tuples(st.sampled_from(["add", "add", "add", "forget"]), st.integers(0, 2), prompts), max_size=30
-)
+moves = st.lists(st.tuples(st.sampled_from(["add", "add", "add", "forget"]), st.integers(0, 2), prompts), max_size=30)
 
 
 def front(prompt, held):

@@ -153,10 +153,5 @@ def test_a_policy_that_inherits_from_one_with_a_rule_may_call_it(tmp_path):
         "class Mine(JSQ):\n    def route(self, view):\n        return super().route(view)\n"
     )
     policy = names.build("routing", names.parse(f"{tmp_path / 'mine.py'}:Mine"))
-    assert (
-        policy.route(view()).worker.tolist()
-        == names.build("routing", {"name": "jsq"}).route(view()).worker.tolist()
-    )
-    assert compiled.kernel_of(policy) is None, (
-        "its own Python decides, so no compiled door may stand in for it"
-    )
+    assert policy.route(view()).worker.tolist() == names.build("routing", {"name": "jsq"}).route(view()).worker.tolist()
+    assert compiled.kernel_of(policy) is None, "its own Python decides, so no compiled door may stand in for it"

@@ -31,10 +31,7 @@ def test_stated_capabilities_take_the_place_of_speeds():
 
 @given(routing_views(kv_limited=False))
 def test_on_equal_workers_without_a_threshold_it_fills_by_index(view):
-    assert (
-        Throttled(capability=(1.0,)).route(view).worker.tolist()
-        == FCFS(fill="index").route(view).worker.tolist()
-    )
+    assert Throttled(capability=(1.0,)).route(view).worker.tolist() == FCFS(fill="index").route(view).worker.tolist()
 
 
 @given(routing_views())

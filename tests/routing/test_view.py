@@ -28,14 +28,29 @@ from evenstep.routing.view import (
 def view(*, free=(2, 1), kv=(math.inf, math.inf), waiting=(5.0, 7.0, 9.0)) -> RoutingView:
     G, W = len(free), len(waiting)
     return RoutingView(
-        decision=0, seed=0, now_s=0.0, mean_wait_s=0.0, group=np.zeros(G, np.int64),
-        queued=np.zeros(G, np.int64), queued_load=np.zeros(G), load=np.zeros(G),
-        free_slots=np.array(free), running=np.zeros(G, np.int64), kv_free=np.array(kv),
-        seconds_per_token=np.ones(G), waiting_id=np.arange(W), waiting_load=np.array(waiting),
-        waited_s=np.zeros(W), waiting_class=np.zeros(W, np.int64), waiting_key=np.arange(W),
-        waiting_steps=np.full(W, np.nan), projections=np.zeros((G, 1)), growth=np.zeros(1),
-        cached_tokens=np.zeros((0, 0)), memory=np.zeros(2, np.int64),
-    )  # fmt: skip
+        decision=0,
+        seed=0,
+        now_s=0.0,
+        mean_wait_s=0.0,
+        group=np.zeros(G, np.int64),
+        queued=np.zeros(G, np.int64),
+        queued_load=np.zeros(G),
+        load=np.zeros(G),
+        free_slots=np.array(free),
+        running=np.zeros(G, np.int64),
+        kv_free=np.array(kv),
+        seconds_per_token=np.ones(G),
+        waiting_id=np.arange(W),
+        waiting_load=np.array(waiting),
+        waited_s=np.zeros(W),
+        waiting_class=np.zeros(W, np.int64),
+        waiting_key=np.arange(W),
+        waiting_steps=np.full(W, np.nan),
+        projections=np.zeros((G, 1)),
+        growth=np.zeros(1),
+        cached_tokens=np.zeros((0, 0)),
+        memory=np.zeros(2, np.int64),
+    )
 
 
 def rule(worker, kept=None, **options) -> str:

@@ -43,9 +43,7 @@ def test_turns_go_on_where_they_stood():
 @given(routing_views(memory=1))
 def test_of_equal_weights_turns_are_round_robin_and_connections_are_jsq(view):
     turns = Weighted(rule="round-robin", weights=(1.0,)).route(view)
-    assert (
-        Weighted(weights=(1.0,)).route(view).worker.tolist() == JSQ(ties="lowest").route(view).worker.tolist()
-    )
+    assert Weighted(weights=(1.0,)).route(view).worker.tolist() == JSQ(ties="lowest").route(view).worker.tolist()
     if view.memory[0] < view.load.size:
         assert turns.worker.tolist() == RoundRobin().route(view).worker.tolist()
 

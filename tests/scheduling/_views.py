@@ -34,9 +34,7 @@ def waits(prompt: int, **more: Any) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "left": prompt} | more
 
 
-def view_of(
-    running: list[dict[str, Any]], waiting: list[dict[str, Any]], free: int, **more: Any
-) -> EngineView:
+def view_of(running: list[dict[str, Any]], waiting: list[dict[str, Any]], free: int, **more: Any) -> EngineView:
     """A view of these requests with `free` KV tokens of memory: blocks of one token, no limits unless `more` says so."""
     rows = [*running, *waiting]
     held = sum(row["resident"] for row in running)
@@ -45,18 +43,36 @@ def view_of(
         return np.array([row.get(name, default) for row in rows], kind)
 
     fields: dict[str, Any] = {
-        "iteration": 0, "seed": 0, "now_s": 100.0, "token_budget": UNLIMITED, "batch_limit": UNLIMITED,
-        "kv_capacity": held + free, "kv_free": free, "block_tokens": 1, "hold_produced": 0,
-        "arrived": np.array([len(rows)]), "memory": np.zeros(0, np.int64),
-    } | more  # fmt: skip
+        "iteration": 0,
+        "seed": 0,
+        "now_s": 100.0,
+        "token_budget": UNLIMITED,
+        "batch_limit": UNLIMITED,
+        "kv_capacity": held + free,
+        "kv_free": free,
+        "block_tokens": 1,
+        "hold_produced": 0,
+        "arrived": np.array([len(rows)]),
+        "memory": np.zeros(0, np.int64),
+    } | more
     return EngineView(
-        **fields, request_id=np.arange(len(rows)), request_class=column("request_class"),
-        prompt_tokens=column("prompt_tokens"), prefilled=column("prefilled"), produced=column("produced"),
-        reached=column("reached"), lost_at=column("lost_at"), left=column("left"), resident=column("resident"),
-        output_low=column("output_low"), output_high=column("output_high"), evictions=column("evictions"),
-        arrival_s=column("arrival_s", np.float64), running=np.arange(len(rows)) < len(running),
+        **fields,
+        request_id=np.arange(len(rows)),
+        request_class=column("request_class"),
+        prompt_tokens=column("prompt_tokens"),
+        prefilled=column("prefilled"),
+        produced=column("produced"),
+        reached=column("reached"),
+        lost_at=column("lost_at"),
+        left=column("left"),
+        resident=column("resident"),
+        output_low=column("output_low"),
+        output_high=column("output_high"),
+        evictions=column("evictions"),
+        arrival_s=column("arrival_s", np.float64),
+        running=np.arange(len(rows)) < len(running),
         decoding=column("produced") > 0,
-    )  # fmt: skip
+    )
 
 
 def formed(policy: SchedulingPolicy, view: EngineView) -> tuple[list[int], list[int]]:

@@ -17,14 +17,10 @@ def test_its_latency_over_that_of_hindsight_is_the_papers_within_a_percent(low, 
     short = round(count * 10 / 11)
     output = np.full(count, high)
     output[np.random.default_rng(5).permutation(count)[:short]] = low
-    trace = Trace(
-        prompt_tokens=np.ones(count, np.int64), output_tokens=output
-    )  # holds what a prompt of 0 holds there
+    trace = Trace(prompt_tokens=np.ones(count, np.int64), output_tokens=output)  # holds what a prompt of 0 holds there
     engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart")
     ones = np.ones(count, np.int64)
-    own = simulate_engine(
-        trace, AEll(), engine=engine, batch_time=Unit(), bounds=(ones * low, ones * high), records=False
-    )
+    own = simulate_engine(trace, AEll(), engine=engine, batch_time=Unit(), bounds=(ones * low, ones * high), records=False)
     best = simulate_engine(
         trace,
         HindsightShortestFirst(),
@@ -41,8 +37,6 @@ def test_its_latency_over_that_of_hindsight_is_the_papers_within_a_percent(low, 
 def test_a_long_request_loses_its_memory_once_and_ends_behind_the_short_ones():
     trace = Trace(prompt_tokens=np.ones(3, np.int64), output_tokens=np.array([5, 2, 2]))
     engine = Engine(token_budget=0, batch_limit=1, kv_tokens=20, overflow="restart")
-    done = simulate_engine(
-        trace, AEll(), engine=engine, batch_time=Unit(), bounds=(np.full(3, 2), np.full(3, 5))
-    )
+    done = simulate_engine(trace, AEll(), engine=engine, batch_time=Unit(), bounds=(np.full(3, 2), np.full(3, 5)))
     assert done.requests.evictions.tolist() == [1, 0, 0]
     assert done.requests.finished_s.tolist() == [11.0, 4.0, 6.0]

@@ -13,9 +13,13 @@ def test_example_3_2_takes_a_total_of_nine():
     engine = Engine(token_budget=0, batch_limit=0, kv_tokens=10, overflow="never", hold_produced=True)
     for door in ("plain", "compiled"):
         done = simulate_engine(
-            Trace(prompt_tokens=ones, output_tokens=ones), AMax(), engine=engine, batch_time=Unit(),
-            bounds=(ones, ones * 4), door=door,
-        )  # fmt: skip
+            Trace(prompt_tokens=ones, output_tokens=ones),
+            AMax(),
+            engine=engine,
+            batch_time=Unit(),
+            bounds=(ones, ones * 4),
+            door=door,
+        )
         assert done.summary["tel_s"] == 9.0
         assert sorted(done.requests.finished_s) == [1, 1, 2, 2, 3]
         assert done.totals.evictions == 0

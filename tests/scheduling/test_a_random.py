@@ -16,9 +16,13 @@ def run(scale, seed=3):
     output = np.random.default_rng(1).integers(1, 12, 600)
     engine = Engine(token_budget=0, batch_limit=0, kv_tokens=600, overflow="never", hold_produced=True)
     return simulate_engine(
-        Trace(prompt_tokens=np.ones_like(output), output_tokens=output), ARandom(scale), engine=engine,
-        batch_time=Unit(), bounds=(output, output), seed=seed,
-    )  # fmt: skip
+        Trace(prompt_tokens=np.ones_like(output), output_tokens=output),
+        ARandom(scale),
+        engine=engine,
+        batch_time=Unit(),
+        bounds=(output, output),
+        seed=seed,
+    )
 
 
 def test_less_memory_starts_requests_in_the_same_order_and_costs_about_its_inverse_at_most():

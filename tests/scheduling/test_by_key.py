@@ -19,12 +19,13 @@ from evenstep.scheduling.policies.srpt import Srpt
 from evenstep.sim.engine.simulation import simulate_engine
 
 POLICIES = [
-    Srpt(statistic=s, makes_room=m, watermark=w)
-    for s, m, w in itertools.product(("low", "high"), (False, True), (0.0, 0.2))
+    Srpt(statistic=s, makes_room=m, watermark=w) for s, m, w in itertools.product(("low", "high"), (False, True), (0.0, 0.2))
 ] + [
-    Mlfq(quantum=9.0, level_wait_s=0.05), Mlfq(quantum=9.0, level_wait_s=0.05, makes_room=True, watermark=0.0),
-    LeastAttained(prompt_weight=0.5, makes_room=True), LeastAttained(watermark=0.0),
-]  # fmt: skip
+    Mlfq(quantum=9.0, level_wait_s=0.05),
+    Mlfq(quantum=9.0, level_wait_s=0.05, makes_room=True, watermark=0.0),
+    LeastAttained(prompt_weight=0.5, makes_room=True),
+    LeastAttained(watermark=0.0),
+]
 
 
 @examples(60)
@@ -47,9 +48,7 @@ def test_whoever_runs_with_the_smallest_key_is_served_and_keeps_its_memory(view,
         running = np.flatnonzero(view.running)
         best = running[np.argmin(keys(view)[running])]
         is_first = keys(view)[best] <= keys(view).min()
-        assert not decision.evict[best] or (makes_room and not is_first), (
-            "only one that goes before it may take it"
-        )
+        assert not decision.evict[best] or (makes_room and not is_first), "only one that goes before it may take it"
         fits = view.held_after(best, min(int(view.left[best]), view.token_budget)) <= view.kv_capacity
         if fits and not decision.tokens[~view.running].any():
             assert decision.tokens[best] > 0
@@ -76,10 +75,18 @@ def test_a_rule_has_the_key_that_the_queue_is_sorted_by(view, policy):
     key_of = {Srpt: srpt, Mlfq: mlfq, LeastAttained: least_attained}[type(policy)].key_of
     for k in range(view.left.size):
         wanted = policy.order.key(
-            seed=view.seed, request=k, arrival_s=float(view.arrival_s[k]), prompt=int(view.prompt_tokens[k]),
-            low=int(view.output_low[k]), high=int(view.output_high[k]), produced=int(view.produced[k]),
-            reached=int(view.reached[k]), lost_at=0, evictions=0, attained=0,
-        )  # fmt: skip
+            seed=view.seed,
+            request=k,
+            arrival_s=float(view.arrival_s[k]),
+            prompt=int(view.prompt_tokens[k]),
+            low=int(view.output_low[k]),
+            high=int(view.output_high[k]),
+            produced=int(view.produced[k]),
+            reached=int(view.reached[k]),
+            lost_at=0,
+            evictions=0,
+            attained=0,
+        )
         assert plain(key_of)(rule_view(view), names["options"], k) == wanted
 
 

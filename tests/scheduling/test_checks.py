@@ -27,9 +27,10 @@ EXPECTED = {
 }
 #: The same fault, seen otherwise.
 ALSO = {
-    "remembers_by_itself": {"deterministic", "no peeking"}, "over_budget": {"batch limit", "resident limit", "memory"},
+    "remembers_by_itself": {"deterministic", "no peeking"},
+    "over_budget": {"batch limit", "resident limit", "memory"},
     "mutates_its_view": {"no peeking"},
-}  # fmt: skip
+}
 
 
 def failures(policy, simulate=None):
@@ -55,9 +56,7 @@ def test_a_good_policy_passes_and_names_every_check():
 
 
 def test_a_digest_that_differs_is_found():
-    assert (
-        "plain door plain, compiled door compiled" in failures(Sarathi(), lambda p, door: door)["same digest"]
-    )
+    assert "plain door plain, compiled door compiled" in failures(Sarathi(), lambda p, door: door)["same digest"]
     counted = iter(range(9))
     assert "two equal runs: 0 and 1" in failures(Sarathi(), lambda p, door: str(next(counted)))["same digest"]
 
@@ -71,7 +70,4 @@ def test_what_is_no_policy_is_said():
             return None
 
     assert "order is 3" in failures(Nothing())["queue order"]
-    assert (
-        "form_batch answers NoneType"
-        in failures(type("Plain", (), {"form_batch": lambda s, v: None})())["answers"]
-    )
+    assert "form_batch answers NoneType" in failures(type("Plain", (), {"form_batch": lambda s, v: None})())["answers"]

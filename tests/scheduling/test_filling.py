@@ -14,9 +14,7 @@ def test_what_is_offered_never_breaks_a_limit(view):
         filling.offer(request)
     assert filling.tokens.sum() <= view.token_budget
     assert (filling.tokens > 0).sum() <= view.batch_limit
-    held = sum(
-        view.held_after(k, int(t)) if t else int(view.resident[k]) for k, t in enumerate(filling.tokens)
-    )
+    held = sum(view.held_after(k, int(t)) if t else int(view.resident[k]) for k, t in enumerate(filling.tokens))
     assert held <= view.kv_capacity
     assert held == view.kv_capacity - filling.free
 

@@ -16,14 +16,18 @@ RUNNING = 2
 def seen(queue, arrived):
     """What of a view is looked at: two that run, then a queue of (id, prompt, evictions)."""
     rows = [(1000, 5, 0), (1001, 7, 0), *queue]
-    column = {
-        name: np.array([row[k] for row in rows]) for k, name in enumerate(("id", "prompt", "evictions"))
-    }
+    column = {name: np.array([row[k] for row in rows]) for k, name in enumerate(("id", "prompt", "evictions"))}
     return SimpleNamespace(
-        request_id=column["id"], prompt_tokens=column["prompt"], left=column["prompt"] + 10 * column["evictions"],
-        evictions=column["evictions"], output_low=column["prompt"] * 0, output_high=column["prompt"] * 0,
-        arrived=np.array([arrived]), running=np.arange(RUNNING), waiting=np.arange(RUNNING, len(rows)),
-    )  # fmt: skip
+        request_id=column["id"],
+        prompt_tokens=column["prompt"],
+        left=column["prompt"] + 10 * column["evictions"],
+        evictions=column["evictions"],
+        output_low=column["prompt"] * 0,
+        output_high=column["prompt"] * 0,
+        arrived=np.array([arrived]),
+        running=np.arange(RUNNING),
+        waiting=np.arange(RUNNING, len(rows)),
+    )
 
 
 def joining_of(memory, joined):

@@ -20,30 +20,39 @@ from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.scheduling.policies.wait import Wait
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 
-POLICIES = st.sampled_from([
-    Wait((2, 3)), Wait((3, 1, 2), 0.0), Wait((40, 1), 0.3), NestedWait((3, 2, 1), (4, 20), (), 0.05),
-    NestedWait((2, 1, 4, 3), (7,), (12,), 5.0), NestedWait((3, 2), (7,), (5, 12), 0.0), NestedWait((2,), (), (20,)),
-    Wait((2, 3), 0.3, 0.4), Wait((1, 9, 2), 0.1, 0.1), NestedWait((3, 2, 1), (1, 9), (), 0.05, 0.2),
-    NestedWait((2, 1, 4, 3), (7,), (12,), 0.5, 0.05, 0.0), NestedWait((9, 2), (6,), (5, 12), 0.2, 1.0, 2.0),
-])  # fmt: skip
+POLICIES = st.sampled_from(
+    [
+        Wait((2, 3)),
+        Wait((3, 1, 2), 0.0),
+        Wait((40, 1), 0.3),
+        NestedWait((3, 2, 1), (4, 20), (), 0.05),
+        NestedWait((2, 1, 4, 3), (7,), (12,), 5.0),
+        NestedWait((3, 2), (7,), (5, 12), 0.0),
+        NestedWait((2,), (), (20,)),
+        Wait((2, 3), 0.3, 0.4),
+        Wait((1, 9, 2), 0.1, 0.1),
+        NestedWait((3, 2, 1), (1, 9), (), 0.05, 0.2),
+        NestedWait((2, 1, 4, 3), (7,), (12,), 0.5, 0.05, 0.0),
+        NestedWait((9, 2), (6,), (5, 12), 0.2, 1.0, 2.0),
+    ]
+)
 
 
 @settings(max_examples=40)
 @given(run=engine_runs(), policy=POLICIES)
 def test_both_doors_agree_with_any_gates_and_everybody_ends(run, policy):
     trace, engine, seed = run
-    plain, fast = (
-        simulate_engine(trace, policy, engine=engine, seed=seed, door=door) for door in ("plain", "compiled")
-    )
+    plain, fast = (simulate_engine(trace, policy, engine=engine, seed=seed, door=door) for door in ("plain", "compiled"))
     assert plain.digest == fast.digest and plain.totals.counted == fast.totals.counted
     assert plain.totals.requests == len(trace)
 
 
 def runs(policy, output, *, arrival_s=None, memory=0, door="compiled", **options):
     trace = Trace(
-        prompt_tokens=np.ones(len(output), np.int64), output_tokens=np.array(output),
+        prompt_tokens=np.ones(len(output), np.int64),
+        output_tokens=np.array(output),
         arrival_s=None if arrival_s is None else np.array(arrival_s, float),
-    )  # fmt: skip
+    )
     engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory)
     return simulate_engine(trace, policy, engine=engine, batch_time=Unit(), door=door, **options)
 
@@ -96,9 +105,13 @@ def test_memory_full_of_those_that_pause_is_freed_while_thresholds_are_solved(do
 def test_those_who_entered_under_a_higher_threshold_do_not_queue_at_every_stage():
     view = next(v for v in check_views(ARRIVAL, 0) if v.decoding.sum() > 3 and v.batch_limit > 12)
     together = replace(
-        view, produced=np.where(view.decoding, 5, view.produced), evictions=np.zeros_like(view.evictions),
-        token_budget=1 << 20, kv_capacity=1 << 30, kv_free=(1 << 30) - int(view.resident.sum()),
-    )  # fmt: skip
+        view,
+        produced=np.where(view.decoding, 5, view.produced),
+        evictions=np.zeros_like(view.evictions),
+        token_budget=1 << 20,
+        kv_capacity=1 << 30,
+        kv_free=(1 << 30) - int(view.resident.sum()),
+    )
     for solve_s, many in ((0.0, 1), (1e6, int(together.decoding[together.running].sum()))):
         policy = NestedWait((1,), (), (), 0.0, solve_s)
         tokens = policy.form_batch(replace(together, memory=np.zeros(policy.memory_size, np.int64))).tokens

@@ -18,9 +18,13 @@ def test_the_papers_examples_take_five_and_twelve(output, memory, total, door):
     tokens = np.array(output)
     engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="never", hold_produced=True)
     done = simulate_engine(
-        Trace(prompt_tokens=np.ones_like(tokens), output_tokens=tokens), HindsightShortestFirst(), engine=engine,
-        batch_time=Unit(), bounds=(tokens, tokens), door=door,
-    )  # fmt: skip
+        Trace(prompt_tokens=np.ones_like(tokens), output_tokens=tokens),
+        HindsightShortestFirst(),
+        engine=engine,
+        batch_time=Unit(),
+        bounds=(tokens, tokens),
+        door=door,
+    )
     assert done.summary["tel_s"] == total
 
 
@@ -31,9 +35,6 @@ def test_it_knows_the_truth_whatever_others_believe(ranks, policy):
     engine = Engine(kv_tokens=12, data_parallel=ranks)
     truth, wide = (trace.output_tokens, trace.output_tokens), (np.ones(4, np.int64), np.full(4, 10))
     learned = Quantiles(Survival())
-    runs = [
-        simulate_engine(trace, policy, engine=engine, bounds=b, name="h")
-        for b in (None, truth, wide, learned)
-    ]
+    runs = [simulate_engine(trace, policy, engine=engine, bounds=b, name="h") for b in (None, truth, wide, learned)]
     assert len({run.digest for run in runs}) == 1
     assert {run.conditions.bounds for run in runs} == {"the truth"}

@@ -33,9 +33,10 @@ def test_ties_among_victims_are_by_chance_and_never_change_the_order_of_bounds(v
 
 def test_each_rule_of_victims_chooses_its_own():
     running = [
-        decodes(4, 3, output_low=9, output_high=9), decodes(6, 3, output_low=5, output_high=9),
+        decodes(4, 3, output_low=9, output_high=9),
+        decodes(6, 3, output_low=5, output_high=9),
         decodes(3, 4, output_low=7, output_high=9),
-    ]  # fmt: skip
+    ]
     view = view_of(running, [], free=2)
     assert formed(AMin(victim="bound"), view) == ([1, 0, 1], [1])
     assert formed(AMin(victim="last"), view) == ([1, 1, 0], [2])

@@ -12,9 +12,7 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 def finished(prompt, output, arrival, **options):
     trace = Trace(np.array(prompt), np.array(output), arrival_s=np.array(arrival))
-    run = simulate_engine(
-        trace, Mlfq(**options), engine=Engine(batch_limit=1, resident_limit=0), batch_time=Unit()
-    )
+    run = simulate_engine(trace, Mlfq(**options), engine=Engine(batch_limit=1, resident_limit=0), batch_time=Unit())
     return run.requests.finished_s.tolist()
 
 

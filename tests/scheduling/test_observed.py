@@ -83,9 +83,7 @@ def test_who_ended_and_their_work_are_known_exactly_although_nobody_says_it(run,
     first = 0 if engine.first_token == "decode" else 1
     group = (done.prompt_tokens >= 8).astype(int)
     for g in range(2):
-        outputs, prompts = (
-            column[ended & (group == g)] for column in (done.output_tokens, done.prompt_tokens)
-        )
+        outputs, prompts = (column[ended & (group == g)] for column in (done.output_tokens, done.prompt_tokens))
         assert (left - went_on)[g].sum() == outputs.size
         segment = np.searchsorted(ends, outputs, side="left")
         assert (left - went_on)[g].tolist() == np.bincount(segment, minlength=words.segments).tolist()
@@ -134,9 +132,12 @@ def poisson(rate, seconds, prompts, outputs, seed=3, start_s=0.0):
     count = rng.poisson(rate * seconds)
     kind = rng.integers(0, len(prompts), count)
     return Trace(
-        np.array(prompts)[kind], np.array(outputs)[kind], arrival_s=start_s + np.sort(rng.random(count)) * seconds,
-        request_class=kind, synthetic=True,
-    )  # fmt: skip
+        np.array(prompts)[kind],
+        np.array(outputs)[kind],
+        arrival_s=start_s + np.sort(rng.random(count)) * seconds,
+        request_class=kind,
+        synthetic=True,
+    )
 
 
 def thresholds(run, count):
@@ -145,9 +146,14 @@ def thresholds(run, count):
 
 def until_last(trace, policy, door="compiled", engine=FREE):
     return simulate_engine(
-        trace, policy, engine=engine, batch_time=LAW, door=door, until_s=float(trace.column("arrival_s")[-1]),
+        trace,
+        policy,
+        engine=engine,
+        batch_time=LAW,
+        door=door,
+        until_s=float(trace.column("arrival_s")[-1]),
         records=False,
-    )  # fmt: skip
+    )
 
 
 def test_at_a_constant_rate_the_thresholds_come_near_those_the_theory_solves_from_the_true_rates():
@@ -181,24 +187,19 @@ def test_full_batches_that_are_all_alike_leave_the_line_as_it_was():
 
 def test_a_full_batch_that_does_not_fit_the_memory_keeps_the_thresholds():
     trace = poisson(60.0, 20.0, (100,), (50,))
-    run = simulate_engine(
-        trace, Wait((2,), 1.0, 2.0), engine=replace(FREE, kv_tokens=4000), batch_time=LAW, records=False
-    )
+    run = simulate_engine(trace, Wait((2,), 1.0, 2.0), engine=replace(FREE, kv_tokens=4000), batch_time=LAW, records=False)
     assert run.totals.counted["solve_refused_memory"] > 0
     assert run.totals.counted["thresholds_changed"] == 0
     assert run.totals.requests == len(trace)
 
 
 def test_rates_that_change_are_followed_and_both_doors_agree():
-    low, high = (
-        poisson(*rate, (100, 200), (20, 40), start_s=s)
-        for rate, s in (((20.0, 20.0), 0), ((300.0, 40.0), 20))
-    )
+    low, high = (poisson(*rate, (100, 200), (20, 40), start_s=s) for rate, s in (((20.0, 20.0), 0), ((300.0, 40.0), 20)))
     trace = Trace(
         *(np.concatenate([getattr(t, n) for t in (low, high)]) for n in ("prompt_tokens", "output_tokens")),
         **{n: np.concatenate([t.column(n) for t in (low, high)]) for n in ("arrival_s", "request_class")},
         synthetic=True,
-    )  # fmt: skip
+    )
     policy = Wait((1, 1), 1.0, 4.0)
     plain, fast = (until_last(trace, policy, door) for door in ("plain", "compiled"))
     assert plain.totals.counted == fast.totals.counted and plain.digest == fast.digest

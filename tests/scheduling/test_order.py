@@ -15,9 +15,17 @@ WEIGHTS = st.floats(-3, 3)
 TOKENS = st.integers(0, 5000)
 #: One request: every number is another.
 REQUEST = {
-    "request": 7, "arrival_s": 1.5, "prompt": 100, "low": 20, "high": 300, "produced": 4, "reached": 60,
-    "lost_at": 50, "evictions": 2, "attained": 170,
-}  # fmt: skip
+    "request": 7,
+    "arrival_s": 1.5,
+    "prompt": 100,
+    "low": 20,
+    "high": 300,
+    "produced": 4,
+    "reached": 60,
+    "lost_at": 50,
+    "evictions": 2,
+    "attained": 170,
+}
 
 
 def keyed(order, **more):
@@ -86,9 +94,18 @@ def test_keys_of_requests_that_have_run_nothing_are_each_one_s_key(weights, requ
     keys = order.keys(seed=3, request=ids, arrival_s=arrival_s, prompt=prompt, low=low, high=high)
     for k, (at, p, lo, hi) in enumerate(requests):
         one = order.key(
-            seed=3, request=int(ids[k]), arrival_s=at, prompt=p, low=lo, high=hi, produced=0, reached=0,
-            lost_at=0, evictions=0, attained=0,
-        )  # fmt: skip
+            seed=3,
+            request=int(ids[k]),
+            arrival_s=at,
+            prompt=p,
+            low=lo,
+            high=hi,
+            produced=0,
+            reached=0,
+            lost_at=0,
+            evictions=0,
+            attained=0,
+        )
         assert keys[k] == one
 
 

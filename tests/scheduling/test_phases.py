@@ -34,13 +34,9 @@ def test_fewest_left_goes_first_in_each_phase():
     view = view_of([prefills(9, 1), prefills(9, 4), *running], [waits(3), waits(2), waits(2)], free=99)
     shortest = WorkConserving(within="fewest-left")
     assert formed(shortest, view) == ([8, 5, 1, 1, 3, 2, 2], [])
-    limited = view_of(
-        [prefills(9, 1), prefills(9, 4), *running], [waits(3), waits(2)], free=99, batch_limit=1
-    )
+    limited = view_of([prefills(9, 1), prefills(9, 4), *running], [waits(3), waits(2)], free=99, batch_limit=1)
     assert formed(shortest, limited) == ([0, 0, 0, 1, 0, 0], [])
-    limited = view_of(
-        [prefills(9, 1), prefills(9, 4)], [waits(3), waits(2), waits(2)], free=99, token_budget=9
-    )
+    limited = view_of([prefills(9, 1), prefills(9, 4)], [waits(3), waits(2), waits(2)], free=99, token_budget=9)
     assert formed(shortest, limited) == ([4, 5, 0, 0, 0], [])
     limited = view_of([], [waits(3), waits(2), waits(2)], free=99, batch_limit=2)
     assert formed(shortest, limited) == ([0, 2, 2], [])

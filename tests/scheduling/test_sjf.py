@@ -17,9 +17,7 @@ def started(policy, low, high, prompt=(1, 1, 1)):
     return np.argsort(run.requests.first_iteration).tolist()
 
 
-@pytest.mark.parametrize(
-    ("statistic", "order"), [("low", [1, 0, 2]), ("high", [2, 0, 1]), ("middle", [0, 2, 1])]
-)
+@pytest.mark.parametrize(("statistic", "order"), [("low", [1, 0, 2]), ("high", [2, 0, 1]), ("middle", [0, 2, 1])])
 def test_the_queue_is_sorted_by_the_statistic_asked_for(statistic, order):
     assert started(Sjf(statistic=statistic), low=[2, 1, 3], high=[4, 9, 3]) == order
 
@@ -30,8 +28,9 @@ def test_a_long_prompt_can_count():
 
 def test_who_runs_is_not_interrupted():
     arrival = np.array([0.0, 1.5])
-    trace = Trace(np.array([1, 1]), np.array([9, 1]), arrival_s=arrival, output_low=np.array([9, 1]),
-                  output_high=np.array([9, 1]))  # fmt: skip
+    trace = Trace(
+        np.array([1, 1]), np.array([9, 1]), arrival_s=arrival, output_low=np.array([9, 1]), output_high=np.array([9, 1])
+    )
     run = simulate_engine(trace, Sjf(), engine=Engine(batch_limit=1), batch_time=Unit())
     assert run.requests.finished_s.tolist() == [9.0, 10.0]
 

@@ -11,9 +11,7 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 def late_short_one(arrival_s, **engine):
     """A request of 9 output tokens, and later one of 2."""
     output = np.array([9, 2])
-    trace = Trace(
-        np.array([4, 4]), output, arrival_s=np.array([0.0, arrival_s]), output_low=output, output_high=output
-    )
+    trace = Trace(np.array([4, 4]), output, arrival_s=np.array([0.0, arrival_s]), output_low=output, output_high=output)
     return simulate_engine(trace, Srpt(watermark=0.0), engine=Engine(**engine), batch_time=Unit())
 
 

@@ -105,9 +105,10 @@ def test_known_types_get_the_thresholds_of_the_theory(numbers, load):
 
 
 @given(
-    st.lists(st.floats(1, 50), min_size=2, max_size=5), st.floats(0.05, 0.9),
+    st.lists(st.floats(1, 50), min_size=2, max_size=5),
+    st.floats(0.05, 0.9),
     st.sampled_from([0.0, 0.5, 1.0, 2.0]),
-)  # fmt: skip
+)
 def test_segments_get_the_thresholds_of_the_theory(rates, load, kappa):
     outputs, prompts = [10 * (k + 1) for k in range(len(rates))], [20] * len(rates)
     d1_s = load / Types(rates, prompts, outputs, 1.0, 1.0).load

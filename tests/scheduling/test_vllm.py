@@ -53,9 +53,7 @@ def test_a_lone_request_is_not_held_to_the_threshold():
 @given(engine_runs())
 def test_no_more_requests_hold_memory_than_the_batch_limit(run):
     requests, engine, seed = run
-    done = simulate_engine(
-        requests, Vllm(watermark=0.1, long_prefill_token_threshold=7), engine=engine, seed=seed
-    )
+    done = simulate_engine(requests, Vllm(watermark=0.1, long_prefill_token_threshold=7), engine=engine, seed=seed)
     other = simulate_engine(
         requests, Vllm(watermark=0.1, long_prefill_token_threshold=7), engine=engine, seed=seed, door="plain"
     )

@@ -13,9 +13,11 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 @pytest.mark.parametrize("door", ["plain", "compiled"])
 def test_a_type_runs_only_while_its_threshold_waits_and_the_other_goes_on_alone(door):
     trace = Trace(
-        prompt_tokens=np.ones(5, np.int64), output_tokens=np.array([2, 2, 2, 2, 2]),
-        arrival_s=np.array([0.0, 0.0, 0.0, 4.0, 4.0]), request_class=np.array([0, 0, 1, 0, 0]),
-    )  # fmt: skip
+        prompt_tokens=np.ones(5, np.int64),
+        output_tokens=np.array([2, 2, 2, 2, 2]),
+        arrival_s=np.array([0.0, 0.0, 0.0, 4.0, 4.0]),
+        request_class=np.array([0, 0, 1, 0, 0]),
+    )
     done = simulate_engine(
         trace, Wait((2, 1), 10.0), engine=Engine(token_budget=0, batch_limit=0), batch_time=Unit(), door=door
     ).requests
@@ -27,9 +29,7 @@ def test_a_type_runs_only_while_its_threshold_waits_and_the_other_goes_on_alone(
 
 def test_a_stage_takes_no_more_than_the_threshold():
     trace = Trace(prompt_tokens=np.ones(9, np.int64), output_tokens=np.full(9, 3))
-    done = simulate_engine(
-        trace, Wait((2,), 4.0), engine=Engine(token_budget=0, batch_limit=0), batch_time=Unit()
-    )
+    done = simulate_engine(trace, Wait((2,), 4.0), engine=Engine(token_budget=0, batch_limit=0), batch_time=Unit())
     assert done.iterations is not None
     assert done.iterations.prefill_tokens.max() == 2 and done.iterations.requests.max() == 6
 

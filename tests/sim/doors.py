@@ -24,9 +24,7 @@ ENERGY = ("energy_busy_idle_j", "energy_step_average_j")
 STEP = Linear(overhead_s=0.25, per_token_s=0.01)
 
 
-def differences(
-    trace, policy, *, cluster, doors=("plain",), step_time=STEP, predictor=None, seed=0
-) -> list[str]:
+def differences(trace, policy, *, cluster, doors=("plain",), step_time=STEP, predictor=None, seed=0) -> list[str]:
     """What differs between the reference and each door, as sentences; `predictor` makes a fresh one a run."""
     new = predictor or (lambda: None)
     options = {"cluster": cluster, "step_time": step_time, "seed": seed}

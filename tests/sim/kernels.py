@@ -25,11 +25,7 @@ def plainly(kernel: Any) -> Any:
     """A kernel, and all kernels that it calls, as the plain Python functions they are written as."""
     function = getattr(kernel, "py_func", kernel)
     scope = function.__globals__
-    called = {
-        name: plainly(scope[name])
-        for name in function.__code__.co_names
-        if hasattr(scope.get(name), "py_func")
-    }
+    called = {name: plainly(scope[name]) for name in function.__code__.co_names if hasattr(scope.get(name), "py_func")}
     return FunctionType(function.__code__, {**scope, **called}, function.__name__, function.__defaults__)
 
 
@@ -41,21 +37,27 @@ def put(record: Any, **words: float) -> None:
 
 def state(
     trace: Trace | None = None, policy: Any = None, step_time: Any = None, options: Options | None = None, **cluster: Any
-) -> State:  # fmt: skip
+) -> State:
     """A run's state before the first event; the decisions are recorded, so that it is the long loop's."""
     trace = trace or Trace(np.array([3, 5, 9]), np.array([4, 1, 2]))
     fleet = Cluster(**({"workers": 3, "slots": (2, 1, 4)} | cluster))
-    return prepared(
-        trace, policy or Oldest(), fleet, step_time or Linear(1.0, 0.5), options or Options(decisions=True)
-    )
+    return prepared(trace, policy or Oldest(), fleet, step_time or Linear(1.0, 0.5), options or Options(decisions=True))
 
 
 def engine_task(trace: Trace, engine: Engine, policy: Any = None) -> engine_state.Task:
     """What an engine is asked to run."""
     return engine_state.Task(
-        trace=trace, policy=policy or Sarathi(), engine=engine, batch_time=Unit(), bounds=None, seed=0, records=True,
-        door="auto", until_s=np.inf, label="",
-    )  # fmt: skip
+        trace=trace,
+        policy=policy or Sarathi(),
+        engine=engine,
+        batch_time=Unit(),
+        bounds=None,
+        seed=0,
+        records=True,
+        door="auto",
+        until_s=np.inf,
+        label="",
+    )
 
 
 def engine_run(trace: Trace, engine: Engine, policy: Any = None) -> Run:

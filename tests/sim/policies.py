@@ -123,9 +123,7 @@ class Keyed:
     def _key(self, active: Active) -> int:
         self.asked.append(tuple(active.request_id.tolist()))
         shown = [active.age, active.prompt_tokens, active.prompt_key, active.max_tokens, active.true_left]
-        return (
-            int(sum(x.sum() for x in shown)) + len(self.asked) + 31 * sum(self.learnt) + 7 * len(self.learnt)
-        )
+        return int(sum(x.sum() for x in shown)) + len(self.asked) + 31 * sum(self.learnt) + 7 * len(self.learnt)
 
     def learn(self, finished: Finished) -> None:
         for n, row in enumerate(finished.request_id.tolist()):

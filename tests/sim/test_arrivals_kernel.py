@@ -68,9 +68,12 @@ def test_a_user_comes_back_after_thinking():
 
 def test_a_session_goes_on_after_each_request_and_the_next_starts_when_it_is_done():
     trace = Trace(
-        np.ones(4, np.int64), np.ones(4, np.int64),
-        session=np.array([7, 3, 7, 3]), after=np.array([-1, -1, 0, -1]), think_s=np.array([0.25, 1.0, 2.0, 0.5]),
-    )  # fmt: skip
+        np.ones(4, np.int64),
+        np.ones(4, np.int64),
+        session=np.array([7, 3, 7, 3]),
+        after=np.array([-1, -1, 0, -1]),
+        think_s=np.array([0.25, 1.0, 2.0, 0.5]),
+    )
     run = state(trace, arrivals="closed").run
     start_session(run.now, run.coming, run.sessions, 0.0)
     assert popped(run) == [(0.25, 0)]

@@ -80,10 +80,7 @@ def test_both_doors_and_the_reference_decide_alike(policy, data, seed):
     trace = data.draw(small_traces())
     cluster = data.draw(clusters(trace))
     make = Oracle if horizon_of(policy) else None
-    assert (
-        differences(trace, policy, cluster=cluster, predictor=make, seed=seed, doors=("compiled", "plain"))
-        == []
-    )
+    assert differences(trace, policy, cluster=cluster, predictor=make, seed=seed, doors=("compiled", "plain")) == []
 
 
 @quick
@@ -134,10 +131,7 @@ def test_the_longest_is_right_while_hundreds_of_requests_come_and_go(fleet):
         arrival_s=np.sort(random.random(300) * 90.0),
     )
     for law in UNEQUAL:
-        assert (
-            differences(trace, FCFS(), cluster=fleet, step_time=law, doors=("compiled", "plain"), seed=2)
-            == []
-        )
+        assert differences(trace, FCFS(), cluster=fleet, step_time=law, doors=("compiled", "plain"), seed=2) == []
 
 
 @pytest.mark.parametrize("door", ["plain", "compiled"])
@@ -276,9 +270,7 @@ def test_a_cluster_names_the_field_that_is_out_of_range(options, field):
 
 
 def test_a_changed_copy_of_a_run_measures_the_same():
-    run = simulate(
-        Trace(np.array([3, 5]), np.array([4, 1])), FCFS(), cluster=Cluster(workers=1, slots=2), step_time=ONE
-    )
+    run = simulate(Trace(np.array([3, 5]), np.array([4, 1])), FCFS(), cluster=Cluster(workers=1, slots=2), step_time=ONE)
     first = run.summary
     assert dataclasses.replace(run, trace=None).summary == first
     assert first["energy_busy_idle_j"] == pytest.approx(run.steps.energy_busy_idle_j.sum())

@@ -32,9 +32,12 @@ class Ahead(Oldest):
 
 def test_requests_that_wait_for_each_other_are_an_error_of_the_trace():
     trace = Trace(
-        np.ones(2, np.int64), np.ones(2, np.int64),
-        session=np.zeros(2, np.int64), after=np.array([-1, 1]), think_s=np.zeros(2),
-    )  # fmt: skip
+        np.ones(2, np.int64),
+        np.ones(2, np.int64),
+        session=np.zeros(2, np.int64),
+        after=np.array([-1, 1]),
+        think_s=np.zeros(2),
+    )
     with pytest.raises(InputError, match="trace: after is 'never ended for 1 requests'"):
         simulate(trace, Oldest(), cluster=Cluster(arrivals="closed", users=1), step_time=ONE)
 
@@ -50,16 +53,12 @@ def test_a_predictor_that_answers_nonsense_is_named():
 
 
 def test_a_policy_goes_by_the_name_it_was_asked_for():
-    with pytest.raises(
-        PolicyError, match="^policy mine.py:Holds holds 2 waiting requests while nothing runs"
-    ):
+    with pytest.raises(PolicyError, match="^policy mine.py:Holds holds 2 waiting requests while nothing runs"):
         simulate(TRACE, Holds(), cluster=Cluster(1, 1, may_hold=True), step_time=ONE, name="mine.py:Holds")
 
 
 def test_conditions_say_how_a_run_was_made():
-    out = simulate(
-        TIMED, Ahead(), cluster=Cluster(2, 3, arrivals="timed"), step_time=ONE, predictor=Oracle(), seed=5
-    )
+    out = simulate(TIMED, Ahead(), cluster=Cluster(2, 3, arrivals="timed"), step_time=ONE, predictor=Oracle(), seed=5)
     found = out.conditions
     assert (found.workers, found.slots, found.slots_total, found.group_sizes) == (2, 3, 6, (2,))
     assert (found.policy, found.predictor, found.oracle, found.seed) == ("Ahead", "oracle", True, 5)
@@ -113,9 +112,7 @@ def test_worker_samples_fill_their_table_at_a_stride():
 def test_worker_samples_show_the_longest_request_where_the_law_asks_for_it():
     trace = Trace(np.array([3, 5, 9]), np.array([4, 1, 2]))
     fleet = Cluster(2, 2, pool=3)
-    plain, seen = (
-        simulate(trace, FCFS(), cluster=fleet, step_time=law, workers=8) for law in (ONE, Unequal())
-    )
+    plain, seen = (simulate(trace, FCFS(), cluster=fleet, step_time=law, workers=8) for law in (ONE, Unequal()))
     assert plain.workers is not None and seen.workers is not None
     assert plain.workers.longest is None
     shown = seen.workers

@@ -35,9 +35,7 @@ def raised(trace=TRACE, policy=None, door="auto", **cluster) -> str:
 def test_each_bad_input_names_its_place_its_field_and_what_was_expected():
     nothing = np.zeros(0, np.int64)
     assert "trace: requests is 0; expected one request or more" in raised(Trace(nothing, nothing))
-    assert "object: policy is 'object'; expected an object with a method route(view)" in raised(
-        policy=object()
-    )
+    assert "object: policy is 'object'; expected an object with a method route(view)" in raised(policy=object())
     assert "Ahead: predictor is 'missing'" in raised(policy=Ahead())
     assert "Oldest: door is 'compiled'; expected auto or plain" in raised(door="compiled")
     assert "short: arrivals is 'timed'; expected a trace with times" in raised(arrivals="timed")
@@ -54,9 +52,7 @@ def test_lengths_below_one_are_named_with_their_request(column):
 @pytest.mark.parametrize("times", [[1.0, 0.5], [0.0, math.nan], [0.0, math.inf]])
 def test_times_must_be_finite_and_ascend(times):
     trace = dataclasses.replace(TRACE, arrival_s=np.array(times))
-    assert "arrival_s is 'unsorted'; expected finite times in ascending order" in raised(
-        trace, arrivals="timed"
-    )
+    assert "arrival_s is 'unsorted'; expected finite times in ascending order" in raised(trace, arrivals="timed")
 
 
 def test_memory_that_holds_a_profile_to_the_grain_holds_it():

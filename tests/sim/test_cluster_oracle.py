@@ -100,9 +100,14 @@ def test_a_user_who_ends_early_takes_the_next_row():
 
 def test_sessions_are_replayed_in_order_with_their_think_times():
     trace = trace_of(
-        (1, 1), (1, 1), (1, 2), (1, 1),
-        session=[7, 3, 7, -1], after=[-1, -1, 0, -1], think_s=[0.25, 0.0, 2.0, 0.5],
-    )  # fmt: skip
+        (1, 1),
+        (1, 1),
+        (1, 2),
+        (1, 1),
+        session=[7, 3, 7, -1],
+        after=[-1, -1, 0, -1],
+        think_s=[0.25, 0.0, 2.0, 0.5],
+    )
     out = run(trace, slots=2, arrivals="closed", users=1)
     # session 7: row 0 at 0.25..1.25, row 2 at 3.25..5.25; session 3: row 1 at 5.25..6.25; row 3 alone at 6.75
     assert out.requests.visible_s.tolist() == [0.25, 5.25, 3.25, 6.75]
@@ -117,9 +122,12 @@ def test_two_sessions_at_a_time_share_the_fleet():
 
 def test_a_lost_worker_gives_its_requests_back_with_what_they_produced():
     out = run(
-        trace_of((5, 4), (2, 3)), workers=2, slots=1, step_time=ONE,
+        trace_of((5, 4), (2, 3)),
+        workers=2,
+        slots=1,
+        step_time=ONE,
         outages=(Outage(2, 0), Outage(3, 0, back=True)),
-    )  # fmt: skip
+    )
     # steps 0, 1: both run; before step 2 worker 0 is lost, row 0 waits with 2 tokens; row 1 ends with step 2
     assert [x.tolist() for _, _, x in out.loads] == [[5, 2], [6, 3], [0, 4], [7, 0], [8, 0]]
     assert out.requests.restarts.tolist() == [1, 0] and out.requests.admitted_step.tolist() == [3, 0]
@@ -130,9 +138,7 @@ def test_a_lost_worker_gives_its_requests_back_with_what_they_produced():
 def test_a_request_that_went_back_stands_where_it_stood():
     policy = Scripted(((0, 1), (0, -1), (1,)))
     trace = trace_of((5, 2), (2, 3), (9, 1), arrival_s=[0.0, 0.0, 0.5])
-    out = run(
-        trace, policy, workers=2, arrivals="timed", outages=(Outage(1, 0), Outage(2, 0, back=True))
-    )  # fmt: skip
+    out = run(trace, policy, workers=2, arrivals="timed", outages=(Outage(1, 0), Outage(2, 0, back=True)))
     back = policy.views[1]
     assert back.waiting_id.tolist() == [0, 2] and back.waiting_load.tolist() == [6, 9]
     assert back.waited_s.tolist() == [2.0, 1.5] and back.now_s == 2.0
@@ -226,9 +232,7 @@ def test_a_held_request_stops_instant_dispatch_until_the_next_event():
 
 def test_groups_step_on_their_own_clocks():
     policy = Scripted(((0, 1, -1, -1), (1, 0)))
-    out = run(
-        trace_of((3, 2), (1, 3), (1, 1), (1, 1)), policy, workers=2, groups=(1, 1), pool=4, step_time=ONE
-    )
+    out = run(trace_of((3, 2), (1, 3), (1, 1), (1, 1)), policy, workers=2, groups=(1, 1), pool=4, step_time=ONE)
     assert out.steps.group.tolist() == [0, 1, 1, 0, 1, 0, 1]
     assert out.steps.start_s.tolist() == [0, 0, 2, 4, 5, 9, 9]
     assert out.steps.step.tolist() == [0, 0, 1, 1, 2, 2, 3]
@@ -301,9 +305,7 @@ def test_a_policy_without_horizon_sees_no_projections():
 
 def test_the_key_of_a_request_is_its_session_or_prompt_or_number():
     policy = Scripted(((0, 0, 0),))
-    trace = trace_of(
-        (1, 1), (1, 1), (1, 1), session=[-1, 0, -1], prompt_key=[9, 9, 0], request_class=[2, 0, 1]
-    )
+    trace = trace_of((1, 1), (1, 1), (1, 1), session=[-1, 0, -1], prompt_key=[9, 9, 0], request_class=[2, 0, 1])
     run(trace, policy, slots=3)
     assert policy.views[0].waiting_key.tolist() == [9, 0, 2] and policy.views[0].waiting_class.tolist() == [
         2,
@@ -338,9 +340,7 @@ def test_a_step_is_overloaded_when_the_pool_without_its_largest_class_fills_all_
 
 
 def test_a_policy_that_breaks_its_contract_is_named():
-    with pytest.raises(
-        PolicyError, match=r"^policy Scripted broke its contract at decision 0: over capacity: worker 0"
-    ):
+    with pytest.raises(PolicyError, match=r"^policy Scripted broke its contract at decision 0: over capacity: worker 0"):
         run(trace_of((1, 1), (1, 1)), Scripted(((0, 0),)))
 
 

@@ -76,9 +76,12 @@ def test_power_brings_its_table_and_without_it_there_is_none():
 
 def test_sessions_are_numbered_in_order_of_their_first_request_with_roots_and_successors():
     trace = Trace(
-        np.ones(5, np.int64), np.ones(5, np.int64),
-        session=np.array([9, 4, 9, -1, 4]), after=np.array([-1, -1, 0, -1, 1]), think_s=np.zeros(5),
-    )  # fmt: skip
+        np.ones(5, np.int64),
+        np.ones(5, np.int64),
+        session=np.array([9, 4, 9, -1, 4]),
+        after=np.array([-1, -1, 0, -1, 1]),
+        think_s=np.zeros(5),
+    )
     run = state(trace, arrivals="closed").run
     sessions, offsets = run.sessions, run.sessions.child_offsets
     assert run.fixed.sessions == 3
@@ -92,10 +95,14 @@ def test_sessions_are_numbered_in_order_of_their_first_request_with_roots_and_su
 
 def test_class_and_key_are_session_then_prompt_key_then_the_request():
     trace = Trace(
-        np.ones(3, np.int64), np.ones(3, np.int64), request_class=np.array([1, 0, 2]),
-        prompt_key=np.array([50, 60, 0]), session=np.array([8, -1, -1]), after=np.full(3, -1),
+        np.ones(3, np.int64),
+        np.ones(3, np.int64),
+        request_class=np.array([1, 0, 2]),
+        prompt_key=np.array([50, 60, 0]),
+        session=np.array([8, -1, -1]),
+        after=np.full(3, -1),
         think_s=np.zeros(3),
-    )  # fmt: skip
+    )
     requests = state(trace).run.requests
     assert requests.request_class.tolist() == [1, 0, 2]
     assert requests.key.tolist() == [8, 60, 2]
@@ -107,9 +114,7 @@ def leaves(part, name="run"):
     if isinstance(part, np.ndarray | Rows):
         return {name: part}
     words = part._asdict() if isinstance(part, tuple) else {}
-    return {
-        path: leaf for word, inner in words.items() for path, leaf in leaves(inner, f"{name}.{word}").items()
-    }
+    return {path: leaf for word, inner in words.items() for path, leaf in leaves(inner, f"{name}.{word}").items()}
 
 
 def content(leaf) -> list:
@@ -132,9 +137,7 @@ def test_a_grown_state_keeps_its_content_and_has_twice_the_room():
     for table in (run.coming, run.carried):
         fill(
             table,
-            **{
-                name: random.integers(0, 99, len(table)) for name in ("key", "row") if hasattr(table[0], name)
-            },
+            **{name: random.integers(0, 99, len(table)) for name in ("key", "row") if hasattr(table[0], name)},
         )
     fill(run.queues, units=np.arange(len(run.queues)))
     before = {path: content(leaf) for path, leaf in leaves(run).items()}

@@ -29,16 +29,12 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 def trace(*requests, times=None):
     prompt, output = np.array(requests, np.int64).T
-    return Trace(
-        prompt_tokens=prompt, output_tokens=output, arrival_s=None if times is None else np.array(times)
-    )
+    return Trace(prompt_tokens=prompt, output_tokens=output, arrival_s=None if times is None else np.array(times))
 
 
 @pytest.mark.parametrize("door", ["plain", "compiled"])
 def test_the_last_prefill_chunk_produces_the_first_token(door):
-    run = simulate_engine(
-        trace((10, 3)), Sarathi(), engine=Engine(token_budget=4), batch_time=Unit(), door=door
-    )
+    run = simulate_engine(trace((10, 3)), Sarathi(), engine=Engine(token_budget=4), batch_time=Unit(), door=door)
     assert run.iterations is not None
     assert run.iterations.tokens.tolist() == [4, 4, 2, 1, 1]
     assert run.iterations.produced.tolist() == [0, 0, 1, 1, 1]
@@ -125,9 +121,18 @@ def test_columns_that_are_no_trace_are_named(columns, said, ranks):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("policy", "sarathi"), ("policy", Sarathi), ("batch_time", "unit"), ("door", "back"), ("until_s", math.nan), ("until_s", -1),
-     ("bounds", 5), ("bounds", (None, None)), ("bounds", (np.array([1.5]), np.array([2.5])))],
-)  # fmt: skip
+    [
+        ("policy", "sarathi"),
+        ("policy", Sarathi),
+        ("batch_time", "unit"),
+        ("door", "back"),
+        ("until_s", math.nan),
+        ("until_s", -1),
+        ("bounds", 5),
+        ("bounds", (None, None)),
+        ("bounds", (np.array([1.5]), np.array([2.5]))),
+    ],
+)
 def test_an_argument_that_is_none_of_its_kind_is_named(field, value):
     arguments = {"policy": Sarathi(), field: value}
     with pytest.raises(InputError, match="low" if field == "bounds" and value != 5 else field):
@@ -143,9 +148,20 @@ def test_bounds_must_be_in_order_and_those_that_miss_the_truth_are_counted():
 
 
 PAUSING = [
-    Mlfq(quantum=4.0), LeastAttained(), Srpt(), Srpt(makes_room=False), NestedWait(thresholds=(2, 1), ends=(6,)),
-    Wait(thresholds=(2,)), Best(), Orca(), VanillaVllm(), WorkConserving(decode_cap=1), AMax(), AMin(), AEll(),
-]  # fmt: skip
+    Mlfq(quantum=4.0),
+    LeastAttained(),
+    Srpt(),
+    Srpt(makes_room=False),
+    NestedWait(thresholds=(2, 1), ends=(6,)),
+    Wait(thresholds=(2,)),
+    Best(),
+    Orca(),
+    VanillaVllm(),
+    WorkConserving(decode_cap=1),
+    AMax(),
+    AMin(),
+    AEll(),
+]
 
 
 @pytest.mark.parametrize("door", ["plain", "compiled"])
@@ -163,9 +179,12 @@ def many_waiting():
     rng = np.random.default_rng(3)
     outputs = rng.integers(1, 30, 60)
     return Trace(
-        prompt_tokens=rng.integers(1, 40, 60), output_tokens=outputs, arrival_s=np.arange(60) * 2.0,
-        output_low=outputs, output_high=outputs,
-    )  # fmt: skip
+        prompt_tokens=rng.integers(1, 40, 60),
+        output_tokens=outputs,
+        arrival_s=np.arange(60) * 2.0,
+        output_low=outputs,
+        output_high=outputs,
+    )
 
 
 @pytest.mark.parametrize("door", ["plain", "compiled"])
@@ -178,9 +197,12 @@ def test_without_a_resident_limit_more_hold_memory_than_run(door):
 def test_srpt_evicts_for_a_place_as_it_does_for_memory():
     """One seat, 9 tokens to go against one: the short one takes the seat, or waits for it."""
     short = Trace(
-        prompt_tokens=np.array([4, 4]), output_tokens=np.array([9, 1]), arrival_s=np.array([0.0, 2.0]),
-        output_low=np.array([9, 1]), output_high=np.array([9, 1]),
-    )  # fmt: skip
+        prompt_tokens=np.array([4, 4]),
+        output_tokens=np.array([9, 1]),
+        arrival_s=np.array([0.0, 2.0]),
+        output_low=np.array([9, 1]),
+        output_high=np.array([9, 1]),
+    )
     for makes_room, ends in ((True, [10.0, 3.0]), (False, [9.0, 10.0])):
         policy = Srpt(makes_room=makes_room)
         run = simulate_engine(short, policy, engine=Engine(batch_limit=1), batch_time=Unit())
@@ -206,11 +228,23 @@ def test_a_policy_that_lets_too_many_hold_memory_is_told_how_many():
 @pytest.mark.parametrize(
     "options",
     [
-        {"token_budget": -1}, {"resident_limit": -1}, {"batch_limit": 1.5}, {"block_tokens": 0}, {"kv_tokens": 8, "block_tokens": 16},
-        {"swap_s": (1.0, -1.0)}, {"swap_s": 3.0}, {"overhead_s": math.inf}, {"overhead_s": "a"}, {"token_budget": math.nan},
-        {"token_budget": "many"}, {"kv_tokens": None}, {"overflow": "spill"}, {"first_token": "never"}, {"hold_produced": "yes"},
+        {"token_budget": -1},
+        {"resident_limit": -1},
+        {"batch_limit": 1.5},
+        {"block_tokens": 0},
+        {"kv_tokens": 8, "block_tokens": 16},
+        {"swap_s": (1.0, -1.0)},
+        {"swap_s": 3.0},
+        {"overhead_s": math.inf},
+        {"overhead_s": "a"},
+        {"token_budget": math.nan},
+        {"token_budget": "many"},
+        {"kv_tokens": None},
+        {"overflow": "spill"},
+        {"first_token": "never"},
+        {"hold_produced": "yes"},
     ],
-)  # fmt: skip
+)
 def test_a_bad_engine_names_its_field(options):
     with pytest.raises(InputError, match=next(iter(options))):
         Engine(**options)

@@ -17,18 +17,30 @@ from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 #: What the plain engine does, too.
 PLAIN = {
-    "overflow": "recompute", "keeps_evicted": False, "schedules_ahead": False, "first_token": "prefill",
-    "hold_produced": False, "resident_limit": None, "recompute_s": (0.0, 0.0), "overhead_s": 0.0,
-}  # fmt: skip
+    "overflow": "recompute",
+    "keeps_evicted": False,
+    "schedules_ahead": False,
+    "first_token": "prefill",
+    "hold_produced": False,
+    "resident_limit": None,
+    "recompute_s": (0.0, 0.0),
+    "overhead_s": 0.0,
+}
 
 
 def both(trace, policy, form, engine):
     """Our run, and the plain engine's request and iteration rows."""
     block = engine.block_tokens
     _, _, requests, iterations = plain.simulate(
-        trace.column("arrival_s"), trace.prompt_tokens, trace.output_tokens, form, budget=engine.token_budget or UNLIMITED,
-        limit=engine.batch_limit or UNLIMITED, kv_tokens=engine.kv_tokens or UNLIMITED // block * block, block=block,
-    )  # fmt: skip
+        trace.column("arrival_s"),
+        trace.prompt_tokens,
+        trace.output_tokens,
+        form,
+        budget=engine.token_budget or UNLIMITED,
+        limit=engine.batch_limit or UNLIMITED,
+        kv_tokens=engine.kv_tokens or UNLIMITED // block * block,
+        block=block,
+    )
     return simulate_engine(trace, policy, engine=engine), requests, iterations
 
 

@@ -63,9 +63,12 @@ RANDOM = np.random.default_rng(5)
 LENGTHS = RANDOM.integers(1, 9, ROWS)
 TRACE = Trace(RANDOM.integers(1, 20, ROWS), LENGTHS, arrival_s=np.cumsum(RANDOM.integers(0, 3, ROWS) / 4))
 SESSIONS = Trace(
-    TRACE.prompt_tokens, LENGTHS, session=np.arange(ROWS) % 7,
-    after=np.where(np.arange(ROWS) < 7, -1, np.arange(ROWS) - 7), think_s=np.full(ROWS, 0.5),
-)  # fmt: skip
+    TRACE.prompt_tokens,
+    LENGTHS,
+    session=np.arange(ROWS) % 7,
+    after=np.where(np.arange(ROWS) < 7, -1, np.arange(ROWS) - 7),
+    think_s=np.full(ROWS, 0.5),
+)
 PROFILES = Profiles(RANDOM.integers(1, 30, LENGTHS.sum()) / 4, np.concatenate([[0], np.cumsum(LENGTHS)]))
 LOST = (Outage(2, 0), Outage(4, 2), Outage(6, 0, back=True), Outage(9, 2, back=True))
 KINDS = {

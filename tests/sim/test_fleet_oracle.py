@@ -21,9 +21,7 @@ def test_workers_are_numbered_through_the_groups():
 
 
 def test_the_last_load_of_a_profile_goes_on():
-    loads = Loads(
-        TRACE, Cluster(1, 1, drift=Drift(profiles=Profiles(np.array([5.0, 1.0, 7.0]), np.array([0, 2, 3]))))
-    )
+    loads = Loads(TRACE, Cluster(1, 1, drift=Drift(profiles=Profiles(np.array([5.0, 1.0, 7.0]), np.array([0, 2, 3])))))
     assert [loads.at(0, step) for step in range(4)] == [5, 1, 1, 1] and loads.at(1, 0) == 7
 
 

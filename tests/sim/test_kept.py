@@ -76,9 +76,7 @@ def test_it_keeps_what_a_dictionary_in_order_of_leaving_keeps(moves):
 
 
 def test_less_is_computed_again_when_evicted_kv_stays_readable():
-    trace = Trace(
-        prompt_tokens=np.full(40, 100), output_tokens=np.full(40, 80), arrival_s=np.arange(40) * 0.05
-    )
+    trace = Trace(prompt_tokens=np.full(40, 100), output_tokens=np.full(40, 80), arrival_s=np.arange(40) * 0.05)
     runs = [
         simulate_engine(trace, _vllm(), engine=Engine(kv_tokens=800, block_tokens=10, keeps_evicted=keeps))
         for keeps in (False, True)
@@ -89,9 +87,7 @@ def test_less_is_computed_again_when_evicted_kv_stays_readable():
 
 
 def test_a_request_waits_for_the_batch_after_the_next_when_batches_are_formed_ahead():
-    trace = Trace(
-        prompt_tokens=np.array([5, 5]), output_tokens=np.array([9, 1]), arrival_s=np.array([0.0, 0.01])
-    )
+    trace = Trace(prompt_tokens=np.array([5, 5]), output_tokens=np.array([9, 1]), arrival_s=np.array([0.0, 0.01]))
     first = [
         simulate_engine(trace, _vllm(), engine=Engine(schedules_ahead=ahead)).requests.first_iteration[1]
         for ahead in (False, True)

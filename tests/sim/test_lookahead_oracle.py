@@ -86,9 +86,7 @@ def test_what_is_due_together_is_one_call_in_order_of_worker_and_request():
     predictor = Answers((9.0, 1.0))
     policy = Scripted(((1, 0, 1, -1), (-1,), (-1,), (0,)), horizon=HORIZON)
     trace = Trace(np.array([1, 1, 1, 1]), np.array([3, 3, 3, 1]))
-    simulate_reference(
-        trace, policy, cluster=Cluster(2, 3, pool=4), step_time=Linear(1.0, 0.0), predictor=predictor
-    )
+    simulate_reference(trace, policy, cluster=Cluster(2, 3, pool=4), step_time=Linear(1.0, 0.0), predictor=predictor)
     assert predictor.calls == [([1, 0, 2], [1, 1, 1])]
 
 
@@ -96,9 +94,7 @@ def test_completions_are_learnt_before_the_next_prediction():
     predictor = Answers((9.0, 1.0), (9.0, 1.0))
     trace = Trace(np.array([1, 1, 1, 1, 1]), np.array([6, 1, 2, 6, 1]))
     policy = Scripted(((1, 0, 0, -1, -1), (0, -1), (-1,), (0,)), horizon=HORIZON)
-    simulate_reference(
-        trace, policy, cluster=Cluster(2, 2, pool=5), step_time=Linear(1.0, 0.0), predictor=predictor
-    )
+    simulate_reference(trace, policy, cluster=Cluster(2, 2, pool=5), step_time=Linear(1.0, 0.0), predictor=predictor)
     # call 1 at clock 1: row 1 has ended; row 2 ends at 2, when nothing is asked but row 3, admitted at clock 1
     assert predictor.calls == [([2, 0], [1, 1]), ([3], [1])]
     assert predictor.learnt == [(0, [1], [1]), (1, [2], [2])]

@@ -34,9 +34,7 @@ class Does:
 
 def run(act, trace=TRACE, **cluster):
     options = {"workers": 2, "slots": 1, "pool": 3} | cluster
-    return simulate(
-        trace, Does(act), cluster=Cluster(**options), step_time=Linear(1.0, 0.0), predictor=Oracle(), seed=9
-    )
+    return simulate(trace, Does(act), cluster=Cluster(**options), step_time=Linear(1.0, 0.0), predictor=Oracle(), seed=9)
 
 
 def test_no_array_of_a_view_can_be_written():
@@ -45,9 +43,7 @@ def test_no_array_of_a_view_can_be_written():
     def write(view):
         for field in dataclasses.fields(view):
             array = getattr(view, field.name)
-            if (
-                isinstance(array, np.ndarray) and array.size and field.name != "waited_s"
-            ):  # a copy made for the view
+            if isinstance(array, np.ndarray) and array.size and field.name != "waited_s":  # a copy made for the view
                 with pytest.raises(ValueError, match="read-only"):
                     array[...] = 1
                 tried.append(field.name)
@@ -172,9 +168,7 @@ def test_what_a_policy_raises_is_named_with_the_decision_and_kept_as_the_cause()
         if view.decision == 1:
             raise ZeroDivisionError("by hand")
 
-    with pytest.raises(
-        PolicyError, match="^policy Does raised ZeroDivisionError at decision 1: by hand$"
-    ) as error:
+    with pytest.raises(PolicyError, match="^policy Does raised ZeroDivisionError at decision 1: by hand$") as error:
         run(fail)
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 

@@ -25,9 +25,7 @@ def trace_of(*rows, scope="global", session=None):
 
 
 def test_whole_blocks_count_and_no_more_than_the_prompt():
-    caches = PrefixCaches(
-        trace_of((9, [1, 2, 3]), (9, [1, 2, 3]), (8, [1, 5])), Cluster(2, prefix_cache_blocks=9)
-    )
+    caches = PrefixCaches(trace_of((9, [1, 2, 3]), (9, [1, 2, 3]), (8, [1, 5])), Cluster(2, prefix_cache_blocks=9))
     caches.sent(0, 1)
     assert caches.cached(np.array([1, 2])).tolist() == [[0, 9], [0, 4]]
     caches.sent(1, 1)

@@ -55,10 +55,7 @@ def test_keeping_track_changes_no_decision_of_a_policy_that_does_not_look():
 def test_affinity_hits_what_counting_misses():
     trace = trace_of(*((8, [i * 7 % 5, 10 + i * 7 % 5]) for i in range(100)))
     fleet = Cluster(5, 8, pool=4, prefix_cache_blocks=4)
-    share = {
-        type(p): simulate(trace, p, cluster=fleet).summary["prefix_hit_share"]
-        for p in (FCFS(), PrefixAffinity())
-    }
+    share = {type(p): simulate(trace, p, cluster=fleet).summary["prefix_hit_share"] for p in (FCFS(), PrefixAffinity())}
     assert share == {FCFS: 0.0, PrefixAffinity: 0.95}  # every key is cold once
 
 

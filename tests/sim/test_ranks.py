@@ -30,16 +30,22 @@ BALANCERS = ("vllm", "vllm:score=waiting-4", "round-robin", "random", "jsq", "le
 
 def trace(*requests, times=None):
     prompt, output = np.array(requests, np.int64).T
-    return Trace(
-        prompt_tokens=prompt, output_tokens=output, arrival_s=None if times is None else np.array(times)
-    )
+    return Trace(prompt_tokens=prompt, output_tokens=output, arrival_s=None if times is None else np.array(times))
 
 
 def one_rank(which, policy, engine, seed, door="compiled", bounds=None, until_s=math.inf):
     task = Task(
-        trace=which, policy=policy, engine=engine, batch_time=TokenBudget(), bounds=bounds, seed=seed, records=True,
-        door=door, until_s=until_s, label="",
-    )  # fmt: skip
+        trace=which,
+        policy=policy,
+        engine=engine,
+        batch_time=TokenBudget(),
+        bounds=bounds,
+        seed=seed,
+        records=True,
+        door=door,
+        until_s=until_s,
+        label="",
+    )
     return ranks.run(task)
 
 
@@ -90,9 +96,7 @@ def test_both_doors_run_the_same_steps(name, run, count, balancer):
     which, engine, seed = run
     engine = replace(engine, data_parallel=count, balancer=balancer)
     policy = names.build("scheduling", {"name": name})
-    plain, fast = (
-        simulate_engine(which, policy, engine=engine, seed=seed, door=door) for door in ("plain", "auto")
-    )
+    plain, fast = (simulate_engine(which, policy, engine=engine, seed=seed, door=door) for door in ("plain", "auto"))
     same(fast, plain)
 
 
@@ -109,9 +113,7 @@ def test_every_token_is_run_once_on_one_rank_and_memory_is_kept(name, run, count
     assert totals.requests == len(which) and totals.output_tokens == which.output_tokens.sum()
     later = 0 if engine.first_token == "decode" else 1
     once = int((which.prompt_tokens + which.output_tokens - later).sum())
-    assert (
-        totals.prefill_tokens + totals.decode_tokens == once + totals.wasted_tokens == int(steps.tokens.sum())
-    )
+    assert totals.prefill_tokens + totals.decode_tokens == once + totals.wasted_tokens == int(steps.tokens.sum())
     assert (steps.tokens <= count * (engine.token_budget or math.inf)).all() and (steps.tokens > 0).all()
     assert (steps.requests <= count * (engine.batch_limit or math.inf)).all()
     assert (steps.kv_held <= count * (engine.kv_tokens or math.inf)).all()
@@ -121,10 +123,7 @@ def test_every_token_is_run_once_on_one_rank_and_memory_is_kept(name, run, count
     assert (steps.start_s[1:] >= (steps.start_s + steps.seconds)[:-1]).all()
     assert totals.gaps == int(steps.produced.sum()) - len(which)
     assert 0 <= totals.barrier_s <= totals.busy_s * (count - 1) / count + 1e-9
-    assert (
-        totals.iterations == steps.tokens.size
-        and totals.counted["dummy_batches"] <= (count - 1) * totals.iterations
-    )
+    assert totals.iterations == steps.tokens.size and totals.counted["dummy_batches"] <= (count - 1) * totals.iterations
 
 
 def test_every_rank_waits_for_the_slowest_and_an_idle_one_runs_a_dummy():
@@ -133,9 +132,7 @@ def test_every_rank_waits_for_the_slowest_and_an_idle_one_runs_a_dummy():
     run = simulate_engine(trace((5, 2), (9, 1)), Sarathi(), engine=engine, batch_time=law)
     assert run.iterations is not None
     assert run.requests.rank.tolist() == [0, 1]
-    assert run.iterations.seconds.tolist() == pytest.approx(
-        [1.9, 2.0, 1.7]
-    )  # the longer prompt, twice; then alone
+    assert run.iterations.seconds.tolist() == pytest.approx([1.9, 2.0, 1.7])  # the longer prompt, twice; then alone
     assert run.iterations.requests.tolist() == [2, 2, 1]
     assert run.totals.counted == {"dummy_batches": 1}
     assert run.totals.barrier_s == pytest.approx((0.4 + 0.4 + 0.7) / 2)
@@ -144,26 +141,23 @@ def test_every_rank_waits_for_the_slowest_and_an_idle_one_runs_a_dummy():
 
 def test_a_request_that_comes_while_all_idle_starts_at_once():
     engine = Engine(data_parallel=2, schedules_ahead=True)
-    run = simulate_engine(
-        trace((1, 1), (1, 1), times=[0.5, 9.0]), Sarathi(), engine=engine, batch_time=Unit()
-    )
+    run = simulate_engine(trace((1, 1), (1, 1), times=[0.5, 9.0]), Sarathi(), engine=engine, batch_time=Unit())
     assert run.requests.finished_s.tolist() == [1.5, 10.0]
 
 
 def test_two_ranks_need_a_law_of_two_and_serve_more_than_one():
     rng = np.random.default_rng(1)
     many = Trace(
-        prompt_tokens=rng.integers(50, 900, 60), output_tokens=rng.integers(5, 60, 60),
+        prompt_tokens=rng.integers(50, 900, 60),
+        output_tokens=rng.integers(5, 60, 60),
         arrival_s=np.cumsum(rng.exponential(0.05, 60)),
-    )  # fmt: skip
+    )
     law = Profile("rtxpro6000-qwen3-30b-a3b-ep2")
     engine = Engine(batch_limit=16, block_tokens=16, schedules_ahead=True, data_parallel=2)
     pair = simulate_engine(many, Vllm(), engine=engine, batch_time=law)
     assert (
         pair.totals.makespan_s
-        < simulate_engine(
-            many, Vllm(), engine=replace(engine, data_parallel=1), batch_time=law
-        ).totals.makespan_s
+        < simulate_engine(many, Vllm(), engine=replace(engine, data_parallel=1), batch_time=law).totals.makespan_s
     )
     assert 0.3 < pair.requests.rank.mean() < 0.7
     with pytest.raises(InputError, match="data_parallel is 4"):
@@ -177,9 +171,7 @@ class Nothing:
         self.tokens = tokens
 
     def form_batch(self, view):
-        return BatchDecision(
-            np.full(view.left.size, self.tokens), np.zeros(view.left.size, bool), view.memory
-        )
+        return BatchDecision(np.full(view.left.size, self.tokens), np.zeros(view.left.size, bool), view.memory)
 
 
 def test_a_policy_that_breaks_its_contract_on_a_rank_is_named():

@@ -14,9 +14,7 @@ from evenstep.request import Trace
 def test_tables_have_the_types_their_columns_promise():
     record = Record()
     record.decision(0.5, 3, 2, 1, 0.25)
-    record.step(
-        Group(1, [], step=4), 0.5, 2.0, [3.0, 1.0], [0.5, 0.25], [Job(0, 1, 0.0, 0.0, admitted_step=4)], 7, 1
-    )
+    record.step(Group(1, [], step=4), 0.5, 2.0, [3.0, 1.0], [0.5, 0.25], [Job(0, 1, 0.0, 0.0, admitted_step=4)], 7, 1)
     job = Job(0, 1, 0.0, 0.0, admitted_s=0.5, first_token_s=2.5, finished_s=2.5)
     trace = Trace(np.array([3]), np.array([1]))
     out = record.reference(trace, {0: job}, 2.5, decisions=True, counted={})
@@ -31,9 +29,7 @@ def test_tables_have_the_types_their_columns_promise():
 def test_decisions_are_counted_even_when_their_table_is_not_kept():
     record = Record()
     record.decision(0.0, 1, 1, 0, float("nan"))
-    out = record.reference(
-        Trace(np.zeros(0, np.int64), np.zeros(0, np.int64)), {}, 0.0, decisions=False, counted={}
-    )
+    out = record.reference(Trace(np.zeros(0, np.int64), np.zeros(0, np.int64)), {}, 0.0, decisions=False, counted={})
     assert out.totals.decisions == 1 and out.decisions.decision.size == 0
 
 

@@ -26,9 +26,7 @@ from evenstep.sim.cluster.simulation import Cluster, Outage, simulate
 from evenstep.sim.cluster.state import Options, prepared
 
 RANDOM = np.random.default_rng(5)
-TRACE = Trace(
-    RANDOM.integers(1, 90, 400), RANDOM.integers(1, 40, 400), arrival_s=np.sort(RANDOM.random(400) * 60.0)
-)
+TRACE = Trace(RANDOM.integers(1, 90, 400), RANDOM.integers(1, 40, 400), arrival_s=np.sort(RANDOM.random(400) * 60.0))
 SATURATED, TIMED = Cluster(4, 3, pool=20), Cluster(4, 3, arrivals="timed")
 OTHERS = {
     "groups": Cluster(4, 3, groups=(2, 2)),
@@ -143,13 +141,10 @@ def test_record_buffers_that_fill_up_and_blocks_of_the_tables_change_nothing(mon
 @pytest.mark.parametrize("policy", [FCFS(), Fingerprint(hold=0.5)], ids=["fcfs", "holds some"])
 def test_the_pool_grows_when_many_arrive_at_once(policy):
     rows = 1300
-    trace = Trace(
-        np.full(rows, 4), np.full(rows, 3), arrival_s=np.zeros(rows), request_class=np.arange(rows) % 3
-    )
+    trace = Trace(np.full(rows, 4), np.full(rows, 3), arrival_s=np.zeros(rows), request_class=np.arange(rows) % 3)
     cluster = Cluster(8, 40, arrivals="timed")
     long, short = (
-        simulate(trace, policy, cluster=cluster, step_time=STEP, decisions=decisions)
-        for decisions in (True, False)
+        simulate(trace, policy, cluster=cluster, step_time=STEP, decisions=decisions) for decisions in (True, False)
     )
     assert long.digest == short.digest
     assert dataclasses.asdict(long.totals) == dataclasses.asdict(short.totals)

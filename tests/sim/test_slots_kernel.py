@@ -76,9 +76,7 @@ def test_the_longest_is_looked_for_only_when_it_is_not_known():
     assert longest(0, 5, falling) == 11
 
 
-@pytest.mark.parametrize(
-    ("up", "running", "queued", "free"), [(1, 1, 0, 5), (1, 3, 2, 1), (1, 3, 3, 0), (0, 0, 0, 0)]
-)
+@pytest.mark.parametrize(("up", "running", "queued", "free"), [(1, 1, 0, 5), (1, 3, 2, 1), (1, 3, 3, 0), (0, 0, 0, 0)])
 def test_a_worker_may_be_sent_what_fits_its_slots_and_its_queue(up, running, queued, free):
     run = state(workers=1, slots=3, queue_depth=3).run
     fleet, run.now.free_total = run.fleet, 10

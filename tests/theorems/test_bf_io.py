@@ -20,9 +20,16 @@ def rounds(draw: st.DrawFn) -> Instance:
     sizes = draw(st.lists(st.integers(1, 50), min_size=count, max_size=count + 6))
     size = np.array(sizes, np.float64)
     return Instance(
-        np.zeros(workers, np.int64), np.full(workers, slots), np.full(workers, np.inf), np.zeros((workers, 1)),
-        size[:, None], size, np.ones(1), 0, count,
-    )  # fmt: skip
+        np.zeros(workers, np.int64),
+        np.full(workers, slots),
+        np.full(workers, np.inf),
+        np.zeros((workers, 1)),
+        size[:, None],
+        size,
+        np.ones(1),
+        0,
+        count,
+    )
 
 
 @examples(30, fast=8)

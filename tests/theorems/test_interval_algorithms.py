@@ -138,9 +138,14 @@ def test_a_min_is_algorithm_2(reading, case, seed):
     prompt, output, low, high, memory = case
     queue, victims = (streams.uniform(seed, name, np.arange(prompt.size)) for name in (CHANCE, VICTIMS))
     mine, evictions, _ = schedule(
-        prompt, output, low, memory, lambda believed, i: (believed[i], queue[i]), reading,
+        prompt,
+        output,
+        low,
+        memory,
+        lambda believed, i: (believed[i], queue[i]),
+        reading,
         lambda believed, i: (believed[i], victims[i]),
-    )  # fmt: skip
+    )
     found, evicted, _ = simulated(AMin(reading=reading), prompt, output, (low, high), memory, "restart", seed)
     assert found.tolist() == mine.tolist() and evicted == evictions
 
@@ -157,9 +162,14 @@ def test_a_min_costs_what_it_costs_with_any_independent_dice():
     for seed in range(8):
         dice = np.random.default_rng(seed).random((2, count))
         finished, evictions, lost = schedule(
-            prompts, output, bounds[0], memory, lambda believed, i, d=dice: (believed[i], d[0, i]), "literal",
+            prompts,
+            output,
+            bounds[0],
+            memory,
+            lambda believed, i, d=dice: (believed[i], d[0, i]),
+            "literal",
             lambda believed, i, d=dice: (believed[i], d[1, i]),
-        )  # fmt: skip
+        )
         theirs.append((finished.mean(), lost + (prompt - 1) * evictions))
         finished, _, wasted = simulated(AMin(), prompts, output, bounds, memory, "restart", seed)
         ours.append((finished.mean(), wasted))
@@ -169,9 +179,12 @@ def test_a_min_costs_what_it_costs_with_any_independent_dice():
 @pytest.mark.parametrize("policy", [AEll(), AlphaSwitch(0.2)], ids=["a-ell", "alpha-switch"])
 @examples(200)
 @given(
-    outputs=st.lists(st.booleans(), min_size=1, max_size=14), low=st.integers(1, 6), more=st.integers(0, 20),
-    prompt=st.integers(1, 5), spare=st.integers(0, 60),
-)  # fmt: skip
+    outputs=st.lists(st.booleans(), min_size=1, max_size=14),
+    low=st.integers(1, 6),
+    more=st.integers(0, 20),
+    prompt=st.integers(1, 5),
+    spare=st.integers(0, 60),
+)
 def test_a_ell_is_algorithm_6(policy, outputs, low, more, prompt, spare):
     high = low + more
     output, prompts = np.where(outputs, high, low), np.full(len(outputs), prompt)

@@ -12,9 +12,7 @@ from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.fluid import Types, equilibrium
 
-NUMBERS = st.lists(
-    st.tuples(st.floats(0.1, 50), st.integers(1, 100), st.integers(1, 100)), min_size=1, max_size=4
-)
+NUMBERS = st.lists(st.tuples(st.floats(0.1, 50), st.integers(1, 100), st.integers(1, 100)), min_size=1, max_size=4)
 
 
 @given(NUMBERS, st.floats(0.001, 0.1))
@@ -42,9 +40,11 @@ def test_a_simulated_engine_without_limits_holds_what_the_fluid_does():
         synthetic=True,
     )
     done = simulate_engine(
-        trace, Sarathi(), engine=Engine(token_budget=0, batch_limit=0, first_token="decode"),
+        trace,
+        Sarathi(),
+        engine=Engine(token_budget=0, batch_limit=0, first_token="decode"),
         batch_time=AffineKv(types.d0_s, types.d1_s),
-    )  # fmt: skip
+    )
     steps = done.iterations
     assert steps is not None
     middle = slice(steps.kv_batch.size // 10, -steps.kv_batch.size // 10)
@@ -58,8 +58,13 @@ def test_an_engine_that_cannot_keep_up_has_no_equilibrium():
 
 @pytest.mark.parametrize(
     ("change", "field"),
-    [({"arrivals_per_s": (-1.0,)}, "arrivals_per_s"), ({"prompt_tokens": (1, 2)}, "prompt_tokens"), ({"d0_s": 0.0}, "d0_s"), ({"d1_s": -1.0}, "d1_s")],
-)  # fmt: skip
+    [
+        ({"arrivals_per_s": (-1.0,)}, "arrivals_per_s"),
+        ({"prompt_tokens": (1, 2)}, "prompt_tokens"),
+        ({"d0_s": 0.0}, "d0_s"),
+        ({"d1_s": -1.0}, "d1_s"),
+    ],
+)
 def test_numbers_out_of_range_are_refused(change, field):
     good = {"arrivals_per_s": (1.0,), "prompt_tokens": (1,), "output_tokens": (1,), "d0_s": 0.1, "d1_s": 0.0}
     with pytest.raises(InputError, match=field):

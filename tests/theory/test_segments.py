@@ -48,9 +48,7 @@ def test_known_types_need_the_memory_of_the_fluid_equilibrium():
 
 
 def test_numbers_that_cannot_keep_up_are_left_out_and_too_little_memory_is_refused():
-    dear = Types(
-        TYPES.arrivals_per_s, TYPES.prompt_tokens, TYPES.output_tokens, 0.01, 0.9 / TYPES.load * 1e-6
-    )
+    dear = Types(TYPES.arrivals_per_s, TYPES.prompt_tokens, TYPES.output_tokens, 0.01, 0.9 / TYPES.load * 1e-6)
     assert 1 not in [one.segments for one in designs(dear, (1, 30, 60))]
     with pytest.raises(InputError, match="load"):
         designs(dear, (1,))
@@ -68,12 +66,13 @@ def test_the_expected_latency_is_near_a_simulated_one():
     rng = np.random.default_rng(1)
     count = 432 * 120
     outputs = rng.choice(types.output_tokens, count, p=np.array(types.arrivals_per_s) / 432)
-    trace = Trace(
-        np.full(count, 50), outputs, arrival_s=np.cumsum(rng.exponential(1 / 432, count)), synthetic=True
-    )
+    trace = Trace(np.full(count, 50), outputs, arrival_s=np.cumsum(rng.exponential(1 / 432, count)), synthetic=True)
     run = simulate_engine(
-        trace, NestedWait(tuple(solved.thresholds.tolist()), (20, 40, 80)), batch_time=AffineKv(0.01, 4e-7),
-        engine=Engine(token_budget=0, batch_limit=0, first_token="decode"), records=False,
+        trace,
+        NestedWait(tuple(solved.thresholds.tolist()), (20, 40, 80)),
+        batch_time=AffineKv(0.01, 4e-7),
+        engine=Engine(token_budget=0, batch_limit=0, first_token="decode"),
+        records=False,
         until_s=float(trace.column("arrival_s")[-1]),
-    )  # fmt: skip
+    )
     assert run.summary["e2e_mean_s"] == pytest.approx(expected_latency_s(types, types, solved), rel=0.25)

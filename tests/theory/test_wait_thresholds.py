@@ -11,9 +11,7 @@ from evenstep.errors import InputError
 from evenstep.theory.fluid import Types
 from evenstep.theory.wait_thresholds import doubts, least
 
-SMALL = st.lists(
-    st.tuples(st.floats(0.5, 20), st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=3
-)
+SMALL = st.lists(st.tuples(st.floats(0.5, 20), st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=3)
 
 
 @settings(max_examples=40)
@@ -29,9 +27,10 @@ def test_no_smaller_thresholds_satisfy_the_condition(numbers, load):
     if found.thresholds.max() > 12:
         return
     holds = [
-        n for n in product(range(1, 13), repeat=len(rates))
+        n
+        for n in product(range(1, 13), repeat=len(rates))
         if all(types.iteration_s(np.array(n, float)) < k / rate for k, rate in zip(n, rates, strict=True))
-    ]  # fmt: skip
+    ]
     assert tuple(found.thresholds.tolist()) in holds
     assert (np.array(holds) >= found.thresholds).all()
     assert not doubts(types, found.thresholds)

@@ -11,9 +11,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "real_traces: needs EVENSTEP_TRACES, a folder of real traces; else deselected"
-    )
+    config.addinivalue_line("markers", "real_traces: needs EVENSTEP_TRACES, a folder of real traces; else deselected")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,9 +12,13 @@ from evenstep.request import PrefixBlocks, Trace
 from evenstep.workload.checks import check_trace
 
 GOOD = Trace(
-    np.array([5, 6]), np.array([1, 2]), arrival_s=np.array([0.0, 1.0]), session=np.array([0, 0]),
-    after=np.array([-1, 0]), think_s=np.array([0.0, 1.0]),
-)  # fmt: skip
+    np.array([5, 6]),
+    np.array([1, 2]),
+    arrival_s=np.array([0.0, 1.0]),
+    session=np.array([0, 0]),
+    after=np.array([-1, 0]),
+    think_s=np.array([0.0, 1.0]),
+)
 
 
 @given(traces())

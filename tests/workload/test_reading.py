@@ -8,14 +8,26 @@ from evenstep.errors import InputError
 from evenstep.workload import reading
 
 SAMPLES = {
-    "agentic.jsonl": "agentic", "agentic_flat.csv": "agentic-flat", "azure.csv": "azure", "azure_2024.csv": "azure",
-    "bailian.jsonl": "bailian", "burstgpt.csv": "burstgpt", "burstgpt_sessions.csv": "burstgpt", "lengths.csv": "lengths",
+    "agentic.jsonl": "agentic",
+    "agentic_flat.csv": "agentic-flat",
+    "azure.csv": "azure",
+    "azure_2024.csv": "azure",
+    "bailian.jsonl": "bailian",
+    "burstgpt.csv": "burstgpt",
+    "burstgpt_sessions.csv": "burstgpt",
+    "lengths.csv": "lengths",
     "columns.csv": "columns",
     "decision_log.jsonl": "decision-log",
-    "lmcache.jsonl": "lmcache", "mooncake.jsonl": "mooncake", "mooncake_sessions.jsonl": "mooncake",
-    "parquet.parquet": "parquet", "servegen.tar.gz": "servegen", "servegen_rates.tar.gz": "servegen",
-    "tracelab.jsonl": "tracelab", "vidur.csv": "vidur", "vllm_log.jsonl": "vllm-log",
-}  # fmt: skip
+    "lmcache.jsonl": "lmcache",
+    "mooncake.jsonl": "mooncake",
+    "mooncake_sessions.jsonl": "mooncake",
+    "parquet.parquet": "parquet",
+    "servegen.tar.gz": "servegen",
+    "servegen_rates.tar.gz": "servegen",
+    "tracelab.jsonl": "tracelab",
+    "vidur.csv": "vidur",
+    "vllm_log.jsonl": "vllm-log",
+}
 
 
 @pytest.mark.parametrize("name", SAMPLES)

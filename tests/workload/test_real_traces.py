@@ -18,13 +18,22 @@ KNOWN = [
     ("azure2023_conv_first40min.csv.gz", "azure", 14_176, 5.91, 1.08, 1.03, (1015, 4121), (115, 598)),
     ("azure2023_code.csv.gz", "azure", 8_819, 2.57, 13.2, 9.9, (1469, 7436), (13, 251)),
     ("vidur_splitwise_conv_first40min.csv.gz", "vidur", 14_176, 5.91, 1.08, 1.03, (1015, 4121), (115, 598)),
-    ("mooncake_conversation_first40min.jsonl.gz", "mooncake:ticks=keep", 7_851, 3.28, 2.97, 3.00, (7284, 89868), (356, 1168)),
+    (
+        "mooncake_conversation_first40min.jsonl.gz",
+        "mooncake:ticks=keep",
+        7_851,
+        3.28,
+        2.97,
+        3.00,
+        (7284, 89868),
+        (356, 1168),
+    ),
     ("mooncake_synthetic.jsonl.gz", "mooncake", 3_993, 3.91, 1.01, 1.01, (11587, 66456), (69, 768)),
     ("lmcache_agent_miniswe.jsonl.gz", "lmcache", 402, 0.73, 0.67, 0.67, (3792, 34504), (98, 294)),
     ("lmcache_agent_magagent.jsonl.gz", "lmcache", 746, 0.1155, 1.69, 0.72, (1191, 10690), (377, 10001)),
     ("etalon_sharegpt_8k_lengths.csv.gz", "lengths", 30_731, None, None, None, (1730, 7434), (415, 998)),
     ("vidur_arxiv_summarization_lengths.csv.gz", "lengths", 28_257, None, None, None, (2730, 3933), (167, 3271)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("row", KNOWN, ids=lambda row: row[0])
@@ -64,6 +73,4 @@ def test_clients_have_the_published_rates(file, clients, requests, rate, peak, c
     found = statistics.describe_clients(FOLDER / file)
     assert found["clients"] == clients
     assert found["requests_implied"] == pytest.approx(requests, rel=0.01)
-    assert (found["requests_per_s"], found["peak_to_mean"], found["cv_gaps"]) == pytest.approx(
-        (rate, peak, cv), rel=0.02
-    )
+    assert (found["requests_per_s"], found["peak_to_mean"], found["cv_gaps"]) == pytest.approx((rate, peak, cv), rel=0.02)

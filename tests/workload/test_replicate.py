@@ -53,10 +53,11 @@ def test_rotation_keeps_every_gap_but_the_one_it_cuts(trace, number):
     gaps, mean = np.diff(trace.arrival_s), np.diff(trace.arrival_s).mean()
     new = np.diff(turned.arrival_s)
     start = next(
-        k for k in range(1, len(trace))
+        k
+        for k in range(1, len(trace))
         if np.allclose(new, np.concatenate([gaps[k:], [mean], gaps[: k - 1]]))
         and np.array_equal(turned.prompt_tokens, np.roll(trace.prompt_tokens, -k))
-    )  # fmt: skip
+    )
     assert start >= 1
 
 
@@ -103,9 +104,7 @@ def test_a_list_without_times_gets_keyed_poisson_arrivals():
         scaled_to_rate(lengths, 4.0, 2),
     )
     assert rate(first) == pytest.approx(4.0, rel=0.2)
-    assert np.array_equal(first.arrival_s, again.arrival_s) and not np.array_equal(
-        first.arrival_s, other.arrival_s
-    )
+    assert np.array_equal(first.arrival_s, again.arrival_s) and not np.array_equal(first.arrival_s, other.arrival_s)
     assert "Poisson" in first.notes[-1]
 
 

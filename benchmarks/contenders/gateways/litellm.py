@@ -14,9 +14,7 @@ _WANTED = "litellm[proxy]"
 
 def have() -> str:
     python = python_with("litellm", _WANTED)
-    return run(
-        [str(python), "-c", "from importlib.metadata import version; print(version('litellm'))"], NAME
-    ).strip()
+    return run([str(python), "-c", "from importlib.metadata import version; print(version('litellm'))"], NAME).strip()
 
 
 def command(folder: Path, engines: list[int], port: int) -> list[str]:
@@ -33,9 +31,7 @@ def command(folder: Path, engines: list[int], port: int) -> list[str]:
     ]
     conf = folder / "litellm.yaml"
     conf.write_text(
-        json.dumps(
-            {"model_list": models, "general_settings": {"dangerously_permit_weak_or_unset_master_key": True}}
-        )
+        json.dumps({"model_list": models, "general_settings": {"dangerously_permit_weak_or_unset_master_key": True}})
     )
     script = str(python_with("litellm", _WANTED).parent / "litellm")
     return [script, "--config", str(conf), "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1"]

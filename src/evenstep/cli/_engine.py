@@ -35,13 +35,15 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     from evenstep.experiments.compare.engine_settings import EngineSettings
 
     said = meaning(EngineSettings)
-    group = parser.add_argument_group(
-        "one engine", "compare scheduling policies inside one engine, not routing"
-    )
+    group = parser.add_argument_group("one engine", "compare scheduling policies inside one engine, not routing")
     group.add_argument(
-        "--engine", nargs="?", const="", default=argparse.SUPPRESS, metavar="KEY=VALUE,...",
+        "--engine",
+        nargs="?",
+        const="",
+        default=argparse.SUPPRESS,
+        metavar="KEY=VALUE,...",
         help=said["engine"].rstrip("."),
-    )  # fmt: skip
+    )
     for name, shape in (("batch_time", "NAME[:KEY=VALUE,...]"), ("bounds", "NAME[:...]"), ("until_s", "X")):
         flag = "--" + name.replace("_", "-")
         group.add_argument(flag, default=argparse.SUPPRESS, metavar=shape, help=said[name].rstrip("."))
@@ -114,9 +116,7 @@ def _foot(comparison: EngineComparison) -> list[str]:
 def _written(args: argparse.Namespace, comparison: EngineComparison, outcome: EngineOutcome) -> list[str]:
     """The report and the record tables, where asked for; what to tell the user."""
     told: list[str] = []
-    first: dict[str, Any] = {
-        r.policy: own[0] for r, own in zip(comparison.policies, outcome.runs, strict=True)
-    }
+    first: dict[str, Any] = {r.policy: own[0] for r, own in zip(comparison.policies, outcome.runs, strict=True)}
     if args.records is not None:
         from evenstep.cli._outputs import file_name
         from evenstep.measure.parquet import write_engine_run

@@ -21,7 +21,7 @@ _FLAGS = {
     "--admin-host": ("admin.host", "ADDRESS", "address of metrics and admin API (default 127.0.0.1)"),
     "--admin-port": ("admin.port", "N", "their port; 0 = any free one (default 8090)"),
     "--log-decisions": ("decisions.path", "FILE", "write a decision log, for evenstep replay and compare"),
-}  # fmt: skip
+}
 _WORKERS = {
     "--worker": "an engine; options are those of a worker in the file, e.g. slots=72,ranks=8",
     "--prefill": "an engine that only prefills",
@@ -35,24 +35,33 @@ def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
     for flag, text in _WORKERS.items():
         parser.add_argument(
-            flag, default=[], action="append", metavar="URL[,KEY=VALUE,...]",
+            flag,
+            default=[],
+            action="append",
+            metavar="URL[,KEY=VALUE,...]",
             help=f"{text}; may be given many times",
-        )  # fmt: skip
+        )
     parser.add_argument(
-        "--group", default=[], action="append", metavar="URL,URL[,KEY=VALUE,...]",
+        "--group",
+        default=[],
+        action="append",
+        metavar="URL,URL[,KEY=VALUE,...]",
         help="engines that share a barrier; may be given many times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--plain-keys", action="store_true", default=argparse.SUPPRESS,
-        help="hash prompts in the decision log without this installation's salt",
-    )  # fmt: skip
-    parser.add_argument(
-        "--set", default=[], action="append", metavar="SETTING=VALUE",
-        help="any setting of the file, e.g. limits.body_bytes=1000000; may be given many times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--config", metavar="FILE", default="", help="YAML file; flags and environment win over it"
     )
+    parser.add_argument(
+        "--plain-keys",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="hash prompts in the decision log without this installation's salt",
+    )
+    parser.add_argument(
+        "--set",
+        default=[],
+        action="append",
+        metavar="SETTING=VALUE",
+        help="any setting of the file, e.g. limits.body_bytes=1000000; may be given many times",
+    )
+    parser.add_argument("--config", metavar="FILE", default="", help="YAML file; flags and environment win over it")
 
 
 def sources_of(args: argparse.Namespace) -> Sources:

@@ -30,9 +30,7 @@ class LoadBar:
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
             )
-            self._bar = Progress(
-                *columns, console=Console(file=sys.stderr), transient=True, auto_refresh=False
-            )
+            self._bar = Progress(*columns, console=Console(file=sys.stderr), transient=True, auto_refresh=False)
             self._bar.start()
             self._task = self._bar.add_task("", total=at.total)
         rate = at.tokens / at.now_s if at.now_s > 0 else 0.0

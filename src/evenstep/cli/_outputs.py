@@ -94,9 +94,7 @@ def held(comparison: Comparison) -> list[str]:
     """A line for each policy that left a worker without work though a waiting request fits it."""
     counts = [(p.policy, p.summaries[0].get("held_decisions", 0)) for p in comparison.policies]
     decisions = [p.summaries[0]["decisions"] for p in comparison.policies]
-    return [
-        held_line(policy, count, of) for (policy, count), of in zip(counts, decisions, strict=True) if count
-    ]
+    return [held_line(policy, count, of) for (policy, count), of in zip(counts, decisions, strict=True) if count]
 
 
 def held_line(policy: str, count: int, decisions: int) -> str:

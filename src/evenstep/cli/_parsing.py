@@ -49,9 +49,7 @@ def _reworded(prog: str, message: str) -> InputError:
     if bad:
         value = bad["value"].strip("'\"")
         return InputError(prog, _long(bad["flag"]), value, _KINDS.get(bad["kind"], f"a valid {bad['kind']}"))
-    choice = re.match(
-        r"argument (?P<flag>[^:]+): invalid choice: (?P<value>.+?) \(choose from (?P<known>.*)\)$", message
-    )
+    choice = re.match(r"argument (?P<flag>[^:]+): invalid choice: (?P<value>.+?) \(choose from (?P<known>.*)\)$", message)
     if choice:
         value = choice["value"].strip("'\"")
         known = [name.strip(" '\"") for name in choice["known"].split(",")]

@@ -66,9 +66,7 @@ class Compare:
         add_engine_flags(parser)
         add_format(parser)
         parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
-        parser.add_argument(
-            "--records", metavar="DIR", help="write the record tables of every run as Parquet"
-        )
+        parser.add_argument("--records", metavar="DIR", help="write the record tables of every run as Parquet")
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.experiments.settings import CompareSettings, checked
@@ -167,17 +165,13 @@ def _compare(
     if args.report is not None:
         told += _report(comparison, outcome, Path(args.report))
     else:
-        told.append(
-            "for load bands, time lost at the barrier and waits by prompt size, add --report FILE.html"
-        )
+        told.append("for load bands, time lost at the barrier and waits by prompt size, add --report FILE.html")
     if rows is not None:
         rows.end(comparison, told)
     else:
         from evenstep.measure.comparison import to_json_object
 
-        outputs.print_json(
-            {**to_json_object(comparison), "settings": outputs.settings_object(found, settings)}
-        )
+        outputs.print_json({**to_json_object(comparison), "settings": outputs.settings_object(found, settings)})
     return 0
 
 

@@ -29,9 +29,7 @@ class FitLaws:
         fitted = verbs.add_parser("step-time", help="fit batch-time laws to a log of iterations")
         fitted.add_argument("file", metavar="LOG.csv", help="a line an iteration, plain or gzipped")
         fitted.add_argument("--law", metavar="NAME", help="take this law, not the one that fits best")
-        fitted.add_argument(
-            "--plot", metavar="FILE", help="write measured against fitted and residuals, as .svg or .png"
-        )
+        fitted.add_argument("--plot", metavar="FILE", help="write measured against fitted and residuals, as .svg or .png")
         add_format(fitted)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -49,16 +47,23 @@ class FitLaws:
         if plot is not None:
             plot.write_bytes(residual_plot(fitted, best, plot.suffix[1:]))
         if args.format == "json":
-            outputs.print_json({
-                "iterations": best.seconds.size, "batch_time": best.text, "left_out": dict(fitted.left_out),
-                "fits": [
-                    {
-                        "law": fit.law, "r_squared": fit.r_squared, "refused": fit.is_poor, "bic": fit.score,
-                        "options": dict(fit.options),
-                    }
-                    for fit in fitted.fits
-                ],
-            })  # fmt: skip
+            outputs.print_json(
+                {
+                    "iterations": best.seconds.size,
+                    "batch_time": best.text,
+                    "left_out": dict(fitted.left_out),
+                    "fits": [
+                        {
+                            "law": fit.law,
+                            "r_squared": fit.r_squared,
+                            "refused": fit.is_poor,
+                            "bic": fit.score,
+                            "options": dict(fit.options),
+                        }
+                        for fit in fitted.fits
+                    ],
+                }
+            )
             return 0
         print(f"{best.seconds.size:,} iterations of {args.file}")
         for fit in fitted.fits:

@@ -33,26 +33,24 @@ class Leaderboard:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "source", metavar="BOARD.yaml", help="workloads, and what is ranked beside the defaults"
-        )
+        parser.add_argument("source", metavar="BOARD.yaml", help="workloads, and what is ranked beside the defaults")
         parser.add_argument(
             "--out",
             metavar="FILE.md",
             help="the page; the data goes beside it as FILE.parquet (default the name of BOARD.yaml, here)",
         )
         parser.add_argument("--picture", metavar="FILE.svg", help="draw the picture, and show it on the page")
-        parser.add_argument(
-            "--cache", metavar="DIR", help="keep finished runs there, and look for them there"
-        )
+        parser.add_argument("--cache", metavar="DIR", help="keep finished runs there, and look for them there")
         parser.add_argument(
             "--check", metavar="FILE.parquet", help="run a tenth of this published board again; write nothing"
         )
         parser.add_argument(
-            "--part", type=int, metavar="N",
+            "--part",
+            type=int,
+            metavar="N",
             help="which tenth, 0 to 9 (default the day of the commit, or outside a checkout that of the published board, "
             "counted from 1970, modulo 10)",
-        )  # fmt: skip
+        )
         parser.add_argument(
             "--workload",
             action="append",
@@ -61,9 +59,12 @@ class Leaderboard:
             help="only this one; may be given many times",
         )
         parser.add_argument(
-            "--policy", action="append", default=[], metavar="NAME[:KEY=VALUE,...]",
+            "--policy",
+            action="append",
+            default=[],
+            metavar="NAME[:KEY=VALUE,...]",
             help="only this one as the board lists it, or all of a name; may be given many times",
-        )  # fmt: skip
+        )
         add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -101,9 +102,7 @@ def _leaderboard(args: argparse.Namespace) -> int:
     try:
         return _made(args, board, out) if stored is None else _check(args, board, stored)
     except Interrupted as stop:
-        kept = (
-            f"are kept in {args.cache}" if args.cache is not None else "are lost: give --cache to keep them"
-        )
+        kept = f"are kept in {args.cache}" if args.cache is not None else "are lost: give --cache to keep them"
         print(
             f"evenstep leaderboard: interrupted; {stop.made} runs {kept}, {stop.left} are left",
             file=sys.stderr,
@@ -159,9 +158,7 @@ def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
         ("on the published board only", [cell for cell in known if cell not in board.cells]),
     ):
         if cells and not (args.policy or args.workload):
-            print(
-                f"cells {told}: {len(cells)}, e.g. {', '.join(cells[0])}: make the board anew to rank what there is"
-            )
+            print(f"cells {told}: {len(cells)}, e.g. {', '.join(cells[0])}: make the board anew to rank what there is")
     moved = len(changed(stored, again))
     print(
         f"part {part} of {PARTS} of the board of {stored.origin.date}: {len(again)} of {len(board.cells)} cells run again,"

@@ -40,12 +40,8 @@ class Load:
         add_source(parser)
         add_flags(parser, LoadSettings, leave_out=("source",))
         add_format(parser)
-        parser.add_argument(
-            "--report", metavar="FILE.html", help="write distributions and time lines as one HTML file"
-        )
-        parser.add_argument(
-            "--save-requests", metavar="FILE.parquet", help="write what happened to each request as Parquet"
-        )
+        parser.add_argument("--report", metavar="FILE.html", help="write distributions and time lines as one HTML file")
+        parser.add_argument("--save-requests", metavar="FILE.parquet", help="write what happened to each request as Parquet")
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli import _outputs as outputs
@@ -131,9 +127,7 @@ def _write(
         from html import escape
 
         lead = [f'<p class="hint">{escape(line)}</p>' for line in told]
-        totals = {
-            key: found[key] for key in ("completed", "failed", "request_throughput", "output_throughput")
-        }
+        totals = {key: found[key] for key in ("completed", "failed", "request_throughput", "output_throughput")}
         text = page(
             f"Load on {settings.url}",
             {outcome.model: Shown(outcome, found)},

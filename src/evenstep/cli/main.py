@@ -142,9 +142,7 @@ def _run(words: list[str]) -> int:
     try:
         return int(args.run(args))
     except SystemExit as stop:
-        if isinstance(
-            stop.__context__, BrokenPipeError
-        ):  # rich exits this way when the reader of its table has left
+        if isinstance(stop.__context__, BrokenPipeError):  # rich exits this way when the reader of its table has left
             raise stop.__context__ from None
         # else only a file of the user's asks for it here
         raise PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}") from stop

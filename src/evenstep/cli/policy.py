@@ -41,13 +41,9 @@ class Policy:
         shown.add_argument("name", metavar="NAME", help="a policy's name, or mine.py")
         begun = verbs.add_parser("new", help="write NAME.py and test_NAME.py in this folder")
         begun.add_argument("name", metavar="NAME", help="name of the file, e.g. lightest")
-        begun.add_argument(
-            "--rule", action="store_true", help="write a rule, which is compiled, in place of plain Python"
-        )
+        begun.add_argument("--rule", action="store_true", help="write a rule, which is compiled, in place of plain Python")
         checked = verbs.add_parser("check", help="run every promise; exit 1 when one is broken")
-        checked.add_argument(
-            "name", metavar="FILE_OR_NAME[:options]", help="e.g. mine.py or br-0:candidates=4"
-        )
+        checked.add_argument("name", metavar="FILE_OR_NAME[:options]", help="e.g. mine.py or br-0:candidates=4")
         for verb in (listed, shown, begun, checked):
             verb.add_argument(
                 "--kind",
@@ -147,9 +143,7 @@ def _new(args: argparse.Namespace) -> int:
         try:
             path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
         except OSError as error:
-            raise InputError(
-                "policy new", "file", str(path), "a file that can be written", f"{error.strerror}."
-            ) from error
+            raise InputError("policy new", "file", str(path), "a file that can be written", f"{error.strerror}.") from error
     print(f"Wrote {' and '.join(map(str, files))}.")
     if args.kind == "scheduling":
         print(f"Check it:   evenstep policy check --kind scheduling {name}.py")
@@ -180,18 +174,12 @@ def _check(args: argparse.Namespace) -> int:
     method = _KINDS[args.kind]
     if not callable(getattr(policy, method, None)):
         other = next((kind for kind, one in _KINDS.items() if hasattr(policy, one)), "")
-        hint = (
-            f"Take --kind {other}." if other else f"evenstep policy new --kind {args.kind} NAME writes one."
-        )
-        raise InputError(
-            args.name, "policy", type(policy).__name__, f"a class with a method {method}(view)", hint
-        )
+        hint = f"Take --kind {other}." if other else f"evenstep policy new --kind {args.kind} NAME writes one."
+        raise InputError(args.name, "policy", type(policy).__name__, f"a class with a method {method}(view)", hint)
     findings = _findings(args.kind, policy)
     broken = [finding for finding in findings if not finding.passed]
     if args.format == "json":
-        _print_json(
-            {"policy": args.name, "passed": not broken, "checks": [dataclasses.asdict(f) for f in findings]}
-        )
+        _print_json({"policy": args.name, "passed": not broken, "checks": [dataclasses.asdict(f) for f in findings]})
         return 1 if broken else 0
     for finding in findings:
         tail = f": {finding.message}" if finding.message else ""
@@ -227,16 +215,23 @@ def _short_engine_runs(policy: Any, door: str) -> str:
     rng = np.random.default_rng(7)
     outputs = rng.integers(1, 60, _TRACE_ROWS)
     trace = Trace(
-        rng.integers(1, 120, _TRACE_ROWS), outputs, arrival_s=np.cumsum(rng.exponential(0.02, _TRACE_ROWS)),
-        output_low=np.maximum(outputs - 20, 1), output_high=outputs + 20,
-    )  # fmt: skip
+        rng.integers(1, 120, _TRACE_ROWS),
+        outputs,
+        arrival_s=np.cumsum(rng.exponential(0.02, _TRACE_ROWS)),
+        output_low=np.maximum(outputs - 20, 1),
+        output_high=outputs + 20,
+    )
     digests: list[str] = []
     rules = itertools.product(("recompute", "restart", "swap"), ("prefill", "decode"))
     for overflow, first_token in rules:
         engine = Engine(
-            token_budget=96, batch_limit=24, kv_tokens=1200, block_tokens=4, overflow=overflow,  # type: ignore[arg-type]
+            token_budget=96,
+            batch_limit=24,
+            kv_tokens=1200,
+            block_tokens=4,
+            overflow=overflow,  # type: ignore[arg-type]
             first_token=first_token,  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
         digests.append(simulate_engine(trace, policy, engine=engine, door=door).digest)  # type: ignore[arg-type]
     return "".join(digests)
 

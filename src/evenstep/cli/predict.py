@@ -28,13 +28,20 @@ class Predict:
         judged = verbs.add_parser("evaluate", help="learn from the first part of a trace, judge on the rest")
         judged.add_argument("file", metavar="TRACE", help="trace file, workload YAML or sample:azure-conv")
         judged.add_argument(
-            "--predictor", dest="predictors", action="append", metavar="NAME[:KEY=VALUE,...]",
+            "--predictor",
+            dest="predictors",
+            action="append",
+            metavar="NAME[:KEY=VALUE,...]",
             help="a predictor to judge; may be given many times (default survival, memorised)",
-        )  # fmt: skip
+        )
         judged.add_argument(
-            "--horizon", dest="horizons", action="append", type=int, metavar="H",
+            "--horizon",
+            dest="horizons",
+            action="append",
+            type=int,
+            metavar="H",
             help="steps to look ahead; may be given many times (default 20, 40, 80)",
-        )  # fmt: skip
+        )
         judged.add_argument(
             "--train-share",
             type=float,
@@ -51,9 +58,7 @@ class Predict:
         )
         add_columns_flag(judged)
         judged.add_argument("--skip-bad-rows", action="store_true", help="leave out bad rows, and count them")
-        judged.add_argument(
-            "--seed", type=int, default=0, metavar="N", help="seed of a synthetic workload (default 0)"
-        )
+        judged.add_argument("--seed", type=int, default=0, metavar="N", help="seed of a synthetic workload (default 0)")
         add_format(judged)
         judged.add_argument("--report", metavar="FILE.html", help="write a page with reliability curves")
 
@@ -66,9 +71,7 @@ class Predict:
 
         outputs.check_report(args.report)
         form = format_of(args, args.trace_format)
-        workload = open_source(
-            args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed
-        )
+        workload = open_source(args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed)
         found = evaluate(
             replicate(workload.source, 0, args.seed),
             args.predictors or ["survival", "memorised"],

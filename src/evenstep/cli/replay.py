@@ -28,12 +28,8 @@ class Replay:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="LOG", help="decision log, or its first part")
-        parser.add_argument(
-            "--policy", default="", metavar="NAME[:KEY=VALUE,...]", help="decide by this one instead"
-        )
-        parser.add_argument(
-            "--predictor", default="", metavar="NAME[:KEY=VALUE,...]", help="predict by this one instead"
-        )
+        parser.add_argument("--policy", default="", metavar="NAME[:KEY=VALUE,...]", help="decide by this one instead")
+        parser.add_argument("--predictor", default="", metavar="NAME[:KEY=VALUE,...]", help="predict by this one instead")
         add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -68,9 +64,7 @@ def _lines(found: Replayed) -> list[str]:
         f"decisions     {found.decisions}, of them {found.fallbacks} by the fallback",
     ]
     if found.cut_off:
-        lines.append(
-            f"cut off       {found.cut_off} bytes at the end, no whole record: its writer was killed"
-        )
+        lines.append(f"cut off       {found.cut_off} bytes at the end, no whole record: its writer was killed")
     if found.gaps:
         lines.append(f"gaps          {found.gaps}, where the log could not be written for a while")
     if found.difference is None:
@@ -80,12 +74,13 @@ def _lines(found: Replayed) -> list[str]:
 
 def _told(difference: Difference) -> list[str]:
     what = {
-        "view": "the cluster looked different", "answer": "the answer is another one", "fallback": "who decided is another",
-        "missing": "it is not made any more", "extra": "it was not made before",
-    }  # fmt: skip
-    lines = [
-        f"first difference: decision {difference.decision} at {difference.now_s:.6f} s, {what[difference.what]}"
-    ]
+        "view": "the cluster looked different",
+        "answer": "the answer is another one",
+        "fallback": "who decided is another",
+        "missing": "it is not made any more",
+        "extra": "it was not made before",
+    }
+    lines = [f"first difference: decision {difference.decision} at {difference.now_s:.6f} s, {what[difference.what]}"]
     recorded, replayed = difference.recorded, difference.replayed
     for name, found, other in (("recorded", recorded, replayed), ("replayed", replayed, recorded)):
         if found is not None:

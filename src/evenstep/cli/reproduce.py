@@ -28,9 +28,7 @@ class Reproduce:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "name", metavar="NAME|list", help="an experiment, or list; a file of yours: mine.py"
-        )
+        parser.add_argument("name", metavar="NAME|list", help="an experiment, or list; a file of yours: mine.py")
         parser.add_argument(
             "--quick",
             action="store_true",
@@ -45,10 +43,13 @@ class Reproduce:
         )
         parser.add_argument("--seeds", type=int, metavar="N", help="replicates (default 5; 2 with --quick)")
         parser.add_argument(
-            "--trace", action="append", default=[], metavar="FILE",
+            "--trace",
+            action="append",
+            default=[],
+            metavar="FILE",
             help="a trace, a workload YAML or sample:NAME in place of the default workload; may be given many times "
             "where an experiment takes several",
-        )  # fmt: skip
+        )
         parser.add_argument("--seed", type=int, default=0, metavar="N", help="key of all draws (default 0)")
         add_processes(parser)
 

@@ -18,11 +18,28 @@ if TYPE_CHECKING:
 
 #: Rows of the table, by field of the summary; ``--format json`` has every field.
 SHOWN = (
-    "requests", "output_tokens", "steps", "decisions", "makespan_s", "policy_free_bound_s", "idle_share",
-    "idle_time_share", "imbalance_envelope_tokens", "imbalance_spread_tokens", "tokens_per_s",
-    "full_slot_tokens_per_s", "tpot_mean_s", "tpot_p95_s", "ttft_p95_s", "mean_wait_s", "oldest_wait_s",
-    "energy_busy_idle_j", "energy_step_average_j", "overloaded", "restarts",
-)  # fmt: skip
+    "requests",
+    "output_tokens",
+    "steps",
+    "decisions",
+    "makespan_s",
+    "policy_free_bound_s",
+    "idle_share",
+    "idle_time_share",
+    "imbalance_envelope_tokens",
+    "imbalance_spread_tokens",
+    "tokens_per_s",
+    "full_slot_tokens_per_s",
+    "tpot_mean_s",
+    "tpot_p95_s",
+    "ttft_p95_s",
+    "mean_wait_s",
+    "oldest_wait_s",
+    "energy_busy_idle_j",
+    "energy_step_average_j",
+    "overloaded",
+    "restarts",
+)
 
 
 #: Shown for runs with prefix caches.
@@ -65,9 +82,7 @@ class Simulate:
         add_flags(parser, SimulateSettings, leave_out=("source",))
         add_format(parser)
         parser.add_argument("--records", metavar="DIR", help="write the record tables as Parquet")
-        parser.add_argument(
-            "--chrome-trace", metavar="FILE.json", help="write the first sampled steps for Perfetto"
-        )
+        parser.add_argument("--chrome-trace", metavar="FILE.json", help="write the first sampled steps for Perfetto")
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.experiments.settings import SimulateSettings, checked
@@ -198,9 +213,7 @@ def class_lines(classes: list[dict[str, Any]]) -> list[str]:
 def _object(run: Run, command_line: str, settings: dict[str, Any]) -> dict[str, Any]:
     from evenstep.cli import _outputs as outputs
 
-    conditions = {
-        k: None if isinstance(v, float) and isnan(v) else v for k, v in asdict(run.conditions).items()
-    }
+    conditions = {k: None if isinstance(v, float) and isnan(v) else v for k, v in asdict(run.conditions).items()}
     return {
         "version": 1,
         "command": command_line,

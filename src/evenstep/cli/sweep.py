@@ -37,12 +37,8 @@ class SweepCommand:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("source", metavar="SWEEP.yaml", help="what is swept, over which values")
-        parser.add_argument(
-            "--out", metavar="FILE.parquet", help="a row a run (default the name of SWEEP.yaml, here)"
-        )
-        parser.add_argument(
-            "--report", metavar="FILE.html", help="write a self-contained HTML report with curves"
-        )
+        parser.add_argument("--out", metavar="FILE.parquet", help="a row a run (default the name of SWEEP.yaml, here)")
+        parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report with curves")
         parser.add_argument(
             "--cache",
             metavar="DIR",
@@ -132,9 +128,7 @@ def _sweep(args: argparse.Namespace) -> int:
 @contextmanager
 def _terminated_like_ctrl_c() -> Generator[None]:
     """Treat SIGTERM as an interruption like Ctrl-C: processes end, and the kept results are reported."""
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # only the main thread may set a signal handler
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set a signal handler
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

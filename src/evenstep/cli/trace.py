@@ -29,9 +29,7 @@ class Trace:
         actions = parser.add_subparsers(dest="action", required=True, metavar="inspect|convert")
         inspect = actions.add_parser("inspect", help="show what a trace is like")
         _add_reading(inspect)
-        inspect.add_argument(
-            "--format", choices=("table", "json"), default="table", help="of the answer (table)"
-        )
+        inspect.add_argument("--format", choices=("table", "json"), default="table", help="of the answer (table)")
         inspect.add_argument("--plot", metavar="FILE", help="also draw it, to .html, .png or .svg")
         convert = actions.add_parser("convert", help="write a trace as Parquet")
         _add_reading(convert)
@@ -46,13 +44,9 @@ command = Trace()
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a trace, a WORKLOAD.yaml, or sample:azure-conv")
-    parser.add_argument(
-        "--format-name", metavar="NAME", help="format of FILE, maybe with options: mooncake:ticks=keep"
-    )
+    parser.add_argument("--format-name", metavar="NAME", help="format of FILE, maybe with options: mooncake:ticks=keep")
     add_columns_flag(parser)
-    parser.add_argument(
-        "--skip-bad-rows", action="store_true", help="leave out and count rows that cannot be read"
-    )
+    parser.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows that cannot be read")
     parser.add_argument("--limit", type=int, metavar="ROWS", help="only the first ROWS requests")
     parser.add_argument("--seed", type=int, default=0, help="key of what is drawn or spread (0)")
 
@@ -103,9 +97,7 @@ def _read(args: argparse.Namespace) -> Any:
     from evenstep.workload.sources import open_source
 
     form = format_of(args, args.format_name)
-    workload = open_source(
-        args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed
-    )
+    workload = open_source(args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed)
     return replicate(workload.source, 0, args.seed)
 
 
@@ -151,9 +143,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("at the largest output", f"{found['share_at_largest']:.2%}"))
     sessions = found["sessions"]
     if sessions is not None:
-        spread = (
-            f"{sessions['requests_p50']:g} requests each at the median, at most {sessions['requests_max']:,}"
-        )
+        spread = f"{sessions['requests_p50']:g} requests each at the median, at most {sessions['requests_max']:,}"
         rows.append(("sessions", f"{sessions['count']:,}, {spread}"))
         if sessions["think_s"] is not None:
             think = sessions["think_s"]

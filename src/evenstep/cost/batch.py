@@ -21,8 +21,17 @@ from evenstep.request import F8
 
 # The content of a batch, as the compiled loop keeps it: one number each.
 (
-    TOKENS, REQUESTS, DECODES, PREFILL_TOKENS, KV, CHUNK_SQUARES, CROSSED, DECODE_CONTEXT, PREFILL_CONTEXT, LONGEST,
-) = range(10)  # fmt: skip
+    TOKENS,
+    REQUESTS,
+    DECODES,
+    PREFILL_TOKENS,
+    KV,
+    CHUNK_SQUARES,
+    CROSSED,
+    DECODE_CONTEXT,
+    PREFILL_CONTEXT,
+    LONGEST,
+) = range(10)
 FEATURES = 10
 # Where a law's numbers stand.
 CONSTANT, PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, TOKEN_KNOTS, REQUEST_KNOTS, GRID = range(8)
@@ -71,9 +80,16 @@ class BatchTime(Protocol):
 
 
 def layout(
-    *, constant: float = 0.0, per_kv: float = 0.0, per_square: float = 0.0, per_crossed: float = 0.0,
-    per_decode: float = 0.0, tokens: F8 | None = None, requests: F8 | None = None, grid: F8 | None = None,
-) -> F8:  # fmt: skip
+    *,
+    constant: float = 0.0,
+    per_kv: float = 0.0,
+    per_square: float = 0.0,
+    per_crossed: float = 0.0,
+    per_decode: float = 0.0,
+    tokens: F8 | None = None,
+    requests: F8 | None = None,
+    grid: F8 | None = None,
+) -> F8:
     """A law's numbers: seconds, and seconds a token (or token squared).
 
     Args:
@@ -81,10 +97,18 @@ def layout(
         grid: float64[*], as `cost.profile` lays it out; None = nothing.
     """
     parts = [np.zeros(0) if lines is None else lines.ravel() for lines in (tokens, requests)]
-    head = np.array([
-        constant, per_kv, per_square, per_crossed, per_decode, parts[0].size // 2, parts[1].size // 2,
-        0.0 if grid is None else 1.0,
-    ])  # fmt: skip
+    head = np.array(
+        [
+            constant,
+            per_kv,
+            per_square,
+            per_crossed,
+            per_decode,
+            parts[0].size // 2,
+            parts[1].size // 2,
+            0.0 if grid is None else 1.0,
+        ]
+    )
     return np.concatenate([head, *parts, np.zeros(0) if grid is None else grid])
 
 

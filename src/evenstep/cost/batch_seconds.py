@@ -75,11 +75,7 @@ def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: fl
         p, q, r, s = corner & 1, (corner >> 1) & 1, (corner >> 2) & 1, (corner >> 3) & 1
         weight = (x if p else 1.0 - x) * (y if q else 1.0 - y) * (z if r else 1.0 - z) * (w if s else 1.0 - w)
         if weight != 0.0:
-            value = law[
-                at
-                + ((min(i + p, a - 1) * b + min(j + q, b - 1)) * c + min(k + r, c - 1)) * d
-                + min(m + s, d - 1)
-            ]
+            value = law[at + ((min(i + p, a - 1) * b + min(j + q, b - 1)) * c + min(k + r, c - 1)) * d + min(m + s, d - 1)]
             total += weight * value
     return max(total, 0.0)
 

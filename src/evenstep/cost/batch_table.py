@@ -37,9 +37,7 @@ class BatchTable:
         rows = rows_of(Path(self.path), ("tokens", "seconds"))
         tokens, place = np.unique(rows["tokens"], return_inverse=True)
         if tokens.size < 2:
-            raise InputError(
-                self.path, "tokens", tokens.tolist(), "iterations of two or more different sizes"
-            )
+            raise InputError(self.path, "tokens", tokens.tolist(), "iterations of two or more different sizes")
         mean = np.bincount(place, weights=rows["seconds"]) / np.bincount(place)
         rising = np.maximum.accumulate(mean).tolist()
         below = [(tokens[0] - 1.0, rising[0])]
@@ -48,9 +46,7 @@ class BatchTable:
     def seconds(self, batch: Batch) -> float:
         at, seconds = np.array(self.points).T
         k = int(np.clip(np.searchsorted(at, batch.tokens, side="right") - 1, 0, at.size - 2))
-        return float(
-            seconds[k] + (seconds[k + 1] - seconds[k]) / (at[k + 1] - at[k]) * (batch.tokens - at[k])
-        )
+        return float(seconds[k] + (seconds[k + 1] - seconds[k]) / (at[k + 1] - at[k]) * (batch.tokens - at[k]))
 
     def table(self) -> F8:
         return layout(tokens=np.array(self.points).T)

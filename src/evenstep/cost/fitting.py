@@ -14,16 +14,21 @@ from evenstep.request import F8
 
 #: Column of a log -> names it may have: ours first, then those of tables this project writes.
 COLUMNS = {
-    "seconds": ("seconds",), "kv": ("kv", "kv_tokens", "kv_batch"), "tokens": ("tokens",),
-    "requests": ("requests",), "chunk_squares": ("chunk_squares",), "crossed": ("crossed",),
+    "seconds": ("seconds",),
+    "kv": ("kv", "kv_tokens", "kv_batch"),
+    "tokens": ("tokens",),
+    "requests": ("requests",),
+    "chunk_squares": ("chunk_squares",),
+    "crossed": ("crossed",),
     "decode_context": ("decode_context",),
-}  # fmt: skip
+}
 #: Laws with the columns they need.
 LAWS = {
-    "affine-kv": ("kv",), "token-budget": ("tokens",),
+    "affine-kv": ("kv",),
+    "token-budget": ("tokens",),
     "long-context": ("tokens", "chunk_squares", "crossed", "decode_context"),
     "regression": ("tokens", "requests", "kv", "chunk_squares", "crossed", "decode_context"),
-}  # fmt: skip
+}
 #: A fit that explains less of the variation is no law of this engine.
 LEAST = 0.8
 #: Iterations below which no fit is tried, and values of b0 that are.
@@ -93,9 +98,12 @@ def read_log(path: Any) -> dict[str, F8]:
     found = {name: column for name, column in there.items() if column is not None}
     if "seconds" not in found or len(found) == 1:
         raise InputError(
-            str(path), "header", ",".join(head), "seconds, and kv or tokens",
+            str(path),
+            "header",
+            ",".join(head),
+            "seconds, and kv or tokens",
             "Columns: " + ", ".join("/".join(names) for names in COLUMNS.values()) + ".",
-        )  # fmt: skip
+        )
     rows = rows_of(path, tuple(found.values()))
     columns = {name: np.asarray(rows[column], np.float64) for name, column in found.items()}
     if columns["seconds"].size < FEWEST:
@@ -133,16 +141,17 @@ def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
     if law is not None and law not in LAWS:
         raise InputError("--law", "law", law, "a law that is fitted", nearest(law, LAWS))
     if law is not None and law in fitted.left_out:
-        raise InputError(
-            where, f"fit of {law}", "missing", "the columns it needs", f"{fitted.left_out[law]}."
-        )
+        raise InputError(where, f"fit of {law}", "missing", "the columns it needs", f"{fitted.left_out[law]}.")
     best = next(fit for fit in fitted.fits if law in (None, fit.law))
     if best.is_poor:
         which = "best fit" if law is None else "fit"
         raise InputError(
-            where, f"R^2 of the {which}", f"{best.r_squared:.3f} ({best.law})", f"at least {LEAST}",
+            where,
+            f"R^2 of the {which}",
+            f"{best.r_squared:.3f} ({best.law})",
+            f"at least {LEAST}",
             "The log does not follow any of the laws: mixed engines, other work on the device, or columns that are missing.",
-        )  # fmt: skip
+        )
     return best
 
 
@@ -156,9 +165,7 @@ def _least_squares(law: str, names: Sequence[str], parts: Sequence[F8], seconds:
     said = table @ weights
     rest = float(((seconds - said) ** 2).sum())
     whole = float(((seconds - seconds.mean()) ** 2).sum())
-    score = seconds.size * np.log(max(rest, 1e-12 * whole) / seconds.size) + (len(names) + more) * np.log(
-        seconds.size
-    )
+    score = seconds.size * np.log(max(rest, 1e-12 * whole) / seconds.size) + (len(names) + more) * np.log(seconds.size)
     options = dict(zip(names, weights.tolist(), strict=True))
     return Fit(law, options, 1.0 - rest / whole, float(score), said, seconds - said)
 
@@ -212,5 +219,8 @@ def _regression(columns: Mapping[str, F8]) -> Fit:
 
 
 _FITTED: dict[str, Callable[[Mapping[str, F8]], Fit]] = {
-    "affine-kv": _affine_kv, "token-budget": _token_budget, "long-context": _long_context, "regression": _regression,
-}  # fmt: skip
+    "affine-kv": _affine_kv,
+    "token-budget": _token_budget,
+    "long-context": _long_context,
+    "regression": _regression,
+}

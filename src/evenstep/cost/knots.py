@@ -57,9 +57,7 @@ def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) ->
         raise InputError(where, field, _shown(knots[0]), "a load and seconds >= 0")
     for before, after in pairwise(knots):
         if after[0] <= before[0]:
-            raise InputError(
-                where, field, _shown(after), f"a load above {before[0]:g}", "Order knots by load."
-            )
+            raise InputError(where, field, _shown(after), f"a load above {before[0]:g}", "Order knots by load.")
         if after[1] < before[1]:
             raise InputError(
                 where,
@@ -80,9 +78,7 @@ def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float
     check_knots(where, field, knots)
     (x0, y0), (x1, y1) = knots[:2]
     if y0 * (x1 - x0) < x0 * (y1 - y0):
-        raise InputError(
-            where, field, f"{x0:g}:{y0:g}", "a first line not below 0 at load 0", "Begin with 0:0."
-        )
+        raise InputError(where, field, f"{x0:g}:{y0:g}", "a first line not below 0 at load 0", "Begin with 0:0.")
     return knots
 
 
@@ -117,9 +113,7 @@ def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
         return float(sync)
     sizes, seconds = np.array(sync, np.float64).T
     if not sizes[0] <= group_size <= sizes[-1]:
-        raise InputError(
-            where, "sync_s", group_size, f"a group of {sizes[0]:g} to {sizes[-1]:g} workers", "Add its size."
-        )
+        raise InputError(where, "sync_s", group_size, f"a group of {sizes[0]:g} to {sizes[-1]:g} workers", "Add its size.")
     return float(np.interp(group_size, sizes, seconds))
 
 

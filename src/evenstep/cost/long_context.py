@@ -41,9 +41,7 @@ class LongContext(TokenBudget):
         )
 
     def table(self) -> F8:
-        return layout(
-            tokens=self.knots(), per_square=self.alpha_s, per_crossed=self.gamma_s, per_decode=self.beta_s
-        )
+        return layout(tokens=self.knots(), per_square=self.alpha_s, per_crossed=self.gamma_s, per_decode=self.beta_s)
 
 
 batch_law = LongContext

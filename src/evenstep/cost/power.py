@@ -75,9 +75,7 @@ def watts(power: Power, tokens_per_s: F8) -> F8:
     return power.idle_w + (power.max_w - power.idle_w) * np.minimum(1.0, mfu / power.mfu_sat) ** power.gamma
 
 
-def energy_j(
-    power: Power, running: I8, local_s: F8, overhead_s: float, duration_s: float
-) -> tuple[float, float]:
+def energy_j(power: Power, running: I8, local_s: F8, overhead_s: float, duration_s: float) -> tuple[float, float]:
     """Joules of one decode step of one barrier group, under both accountings.
 
     *Busy/idle*: worker g works ``overhead_s + local_s[g]`` seconds at the power of its tokens over those

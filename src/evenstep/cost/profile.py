@@ -70,9 +70,7 @@ class Profile:
         object.__setattr__(self, "shares_path", shared)
         skew = self.skew or self.tables.facts.skew
         if len(skew) != 2:
-            raise InputError(
-                f"profile {self.path}", "skew", skew, "two shares", "Of decodes alone, and with a chunk."
-            )
+            raise InputError(f"profile {self.path}", "skew", skew, "two shares", "Of decodes alone, and with a chunk.")
         object.__setattr__(self, "skew", skew)
         check_numbers(
             f"profile {self.path}",
@@ -152,17 +150,13 @@ class Profile:
         if not tables:
             return None
         requests = np.array(sorted({float(n) for table in tables for n in table[0]}))
-        return np.stack(
-            [requests, sum((along(table, requests) for table in tables), np.zeros(requests.size))]
-        )
+        return np.stack([requests, sum((along(table, requests) for table in tables), np.zeros(requests.size))])
 
     def _grid(self) -> F8:
         """Attention of all layers, as `batch_seconds.on_grid` reads it."""
         attention, skew = self.tables.attention, self.skew
         sizes = [float(axis.size) for axis in attention.axes]
-        return np.concatenate([
-            [*sizes, *skew], *attention.axes, (self.layers * attention.seconds).ravel()
-        ])  # fmt: skip
+        return np.concatenate([[*sizes, *skew], *attention.axes, (self.layers * attention.seconds).ravel()])
 
 
 def along(table: F8, at: F8) -> F8:

@@ -114,9 +114,7 @@ def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
         folder = BUNDLED / path
     known = bundled()
     if not folder.is_dir():
-        raise InputError(
-            "profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, known)
-        )
+        raise InputError("profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, known))
     facts = facts_of(folder)
     moe, collective = _file(folder, "moe.csv"), _file(folder, collective_name)
     if collective is None and collective_name != "collective.csv":
@@ -126,9 +124,7 @@ def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
         per_sequence=lines_of(needed(folder, "per_sequence.csv"), "sequences"),
         attention=attention_of(needed(folder, facts.attention)),
         moe=None if moe is None else mixture_of(moe),
-        collective=None
-        if collective is None
-        else _line(collective, rows_of(collective, ("bytes", "time_us"))),
+        collective=None if collective is None else _line(collective, rows_of(collective, ("bytes", "time_us"))),
         facts=facts,
     )
 
@@ -298,9 +294,7 @@ def mixture_of(path: Path) -> Mixture:
     rows = rows_of(path, ("tokens", "activated_experts", "time_us"))
     tokens, activated = np.unique(rows["tokens"]), np.unique(rows["activated_experts"])
     grid = np.full((tokens.size, activated.size), np.nan)
-    grid[np.searchsorted(tokens, rows["tokens"]), np.searchsorted(activated, rows["activated_experts"])] = (
-        rows["time_us"]
-    )
+    grid[np.searchsorted(tokens, rows["tokens"]), np.searchsorted(activated, rows["activated_experts"])] = rows["time_us"]
     for k in range(tokens.size - 2, -1, -1):
         grid[k] = np.where(np.isnan(grid[k]), grid[k + 1], grid[k])
     if np.isnan(grid).any():
@@ -324,7 +318,5 @@ def facts_of(folder: Path) -> Facts:
     unknown = sorted(set(said) - set(Facts.__slots__) - {"source"})
     if unknown:
         raise InputError(str(path), "field", unknown[0], f"one of {', '.join(Facts.__slots__)}", "Remove it.")
-    said = {
-        name: tuple(value) if name == "skew" else value for name, value in said.items() if name != "source"
-    }
+    said = {name: tuple(value) if name == "skew" else value for name, value in said.items() if name != "source"}
     return Facts(**said)

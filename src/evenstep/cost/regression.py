@@ -51,10 +51,14 @@ class Regression:
 
     def table(self) -> F8:
         return layout(
-            constant=self.constant_s, per_kv=self.kv_s, per_square=self.square_s, per_crossed=self.crossed_s,
-            per_decode=self.decode_s, tokens=np.array([[0.0, 1.0], [0.0, self.token_s]]),
+            constant=self.constant_s,
+            per_kv=self.kv_s,
+            per_square=self.square_s,
+            per_crossed=self.crossed_s,
+            per_decode=self.decode_s,
+            tokens=np.array([[0.0, 1.0], [0.0, self.token_s]]),
             requests=np.array([[0.0, 1.0], [0.0, self.request_s]]),
-        )  # fmt: skip
+        )
 
 
 batch_law = Regression

@@ -53,9 +53,7 @@ class Table:
         return self.table().local_seconds(load)
 
     def table(self) -> PiecewiseLinear:
-        below_first = (
-            self.steps[0][0] > 0
-        )  # the line meets C at load 0, also where the file would have it below 0
+        below_first = self.steps[0][0] > 0  # the line meets C at load 0, also where the file would have it below 0
         return as_lines([(0.0, self.overhead_s)] * below_first + list(self.steps), self.overhead_s)
 
     def overhead_seconds(self, group_size: int) -> float:

@@ -12,10 +12,12 @@ from evenstep.request import F8
 
 #: Fits of the paper: model and tensor parallel size -> (c in seconds, a in seconds a token, b0 in tokens).
 FITS: dict[str, tuple[float, float, float]] = {
-    "codellama-34b-tp1": (46.71e-3, 0.289e-3, 128.0), "codellama-34b-tp2": (23.47e-3, 0.145e-3, 96.0),
-    "codellama-34b-tp4": (11.76e-3, 0.068e-3, 64.0), "llama-70b-tp2": (45.50e-3, 0.302e-3, 64.0),
+    "codellama-34b-tp1": (46.71e-3, 0.289e-3, 128.0),
+    "codellama-34b-tp2": (23.47e-3, 0.145e-3, 96.0),
+    "codellama-34b-tp4": (11.76e-3, 0.068e-3, 64.0),
+    "llama-70b-tp2": (45.50e-3, 0.302e-3, 64.0),
     "llama-70b-tp4": (24.10e-3, 0.148e-3, 64.0),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,9 @@ class TokenBudget:
     Source: Throughput-optimal eq. 2.3 and its table of fits (its text swaps the units of a and b0).
     """
 
-    fit: Literal[
-        "codellama-34b-tp1", "codellama-34b-tp2", "codellama-34b-tp4", "llama-70b-tp2", "llama-70b-tp4"
-    ] = "codellama-34b-tp2"
+    fit: Literal["codellama-34b-tp1", "codellama-34b-tp2", "codellama-34b-tp4", "llama-70b-tp2", "llama-70b-tp4"] = (
+        "codellama-34b-tp2"
+    )
     c_s: float | None = None
     a_s: float | None = None
     b0: float | None = None

@@ -61,9 +61,7 @@ class Unequal:
         if not self.knots:
             return
         if self.per_token_s != _PER_TOKEN_S:
-            raise InputError(
-                "unequal", "per_token_s", self.per_token_s, "none beside knots", "Leave one out."
-            )
+            raise InputError("unequal", "per_token_s", self.per_token_s, "none beside knots", "Leave one out.")
         object.__setattr__(self, "knots", line_knots("unequal", "knots", self.knots))
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:

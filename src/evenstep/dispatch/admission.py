@@ -15,9 +15,7 @@ from collections.abc import Collection
 from evenstep.dispatch.parts import Parts
 from evenstep.routing.view import HOLD, KV_FREE
 
-_AGAIN_S = (
-    0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
-)
+_AGAIN_S = 0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
 _MOST_TURNS = 64  # in which predictions are asked for before a decision; what is due then is asked for in it
 _FEWEST = 8  # requests that a round looks at however few slots there are
 
@@ -163,8 +161,6 @@ class Admission:
         others = [
             (name == avoided, free[g] <= 0, at.load[g] + at.sent_load[g], g)
             for g, name in enumerate(self._mirror.names)
-            if (free[g] > 0 or self._mirror.free(g) > 0)
-            and name not in out
-            and self._rows.load(row) <= kv_free[g]
+            if (free[g] > 0 or self._mirror.free(g) > 0) and name not in out and self._rows.load(row) <= kv_free[g]
         ]
         return min(others)[3] if others else -1

@@ -32,9 +32,7 @@ def check(parts: Parts) -> None:
     _same("present", {name: found.requests for name, found in parts.door.present.items()}, dict(here))
     waiting = set(_of(states, *_WAITING))
     here = Counter(parts.door.of[row].tenant for row in waiting)
-    _same(
-        "waiting tenants", here, Counter({name: found.waiting for name, found in parts.door.present.items()})
-    )
+    _same("waiting tenants", here, Counter({name: found.waiting for name, found in parts.door.present.items()}))
     kept = sorted(row for found in parts.fleet.prefill.prefillers.values() for row in found.requests)
     _same("requests at prefillers", kept, sorted(parts.prefills.prefiller_of))
     parts.prefixes.check(set(states), waiting)
@@ -50,18 +48,13 @@ def check(parts: Parts) -> None:
     late = [
         row
         for row, state in states.items()
-        if state in _TIMED
-        and rows.at.queued_s[row] + parts.turn.settings.ttl_s < parts.turn.now_s < parts.deadlines.next_s
+        if state in _TIMED and rows.at.queued_s[row] + parts.turn.settings.ttl_s < parts.turn.now_s < parts.deadlines.next_s
     ]
     if late:
         raise RuntimeError(f"rows {late} have waited longer than they may")
     if not {*parts.exclusions.excluded, *parts.exclusions.avoided} <= set(states):
         raise RuntimeError("engines are excluded or avoided for rows without a request")
-    if (
-        states
-        and parts.turn.settings.total_s
-        and parts.deadlines.overdue_s > _oldest_s(parts) + parts.turn.settings.total_s
-    ):
+    if states and parts.turn.settings.total_s and parts.deadlines.overdue_s > _oldest_s(parts) + parts.turn.settings.total_s:
         raise RuntimeError("the oldest request may last longer than it may")
 
 

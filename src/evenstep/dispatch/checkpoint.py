@@ -31,15 +31,27 @@ _MODULES = {
     for name in names.split()
 } | {"evenstep.routing.prefix_index"}
 _NAMES = {
-    ("numpy", "dtype"), ("numpy", "ndarray"), ("collections", "OrderedDict"), ("collections", "Counter"),
-    ("collections", "deque"), ("array", "array"), ("array", "_array_reconstructor"), ("builtins", "set"),
-    ("builtins", "frozenset"), ("msgspec._utils", "rebuild"), ("types", "GenericAlias"),
-    ("builtins", "int"), ("builtins", "float"), ("builtins", "tuple"), ("builtins", "list"), ("builtins", "dict"),
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("collections", "OrderedDict"),
+    ("collections", "Counter"),
+    ("collections", "deque"),
+    ("array", "array"),
+    ("array", "_array_reconstructor"),
+    ("builtins", "set"),
+    ("builtins", "frozenset"),
+    ("msgspec._utils", "rebuild"),
+    ("types", "GenericAlias"),
+    ("builtins", "int"),
+    ("builtins", "float"),
+    ("builtins", "tuple"),
+    ("builtins", "list"),
+    ("builtins", "dict"),
 } | {
     (f"numpy.{core}.{module}", name)
     for core in ("core", "_core")
     for module, name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer"))
-}  # fmt: skip
+}
 
 
 def dump(parts: Parts) -> bytes:
@@ -71,9 +83,7 @@ def load(state: bytes) -> Parts:
     except InputError:
         raise
     except Exception as error:  # a pickle fails in any way
-        raise InputError(
-            "decision log", "checkpoint", f"{type(error).__name__}: {error}", "a dispatcher's state"
-        ) from None
+        raise InputError("decision log", "checkpoint", f"{type(error).__name__}: {error}", "a dispatcher's state") from None
     return found
 
 

@@ -60,10 +60,16 @@ class Dispatcher:
     """
 
     def __init__(
-        self, policy: str = "br-0", *, predictor: str = "", settings: Settings | None = None,
-        stopwatch: Callable[[], float] | None = None, log: Callable[[Record], None] | None = None,
-        overruns: frozenset[int] = frozenset(), processor: Callable[[], float] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        policy: str = "br-0",
+        *,
+        predictor: str = "",
+        settings: Settings | None = None,
+        stopwatch: Callable[[], float] | None = None,
+        log: Callable[[Record], None] | None = None,
+        overruns: frozenset[int] = frozenset(),
+        processor: Callable[[], float] | None = None,
+    ) -> None:
         settings = settings or Settings()
         parts = Parts(settings, Options(policy, predictor, stopwatch, log, overruns))
         parts.deciding.processor = processor or stopwatch
@@ -71,9 +77,7 @@ class Dispatcher:
             log(Header(policy=policy, predictor=predictor, settings=settings, evenstep=__version__))
             parts.deciding.keep_round = log
         self._do: dict[type, Callable[[Any], None]] = {
-            kind: getattr(self, f"_{kind.__name__.lower()}")
-            for kind in get_args(Event)
-            if kind not in _IN_NUMBER
+            kind: getattr(self, f"_{kind.__name__.lower()}") for kind in get_args(Event) if kind not in _IN_NUMBER
         }
         self._take(parts)
 
@@ -246,11 +250,7 @@ class Dispatcher:
         turn, deadlines, wake_s = self._turn, self._deadlines, self._deadlines.wake_s
         out = turn.out
         if wake_s > turn.now_s and (
-            turn.due
-            or self._rounds.opened_s
-            or self._timers.is_new
-            or deadlines.newcomers
-            or deadlines.overdue_s < wake_s
+            turn.due or self._rounds.opened_s or self._timers.is_new or deadlines.newcomers or deadlines.overdue_s < wake_s
         ):
             self._wake()
         self.deliveries.look()

@@ -105,11 +105,7 @@ class Deliveries:
     def look(self) -> None:
         """Something may have changed: columns were replaced, or a decision waits for the end of a step."""
         barriers, rounds, bound = self._barriers, self._rounds, self._bound
-        if (
-            self._rows.at is not bound[0]
-            or self._mirror.group is not bound[1]
-            or barriers.all is not bound[2]
-        ):
+        if self._rows.at is not bound[0] or self._mirror.group is not bound[1] or barriers.all is not bound[2]:
             self._bind()
         barriers.quiet[0] = not (self._pool.here or rounds.opened_s or rounds.ripe)
 

@@ -25,9 +25,7 @@ def _kebab(name: str) -> str:
     return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
 
 
-class Base(
-    msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=_kebab, omit_defaults=True, gc=False
-):
+class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=_kebab, omit_defaults=True, gc=False):
     """Every event.
 
     Args:
@@ -217,6 +215,20 @@ class Draining(Base, frozen=True):
 
 
 Event: TypeAlias = (
-    Arrived | PromptCounted | PrefillDone | Finished | Failed | ClientGone | Sampling | Sampled | ScrapeFailed | Probed
-    | WorkerAdded | WorkerRemoved | Tick | Reloaded | Fitted | Draining
-)  # fmt: skip
+    Arrived
+    | PromptCounted
+    | PrefillDone
+    | Finished
+    | Failed
+    | ClientGone
+    | Sampling
+    | Sampled
+    | ScrapeFailed
+    | Probed
+    | WorkerAdded
+    | WorkerRemoved
+    | Tick
+    | Reloaded
+    | Fitted
+    | Draining
+)

@@ -102,9 +102,7 @@ class Requests:
 
     # --- failures ------------------------------------------------------------------------------------------------
 
-    def again(
-        self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True
-    ) -> None:
+    def again(self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True) -> None:
         """A leg failed on this engine: the request is tried elsewhere, goes on elsewhere, or is over.
 
         Args:
@@ -147,9 +145,7 @@ class Requests:
                 at.tries[row] += 1
                 exclusions.avoided[row] = name
                 self._breaker.failed(name, request, is_certain=False)
-        elif (
-            kind == "stale" and not at.tries[row] and not exclusions.has_others(row, had_tokens, without=name)
-        ):
+        elif kind == "stale" and not at.tries[row] and not exclusions.has_others(row, had_tokens, without=name):
             at.tries[row] = 1  # once more to the same: perhaps it was not asked at all
         else:
             exclusions.exclude(row, name, kind)

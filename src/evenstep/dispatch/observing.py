@@ -104,9 +104,7 @@ class Observed:
             slots_total=sum(worker.slots for worker in self.workers),
             group_sizes=self.group_sizes,
             overhead_s=(law.overhead_s if law is not None else 0.0,) * len(self.group_sizes),
-            seconds_per_token=law.seconds_per_token
-            if law is not None and law.seconds_per_token > 0
-            else math.nan,
+            seconds_per_token=law.seconds_per_token if law is not None and law.seconds_per_token > 0 else math.nan,
             arrivals="timed",
             pool=0,
             seed=0,
@@ -147,12 +145,22 @@ class Observed:
         seconds, ended = (np.array([step[k] for step in self.steps], np.float64) for k in (4, 5))
         nothing = np.zeros(group.size)
         return StepTable(
-            group=group, step=np.arange(group.size, dtype=np.int64), start_s=ended - seconds, duration_s=seconds,
-            envelope=envelope, load_sum=total, load_min=least, local_max_s=per_token * envelope,
-            local_sum_s=per_token * total, running=running, running_all=everywhere,
-            admitted=np.zeros(group.size, np.int64), tokens=running, energy_busy_idle_j=nothing,
+            group=group,
+            step=np.arange(group.size, dtype=np.int64),
+            start_s=ended - seconds,
+            duration_s=seconds,
+            envelope=envelope,
+            load_sum=total,
+            load_min=least,
+            local_max_s=per_token * envelope,
+            local_sum_s=per_token * total,
+            running=running,
+            running_all=everywhere,
+            admitted=np.zeros(group.size, np.int64),
+            tokens=running,
+            energy_busy_idle_j=nothing,
             energy_step_average_j=nothing,
-        )  # fmt: skip
+        )
 
 
 def _line(x: F8, y: F8) -> tuple[float, float, float]:
@@ -263,9 +271,7 @@ def _requests(watch: Watch, served: list[int], names: list[str], begin: float) -
     sent = [watch.sent[request] for request in served]
     done = [watch.done[request] for request in served]
     finished = np.array([end for end, _, _ in done])
-    first = np.array(
-        [watch.first.get(request, end) for request, (end, _, _) in zip(served, done, strict=True)]
-    )
+    first = np.array([watch.first.get(request, end) for request, (end, _, _) in zip(served, done, strict=True)])
     rows = len(served)
     return RequestTable(
         request_id=np.arange(rows, dtype=np.int64),

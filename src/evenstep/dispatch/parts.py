@@ -58,12 +58,17 @@ class Parts:
         self.prefills = PrefillQueue(turn, self.rows, self.fleet, self.exclusions)
         self.rounds = Rounds(turn, self.pool, self.fleet.mirror)
         self.barriers = Barriers(self.rows, self.fleet.mirror, self.rounds)
-        self.slots = Slots(
-            turn, self.rows, self.fleet, self.pool, self.door, self.barriers, self.prefixes, self.meters
-        )
+        self.slots = Slots(turn, self.rows, self.fleet, self.pool, self.door, self.barriers, self.prefixes, self.meters)
         self.deciding = Deciding(
-            options.policy, options.predictor, rows=self.rows, mirror=self.fleet.mirror, prefixes=self.prefixes,
-            meters=self.meters, notice=self.fleet.notice, settings=settings, stopwatch=options.stopwatch,
+            options.policy,
+            options.predictor,
+            rows=self.rows,
+            mirror=self.fleet.mirror,
+            prefixes=self.prefixes,
+            meters=self.meters,
+            notice=self.fleet.notice,
+            settings=settings,
+            stopwatch=options.stopwatch,
             overruns=options.overruns,
-        )  # fmt: skip
+        )
         self.rounds.binds_at_once = self.deciding.door.binds_at_once

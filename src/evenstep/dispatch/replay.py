@@ -69,9 +69,7 @@ class Watch(Protocol):
         ...
 
 
-def replay(
-    path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None
-) -> Replayed:
+def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None) -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
     By the rules of the log, what the policy saw must be the same, too. By other rules only its answer is looked at.
@@ -97,9 +95,12 @@ def replay(
 
     def fresh() -> Dispatcher:
         return Dispatcher(
-            policy or header.policy, predictor=predictor or header.predictor, settings=header.settings, log=keep,
+            policy or header.policy,
+            predictor=predictor or header.predictor,
+            settings=header.settings,
+            log=keep,
             overruns=slow,
-        )  # fmt: skip
+        )
 
     dispatcher, text = fresh(), policy or header.policy
     compared = events = fallbacks = gaps = 0
@@ -151,9 +152,7 @@ def replay(
 def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:
     """Put a new dispatcher into the state that a part began with, and change its rules where others are asked for."""
     if not record.state:
-        hint = (
-            "Its predictor could not be kept; begin with part 0, where no records are lost before this part."
-        )
+        hint = "Its predictor could not be kept; begin with part 0, where no records are lost before this part."
         raise InputError(where, "checkpoint", "empty", "the state that the part began with", hint)
     dispatcher.resume(record.state)
     deciding = dispatcher.parts.deciding
@@ -161,9 +160,7 @@ def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor
         dispatcher.reload(policy, predictor)
 
 
-def _give(
-    dispatcher: Dispatcher, record: Record, has_policy: bool, has_predictor: bool, watch: Watch | None = None
-) -> None:
+def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predictor: bool, watch: Watch | None = None) -> None:
     if isinstance(record, Chunks):
         times = dict(record.times)
         for place, row in enumerate(record.rows):

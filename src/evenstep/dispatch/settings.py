@@ -123,11 +123,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         for field, low in (
-            ("gather_ms", 0), ("stale_s", 0), ("policy_cooldown_s", 0), ("gateways", 0),
-            ("backoff_s", 0), ("backoff_cap_s", 0), ("cooldown_s", 0),
-            ("cooldown_cap_s", 0), ("retries", 0), ("bypass_margin", 0), ("pool_window", 0), ("round_slots", 0),
-            ("window_per_slot", 0), ("total_s", 0),
-        ):  # fmt: skip
+            ("gather_ms", 0),
+            ("stale_s", 0),
+            ("policy_cooldown_s", 0),
+            ("gateways", 0),
+            ("backoff_s", 0),
+            ("backoff_cap_s", 0),
+            ("cooldown_s", 0),
+            ("cooldown_cap_s", 0),
+            ("retries", 0),
+            ("bypass_margin", 0),
+            ("pool_window", 0),
+            ("round_slots", 0),
+            ("window_per_slot", 0),
+            ("total_s", 0),
+        ):
             if not low <= getattr(self, field) < math.inf:
                 raise InputError("dispatch", field, getattr(self, field), f"a number >= {low}")
         for field in ("pool_limit", "breaker_failures", "prefix_blocks"):

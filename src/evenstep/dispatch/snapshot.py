@@ -33,10 +33,7 @@ def snapshot(parts: Parts) -> dict[str, Any]:
             }
             for name, found in parts.fleet.prefill.prefillers.items()
         ],
-        "groups": [
-            {"group": group, **steps.values(parts.fleet.mirror)}
-            for group, steps in enumerate(parts.barriers.steps)
-        ],
+        "groups": [{"group": group, **steps.values(parts.fleet.mirror)} for group, steps in enumerate(parts.barriers.steps)],
         "state_divergence_total": sum(worker.divergences for worker in parts.fleet.mirror.workers),
         "prefix_prompt_tokens_total": parts.prefixes.sent_tokens,
         "prefix_hit_tokens_total": parts.prefixes.hit_tokens,

@@ -30,10 +30,15 @@ def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> 
     for request in range(_REQUESTS):
         fleet.tell(
             ev.Arrived(
-                now_s=0.0, request=request, prompt_tokens=1 + request, key=request % 2 * (1 + request % 5),
-                request_class=request % 2, expected_tokens=request % 3, blocks=(1, 2 + request % 5),
+                now_s=0.0,
+                request=request,
+                prompt_tokens=1 + request,
+                key=request % 2 * (1 + request % 5),
+                request_class=request % 2,
+                expected_tokens=request % 3,
+                blocks=(1, 2 + request % 5),
             )
-        )  # fmt: skip
+        )
     for step in range(1, 20 * _REQUESTS):
         if not fleet.dispatcher.rows.by_request:
             return

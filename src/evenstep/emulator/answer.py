@@ -22,9 +22,7 @@ class Out(Protocol):
     paused: bool
     resumed: Callable[[], None] | None  # called when the client reads again
 
-    def reply(
-        self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()
-    ) -> None:
+    def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
         """A whole answer."""
         ...
 
@@ -209,9 +207,7 @@ class Answer:
 
     def _events(self, part: Part) -> list[bytes]:
         size, produced = part.prompt_tokens, part.produced
-        text = (
-            part.text if part.stopping is not None else tokens.text_of(part.ids) if len(part.ids) != 1 else ""
-        )
+        text = part.text if part.stopping is not None else tokens.text_of(part.ids) if len(part.ids) != 1 else ""
         prompt = None if part.begun else part.prompt
         choice = Choice(part.index, part.ids, text, part.finish, part.stop_reason, prompt)
         if part.finish is not None and self._wording.ends_apart:

@@ -128,15 +128,11 @@ class Connection(asyncio.Protocol):
 
     # what an answer calls
 
-    def reply(
-        self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()
-    ) -> None:
+    def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
         """A whole answer."""
         if self._is_answering:
             fields = "".join(f"{name}: {value}\r\n" for name, value in headers).encode("latin-1", "replace")
-            self._transport.write(
-                self._machine.whole(status, kind.encode("latin-1", "replace"), body, fields)
-            )
+            self._transport.write(self._machine.whole(status, kind.encode("latin-1", "replace"), body, fields))
             self._answered()
 
     def start(self) -> None:

@@ -14,9 +14,20 @@ from evenstep import names, streams
 from evenstep.errors import InputError, nearest
 
 Kind: TypeAlias = Literal[
-    "refuse", "stall", "die", "kill-rank", "kill-group", "status", "malformed", "html", "empty", "cut", "error-event",
-    "recomputed", "slow-metrics",
-]  # fmt: skip
+    "refuse",
+    "stall",
+    "die",
+    "kill-rank",
+    "kill-group",
+    "status",
+    "malformed",
+    "html",
+    "empty",
+    "cut",
+    "error-event",
+    "recomputed",
+    "slow-metrics",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from evenstep.emulator.group import (
     Pulled,
     Revived,
     Wake,
-)  # fmt: skip
+)
 from evenstep.emulator.rank import Rank
 from evenstep.emulator.rank import Sequence as Work
 from evenstep.emulator.settings import EmulatorSettings
@@ -59,9 +59,7 @@ class Fleet:
         address: host and port other engines fetch KV from.
     """
 
-    def __init__(
-        self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, address: tuple[str, int]
-    ) -> None:
+    def __init__(self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> None:
         self.settings, self._loop = settings, loop
         self.faults = Faults(settings.seed)
         for text in settings.faults:
@@ -216,9 +214,7 @@ class Fleet:
             stop_ids=asked.stop_ids,
             state=tokens.state_of(prompt, self._seed_state),
             salt=salt + sample * _SALT,
-            chain=tokens.blocks_of(prompt, settings.block_size, self._seed_state)
-            if settings.prefix_caching
-            else [],
+            chain=tokens.blocks_of(prompt, settings.block_size, self._seed_state) if settings.prefix_caching else [],
             leased=leaves,
         )
 
@@ -297,12 +293,8 @@ def rank_of(asked: Asked, header: str | None, ranks: Sequence[int]) -> int | Non
     if header is None and asked.rank is None:
         return None
     if header is not None and not header.strip().isdecimal():
-        raise RefusedError(
-            400, f"X-data-parallel-rank is {header!r}; expected a rank.", "X-data-parallel-rank"
-        )
+        raise RefusedError(400, f"X-data-parallel-rank is {header!r}; expected a rank.", "X-data-parallel-rank")
     named = int(header) if header is not None else asked.rank
     if named is None or not 0 <= named < len(ranks):
-        raise RefusedError(
-            400, f"data parallel rank {named} is not in 0..{len(ranks) - 1}.", "data_parallel_rank"
-        )
+        raise RefusedError(400, f"data parallel rank {named} is not in 0..{len(ranks) - 1}.", "data_parallel_rank")
     return ranks[named]

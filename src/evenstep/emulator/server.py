@@ -48,9 +48,7 @@ class Emulator:
         sockets: list[socket.socket] = []
         try:
             for offset in range(settings.ranks if settings.port_per_rank else 1):
-                sockets.append(
-                    listening(_WHERE, settings.host, settings.port + offset if settings.port else 0)
-                )
+                sockets.append(listening(_WHERE, settings.host, settings.port + offset if settings.port else 0))
         except InputError:
             for bound in sockets:
                 bound.close()
@@ -136,13 +134,9 @@ def introduction(emulator: Emulator) -> list[str]:
     held = f"{settings.slots} slots and {settings.blocks * settings.block_size:,} KV tokens each"
     lines = [f"{ranks}: {held}, model {settings.model}, role {settings.role}"]
     for port, ranks in emulator.ports:
-        behind = (
-            f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks 0-{ranks[-1]}, by header X-data-parallel-rank"
-        )
+        behind = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks 0-{ranks[-1]}, by header X-data-parallel-rank"
         lines.append(f"http://{_shown(settings.host)}:{port}  {behind}")
-    lines.append(
-        f"faults: POST http://{_shown(settings.host)}:{emulator.ports[0][0]}/emulator/fault; Ctrl-C ends"
-    )
+    lines.append(f"faults: POST http://{_shown(settings.host)}:{emulator.ports[0][0]}/emulator/fault; Ctrl-C ends")
     return lines
 
 

@@ -85,9 +85,7 @@ class PortService:
             case "/v1/models":
                 out.reply(200, models_body(settings.model, settings.longest, fleet.created))
             case "/version":
-                out.reply(
-                    200, orjson.dumps({"version": f"{_SPEAKS[settings.dialect]}+evenstep.{__version__}"})
-                )
+                out.reply(200, orjson.dumps({"version": f"{_SPEAKS[settings.dialect]}+evenstep.{__version__}"}))
             case "/load":
                 load = sum(len(fleet.rank(n).running) + len(fleet.rank(n).waiting) for n in self._ranks)
                 out.reply(200, orjson.dumps({"server_load": load}))
@@ -128,11 +126,7 @@ class PortService:
         """Switch a fault on; a killing one without tokens to wait for strikes at once."""
         settings = self._fleet.settings
         fault = fault_of(given, settings.ranks, settings.dialect)
-        if (
-            fault.fault in ("kill-rank", "kill-group")
-            and fault.rank >= 0
-            and given.get("after_tokens") is None
-        ):
+        if fault.fault in ("kill-rank", "kill-group") and fault.rank >= 0 and given.get("after_tokens") is None:
             self._fleet.strike(fault.rank, fault)
         else:
             self._fleet.faults.add(fault)

@@ -123,10 +123,21 @@ class EmulatorSettings:
 
 
 _AT_LEAST = {
-    "ranks": 1, "first_rank": 0, "slots": 1, "port": 0,
-    "overhead_s": 0, "per_token_s": 0, "prefill_per_token_s": 0, "token_budget": 0,
-    "kv_tokens": 1, "block_size": 1, "max_model_len": 1, "mean_output_tokens": 0, "lease_s": 0, "seed": 0,
-}  # fmt: skip
+    "ranks": 1,
+    "first_rank": 0,
+    "slots": 1,
+    "port": 0,
+    "overhead_s": 0,
+    "per_token_s": 0,
+    "prefill_per_token_s": 0,
+    "token_budget": 0,
+    "kv_tokens": 1,
+    "block_size": 1,
+    "max_model_len": 1,
+    "mean_output_tokens": 0,
+    "lease_s": 0,
+    "seed": 0,
+}
 
 
 def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:

@@ -73,9 +73,7 @@ class Transfer:
             return self.give(name, begun)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                return await _pull(
-                    host, port, orjson.dumps({"remote_request_id": name, "prompt": f"{begun:016x}"})
-                )
+                return await _pull(host, port, orjson.dumps({"remote_request_id": name, "prompt": f"{begun:016x}"}))
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return False
 

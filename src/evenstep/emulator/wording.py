@@ -64,9 +64,7 @@ class Wording:
         self._stop_key = "stop_reason" if dialect == "vllm" else "matched_stop"
         kind = "chat.completion" if asked.chat else "text_completion"
         self._head = {"id": answer_id, "object": kind, "created": created, "model": model}
-        self._plain = orjson.dumps({**self._head, "object": "chat.completion.chunk" if asked.chat else kind})[
-            :-1
-        ]
+        self._plain = orjson.dumps({**self._head, "object": "chat.completion.chunk" if asked.chat else kind})[:-1]
         head = b"data: " + self._plain.replace(b"%", b"%%") + b',"choices":[{"index":%d,'
         self._template = head + b'%b,"logprobs":%b,"finish_reason":%b%b}]%b}\n\n'
         self._body = b'"delta":{"content":"%b"}' if asked.chat else b'"text":"%b"'
@@ -187,10 +185,7 @@ class Wording:
             values = [LOGPROB] * len(texts)
             top = [{text: LOGPROB} for text in texts]
             return {"tokens": texts, "token_logprobs": values, "text_offset": offsets, "top_logprobs": top}
-        content = [
-            {"token": text, "logprob": LOGPROB, "bytes": list(text.encode()), "top_logprobs": []}
-            for text in texts
-        ]
+        content = [{"token": text, "logprob": LOGPROB, "bytes": list(text.encode()), "top_logprobs": []} for text in texts]
         return {"content": content}
 
 

@@ -46,9 +46,7 @@ class Contender:
         if isinstance(policy, Mapping):
             policy = names.build("routing", cast("Mapping[str, Any]", policy))
         if not callable(getattr(policy, "route", None)):
-            raise InputError(
-                self.name, "policy", type(policy).__name__, "an object with a method `route(view)`"
-            )
+            raise InputError(self.name, "policy", type(policy).__name__, "an object with a method `route(view)`")
         spec = self.predictor if self.predictor is not None else _usual(policy)
         predictor = names.build("predict", spec) if spec is not None else None
         if predictor is None and horizon_of(policy) > 0:

@@ -176,9 +176,7 @@ class _Worker:
         context: Any = get_context(method)
         self.pipe, theirs = context.Pipe()
         ends = (theirs, self.pipe, *given) if given else (theirs,)
-        self.process = context.Process(
-            target=_serve_forked if given else serve_spawned, args=ends, daemon=True
-        )
+        self.process = context.Process(target=_serve_forked if given else serve_spawned, args=ends, daemon=True)
         with interrupts_later():
             self.process.start()
         theirs.close()

@@ -174,9 +174,7 @@ def run_all(
     Raises:
         InputError, PolicyError: from the first run that fails.
     """
-    jobs = [
-        RunJob(c, r, f"{one.name}, replicate {r}") for c, one in enumerate(asked) for r in range(plan.seeds)
-    ]
+    jobs = [RunJob(c, r, f"{one.name}, replicate {r}") for c, one in enumerate(asked) for r in range(plan.seeds)]
     allowed = min(processes if processes is not None else cores(), len(jobs))
     shared = Shared(plan, asked, traces)
     cost: dict[int, float] = {}
@@ -197,9 +195,7 @@ def run_all(
         return started[0] if started else None
 
     try:
-        for ended in work_off(
-            jobs, plain or here, away, choose=lambda left: _longest(left, cost) if started else 0
-        ):
+        for ended in work_off(jobs, plain or here, away, choose=lambda left: _longest(left, cost) if started else 0):
             if ended.error is not None:
                 raise ended.error
             if ended.seconds > 0.0:

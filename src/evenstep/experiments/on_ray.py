@@ -47,9 +47,7 @@ class OnRay:
             _connect(ray, address)
         self._cores = int(ray.cluster_resources().get("CPU", 0))
         if self._cores < 1:
-            raise InputError(
-                "sweep", "--ray-address", address or "this machine", "a cluster with at least one core"
-            )
+            raise InputError("sweep", "--ray-address", address or "this machine", "a cluster with at least one core")
         packed = pickle.dumps(shared)
         self._name = hashlib.sha256(packed).hexdigest()
         self._packed = ray.put(packed)
@@ -179,8 +177,6 @@ def _on_a_node(job: Job, name: str, packed: list[Any], folder: str) -> Ended:
 
         _shared.clear()
         _shared[name] = pickle.loads(ray.get(packed[0]))
-    with suppress(
-        OSError
-    ):  # relative paths mean the same as where the sweep was started, if the node has them
+    with suppress(OSError):  # relative paths mean the same as where the sweep was started, if the node has them
         os.chdir(folder)
     return attempt(job, _shared[name])

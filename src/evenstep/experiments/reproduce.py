@@ -109,9 +109,7 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
     return Reproduction(name, experiment.title, experiment.source, found, how.quick, how.replicates)
 
 
-def workload(
-    setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime
-) -> tuple[Source, str]:
+def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime) -> tuple[Source, str]:
     """The trace the user gave, or the default; and the sentence on the substitution.
 
     Args:
@@ -158,9 +156,15 @@ def run_policies(
     """
     asked = [replace(contender(spec), name=label) for label, spec in policies.items()]
     plan = Plan(
-        source=source, cluster=cluster, step_time=step_time, seeds=setting.replicates, seed=setting.seed, power=power,
-        all_records=records, samples=samples,
-    )  # fmt: skip
+        source=source,
+        cluster=cluster,
+        step_time=step_time,
+        seeds=setting.replicates,
+        seed=setting.seed,
+        power=power,
+        all_records=records,
+        samples=samples,
+    )
     outcome = run_comparison(plan, asked, processes=setting.processes, progress=setting.progress)
     return dict(zip(policies, outcome.runs, strict=True))
 
@@ -193,9 +197,7 @@ def rows_of(
     base = against or next(iter(runs))
     numbers = {label: values(own, name, factor) for label, own in runs.items()}
     return [
-        row(
-            label, quantity, unit, own, (paper or {}).get(label), () if label == base else numbers[base], base
-        )
+        row(label, quantity, unit, own, (paper or {}).get(label), () if label == base else numbers[base], base)
         for label, own in numbers.items()
     ]
 

@@ -118,9 +118,7 @@ class FleetSettings:
             arrivals=self.arrivals,
             pool=self.pool,
             users=self.sessions if replayed else self.users,
-            think_s=self.think_s
-            if replayed or self.think_s is not None or self.arrivals != "closed"
-            else 0.0,
+            think_s=self.think_s if replayed or self.think_s is not None or self.arrivals != "closed" else 0.0,
             dispatch=self.dispatch,
             queue_depth=self.queue_depth,
             kv_tokens=math.inf if self.kv_tokens is None else self.kv_tokens,
@@ -195,10 +193,25 @@ class SimulateSettings(FleetSettings):
 
 #: Lowest value of each number; the ones in `_ABOVE_ZERO` must be greater than 0.
 _AT_LEAST = {
-    "workers": 1, "slots": 1, "pool": 1, "users": 0, "think_s": 0, "sessions": 0, "queue_depth": -1,
-    "kv_reserve": 0, "prefill_base_s": 0, "prefill_per_token_s": 0, "overhead_s": 0, "per_token_s": 0,
-    "prefix_cache_blocks": 0, "limit": 1, "seeds": 1, "processes": 1, "seed": 0, "samples": 1,
-}  # fmt: skip
+    "workers": 1,
+    "slots": 1,
+    "pool": 1,
+    "users": 0,
+    "think_s": 0,
+    "sessions": 0,
+    "queue_depth": -1,
+    "kv_reserve": 0,
+    "prefill_base_s": 0,
+    "prefill_per_token_s": 0,
+    "overhead_s": 0,
+    "per_token_s": 0,
+    "prefix_cache_blocks": 0,
+    "limit": 1,
+    "seeds": 1,
+    "processes": 1,
+    "seed": 0,
+    "samples": 1,
+}
 _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 
 
@@ -288,13 +301,9 @@ def _with_arrivals(settled: Settled[Any]) -> Any:
     closed = value.users > 0 or value.think_s is not None or value.sessions > 0
     implied = [kind for kind, given in (("timed", timed), ("closed", closed)) if given]
     if len(implied) == 2:
-        raise refusal(
-            settled, "load" if value.load is not None else "rate", "none of it with closed arrivals"
-        )
+        raise refusal(settled, "load" if value.load is not None else "rate", "none of it with closed arrivals")
     if value.sessions > 0 and (value.users > 0 or value.think_s is not None):
-        raise refusal(
-            settled, "sessions", "0 where users are given: users take the trace's requests one by one"
-        )
+        raise refusal(settled, "sessions", "0 where users are given: users take the trace's requests one by one")
     if not implied or value.arrivals == implied[0]:
         return value
     if settled.origin["arrivals"] != "default":

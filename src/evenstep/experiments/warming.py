@@ -40,9 +40,7 @@ class Warming:
         all_elsewhere: leave the first module to them as well: this process has other work.
     """
 
-    def __init__(
-        self, modules: Sequence[Sequence[str]], processes: int, *, all_elsewhere: bool = False
-    ) -> None:
+    def __init__(self, modules: Sequence[Sequence[str]], processes: int, *, all_elsewhere: bool = False) -> None:
         self._modules = modules
         cold = list(dict.fromkeys(module for needed in modules for module in needed))
         self._waiting = cold if all_elsewhere else cold[1:]

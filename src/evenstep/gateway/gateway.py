@@ -85,22 +85,14 @@ class Gateway:
                 "generations": sum(pool.requests for pool in self.pools.all),
                 "is_draining": front.is_draining,
                 "not_ready": front.not_ready(),
-                "worker_counted_here_only": {
-                    name: name in self.pools.counted_here for name in self.pools.workers
-                },
+                "worker_counted_here_only": {name: name in self.pools.counted_here for name in self.pools.workers},
                 "decision_log_failed": {pool.name: bool(pool.log.why) for pool in self.pools.all if pool.log},
-                "decision_log_failures_total": {
-                    pool.name: pool.log.failures for pool in self.pools.all if pool.log
-                },
+                "decision_log_failures_total": {pool.name: pool.log.failures for pool in self.pools.all if pool.log},
                 "worker_counting_estimated": {
-                    name: not one.dialect.counts
-                    for pool in self.pools.all
-                    for name, one in pool.attached.items()
+                    name: not one.dialect.counts for pool in self.pools.all for name, one in pool.attached.items()
                 },
                 "worker_cannot_continue": {
-                    name: not one.endpoint.continues_chats
-                    for pool in self.pools.all
-                    for name, one in pool.attached.items()
+                    name: not one.endpoint.continues_chats for pool in self.pools.all for name, one in pool.attached.items()
                 },
             },
         }

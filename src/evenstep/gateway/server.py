@@ -29,9 +29,7 @@ from evenstep.late import change
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
 _LAST_WORDS_S = 1.0  # time for clients to read that their answer is cancelled
-_SWITCH_S = (
-    0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
-)
+_SWITCH_S = 0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
 _LOOK_S = 0.1  # between two looks at whether it is ready
 
 
@@ -50,9 +48,7 @@ class Server:
         contexts: TLS contexts for clients, with the config section of each certificate; once open.
     """
 
-    def __init__(
-        self, config: GatewayConfig, is_scraped: bool = False, bound: socket.socket | None = None
-    ) -> None:
+    def __init__(self, config: GatewayConfig, is_scraped: bool = False, bound: socket.socket | None = None) -> None:
         self.config = config
         self.port = 0
         self.contexts: list[tuple[ssl.SSLContext, Tls, str]] = []
@@ -69,9 +65,7 @@ class Server:
         """
         config, loop = self.config, asyncio.get_running_loop()
         bound = self._bound or sockets.listening(WHERE, config.listen.host, config.listen.port)
-        bound.setsockopt(
-            socket.SOL_SOCKET, socket.SO_SNDBUF, KEPT_BY_THE_SYSTEM
-        )  # as have sockets it accepts
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KEPT_BY_THE_SYSTEM)  # as have sockets it accepts
         try:
             tls = config.listen.tls
             if tls is not None:
@@ -127,9 +121,7 @@ class Server:
             self.gateway.start()
 
 
-def serve(
-    sources: Sources, say: Callable[[str], None], settled: Settled[GatewayConfig], bound: socket.socket
-) -> None:
+def serve(sources: Sources, say: Callable[[str], None], settled: Settled[GatewayConfig], bound: socket.socket) -> None:
     """Listen until SIGTERM or SIGINT, then let requests finish; a second signal stops at once. SIGHUP reloads the config.
 
     Args:
@@ -151,9 +143,12 @@ def serve(
 
 
 async def _serve(
-    sources: Sources, settled: Settled[GatewayConfig], bound: socket.socket, logs: Logs,
+    sources: Sources,
+    settled: Settled[GatewayConfig],
+    bound: socket.socket,
+    logs: Logs,
     say: Callable[[str], None],
-) -> None:  # fmt: skip
+) -> None:
     loop = asyncio.get_running_loop()
     server = Server(settled.value, is_scraped=True, bound=bound)
     await server.open()

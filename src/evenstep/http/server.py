@@ -180,9 +180,7 @@ class Server(Generic[P]):
             if len(gathered) > limit:
                 return self._fault(head_too_large(limit))
             if b"\x00" in data or _has_bare_lf(gathered, before):
-                return self._fault(
-                    HttpError("A line of the head does not end with CRLF, or there is a NUL in it.")
-                )
+                return self._fault(HttpError("A line of the head does not end with CRLF, or there is a NUL in it."))
             self.state = _HEAD if gathered else _IDLE
             return None
         if end > limit:

@@ -63,9 +63,23 @@ class Answer:
     """
 
     __slots__ = (
-        "_done", "_estimated", "_events", "_ids", "_max_tokens", "_meters", "_usage", "counting", "crc", "error", "finish",
-        "first_s", "last_s", "message", "prompt_tokens", "tokens",
-    )  # fmt: skip
+        "_done",
+        "_estimated",
+        "_events",
+        "_ids",
+        "_max_tokens",
+        "_meters",
+        "_usage",
+        "counting",
+        "crc",
+        "error",
+        "finish",
+        "first_s",
+        "last_s",
+        "message",
+        "prompt_tokens",
+        "tokens",
+    )
 
     def __init__(self, max_tokens: int, meters: Meters) -> None:
         self._max_tokens, self._meters = max_tokens, meters
@@ -194,9 +208,7 @@ class Answer:
         elif self.tokens > self._max_tokens:
             self.fail("tokens-twice", f"{self.tokens} tokens came of {self._max_tokens} asked for")
         elif self.finish == "length" and self.tokens < self._max_tokens:
-            self.fail(
-                "tokens-missing", f"ended by its length with {self.tokens} tokens of {self._max_tokens}"
-            )
+            self.fail("tokens-missing", f"ended by its length with {self.tokens} tokens of {self._max_tokens}")
 
 
 def _said(error: object) -> str:

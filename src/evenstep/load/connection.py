@@ -166,9 +166,7 @@ class Connection(asyncio.Protocol):
         if head.status != 200:
             call.answer.fail(f"status-{head.status}", _text(self._error))
         elif head.kind != _EVENTS:
-            call.answer.fail(
-                "not-a-stream", f"200 with {head.kind or 'no content type'}: {_text(self._error)}"
-            )
+            call.answer.fail("not-a-stream", f"200 with {head.kind or 'no content type'}: {_text(self._error)}")
         else:
             call.answer.end(now_s)
         if self._machine.keeps and not self._transport.is_closing():

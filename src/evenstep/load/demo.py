@@ -70,9 +70,7 @@ class Shown:
     cpu: dict[str, float]
 
 
-def run_demo(
-    settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None
-) -> Iterator[Shown]:
+def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None) -> Iterator[Shown]:
     """Run one policy after the other, on the same requests at the same times.
 
     Args:
@@ -142,9 +140,7 @@ def replayed(source: Trace, settings: DemoSettings) -> Trace:
     )
 
 
-def shown(
-    settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, Any], samples: list[Sample]
-) -> Shown:
+def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, Any], samples: list[Sample]) -> Shown:
     """The figures of one policy."""
     first, last = window(samples, FULL * settings.ranks * settings.slots)
     ranks, seconds = settings.ranks, max(last.at_s - first.at_s, 1e-9)
@@ -162,8 +158,7 @@ def shown(
         wall_tokens_per_s=moved["tokens"] / seconds,
         idle_engines=lost_share(work_s - moved["busy_s"], ranks * stepped_s),
         idle_gateway=lost_share(told, ranks * seconds),
-        steps_seen=(last.gateway.get("steps", math.nan) - first.gateway.get("steps", math.nan))
-        / max(steps, 1.0),
+        steps_seen=(last.gateway.get("steps", math.nan) - first.gateway.get("steps", math.nan)) / max(steps, 1.0),
         fallback_share=_fallbacks(first, last),
         oldest_wait_s=_oldest_s(samples),
         step_ms=1e3 * stepped_s / steps if steps else math.nan,

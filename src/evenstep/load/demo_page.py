@@ -15,10 +15,16 @@ from evenstep.report.svg import series_class, series_of
 
 #: Heading, unit, width.
 COLUMNS = (
-    ("tokens/s", "engine time", 11), ("vs first", "%", 8), ("tokens/s", "wall time", 9), ("TPOT p95", "ms", 8),
-    ("barrier", "engines, %", 10), ("barrier", "gateway, %", 10), ("step", "ms", 6), ("oldest wait", "s", 11),
+    ("tokens/s", "engine time", 11),
+    ("vs first", "%", 8),
+    ("tokens/s", "wall time", 9),
+    ("TPOT p95", "ms", 8),
+    ("barrier", "engines, %", 10),
+    ("barrier", "gateway, %", 10),
+    ("step", "ms", 6),
+    ("oldest wait", "s", 11),
     ("failed", "requests", 8),
-)  # fmt: skip
+)
 
 
 #: Share of steps below which the gateway's barrier time needs a word.
@@ -26,9 +32,17 @@ _SEEN = 0.9
 #: Share of rounds decided by the fallback from which a row needs a word.
 _FALLEN_BACK = 0.02
 _TOLD = (
-    "window_s", "tokens_per_s", "wall_tokens_per_s", "idle_engines", "idle_gateway", "steps_seen", "fallback_share",
-    "oldest_wait_s", "step_ms", "late_share",
-)  # fmt: skip
+    "window_s",
+    "tokens_per_s",
+    "wall_tokens_per_s",
+    "idle_engines",
+    "idle_gateway",
+    "steps_seen",
+    "fallback_share",
+    "oldest_wait_s",
+    "step_ms",
+    "late_share",
+)
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
@@ -74,9 +88,7 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
     for row in rows:
         gather = contender(row.name)[1]
         if gather is not None:
-            said.append(
-                f"{row.name}: the gateway gathers freed slots for {gather:g} ms, not for as long as usual."
-            )
+            said.append(f"{row.name}: the gateway gathers freed slots for {gather:g} ms, not for as long as usual.")
         if row.fallback_share > _FALLEN_BACK:
             said.append(
                 f"{row.name}: least load decided {100 * row.fallback_share:.0f} % of the rounds in its place, since it "
@@ -109,9 +121,7 @@ def strained(rows: Sequence[Shown]) -> list[str]:
 
 def values(row: Shown) -> dict[str, Any]:
     """One policy's figures as JSON values; None for missing ones."""
-    told = {name: getattr(row, name) for name in _TOLD} | {
-        f"cpu_{name}": share for name, share in row.cpu.items()
-    }
+    told = {name: getattr(row, name) for name in _TOLD} | {f"cpu_{name}": share for name, share in row.cpu.items()}
     known = {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in told.items()}
     return {"policy": row.name, **known, "client": row.summary}
 
@@ -140,9 +150,7 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
 def _lead(rows: Sequence[Shown]) -> str:
     first, best = rows[0], max(rows, key=lambda row: row.tokens_per_s)
     if best is first or first.tokens_per_s <= 0:
-        return (
-            f"<p class='lead'>No policy here made more tokens a second than <b>{escape(first.name)}</b>.</p>"
-        )
+        return f"<p class='lead'>No policy here made more tokens a second than <b>{escape(first.name)}</b>.</p>"
     gain = 100 * (best.tokens_per_s / first.tokens_per_s - 1)
     return (
         f"<p class='lead'><b>{escape(best.name)}</b> made {gain:.1f} % more tokens a second than {escape(first.name)} on the"

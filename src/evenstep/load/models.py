@@ -30,9 +30,7 @@ def first_model(target: Target, api_key: str | None) -> str:
     """
     status, body = get(target, "/v1/models", api_key)
     if status in (401, 403):
-        raise InputError(
-            "evenstep load", "--api-key", "(hidden)", "a key the server takes", f"It answered {status}."
-        )
+        raise InputError("evenstep load", "--api-key", "(hidden)", "a key the server takes", f"It answered {status}.")
     hint = "Name the model with --model."
     if status != 200:
         raise EngineError(f"{target.authority}: /v1/models answered {status}; expected 200. {hint}")

@@ -57,9 +57,7 @@ def table(found: dict[str, Any]) -> list[str]:
     return out
 
 
-def page(
-    title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Mapping[str, Any], command: str
-) -> str:
+def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Mapping[str, Any], command: str) -> str:
     """The whole page.
 
     Args:
@@ -72,8 +70,7 @@ def page(
     legend = ""
     if len(runs) > 1:
         named = "".join(
-            f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>'
-            for n, i in series_of(runs).items()
+            f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in series_of(runs).items()
         )
         legend = f'<div class="legend">{named}</div>'
     charts = charts_of(runs)
@@ -115,18 +112,29 @@ def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
     tokens = [(i, *_rate(run.outcome)) for i, run in shown]
     running = [(i, *_running(run.outcome)) for i, run in shown]
     return [
-        ("Time to first token", distribution(values["TTFT"], "time to first token", "TTFT, ms", what, log=True),
-         "From sending a request."),
-        ("Time per output token", distribution(values["TPOT"], "time per output token", "TPOT, ms", what),
-         "After the first token."),
-        ("Inter-token latency", distribution(values["ITL"], "gaps between chunks", "ITL, ms", "share of gaps, %"),
-         "Between chunks of one answer."),
-        ("End-to-end latency", distribution(values["E2EL"], "time to the end", "E2EL, s", what, log=True),
-         "From sending a request to the end of its answer."),
+        (
+            "Time to first token",
+            distribution(values["TTFT"], "time to first token", "TTFT, ms", what, log=True),
+            "From sending a request.",
+        ),
+        (
+            "Time per output token",
+            distribution(values["TPOT"], "time per output token", "TPOT, ms", what),
+            "After the first token.",
+        ),
+        (
+            "Inter-token latency",
+            distribution(values["ITL"], "gaps between chunks", "ITL, ms", "share of gaps, %"),
+            "Between chunks of one answer.",
+        ),
+        (
+            "End-to-end latency",
+            distribution(values["E2EL"], "time to the end", "E2EL, s", what, log=True),
+            "From sending a request to the end of its answer.",
+        ),
         ("Output tokens", lines(tokens, "output tokens over time", "time, s", "tokens/s"), "As they reached the client."),
-        ("Requests under way", lines(running, "requests under way over time", "time, s", "requests"),
-         "Sent and not ended."),
-    ]  # fmt: skip
+        ("Requests under way", lines(running, "requests under way over time", "time, s", "requests"), "Sent and not ended."),
+    ]
 
 
 def _table(runs: Mapping[str, Shown]) -> str:
@@ -143,9 +151,7 @@ def _table(runs: Mapping[str, Shown]) -> str:
 def _rate(outcome: Outcome) -> tuple[F8, F8]:
     """Times and output tokens a second, over stretches of a second or of a three-hundredth of the run."""
     each = max(round(1 / outcome.bucket_s), -(-outcome.tokens.size // _POINTS))
-    padded = np.concatenate([outcome.tokens, np.zeros(-outcome.tokens.size % each, np.int64)]).reshape(
-        -1, each
-    )
+    padded = np.concatenate([outcome.tokens, np.zeros(-outcome.tokens.size % each, np.int64)]).reshape(-1, each)
     width = each * outcome.bucket_s
     at: F8 = np.arange(padded.shape[0], dtype=np.float64) * width + 0.5 * width
     return at, padded.sum(axis=1) / width

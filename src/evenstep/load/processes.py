@@ -48,9 +48,7 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
         EngineError: it ended by itself, or was not ready in time; with its last output.
     """
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _STARTS, *words], stdout=said, stderr=subprocess.STDOUT
-        )
+        process = subprocess.Popen([sys.executable, "-c", _STARTS, *words], stdout=said, stderr=subprocess.STDOUT)
         try:
             _until_ready(process, Target("127.0.0.1", port, False, ""), path, wait_s, words, said)
             yield process.pid

@@ -59,9 +59,21 @@ class Records:
             return np.full(rows, -1, np.int64)
 
         return cls(
-            trace.prompt_tokens, trace.output_tokens, times(), times(), times(), times(), times(), counts(), counts(),
-            counts(), counts(), ["not-started"] * rows, [""] * rows, ["estimated"] * rows,
-        )  # fmt: skip
+            trace.prompt_tokens,
+            trace.output_tokens,
+            times(),
+            times(),
+            times(),
+            times(),
+            times(),
+            counts(),
+            counts(),
+            counts(),
+            counts(),
+            ["not-started"] * rows,
+            [""] * rows,
+            ["estimated"] * rows,
+        )
 
     @property
     def rows(self) -> int:

@@ -156,9 +156,7 @@ class Run:
             await client.resolve()
         except OSError as error:
             hint = f"{error.strerror or error}."
-            raise InputError(
-                "evenstep load", "--url", settings.url, "a server that can be found", hint
-            ) from None
+            raise InputError("evenstep load", "--url", settings.url, "a server that can be found", hint) from None
         self._client, self._loop = client, loop
         self._over = loop.create_future()
         gc.collect()
@@ -182,10 +180,20 @@ class Run:
         self._drain()
         duration_s = float(np.nanmax(self._records.ended_s) - np.nanmin(self._records.started_s))
         return Outcome(
-            self._records, self._gaps, self._gap_sum_s, self._gap_squares, np.array(self._meters.tokens, np.int64),
-            BUCKET_S, duration_s, self._start_s, np.array(self._lag_s), time.process_time() - cpu_s, self._model,
-            client.connections, self._trace,
-        )  # fmt: skip
+            self._records,
+            self._gaps,
+            self._gap_sum_s,
+            self._gap_squares,
+            np.array(self._meters.tokens, np.int64),
+            BUCKET_S,
+            duration_s,
+            self._start_s,
+            np.array(self._lag_s),
+            time.process_time() - cpu_s,
+            self._model,
+            client.connections,
+            self._trace,
+        )
 
     def _go(self) -> None:
         """Start all that is due, and come back when more is."""
@@ -202,9 +210,7 @@ class Run:
 
     def _begin(self, row: int, due_s: float) -> None:
         answer = Answer(int(self._trace.output_tokens[row]), self._meters)
-        call = Call(
-            self._client.request(self._prompts.body(row)), answer, lambda call: self._ended(row, call)
-        )
+        call = Call(self._client.request(self._prompts.body(row)), answer, lambda call: self._ended(row, call))
         self._client.start(call)
         self._records.due_s[row] = due_s
         self._records.started_s[row] = call.started_s - self._start_s

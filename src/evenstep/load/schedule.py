@@ -35,9 +35,7 @@ class Schedule:
     def __init__(self, trace: Trace, *, users: int = 0, times: F8 | None = None, speed: float = 1.0) -> None:
         if users == 0 and times is None:
             hint = "Give --rate for Poisson arrivals, or --closed USERS."
-            raise InputError(
-                trace.name or "trace", "arrival times", "missing", "times for an open loop", hint
-            )
+            raise InputError(trace.name or "trace", "arrival times", "missing", "times for an open loop", hint)
         self.total = len(trace)
         self.started = self.finished = 0
         self._times = times if users == 0 else None

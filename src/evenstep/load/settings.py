@@ -146,9 +146,7 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
     """
     value = settled.value
     if not value.source:
-        raise InputError(
-            "evenstep load", "FILE", "missing", "a trace, a workload or a sample", "Try sample:azure-conv."
-        )
+        raise InputError("evenstep load", "FILE", "missing", "a trace, a workload or a sample", "Try sample:azure-conv.")
     if not value.url:
         hint = "As in --url http://127.0.0.1:8000."
         raise InputError("evenstep load", "--url", "missing", "the server's URL", hint)
@@ -169,9 +167,7 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
         raise refusal(settled, "prompts", "text for --endpoint chat")
     if value.model == "":
         raise refusal(settled, "model", "a name")
-    if value.api_key is not None and not (
-        value.api_key.isascii() and value.api_key.isprintable() and value.api_key
-    ):
+    if value.api_key is not None and not (value.api_key.isascii() and value.api_key.isprintable() and value.api_key):
         raise InputError(settled.origin["api_key"], "--api-key", "(hidden)", "printable ASCII")
     return value
 

@@ -39,11 +39,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
         "endpoint_type": "openai-chat" if settings.chat else "openai",
         "model_id": outcome.model,
         "num_prompts": r.rows,
-        "request_rate": settings.rate
-        if settings.rate is not None
-        else "trace"
-        if not settings.closed
-        else "inf",
+        "request_rate": settings.rate if settings.rate is not None else "trace" if not settings.closed else "inf",
         "max_concurrency": settings.closed or None,
         "duration": seconds,
         "completed": completed,
@@ -92,9 +88,7 @@ def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
 
 def counting(outcome: Outcome) -> str:
     """How tokens were counted: ``usage``, ``ids``, or ``estimated`` as soon as one good answer was."""
-    kinds = {
-        kind for kind, error in zip(outcome.records.counting, outcome.records.error, strict=True) if not error
-    }
+    kinds = {kind for kind, error in zip(outcome.records.counting, outcome.records.error, strict=True) if not error}
     return "estimated" if "estimated" in kinds or not kinds else "+".join(sorted(kinds))
 
 
@@ -123,9 +117,7 @@ def notes(found: dict[str, Any]) -> list[str]:
             f" late and used {100 * found['client_cpu_share']:.0f} % of a core. Its times hold its own delays."
         )
     if found["counting"] == "estimated":
-        said.append(
-            "counting=estimated: the server told no usage, so that events with text were counted as tokens."
-        )
+        said.append("counting=estimated: the server told no usage, so that events with text were counted as tokens.")
     asked, told = found["asked_input_tokens"], found["total_input_tokens"]
     if asked and abs(told - asked) > 0.01 * asked:
         said.append(f"The engine counted {told:,} prompt tokens where {asked:,} were asked for.")

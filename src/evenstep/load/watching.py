@@ -15,14 +15,21 @@ from evenstep.load.settings import Target
 
 #: Metrics an emulator reports for each rank, and metrics a gateway reports.
 _ENGINE = {
-    "running": "vllm:num_requests_running", "steps": "evenstep:steps_total", "stepped_s": "evenstep:step_seconds_total",
-    "busy_s": "evenstep:busy_seconds_total", "late": "evenstep:late_steps_total", "tokens": "vllm:generation_tokens_total",
-}  # fmt: skip
+    "running": "vllm:num_requests_running",
+    "steps": "evenstep:steps_total",
+    "stepped_s": "evenstep:step_seconds_total",
+    "busy_s": "evenstep:busy_seconds_total",
+    "late": "evenstep:late_steps_total",
+    "tokens": "vllm:generation_tokens_total",
+}
 _GATEWAY = {
-    "oldest_s": "evenstep_pool_oldest_seconds", "depth": "evenstep_pool_depth",
-    "idle_device_s": "evenstep_barrier_idle_device_seconds_total", "steps": "evenstep_group_steps_total",
-    "rounds": "evenstep_decisions_total", "fallbacks": "evenstep_fallback_total",
-}  # fmt: skip
+    "oldest_s": "evenstep_pool_oldest_seconds",
+    "depth": "evenstep_pool_depth",
+    "idle_device_s": "evenstep_barrier_idle_device_seconds_total",
+    "steps": "evenstep_group_steps_total",
+    "rounds": "evenstep_decisions_total",
+    "fallbacks": "evenstep_fallback_total",
+}
 #: A page of which ranks share what they tell: their sum says it as often as there are ranks.
 _SHARED = ("steps", "stepped_s", "late")
 

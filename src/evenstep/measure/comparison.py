@@ -74,11 +74,7 @@ class PolicyResult:
         Raises:
             InputError: no such field, or one that a replicate has no number for.
         """
-        found = (
-            [summary[name] for summary in self.summaries]
-            if name in self.summaries[0]
-            else self._unknown(name)
-        )
+        found = [summary[name] for summary in self.summaries] if name in self.summaries[0] else self._unknown(name)
         for value in found:
             if not isinstance(value, int | float):
                 raise InputError(self.policy, name, value, "a number in every replicate")
@@ -250,9 +246,7 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
     )
 
 
-def policy_result(
-    own: Sequence[Run], first: Sequence[Run] | None, baseline: Sequence[Run] | None = None
-) -> PolicyResult:
+def policy_result(own: Sequence[Run], first: Sequence[Run] | None, baseline: Sequence[Run] | None = None) -> PolicyResult:
     """One policy's runs with its paired differences, for hosts that show rows before all runs are done.
 
     Args:

@@ -123,9 +123,7 @@ def digest(request_id: I8, worker: I8, admitted_step: I8, finished_step: I8, fin
 
 def digest_of(requests: RequestTable, final_clock_s: float) -> str:
     """`digest` of a request table."""
-    return digest(
-        requests.request_id, requests.worker, requests.admitted_step, requests.finished_step, final_clock_s
-    )
+    return digest(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step, final_clock_s)
 
 
 def combined(digests: tuple[str, ...]) -> str:

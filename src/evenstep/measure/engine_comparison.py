@@ -99,9 +99,7 @@ def verdict(run: EngineRun) -> str | None:
         return None
 
 
-def compare_engine_runs(
-    runs: Sequence[Sequence[EngineRun]], baseline: int = 0, slo: Slo | None = None
-) -> EngineComparison:
+def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0, slo: Slo | None = None) -> EngineComparison:
     """The comparison of runs made on the same replicates.
 
     Args:
@@ -122,9 +120,7 @@ def compare_engine_runs(
                 policy=own[0].conditions.policy,
                 seeds=tuple(run.conditions.seed for run in own),
                 digests=tuple(run.digest for run in own),
-                summaries=tuple(
-                    {**one, "verdict": verdict(run)} for one, run in zip(found, own, strict=True)
-                ),
+                summaries=tuple({**one, "verdict": verdict(run)} for one, run in zip(found, own, strict=True)),
                 versus_first=None if found is figures[0] else paired(found, figures[0]),
                 versus=None if other is None or found is other else paired(found, other),
             )

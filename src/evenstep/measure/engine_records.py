@@ -144,9 +144,7 @@ class EngineRun:
     def digest(self) -> str:
         """SHA-256 of (request id, first and last iteration, evictions) in id order and the final clock, little-endian."""
         table = self.requests
-        rows = np.stack(
-            [table.request_id, table.first_iteration, table.last_iteration, table.evictions], axis=1
-        )
+        rows = np.stack([table.request_id, table.first_iteration, table.last_iteration, table.evictions], axis=1)
         clock = np.array([self.totals.makespan_s], "<f8")
         return hashlib.sha256(rows.astype("<i8").tobytes() + clock.tobytes()).hexdigest()
 
@@ -165,17 +163,21 @@ def summary(run: EngineRun) -> dict[str, Any]:
     totals, table = run.totals, run.requests
     span = totals.makespan_s
     found: dict[str, Any] = {
-        "requests": totals.requests, "unfinished": totals.unfinished, "output_tokens": totals.output_tokens,
+        "requests": totals.requests,
+        "unfinished": totals.unfinished,
+        "output_tokens": totals.output_tokens,
         "throughput_tokens_per_s": totals.output_tokens / span if span else 0.0,
         "throughput_with_prompts_tokens_per_s": (totals.output_tokens + totals.prompt_tokens) / span if span else 0.0,
         "throughput_requests_per_s": totals.requests / span if span else 0.0,
-    }  # fmt: skip
+    }
     several = table.output_tokens > 1
     ttft_s, tpot_s = first_and_next_s(table)
     spans = {
-        "e2e": table.finished_s - table.arrival_s, "ttft": ttft_s,
-        "wait": table.scheduled_s - table.arrival_s, "tpot": tpot_s[several],
-    }  # fmt: skip
+        "e2e": table.finished_s - table.arrival_s,
+        "ttft": ttft_s,
+        "wait": table.scheduled_s - table.arrival_s,
+        "tpot": tpot_s[several],
+    }
     for name, values in spans.items():
         found |= latencies(name, values)
     found["tel_s"] = float(np.sum(spans["e2e"]))
@@ -183,12 +185,17 @@ def summary(run: EngineRun) -> dict[str, Any]:
         "tbt_mean_s": totals.gap_mean_s,
         **named("tbt", LogHistogram.of(totals.gap_counts).quantiles(_SHARES)),
         "tbt_max_s": totals.gap_max_s if totals.gaps else math.nan,
-        "evictions": totals.evictions, "wasted_tokens": totals.wasted_tokens, "moved_tokens": totals.moved_tokens,
-        "iterations": totals.iterations, "makespan_s": span, "busy_share": totals.busy_s / span if span else 0.0,
+        "evictions": totals.evictions,
+        "wasted_tokens": totals.wasted_tokens,
+        "moved_tokens": totals.moved_tokens,
+        "iterations": totals.iterations,
+        "makespan_s": span,
+        "busy_share": totals.busy_s / span if span else 0.0,
         "barrier_share": totals.barrier_s / totals.busy_s if totals.busy_s else 0.0,
-        "prefill_tokens": totals.prefill_tokens, "decode_tokens": totals.decode_tokens,
+        "prefill_tokens": totals.prefill_tokens,
+        "decode_tokens": totals.decode_tokens,
         "counted": dict(totals.counted),
-    }  # fmt: skip
+    }
     return found
 
 
@@ -212,10 +219,7 @@ _SHARES = np.array([0.5, 0.95, 0.99, 0.999])
 
 def named(name: str, quantiles: F8) -> dict[str, float]:
     """Percentiles of a latency under its name."""
-    return {
-        f"{name}_{label}_s": float(one)
-        for label, one in zip(("p50", "p95", "p99", "p999"), quantiles, strict=True)
-    }
+    return {f"{name}_{label}_s": float(one) for label, one in zip(("p50", "p95", "p99", "p999"), quantiles, strict=True)}
 
 
 def latencies(name: str, values: F8) -> dict[str, float]:

@@ -176,9 +176,7 @@ def mean_load(conditions: Conditions, load_steps: float, active_steps: int) -> f
     return conditions.slots_total / conditions.workers * load_steps / active_steps
 
 
-def full_slot_tokens_per_s(
-    conditions: Conditions, load: float, idle: F8, tokens_per_active_step: float = 1.0
-) -> float:
+def full_slot_tokens_per_s(conditions: Conditions, load: float, idle: F8, tokens_per_active_step: float = 1.0) -> float:
     """Tokens a second of a fleet whose slots are all busy, at the policy-free mean load: the fair throughput.
 
     ``G*B / (C + t_l * Lbar / (1 - idle))``, summed over barrier groups. A truncated or draining run favours policies
@@ -195,9 +193,7 @@ def full_slot_tokens_per_s(
         takes no time.
     """
     total = 0.0
-    for size, overhead_s, share in zip(
-        conditions.group_sizes, group_overheads(conditions), idle, strict=True
-    ):
+    for size, overhead_s, share in zip(conditions.group_sizes, group_overheads(conditions), idle, strict=True):
         seconds = overhead_s + conditions.seconds_per_token * load / (1.0 - share)
         slots = conditions.slots_total * size / conditions.workers
         total += slots * tokens_per_active_step / seconds if seconds > 0 else float("nan")

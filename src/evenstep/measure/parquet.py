@@ -62,9 +62,7 @@ def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
         else:
             arrays[name] = pa.array(column)
     head = {"version": _VERSION, "table": kind, "scalars": scalars, **metadata}
-    made = pa.table(arrays).replace_schema_metadata(
-        {_KEY: orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)}
-    )
+    made = pa.table(arrays).replace_schema_metadata({_KEY: orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)})
     with replacing(path) as out:
         pq.write_table(made, out, compression="zstd")
 
@@ -82,9 +80,7 @@ def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
     try:
         read = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            str(path), "file", path.name, "a Parquet file", f"{str(error).splitlines()[0]}."
-        ) from None
+        raise InputError(str(path), "file", path.name, "a Parquet file", f"{str(error).splitlines()[0]}.") from None
     head: dict[str, Any] = orjson.loads((read.schema.metadata or {}).get(_KEY, b"{}"))
     if head.get("version") != _VERSION or head.get("table") not in _KINDS:
         raise InputError(str(path), "metadata", str(head)[:60], f"a record table of version {_VERSION}")
@@ -164,9 +160,7 @@ def read_run(folder: Path) -> Run:
     """
     present = [folder / f"{name}.parquet" for name in TABLES if (folder / f"{name}.parquet").exists()]
     if not present:
-        raise InputError(
-            str(folder), "folder", folder.name, "a folder with record tables", "See `write_run`."
-        )
+        raise InputError(str(folder), "folder", folder.name, "a folder with record tables", "See `write_run`.")
     tables: dict[str, Any] = {}
     heads: list[dict[str, Any]] = []
     for path in present:
@@ -186,9 +180,7 @@ def read_run(folder: Path) -> Run:
 
 def _conditions(values: dict[str, Any]) -> Conditions:
     """JSON has no tuples and no nan."""
-    found: dict[str, Any] = {
-        k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in values.items()
-    }
+    found: dict[str, Any] = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in values.items()}
     if found["seconds_per_token"] is None:
         found["seconds_per_token"] = float("nan")
     return Conditions(**found)

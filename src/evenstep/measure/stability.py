@@ -35,9 +35,7 @@ class Stability:
     arrivals_per_s: float
 
 
-def stability(
-    run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, warm_up: float = 0.5
-) -> Stability:
+def stability(run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, warm_up: float = 0.5) -> Stability:
     """The verdict on a run while requests arrive.
 
     The time from the end of the warm-up to the last arrival, or to an earlier stop of the run, is cut into stretches of

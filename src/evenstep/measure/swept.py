@@ -173,9 +173,7 @@ def write_swept(swept: Swept, path: Path) -> int:
 
 def columns_of(swept: Swept) -> dict[str, list[Any]]:
     """The table that `write_swept` writes, a list a column; parameters that are no numbers as text."""
-    places = [
-        (p, i, run) for p, point in enumerate(swept.runs) for i, runs in enumerate(point) for run in runs
-    ]
+    places = [(p, i, run) for p, point in enumerate(swept.runs) for i, runs in enumerate(point) for run in runs]
     columns: dict[str, list[Any]] = {"point": [p for p, _, _ in places]}
     for place, parameter in enumerate(swept.parameters):
         columns[parameter] = _alike([swept.points[p][place] for p, _, _ in places])

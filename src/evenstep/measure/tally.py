@@ -22,9 +22,7 @@ _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
 _SHARES = np.array([0.5, 0.95, 0.99])
 
 # Rows of the step sums.
-_STEPS, _IDLE, _IDLE_TIME, _ENVELOPE, _SPREAD, _SECONDS, _TOKENS, _ALL_BUSY, _BUSY_IDLE_J, _AVERAGE_J = range(
-    10
-)
+_STEPS, _IDLE, _IDLE_TIME, _ENVELOPE, _SPREAD, _SECONDS, _TOKENS, _ALL_BUSY, _BUSY_IDLE_J, _AVERAGE_J = range(10)
 
 
 class Tally:
@@ -99,9 +97,7 @@ class Tally:
             values |= metrics.goodput(self._good_requests, self._good_tokens, self._requests, makespan)
         if "prefix_prompt_tokens" in totals.counted:
             counted = totals.counted
-            values["prefix_hit_share"] = counted["prefix_hit_tokens"] / max(
-                1, counted["prefix_prompt_tokens"]
-            )
+            values["prefix_hit_share"] = counted["prefix_hit_tokens"] / max(1, counted["prefix_prompt_tokens"])
         return {name: _plain(value) for name, value in values.items()} | dict(totals.counted)
 
     def _add_requests(self, requests: RequestTable) -> None:
@@ -116,9 +112,7 @@ class Tally:
             self._sums[name] += float(values.sum())
         self._by_size.add(requests.prompt_tokens, times["wait"])
         if requests.request_class is not None:
-            self._by_class.add(
-                requests.request_class, requests.output_tokens, requests.admitted_s, times["wait"]
-            )
+            self._by_class.add(requests.request_class, requests.output_tokens, requests.admitted_s, times["wait"])
         self._oldest_wait_s = max(self._oldest_wait_s, float(times["wait"].max()))
         steps = requests.finished_step - requests.admitted_step + 1
         self._longest = max(self._longest, int(steps[requests.restarts == 0].max(initial=0)))
@@ -242,9 +236,7 @@ class _StepSums:
         conditions = self._conditions
         size = metrics.of_group(conditions.group_sizes, steps.group)
         overhead_s = metrics.of_group(metrics.group_overheads(conditions), steps.group)
-        heaviest, total = (
-            (steps.envelope, steps.load_sum) if self._linear else (steps.local_max_s, steps.local_sum_s)
-        )
+        heaviest, total = (steps.envelope, steps.load_sum) if self._linear else (steps.local_max_s, steps.local_sum_s)
         return np.stack(
             [
                 np.ones(steps.rows),

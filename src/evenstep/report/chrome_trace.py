@@ -101,9 +101,7 @@ def _names(conditions: Conditions, size: int) -> list[dict[str, Any]]:
     return events
 
 
-def _step_events(
-    workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int, ...]
-) -> list[dict[str, Any]]:
+def _step_events(workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
     """Slices and counters of one step of one group."""
     group = int(workers.group[row])
     first, size = sum(sizes[:group]), sizes[group]

@@ -50,9 +50,7 @@ def subtitle(comparison: EngineComparison) -> str:
     ranks = engine.get("data_parallel", 1)
     what = "one engine:" if ranks == 1 else f"one engine of {ranks} ranks in lock-step, each with"
     memory = f"{engine['kv_tokens']:,} KV tokens" if engine["kv_tokens"] else "memory without limit"
-    budget = (
-        f"{engine['token_budget']:,} tokens an iteration" if engine["token_budget"] else "no token budget"
-    )
+    budget = f"{engine['token_budget']:,} tokens an iteration" if engine["token_budget"] else "no token budget"
     return (
         f"{comparison.trace.get('requests', 0):,} requests; {what} {budget}, {memory}, overflow by"
         f" {engine['overflow']}; {c.batch_time}; output lengths believed: {c.bounds}. Simulated."
@@ -88,9 +86,7 @@ def _table(comparison: EngineComparison) -> str:
 
 def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iterable[str]:
     number = series_of(result.policy for result in comparison.policies)
-    legend = "".join(
-        f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in number.items()
-    )
+    legend = "".join(f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in number.items())
     legend = f'<div class="legend">{legend}</div>'
     sections = {
         "Latency": [
@@ -104,7 +100,7 @@ def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iter
             ("Running", plots.over_time(runs, "running", "running over time", "requests running"), "First replicate."),
             ("Iteration time", plots.over_time(runs, "seconds", "iteration time", "seconds"), "First replicate."),
         ],
-    }  # fmt: skip
+    }
     for title, charts in sections.items():
         yield f'<h2>{title}</h2>{legend}<div class="charts">'
         for chart in charts:
@@ -113,9 +109,7 @@ def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iter
     yield '<h2>What the batches hold</h2><p class="hint">First replicate. Below the line decodes, above it prefill.</p>'
     yield '<div class="charts">'
     for name, run in runs.items():
-        yield framed(
-            name, plots.composition(name, number[name], run), "Tokens of an iteration, mean over stretches."
-        )
+        yield framed(name, plots.composition(name, number[name], run), "Tokens of an iteration, mean over stretches.")
     yield "</div>"
 
 

@@ -38,9 +38,11 @@ def composition(name: str, series: int, run: EngineRun) -> str:
         means(table.tokens.astype(np.float64), edges),
     )
     board = Board(
-        Scale(0.0, max(float(time[-1]), 1e-9)), Scale(0.0, max(float(tokens.max()), 1.0) * 1.05), height=240,
+        Scale(0.0, max(float(time[-1]), 1e-9)),
+        Scale(0.0, max(float(tokens.max()), 1.0) * 1.05),
+        height=240,
         label=f"tokens of an iteration over time, {name}",
-    )  # fmt: skip
+    )
     board.axes("time, s", "tokens an iteration")
     board.area(time, decodes, tokens, series)
     board.line(time, tokens, series, "thin")
@@ -53,8 +55,7 @@ def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
     found = [
         (
             i,
-            (run.requests.finished_s if kind == "e2e" else run.requests.first_token_s)
-            - run.requests.arrival_s,
+            (run.requests.finished_s if kind == "e2e" else run.requests.first_token_s) - run.requests.arrival_s,
         )
         for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
     ]
@@ -64,16 +65,15 @@ def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
 def mean_against_p99(comparison: EngineComparison) -> str:
     """A dot a policy: mean latency to the right, 99th percentile up; nothing is better than what lies left and below."""
     number = series_of(r.policy for r in comparison.policies)
-    found = [
-        (number[r.policy], r.mean("e2e_mean_s"), r.mean("e2e_p99_s"), r.policy) for r in comparison.policies
-    ]
+    found = [(number[r.policy], r.mean("e2e_mean_s"), r.mean("e2e_p99_s"), r.policy) for r in comparison.policies]
     found = [one for one in found if one[1] is not None and one[2] is not None]
     if not found:
         return ""
     board = Board(
-        scale([one[1] for one in found]), scale([one[2] for one in found]),
+        scale([one[1] for one in found]),
+        scale([one[2] for one in found]),
         label="mean end-to-end latency against its 99th percentile",
-    )  # fmt: skip
+    )
     board.axes("mean end-to-end latency, s", "99th percentile, s")
     for i, mean, tail, name in found:
         board.dot(mean, tail, i, float("nan"), float("nan"), f"{name}: mean {mean:.4g} s, p99 {tail:.4g} s")

@@ -9,12 +9,18 @@ from evenstep.report.numbers import MISSING, relative, short
 
 #: Heading, unit, field of the summary and factor of each column.
 COLUMNS = (
-    ("throughput", "tokens/s", "throughput_tokens_per_s", 1.0), ("E2E mean", "s", "e2e_mean_s", 1.0),
-    ("E2E p50", "s", "e2e_p50_s", 1.0), ("E2E p99", "s", "e2e_p99_s", 1.0), ("TTFT mean", "s", "ttft_mean_s", 1.0),
-    ("TTFT p99", "s", "ttft_p99_s", 1.0), ("TBT p50", "ms", "tbt_p50_s", 1e3), ("TBT p99", "ms", "tbt_p99_s", 1e3),
-    ("evictions", "", "evictions", 1.0), ("wasted", "tokens", "wasted_tokens", 1.0),
+    ("throughput", "tokens/s", "throughput_tokens_per_s", 1.0),
+    ("E2E mean", "s", "e2e_mean_s", 1.0),
+    ("E2E p50", "s", "e2e_p50_s", 1.0),
+    ("E2E p99", "s", "e2e_p99_s", 1.0),
+    ("TTFT mean", "s", "ttft_mean_s", 1.0),
+    ("TTFT p99", "s", "ttft_p99_s", 1.0),
+    ("TBT p50", "ms", "tbt_p50_s", 1e3),
+    ("TBT p99", "ms", "tbt_p99_s", 1e3),
+    ("evictions", "", "evictions", 1.0),
+    ("wasted", "tokens", "wasted_tokens", 1.0),
     ("iterations", "", "iterations", 1.0),
-)  # fmt: skip
+)
 #: After the times to first token, where there is an objective.
 SLO = (("SLO met", "%", "slo_share", 100.0), ("goodput", "requests/s", "goodput_requests_per_s", 1.0))
 #: Those whose differences are printed.
@@ -88,9 +94,7 @@ def difference_lines(comparison: EngineComparison) -> list[str]:
     rows = [["", *(heading for heading, *_ in shown)]]
     for result in others:
         found = (result.versus if comparison.baseline else result.versus_first) or {}
-        rows.append(
-            [result.policy, *(relative(found.get(name), base.mean(name), 1, "") for _, _, name, _ in shown)]
-        )
+        rows.append([result.policy, *(relative(found.get(name), base.mean(name), 1, "") for _, _, name, _ in shown)])
     many = ", ± half a 95 % interval" if len(base.seeds) > 1 else ""
     return [
         "",
@@ -103,8 +107,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as lines, the first column left, the others right."""
     wide = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     return [
-        "  ".join(
-            [row[0].ljust(wide[0]), *(x.rjust(w) for x, w in zip(row[1:], wide[1:], strict=True))]
-        ).rstrip()
+        "  ".join([row[0].ljust(wide[0]), *(x.rjust(w) for x, w in zip(row[1:], wide[1:], strict=True))]).rstrip()
         for row in rows
     ]

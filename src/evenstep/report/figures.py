@@ -43,18 +43,14 @@ def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float]) -
     return packed.getvalue()
 
 
-def band_line(
-    axes: Any, x: Sequence[float], y: Sequence[Interval], label: str, colour: str, marker: str = "o"
-) -> None:
+def band_line(axes: Any, x: Sequence[float], y: Sequence[Interval], label: str, colour: str, marker: str = "o") -> None:
     """A line through means, in a band of their intervals where they have ends."""
     axes.plot(x, [one.value for one in y], marker=marker, markersize=3.5, color=colour, label=label)
     if all(one.low is not None for one in y):
         axes.fill_between(x, [one.low for one in y], [one.high for one in y], color=colour, alpha=0.18, lw=0)
 
 
-def labelled(
-    axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bool = False, **options: Any
-) -> None:
+def labelled(axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bool = False, **options: Any) -> None:
     """Labels and a pale grid; a legend without a frame, with `options`, where one is wanted."""
     for text, put in ((x, axes.set_xlabel), (y, axes.set_ylabel), (title, axes.set_title)):
         if text:
@@ -68,15 +64,9 @@ def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence
     """A bar a case with its interval, and a diamond where the paper has a number."""
     place = np.arange(len(names))
     axes.bar(place, [one.value for one in y], width=0.62, color=COLOURS[0], alpha=0.75, label="ours")
-    ends = [
-        (one.value - one.low, one.high - one.value)
-        for one in y
-        if one.low is not None and one.high is not None
-    ]
+    ends = [(one.value - one.low, one.high - one.value) for one in y if one.low is not None and one.high is not None]
     if len(ends) == len(y):
-        axes.errorbar(
-            place, [one.value for one in y], np.array(ends).T, fmt="none", color="#222222", capsize=3, lw=1
-        )
+        axes.errorbar(place, [one.value for one in y], np.array(ends).T, fmt="none", color="#222222", capsize=3, lw=1)
     known = [i for i, value in enumerate(paper) if value is not None]
     if known:
         values = [paper[i] for i in known]

@@ -183,9 +183,7 @@ def verdict(claim: Claim, quick: bool) -> str:
 def cells(rows: Sequence[Row]) -> list[list[str]]:
     """Headings and a line of texts per row; the column of differences is omitted if it is empty."""
     head = ["case", "quantity", "unit", "paper", "ours", "difference"]
-    found = [
-        [r.case, r.quantity, r.unit, _paper(r.paper), with_interval(r.ours), _difference(r)] for r in rows
-    ]
+    found = [[r.case, r.quantity, r.unit, _paper(r.paper), with_interval(r.ours), _difference(r)] for r in rows]
     if any(row[-1] for row in found):
         return [head, *found]
     return [row[:-1] for row in [head, *found]]
@@ -196,9 +194,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
     lines = cells(rows)
     wide = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return [
-        "  ".join(
-            c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, wide, strict=True))
-        ).rstrip()
+        "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, wide, strict=True))).rstrip()
         for line in lines
     ]
 
@@ -212,21 +208,60 @@ def csv_text(found: Reproduction) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ["experiment", "case", "quantity", "unit", "paper", "ours", "low", "high", "difference", "difference_low",
-         "difference_high", "against", "seeds", "quick"]
-    )  # fmt: skip
+        [
+            "experiment",
+            "case",
+            "quantity",
+            "unit",
+            "paper",
+            "ours",
+            "low",
+            "high",
+            "difference",
+            "difference_low",
+            "difference_high",
+            "against",
+            "seeds",
+            "quick",
+        ]
+    )
     for r in found.findings.rows:
         d = r.difference
         apart = (None, None, None) if d is None else (d.value, d.low, d.high)
         writer.writerow(
-            [found.name, r.case, r.quantity, r.unit, r.paper, r.ours.value, r.ours.low, r.ours.high, *apart, r.against,
-             found.seeds, str(found.quick).lower()]
-        )  # fmt: skip
+            [
+                found.name,
+                r.case,
+                r.quantity,
+                r.unit,
+                r.paper,
+                r.ours.value,
+                r.ours.low,
+                r.ours.high,
+                *apart,
+                r.against,
+                found.seeds,
+                str(found.quick).lower(),
+            ]
+        )
     return out.getvalue()
 
 
-_LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-          "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "<": r"$<$", ">": r"$>$"}  # fmt: skip
+_LATEX = {
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "<": r"$<$",
+    ">": r"$>$",
+}
 
 
 def latex_text(found: Reproduction) -> str:

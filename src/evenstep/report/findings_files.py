@@ -96,8 +96,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99
 
     def row(values: Sequence[str]) -> str:
         found = (
-            f'<td class="n">{escape(v)}</td>' if i >= numbers else f"<td>{escape(v)}</td>"
-            for i, v in enumerate(values)
+            f'<td class="n">{escape(v)}</td>' if i >= numbers else f"<td>{escape(v)}</td>" for i, v in enumerate(values)
         )
         return f"<tr>{''.join(found)}</tr>"
 

@@ -154,9 +154,7 @@ def _lead(comparison: Comparison) -> list[str]:
     rate = (best.versus_first or {}).get("full_slot_tokens_per_s")
     gain = relative(rate, first.mean("full_slot_tokens_per_s"))
     more = (
-        ""
-        if gain == MISSING
-        else f" With all slots full its token rate is {escape(gain)} against {escape(first.policy)}."
+        "" if gain == MISSING else f" With all slots full its token rate is {escape(gain)} against {escape(first.policy)}."
     )
     return [
         f"<p class='lead'>Of the policies that can run live, <b>{escape(best.policy)}</b> wastes least worker time at"
@@ -249,8 +247,7 @@ def _differences(comparison: Comparison) -> Iterable[str]:
     rows: list[str] = []
     for number, differences in others:
         cells = "".join(
-            _difference_cell((differences or {}).get(f.field), base.mean(f.field), f)
-            for f in _figures(comparison)
+            _difference_cell((differences or {}).get(f.field), base.mean(f.field), f) for f in _figures(comparison)
         )
         rows.append(f'<tr><td class="policy">{_named(comparison, number)}</td>{cells}</tr>')
     yield (
@@ -272,9 +269,7 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
     names = [p.policy for p in comparison.policies]
     number = series_of(names)
     ordered = {name: runs[name] for name in names if name in runs}
-    legend = "".join(
-        f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in number.items()
-    )
+    legend = "".join(f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in number.items())
     legend = f'<div class="legend">{legend}</div>'
     yield "<h2>Load of every worker</h2>"
     yield (
@@ -362,9 +357,7 @@ def _made_by(comparison: Comparison) -> str:
 
 def facts(values: Mapping[str, Any]) -> str:
     """Names and values as a list."""
-    rows = "".join(
-        f"<dt>{escape(str(k).replace('_', ' '))}</dt><dd>{escape(_said(v))}</dd>" for k, v in values.items()
-    )
+    rows = "".join(f"<dt>{escape(str(k).replace('_', ' '))}</dt><dd>{escape(_said(v))}</dd>" for k, v in values.items())
     return f"<dl>{rows}</dl>"
 
 

@@ -27,9 +27,7 @@ def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
     Args:
         runs: policies in order; those without worker samples are left out.
     """
-    tables = {
-        name: run.workers for name, run in runs.items() if run.workers is not None and run.workers.step.size
-    }
+    tables = {name: run.workers for name, run in runs.items() if run.workers is not None and run.workers.step.size}
     if not tables:
         return {}
     y = from_zero([t.load.max(axis=1) for t in tables.values()])
@@ -85,9 +83,7 @@ def imbalance_distribution(runs: Mapping[str, Run]) -> str:
         values = metrics.imbalance_envelope(s.envelope, s.load_sum, size)
         _, first, last = metrics.steady_window(metrics.full(s, c.slots_total))
         found.append((i, values[first : last + 1]))
-    return distribution(
-        found, "distribution of imbalance", "imbalance, KV tokens", "share of steps, %", log=True
-    )
+    return distribution(found, "distribution of imbalance", "imbalance, KV tokens", "share of steps, %", log=True)
 
 
 def tpot_distribution(runs: Mapping[str, Run]) -> str:
@@ -191,9 +187,7 @@ def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = 
     return board.svg()
 
 
-def distribution(
-    found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False
-) -> str:
+def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False) -> str:
     """Cumulative distributions, x from the smallest to the largest value but the last thousandth."""
     kept = [(i, np.sort(values)) for i, values in found if values.size]
     if not kept:

@@ -81,9 +81,7 @@ def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
     scale = known.scale if known is not None else 1.0
     title = f"{known.heading}, {known.unit}" if known is not None else metric.replace("_", " ")
     number = series_of(result.policy for result in comparison.policies)
-    for place, (result, mean) in enumerate(
-        zip(comparison.policies, means_of(comparison, metric), strict=True)
-    ):
+    for place, (result, mean) in enumerate(zip(comparison.policies, means_of(comparison, metric), strict=True)):
         colour = LIGHT[number[result.policy] % len(LIGHT)]
         axes.barh(place, mean * scale, color=colour, height=0.7)
         interval = result.interval(metric)

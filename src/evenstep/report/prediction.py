@@ -15,17 +15,33 @@ from evenstep.predict.evaluation import Evaluation, Score
 from evenstep.report.svg import Board, Scale
 
 HEADINGS = (
-    "predictor", "H", "predictions", "left within H", "AUC", "Brier", "MAE steps", "past gate", "too short", "in 10-90 %",
-)  # fmt: skip
+    "predictor",
+    "H",
+    "predictions",
+    "left within H",
+    "AUC",
+    "Brier",
+    "MAE steps",
+    "past gate",
+    "too short",
+    "in 10-90 %",
+)
 
 
 def cells(score: Score) -> tuple[str, ...]:
     """One row of the table; a dash where a measure has no value."""
     return (
-        score.predictor, str(score.horizon), f"{score.predictions:,}", f"{score.leaves_share:.1%}",
-        _number(score.auc, 3), f"{score.brier:.3f}", _number(score.mae, 1), f"{score.gate_share:.1%}",
-        f"{score.too_short:,}", "-" if score.coverage is None else f"{score.coverage:.1%}",
-    )  # fmt: skip
+        score.predictor,
+        str(score.horizon),
+        f"{score.predictions:,}",
+        f"{score.leaves_share:.1%}",
+        _number(score.auc, 3),
+        f"{score.brier:.3f}",
+        _number(score.mae, 1),
+        f"{score.gate_share:.1%}",
+        f"{score.too_short:,}",
+        "-" if score.coverage is None else f"{score.coverage:.1%}",
+    )
 
 
 def text_lines(found: Evaluation) -> list[str]:
@@ -33,9 +49,7 @@ def text_lines(found: Evaluation) -> list[str]:
     rows = [HEADINGS, *(cells(score) for score in found.scores)]
     wide = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
     lines = [
-        "  ".join(
-            [row[0].ljust(wide[0]), *(cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=True))]
-        )
+        "  ".join([row[0].ljust(wide[0]), *(cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=True))])
         for row in rows
     ]
     return [sentence(found), "", *lines, "", *(f"note: {note}" for note in found.notes)]
@@ -65,9 +79,7 @@ def write_page(found: Evaluation, command: str, path: Path) -> None:
     """
     style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
     head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(score))}</tr>" for score in found.scores
-    )
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(score))}</tr>" for score in found.scores)
     horizons = list(dict.fromkeys(score.horizon for score in found.scores))
     charts = "".join(_reliability(found, horizon) for horizon in horizons)
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
@@ -113,8 +125,7 @@ def _score_object(score: Score) -> dict[str, Any]:
         "too_short": score.too_short,
         "coverage_10_90": score.coverage,
         "reliability": [
-            {"told": _plain(a), "left": _plain(b), "predictions": int(n)}
-            for a, b, n in zip(told, left, count, strict=True)
+            {"told": _plain(a), "left": _plain(b), "predictions": int(n)} for a, b, n in zip(told, left, count, strict=True)
         ],
     }
 

@@ -19,9 +19,22 @@ COLOURS = 8
 LIGHT = ("#4b5563", "#0072b2", "#d55e00", "#009e73", "#b0518f", "#c28a00", "#3a9fd6", "#7a5cc7")
 #: Colours of the policies most often compared, routing's and scheduling's.
 _USUAL = {
-    "fcfs": 0, "jsq": 1, "least-load": 2, "br-0": 3, "bf-io": 4, "best": 5, "round-robin": 6, "power-of-d": 7,
-    "vllm": 0, "sarathi": 1, "orca": 2, "srpt": 3, "mlfq": 4, "sjf": 6, "least-attained": 7,
-}  # fmt: skip
+    "fcfs": 0,
+    "jsq": 1,
+    "least-load": 2,
+    "br-0": 3,
+    "bf-io": 4,
+    "best": 5,
+    "round-robin": 6,
+    "power-of-d": 7,
+    "vllm": 0,
+    "sarathi": 1,
+    "orca": 2,
+    "srpt": 3,
+    "mlfq": 4,
+    "sjf": 6,
+    "least-attained": 7,
+}
 #: Names next to dots: most characters, and the approximate width of one and height of a line.
 _LONGEST_NAME, _CHARACTER, _LINE = 30, 6.2, 12
 
@@ -198,9 +211,7 @@ class Board:
         px, py = self._x(np.array([x]))[0], self._y(np.array([y]))[0]
         if np.isfinite(low) and np.isfinite(high):
             bottom, top = self._y(np.array([low, high]))
-            self.parts.append(
-                f'<path class="line {series_class(series)}" d="M{px:.1f} {bottom:.1f}V{top:.1f}"/>'
-            )
+            self.parts.append(f'<path class="line {series_class(series)}" d="M{px:.1f} {bottom:.1f}V{top:.1f}"/>')
         self.parts.append(
             f'<circle class="bar {series_class(series)}" cx="{px:.1f}" cy="{py:.1f}" r="3.2">'
             f"<title>{escape(title)}</title></circle>"
@@ -218,21 +229,15 @@ class Board:
             text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
             px, py = float(self._x(np.array([x]))[0]), float(self._y(np.array([y]))[0])
             wide = _CHARACTER * len(text)
-            places = [
-                (begin, begin + wide, py + shift) for shift in shifts for begin in (px + 7, px - 7 - wide)
-            ]
+            places = [(begin, begin + wide, py + shift) for shift in shifts for begin in (px + 7, px - 7 - wide)]
             place = next((one for one in places if self._is_free(one, taken)), places[0])
             taken.append(place)
             side, at = ("start", px + 7) if place[0] > px else ("end", px - 7)
             if abs(place[2] - py) > _LINE:
                 self.parts.append(f'<path class="grid" d="M{px:.1f} {py:.1f}L{at:.1f} {place[2]:.1f}"/>')
-            self.parts.append(
-                f'<text x="{at:.1f}" y="{place[2] + 3.5:.1f}" text-anchor="{side}">{escape(text)}</text>'
-            )
+            self.parts.append(f'<text x="{at:.1f}" y="{place[2] + 3.5:.1f}" text-anchor="{side}">{escape(text)}</text>')
 
-    def _is_free(
-        self, place: tuple[float, float, float], taken: Sequence[tuple[float, float, float]]
-    ) -> bool:
+    def _is_free(self, place: tuple[float, float, float], taken: Sequence[tuple[float, float, float]]) -> bool:
         """Whether a name fits there: left and right end, height."""
         begin, end, at = place
         is_inside = self.left <= begin and end <= self.width - self.right
@@ -263,9 +268,7 @@ class Board:
     def side_note(self, place: float, text: str) -> None:
         """Text left of the axis, centred at a share of the plotting area from below."""
         y = self.top + (1 - place) * (self.height - self.bottom - self.top)
-        self.parts.append(
-            f'<text x="{self.left - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(text)}</text>'
-        )
+        self.parts.append(f'<text x="{self.left - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(text)}</text>')
 
     def note(self, place: float, text: str) -> None:
         """Text below the axis, centred at a share of the plotting area."""

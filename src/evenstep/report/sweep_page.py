@@ -86,8 +86,7 @@ def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS) -> list[str]:
     left = len(swept.parameters)
     lines = [
         "  ".join(
-            cell.ljust(w) if c == left else cell.rjust(w)
-            for c, (cell, w) in enumerate(zip(row, wide, strict=True))
+            cell.ljust(w) if c == left else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, wide, strict=True))
         ).rstrip()
         for row in table
     ]
@@ -107,10 +106,7 @@ def _rows(swept: Swept) -> list[list[str]]:
     ]
     for p, point in enumerate(swept.points):
         for i, policy in enumerate(swept.policies):
-            cells = [
-                _mean_text(swept.interval(p, i, m), f.scale)
-                for m, f in zip(swept.metrics, figures, strict=True)
-            ]
+            cells = [_mean_text(swept.interval(p, i, m), f.scale) for m, f in zip(swept.metrics, figures, strict=True)]
             name = policy + ("*" if swept.is_oracle(i) else "")
             rows.append([*map(value_text, point), name, str(len(swept.runs[p][i])), *cells])
     return rows
@@ -161,12 +157,8 @@ def _caption(swept: Swept, parameter: str) -> str:
 def _figures(swept: Swept) -> Iterable[str]:
     """The same figures as a table."""
     head, units, *rows = _rows(swept)
-    heads = "".join(
-        f"<th>{escape(h)}<small>{escape(u)}</small></th>" for h, u in zip(head, units, strict=True)
-    )
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows[:PAGE_ROWS]
-    )
+    heads = "".join(f"<th>{escape(h)}<small>{escape(u)}</small></th>" for h, u in zip(head, units, strict=True))
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows[:PAGE_ROWS])
     said = "Mean over replicates, ± half a 95 % t-interval."
     if len(rows) > PAGE_ROWS:
         said += f" The first {PAGE_ROWS} of {len(rows)} rows."

@@ -123,16 +123,12 @@ class ComparisonTable:
         """Print one policy; the first row printed is what others are compared with."""
         self._first = self._first or result
         name = result.policy + ("*" if result.oracle else "")
-        self._line(
-            name, [c.cell(result, self._first) for c in self._columns], "yellow" if result.oracle else ""
-        )
+        self._line(name, [c.cell(result, self._first) for c in self._columns], "yellow" if result.oracle else "")
 
     def observed(self, result: PolicyResult) -> None:
         """Print the run that a log recorded, above the simulated ones."""
         cells = [c.cell(result, result) for c in self._columns]
-        self._line(
-            observed_name(result), ["observed" if cell == "baseline" else cell for cell in cells], "bold"
-        )
+        self._line(observed_name(result), ["observed" if cell == "baseline" else cell for cell in cells], "bold")
 
     def foot(self, comparison: Comparison) -> None:
         """Print an explanation of the figures, and the digests; wrapped at words on a terminal."""
@@ -168,10 +164,15 @@ def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> No
 
 #: Names of the metrics in the sentence on the simulator's error.
 _ERRORS = {
-    "tokens_per_s": "tokens/s", "makespan_s": "makespan", "tpot_mean_s": "TPOT mean", "tpot_p95_s": "TPOT p95",
-    "ttft_mean_s": "TTFT mean", "mean_wait_s": "mean wait", "oldest_wait_s": "oldest wait",
+    "tokens_per_s": "tokens/s",
+    "makespan_s": "makespan",
+    "tpot_mean_s": "TPOT mean",
+    "tpot_p95_s": "TPOT p95",
+    "ttft_mean_s": "TTFT mean",
+    "mean_wait_s": "mean wait",
+    "oldest_wait_s": "oldest wait",
     "idle_time_share": "idle time",
-}  # fmt: skip
+}
 
 
 def observed_name(result: PolicyResult) -> str:
@@ -189,9 +190,7 @@ def error_sentence(comparison: Comparison) -> str:
         real, ours = found["observed"], found["simulated"]
         if name.endswith("_share"):
             change = f"{100 * (ours - real):+.2f} points"
-        elif name.endswith("wait_s") or name.startswith(
-            "ttft"
-        ):  # near 0 below saturation: a share says little
+        elif name.endswith("wait_s") or name.startswith("ttft"):  # near 0 below saturation: a share says little
             change = f"{ours - real:+.3f} s"
         else:
             change = "-" if found["error"] is None else f"{100 * found['error']:+.1f} %"
@@ -210,9 +209,7 @@ def foot_lines(comparison: Comparison) -> list[str]:
     even = comparison.yardsticks.get("even_full_slot_tokens_per_s")
     bound = comparison.yardsticks.get("policy_free_bound_s")
     if even is not None and bound is not None:
-        lines.append(
-            f"No policy can pass {short(even)} tokens/s with all slots full, nor finish before {short(bound)} s."
-        )
+        lines.append(f"No policy can pass {short(even)} tokens/s with all slots full, nor finish before {short(bound)} s.")
     lines += comparison.notes
     lines += [f"digest {p.digest[:16]}  {p.policy}" for p in comparison.policies]
     return lines

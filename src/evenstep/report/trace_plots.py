@@ -105,9 +105,7 @@ def _draw_tail(axes: Any, values: F8) -> None:
     axes.set_ylabel("share longer than this")
 
 
-def _save(
-    panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[str, Any], place: Path
-) -> None:
+def _save(panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[str, Any], place: Path) -> None:
     kind = place.suffix.lower().removeprefix(".")
     if kind not in {"html", "png", "svg"}:
         raise InputError("--plot", "FILE", str(place), "a name ending in .html, .png or .svg")

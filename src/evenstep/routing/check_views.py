@@ -41,27 +41,35 @@ def tight_views(horizon: int, memory: int, count: int = 120) -> Iterator[Routing
         is_idle = rng.random(G) < (0.5 if G > 1 else 0.8)
         running = np.where(is_idle, 0, rng.integers(1, 6, G))
         load = np.where(is_idle, 0, rng.integers(100, 25_000, G)).astype(np.float64)
-        ahead = np.concatenate(
-            [load[:, None], rng.integers(0, 30_000, (G, horizon)) * (load[:, None] > 0)], axis=1
-        )
+        ahead = np.concatenate([load[:, None], rng.integers(0, 30_000, (G, horizon)) * (load[:, None] > 0)], axis=1)
         large, is_large = rng.integers(15_000, 25_001, W), rng.random(W) < rng.choice([0.0, 0.3, 0.9])
         limit = rng.choice([capacity, 10_000.0]) if G > 1 else capacity
         kv_free = np.maximum(0.0, np.where(np.arange(G) % 3 == 1, limit, capacity) - load)
         keep = np.zeros(memory) if number % 3 == 0 else rng.integers(0, 5, memory)
         yield RoutingView(
-            decision=number, seed=number % 3, now_s=1000.0, mean_wait_s=float(rng.integers(0, 3)),
-            group=window(np.zeros(G), np.int64, 0), queued=window(np.zeros(G), np.int64, 0),
-            queued_load=window(np.zeros(G), np.float64, 0), load=window(load, np.float64, 0),
-            free_slots=window(rng.integers(1, 6, G), np.int64, 0), running=window(running, np.int64, 0),
-            kv_free=window(kv_free, np.float64, 0), seconds_per_token=window(np.full(G, 1e-7), np.float64, 0),
+            decision=number,
+            seed=number % 3,
+            now_s=1000.0,
+            mean_wait_s=float(rng.integers(0, 3)),
+            group=window(np.zeros(G), np.int64, 0),
+            queued=window(np.zeros(G), np.int64, 0),
+            queued_load=window(np.zeros(G), np.float64, 0),
+            load=window(load, np.float64, 0),
+            free_slots=window(rng.integers(1, 6, G), np.int64, 0),
+            running=window(running, np.int64, 0),
+            kv_free=window(kv_free, np.float64, 0),
+            seconds_per_token=window(np.full(G, 1e-7), np.float64, 0),
             waiting_id=window(np.arange(W), np.int64, 0),
             waiting_load=window(np.where(is_large, large, rng.integers(1, 200, W)), np.float64, 0),
             waited_s=window(np.sort(rng.integers(0, 400, W) / 4)[::-1], np.float64, 0),
-            waiting_class=window(np.zeros(W), np.int64, 0), waiting_key=window(np.arange(W), np.int64, 0),
-            waiting_steps=window(np.full(W, np.nan), np.float64, 0), projections=window(ahead, np.float64, 0),
+            waiting_class=window(np.zeros(W), np.int64, 0),
+            waiting_key=window(np.arange(W), np.int64, 0),
+            waiting_steps=window(np.full(W, np.nan), np.float64, 0),
+            projections=window(ahead, np.float64, 0),
             growth=window(np.arange(horizon + 1), np.float64, 0),
-            cached_tokens=window(np.zeros((0, 0)), np.float64, 0), memory=window(keep, np.int64, 0),
-        )  # fmt: skip
+            cached_tokens=window(np.zeros((0, 0)), np.float64, 0),
+            memory=window(keep, np.int64, 0),
+        )
 
 
 def window(values: Any, kind: type[Any], spare: int) -> Any:

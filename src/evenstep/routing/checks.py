@@ -117,9 +117,7 @@ def _frozen(policy: RoutingPolicy) -> Finding:
     )
 
 
-def _answers(
-    policy: RoutingPolicy, views: list[RoutingView]
-) -> tuple[Finding, list[RoutingDecision], list[str]]:
+def _answers(policy: RoutingPolicy, views: list[RoutingView]) -> tuple[Finding, list[RoutingDecision], list[str]]:
     """It answers every view, also an empty pool or a full fleet, with a decision. Its first imports happen here.
 
     Returns:
@@ -153,9 +151,7 @@ def _rules(rules: list[str]) -> list[Finding]:
     broken = {"capacity": "", "known workers": "", "one answer a request": ""}
     for number, rule in enumerate(rules):
         if rule:
-            name = next(
-                (check for start, check in _RULES.items() if rule.startswith(start)), "one answer a request"
-            )
+            name = next((check for start, check in _RULES.items() if rule.startswith(start)), "one answer a request")
             if not broken.get(name):
                 broken[name] = f"view {number}: {rule}"
     if broken["one answer a request"]:
@@ -258,9 +254,10 @@ def _pure_memory(asked: _Asked, said: list[RoutingDecision]) -> Finding:
     for number, (view, one, other) in enumerate(zip(asked.views, said, asked.first, strict=True)):
         if difference(one, other, view.memory):
             return Finding(
-                "pure memory", False,
+                "pure memory",
+                False,
                 f"view {number}: the answer depends on what was asked before; keep it in memory (memory_size)",
-            )  # fmt: skip
+            )
     return Finding("pure memory", True)
 
 
@@ -288,7 +285,5 @@ def _same_digest(policy: RoutingPolicy, simulate: Simulate) -> Finding:
     if digests[0] != digests[1]:
         return Finding("same digest", False, f"two equal runs: {digests[0][:16]} and {digests[1][:16]}")
     if digests[-1] != digests[0]:
-        return Finding(
-            "same digest", False, f"plain door {digests[0][:16]}, compiled door {digests[-1][:16]}"
-        )
+        return Finding("same digest", False, f"plain door {digests[0][:16]}, compiled door {digests[-1][:16]}")
     return Finding("same digest", True)

@@ -46,9 +46,7 @@ def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
 
 
 @part
-def send_by_length(
-    view: RuleView, longest_first: bool, predicted: bool, age_limit: float, work: CompletionWork
-) -> None:
+def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_limit: float, work: CompletionWork) -> None:
     """Overdue requests first, oldest first; then by length; each to the worker of smallest ready time.
 
     All workers are alike to a request here, so the earliest completion time of request i is ``min_g r_g + p_i``:

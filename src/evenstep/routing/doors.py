@@ -68,14 +68,25 @@ def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
     scratch_i, scratch_f, memory, worker = (array[:-_GUARD] for array in guarded.values())
     memory[:], worker[:] = view.memory, HOLD
     arguments = (
-        view.decision, view.seed, view.now_s, view.mean_wait_s, 0, W,
+        view.decision,
+        view.seed,
+        view.now_s,
+        view.mean_wait_s,
+        0,
+        W,
         _stack(np.int64, view.group, view.queued, view.free_slots, view.running),
         _stack(np.float64, view.load, view.queued_load, view.kv_free, view.seconds_per_token),
         _stack(np.int64, view.waiting_id, view.waiting_class, view.waiting_key),
         _stack(np.float64, view.waiting_load, view.now_s - view.waited_s, view.waiting_steps),
         np.array(view.projections) if horizon else np.zeros((G, 0)),
-        view.growth.copy(), view.cached_tokens.copy(), memory, parameters, scratch_i, scratch_f, worker,
-    )  # fmt: skip
+        view.growth.copy(),
+        view.cached_tokens.copy(),
+        memory,
+        parameters,
+        scratch_i,
+        scratch_f,
+        worker,
+    )
     return KernelCall(module.route_into, arguments, memory, worker, guarded)
 
 

@@ -22,9 +22,7 @@ def send_to_idle(first, waiting, workers_i, workers_f, waiting_f, worker):
         int64, requests that were added.
     """
     idle = 0
-    for g in range(
-        workers_i.shape[1]
-    ):  # without a branch: it is asked at every decision, and there is seldom one
+    for g in range(workers_i.shape[1]):  # without a branch: it is asked at every decision, and there is seldom one
         there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
         idle += (there == 0) & (workers_i[FREE_SLOTS, g] > 0)
     if idle == 0:

@@ -121,8 +121,12 @@ def _entry(made: Any, policy: type) -> Entry:
     kinds = list(_kinds(work, names))[len(RoutingWork._fields) :]
     room = module.get("room")
     scope: dict[str, Any] = {
-        "rule": made, "Options": options, "RuleView": RuleView, "read_only": compiled.read_only, "nan": math.nan,
-    }  # fmt: skip
+        "rule": made,
+        "Options": options,
+        "RuleView": RuleView,
+        "read_only": compiled.read_only,
+        "nan": math.nan,
+    }
     windows, lines, ends = ["worker[:waiting]", "memory", "bound"], [], {"scratch_i": "0", "scratch_f": "1"}
     if kinds:
         if room is None:
@@ -158,15 +162,11 @@ def _kinds(work: type, names: dict[str, Any] | None) -> Iterator[tuple[str, int]
             yield _kind(work, name, hint)
 
 
-def _construction(
-    work: type, names: dict[str, Any] | None, windows: Iterator[str], scope: dict[str, Any]
-) -> str:
+def _construction(work: type, names: dict[str, Any] | None, windows: Iterator[str], scope: dict[str, Any]) -> str:
     """The text that makes working space out of the texts of its arrays; puts the structs it names into `scope`."""
     scope[work.__name__] = work
     fields = [
-        _construction(hint, None, windows, scope)
-        if isinstance(hint, type) and issubclass(hint, tuple)
-        else next(windows)
+        _construction(hint, None, windows, scope) if isinstance(hint, type) and issubclass(hint, tuple) else next(windows)
         for hint in get_type_hints(work, names, include_extras=True).values()
     ]
     return f"{work.__name__}({', '.join(fields)})"
@@ -213,14 +213,20 @@ class Ruled:
 def arguments_of(view: RoutingView, horizon: int) -> tuple[Any, ...]:
     """A view as the first arguments of ``route_into``, up to `memory`: own copies."""
     return (
-        view.decision, view.seed, view.now_s, view.mean_wait_s, 0, view.waiting_id.size,
+        view.decision,
+        view.seed,
+        view.now_s,
+        view.mean_wait_s,
+        0,
+        view.waiting_id.size,
         _stack(np.int64, view.group, view.queued, view.free_slots, view.running),
         _stack(np.float64, view.load, view.queued_load, view.kv_free, view.seconds_per_token),
         _stack(np.int64, view.waiting_id, view.waiting_class, view.waiting_key),
         _stack(np.float64, view.waiting_load, view.now_s - view.waited_s, view.waiting_steps),
         np.array(view.projections) if horizon else np.zeros((view.load.size, 0)),
-        view.growth.copy(), view.cached_tokens.copy(),
-    )  # fmt: skip
+        view.growth.copy(),
+        view.cached_tokens.copy(),
+    )
 
 
 def _stack(kind: type[Any], *rows: Any) -> Any:

@@ -201,9 +201,7 @@ def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     count = np.bincount(sent, minlength=workers)
     if np.any(count > view.free_slots):
         g = int(np.argmax(count > view.free_slots))
-        return (
-            f"over capacity: worker {g} is sent {count[g]} requests and has {view.free_slots[g]} free slots"
-        )
+        return f"over capacity: worker {g} is sent {count[g]} requests and has {view.free_slots[g]} free slots"
     tokens = np.bincount(sent, weights=view.waiting_load[worker != HOLD], minlength=workers)
     if np.any(tokens > view.kv_free):
         g = int(np.argmax(tokens > view.kv_free))

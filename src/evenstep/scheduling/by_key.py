@@ -44,7 +44,7 @@ def keyed_room(running: int, waiting: int, options: Any) -> tuple[int, ...]:
 @part
 def run_by_key(
     view: RuleView, options: Any, work: KeyedWork, key_of: Callable[..., float], makes_room: bool, watermark: float
-) -> None:  # fmt: skip
+) -> None:
     """One batch by keys. Equal keys: running requests go first, then by admission.
 
     Args:

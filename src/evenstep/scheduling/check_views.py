@@ -71,30 +71,65 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
         return window(np.asarray(values)[shown], np.int64, spare)
 
     return EngineView(
-        iteration=number, seed=number % 3, now_s=12.0, token_budget=(1, 7, 64, UNLIMITED)[number % 4],
-        batch_limit=(UNLIMITED, 3, 30)[number % 3], kv_capacity=capacity, kv_free=capacity - int(resident.sum()),
-        block_tokens=block, hold_produced=hold, arrived=window(np.array([N, N]), np.int64, spare),
-        memory=window(np.zeros(memory), np.int64, spare), request_id=ints(np.arange(N)),
-        request_class=ints(np.arange(N) % 2), prompt_tokens=ints(prompt), prefilled=ints(prefilled),
-        produced=ints(produced), reached=ints(reached), lost_at=ints(lost_at), left=ints(left),
-        resident=ints(resident), output_low=ints(low), output_high=ints(high), evictions=ints(evictions),
-        arrival_s=window(arrival[shown], np.float64, spare), running=window(is_running[shown], np.bool_, spare),
+        iteration=number,
+        seed=number % 3,
+        now_s=12.0,
+        token_budget=(1, 7, 64, UNLIMITED)[number % 4],
+        batch_limit=(UNLIMITED, 3, 30)[number % 3],
+        kv_capacity=capacity,
+        kv_free=capacity - int(resident.sum()),
+        block_tokens=block,
+        hold_produced=hold,
+        arrived=window(np.array([N, N]), np.int64, spare),
+        memory=window(np.zeros(memory), np.int64, spare),
+        request_id=ints(np.arange(N)),
+        request_class=ints(np.arange(N) % 2),
+        prompt_tokens=ints(prompt),
+        prefilled=ints(prefilled),
+        produced=ints(produced),
+        reached=ints(reached),
+        lost_at=ints(lost_at),
+        left=ints(left),
+        resident=ints(resident),
+        output_low=ints(low),
+        output_high=ints(high),
+        evictions=ints(evictions),
+        arrival_s=window(arrival[shown], np.float64, spare),
+        running=window(is_running[shown], np.bool_, spare),
         decoding=window(decoding[shown], np.bool_, spare),
-        first_decoded=later, resident_limit=UNLIMITED if number % 4 < 2 else R + number % 3,
-    )  # fmt: skip
+        first_decoded=later,
+        resident_limit=UNLIMITED if number % 4 < 2 else R + number % 3,
+    )
 
 
 def _sorted(
-    order: QueueOrder, seed: int, R: int, arrival: Any, prompt: Any, low: Any, high: Any, produced: Any, reached: Any,
-    lost_at: Any, evictions: Any,
-) -> list[int]:  # fmt: skip
+    order: QueueOrder,
+    seed: int,
+    R: int,
+    arrival: Any,
+    prompt: Any,
+    low: Any,
+    high: Any,
+    produced: Any,
+    reached: Any,
+    lost_at: Any,
+    evictions: Any,
+) -> list[int]:
     """Rows as a view shows them: those that run, then the queue by key."""
 
     def key(k: int) -> float:
         return order.key(
-            seed=seed, request=k, arrival_s=float(arrival[k]), prompt=int(prompt[k]), low=int(low[k]),
-            high=int(high[k]), produced=int(produced[k]), reached=int(reached[k]), lost_at=int(lost_at[k]),
-            evictions=int(evictions[k]), attained=0,
-        )  # fmt: skip
+            seed=seed,
+            request=k,
+            arrival_s=float(arrival[k]),
+            prompt=int(prompt[k]),
+            low=int(low[k]),
+            high=int(high[k]),
+            produced=int(produced[k]),
+            reached=int(reached[k]),
+            lost_at=int(lost_at[k]),
+            evictions=int(evictions[k]),
+            attained=0,
+        )
 
     return [*range(R), *sorted(range(R, prompt.size), key=lambda k: (key(k), k))]

@@ -111,9 +111,13 @@ def _answers(policy: SchedulingPolicy) -> Finding:
 
 #: Check that owns a broken rule, by words in how `broken_rule` says it.
 _RULES = {
-    "of a budget": "token budget", "the limit is": "batch limit", "resident_limit": "resident limit",
-    "the memory holds": "memory", "evicted": "evictions", "words": "pure memory",
-}  # fmt: skip
+    "of a budget": "token budget",
+    "the limit is": "batch limit",
+    "resident_limit": "resident limit",
+    "the memory holds": "memory",
+    "evicted": "evictions",
+    "words": "pure memory",
+}
 
 
 def _rules(policy: SchedulingPolicy) -> list[Finding]:

@@ -84,8 +84,14 @@ def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None
     memory[:] = view.memory
     counts = np.array([R, N - R, 0, 0])
     arguments = (
-        *arguments_of(view, counts), memory, parameters, scratch_i, scratch_f, guarded["picked"], guarded["evicted"],
-    )  # fmt: skip
+        *arguments_of(view, counts),
+        memory,
+        parameters,
+        scratch_i,
+        scratch_f,
+        guarded["picked"],
+        guarded["evicted"],
+    )
     return KernelCall(module.form_batch_into, arguments, counts, memory, guarded)
 
 

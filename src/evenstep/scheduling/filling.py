@@ -92,9 +92,7 @@ class Filling:
         self.free -= int(self.view.resident[request])
 
     def decision(self, memory: I8 | None = None, wake_s: float = math.inf) -> BatchDecision:
-        return BatchDecision(
-            self.tokens, self.evicted, self.view.memory if memory is None else memory, wake_s
-        )
+        return BatchDecision(self.tokens, self.evicted, self.view.memory if memory is None else memory, wake_s)
 
 
 def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:

@@ -75,9 +75,20 @@ class QueueOrder:
         return np.array(astuple(self))
 
     def key(
-        self, *, seed: int, request: int, arrival_s: float, prompt: int, low: int, high: int, produced: int,
-        reached: int, lost_at: int, evictions: int, attained: int,
-    ) -> float:  # fmt: skip
+        self,
+        *,
+        seed: int,
+        request: int,
+        arrival_s: float,
+        prompt: int,
+        low: int,
+        high: int,
+        produced: int,
+        reached: int,
+        lost_at: int,
+        evictions: int,
+        attained: int,
+    ) -> float:
         """The key of one request; counts in tokens, as in `scheduling.view`."""
         rows = np.zeros((_ROWS, 1), np.int64)
         rows[_KNOWN, 0] = request, prompt, low, high, produced, reached, lost_at, evictions

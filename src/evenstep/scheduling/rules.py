@@ -90,9 +90,15 @@ def _entry(made: Any, policy: type) -> Entry:
     kinds = [_kind(work, name, hint) for name, hint in hints]
     room = module.get("room")
     scope: dict[str, Any] = {
-        "rule": made, "read": part(read), "Work": work, "RuleView": RuleView, "read_only": compiled.read_only,
-        "Batch": Batch, "opened": opened, "closed": closed,
-    }  # fmt: skip
+        "rule": made,
+        "read": part(read),
+        "Work": work,
+        "RuleView": RuleView,
+        "read_only": compiled.read_only,
+        "Batch": Batch,
+        "opened": opened,
+        "closed": closed,
+    }
     windows, lines, ends = "batch", [], {"scratch_i": str(_INTS), "scratch_f": str(_FLOATS)}
     if hints:
         if room is None:
@@ -168,22 +174,50 @@ class Ruled:
 def arguments_of(view: EngineView, counts: Any) -> tuple[Any, ...]:
     """A view as the first arguments of ``form_batch_into``, up to `memory`: own copies."""
     count, running = view.left.size, int(view.running.sum())
-    limits = np.array([
-        view.token_budget, view.batch_limit, view.kv_capacity, view.kv_free, view.block_tokens, view.hold_produced,
-        view.first_decoded, view.resident_limit,
-    ])  # fmt: skip
+    limits = np.array(
+        [
+            view.token_budget,
+            view.batch_limit,
+            view.kv_capacity,
+            view.kv_free,
+            view.block_tokens,
+            view.hold_produced,
+            view.first_decoded,
+            view.resident_limit,
+        ]
+    )
     return (
-        view.iteration, view.seed, view.now_s, limits, np.arange(running), np.arange(running, count), 0, counts,
-        _rows(view), np.array(view.arrival_s), np.array(view.arrived),
-    )  # fmt: skip
+        view.iteration,
+        view.seed,
+        view.now_s,
+        limits,
+        np.arange(running),
+        np.arange(running, count),
+        0,
+        counts,
+        _rows(view),
+        np.array(view.arrival_s),
+        np.array(view.arrived),
+    )
 
 
 def _rows(view: EngineView) -> Any:
     """int64[13, N], `ID` .. `LOST_AT`, in Fortran order, which takes two columns at least to tell."""
     columns = (
-        view.request_id, view.request_class, view.prompt_tokens, view.prefilled, view.produced, view.reached, view.left,
-        view.resident, view.output_low, view.output_high, view.evictions, view.decoding, view.lost_at,
-    )  # fmt: skip
+        view.request_id,
+        view.request_class,
+        view.prompt_tokens,
+        view.prefilled,
+        view.produced,
+        view.reached,
+        view.left,
+        view.resident,
+        view.output_low,
+        view.output_high,
+        view.evictions,
+        view.decoding,
+        view.lost_at,
+    )
     rows = np.zeros((len(columns), max(view.left.size, 2)), np.int64, order="F")
     rows[:, : view.left.size] = columns
     return rows

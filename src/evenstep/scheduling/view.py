@@ -49,13 +49,32 @@ from evenstep.request import F8, I8
 
 # Entries of `limits`, `counts` and rows of `rows` in the compiled door.
 (
-    TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED, FIRST_DECODED, RESIDENT_LIMIT,
-) = range(8)  # fmt: skip
+    TOKEN_BUDGET,
+    BATCH_LIMIT,
+    KV_CAPACITY,
+    KV_FREE,
+    BLOCK_TOKENS,
+    HOLD_PRODUCED,
+    FIRST_DECODED,
+    RESIDENT_LIMIT,
+) = range(8)
 LIMITS = 8
 RUNNING, WAITING, PICKED, EVICTED = range(4)
 (
-    ID, CLASS, PROMPT, PREFILLED, PRODUCED, REACHED, LEFT, RESIDENT, LOW, HIGH, EVICTIONS, DECODING, LOST_AT,
-) = range(13)  # fmt: skip
+    ID,
+    CLASS,
+    PROMPT,
+    PREFILLED,
+    PRODUCED,
+    REACHED,
+    LEFT,
+    RESIDENT,
+    LOW,
+    HIGH,
+    EVICTIONS,
+    DECODING,
+    LOST_AT,
+) = range(13)
 #: A limit that limits nothing.
 UNLIMITED = 1 << 40
 
@@ -225,11 +244,7 @@ def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evic
         if wrong.any():
             return f"request {view.request_id[int(np.argmax(wrong))]} {what}"
     if evict.any() and not (may_evict and tokens.any()):
-        why = (
-            "nobody was given tokens"
-            if may_evict
-            else "overflow=never allows no eviction; a-max and h-sf need none"
-        )
+        why = "nobody was given tokens" if may_evict else "overflow=never allows no eviction; a-max and h-sf need none"
         return f"request {view.request_id[int(np.argmax(evict))]} was evicted, but {why}"
     if tokens.sum() > view.token_budget:
         return f"gave out {tokens.sum()} tokens of a budget of {view.token_budget}"

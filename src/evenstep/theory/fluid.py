@@ -43,9 +43,7 @@ class Types:
         for name in lists:
             values = np.asarray(getattr(self, name), float)
             if values.shape != (count,) or not count:
-                raise InputError(
-                    "types", name, getattr(self, name), "one number a type, for one type at least"
-                )
+                raise InputError("types", name, getattr(self, name), "one number a type, for one type at least")
             if not (np.isfinite(values) & (values >= 0)).all():
                 raise InputError("types", name, getattr(self, name), "finite numbers >= 0")
         if not (np.isfinite(self.d0_s) and self.d0_s > 0):
@@ -99,9 +97,12 @@ def equilibrium(types: Types) -> Equilibrium:
     rho = types.load
     if not rho < 1:
         raise InputError(
-            "types", "load", f"{rho:.4g}", "d1 sum lambda_j W_j < 1",
+            "types",
+            "load",
+            f"{rho:.4g}",
+            "d1 sum lambda_j W_j < 1",
             "The engine cannot keep up: fewer arrivals, shorter requests or a faster engine.",
-        )  # fmt: skip
+        )
     rates = np.asarray(types.arrivals_per_s, float)
     tau = types.d0_s / (1 - rho)
     return Equilibrium(

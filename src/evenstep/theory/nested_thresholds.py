@@ -78,9 +78,12 @@ def theta(above: int, own: int, share: float) -> float:
         return math.inf
     if not own > share * above:
         raise InputError(
-            "nested thresholds", "n_i", own, f"more than p n_(i-1) = {share:.4g} * {above}",
+            "nested thresholds",
+            "n_i",
+            own,
+            f"more than p n_(i-1) = {share:.4g} * {above}",
             "Otherwise more requests reach the segment than it takes.",
-        )  # fmt: skip
+        )
 
     def exponent(x: float) -> float:
         return above * math.log1p(share * math.expm1(x)) - own * x
@@ -153,15 +156,22 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
             break
         seconds = longer
     raise InputError(
-        "nested thresholds", "load", f"{types.d1_s * whole * _work_each(types):.4g}",
-        f"d1 sum lambda W < 1 with room for a slack of {kappa:g}", "The engine cannot keep up with these arrivals.",
-    )  # fmt: skip
+        "nested thresholds",
+        "load",
+        f"{types.d1_s * whole * _work_each(types):.4g}",
+        f"d1 sum lambda W < 1 with room for a slack of {kappa:g}",
+        "The engine cannot keep up with these arrivals.",
+    )
 
 
 def solve(
-    types: Types, *, kv_tokens: float | None = None, iterations: float = 1e6, delta: float = 0.01,
+    types: Types,
+    *,
+    kv_tokens: float | None = None,
+    iterations: float = 1e6,
+    delta: float = 0.01,
     kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
-) -> NestedThresholds:  # fmt: skip
+) -> NestedThresholds:
     """The thresholds that need the least memory among the given slacks.
 
     Args:
@@ -185,15 +195,16 @@ def solve(
     best = min(found, key=lambda one: one.enough_kv_tokens)
     if kv_tokens is not None and best.enough_kv_tokens > kv_tokens:
         raise InputError(
-            "nested thresholds", "kv_tokens", f"{kv_tokens:.4g}", f"at least {best.enough_kv_tokens:.4g}",
+            "nested thresholds",
+            "kv_tokens",
+            f"{kv_tokens:.4g}",
+            f"at least {best.enough_kv_tokens:.4g}",
             f"A full batch holds {best.kv_tokens:.4g}; with less than that the gates may block for ever.",
-        )  # fmt: skip
+        )
     return best
 
 
-def doubts(
-    types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.0, is_timed: bool = True
-) -> list[str]:
+def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.0, is_timed: bool = True) -> list[str]:
     """The conditions of eq. 10 and of the memory that these thresholds break, each with its numbers.
 
     Args:
@@ -208,16 +219,12 @@ def doubts(
     seconds, gap = types.d0_s + types.d1_s * held, n[0] / sum(types.arrivals_per_s)
     found: list[str] = []
     if is_timed and not seconds < gap:
-        found.append(
-            f"an iteration takes {seconds:.4g} s, no less than the {gap:.4g} s in which {n[0]} requests arrive"
-        )
+        found.append(f"an iteration takes {seconds:.4g} s, no less than the {gap:.4g} s in which {n[0]} requests arrive")
     for i, p in enumerate(shares.tolist()):
         if not n[i + 1] > p * n[i]:
             found.append(f"n_{i + 2} / n_{i + 1} is {n[i + 1]} / {n[i]}; it has to be above {p:.4g}")
     if held > kv_tokens:
-        found.append(
-            f"a full batch holds {held:.4g} KV tokens, the memory {kv_tokens:.4g}: the gates may block"
-        )
+        found.append(f"a full batch holds {held:.4g} KV tokens, the memory {kv_tokens:.4g}: the gates may block")
     return found
 
 
@@ -228,9 +235,7 @@ def check_types(types: Types) -> None:
         InputError: several prompts, or outputs that do not ascend.
     """
     if len(set(types.prompt_tokens)) > 1:
-        raise InputError(
-            "types", "prompt_tokens", types.prompt_tokens, "one length; solve each group by itself"
-        )
+        raise InputError("types", "prompt_tokens", types.prompt_tokens, "one length; solve each group by itself")
     if any(b <= a for a, b in zip(types.output_tokens, types.output_tokens[1:], strict=False)):
         raise InputError("types", "output_tokens", types.output_tokens, "ascending lengths")
 

@@ -24,9 +24,7 @@ def occupied(starts: I8, prompt_tokens: I8, output_tokens: I8) -> I8:
     if starts.size and int(starts.min()) < 0:
         raise InputError("schedule", "starts", int(starts.min()), "iterations >= 0")
     held = np.zeros(int((starts + output_tokens).max(initial=0)), np.int64)
-    for start, prompt, output in zip(
-        starts.tolist(), prompt_tokens.tolist(), output_tokens.tolist(), strict=True
-    ):
+    for start, prompt, output in zip(starts.tolist(), prompt_tokens.tolist(), output_tokens.tolist(), strict=True):
         held[start : start + output] += prompt + np.arange(1, output + 1)
     return held
 
@@ -66,9 +64,7 @@ def optimally_packed(starts: I8, prompt_tokens: I8, output_tokens: I8, kv_tokens
     held = occupied(starts, prompt_tokens, output_tokens)
     if int(held.max(initial=0)) > kv_tokens:
         raise InputError("schedule", "kv_tokens", kv_tokens, f"at least the {int(held.max())} it holds")
-    for start, prompt, output in zip(
-        starts.tolist(), prompt_tokens.tolist(), output_tokens.tolist(), strict=True
-    ):
+    for start, prompt, output in zip(starts.tolist(), prompt_tokens.tolist(), output_tokens.tolist(), strict=True):
         before = starts[starts < start]
         if not before.size:
             continue

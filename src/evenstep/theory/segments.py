@@ -58,15 +58,22 @@ def merged(types: Types, segments: int) -> Types:
     ends = [many * (i + 1) // segments for i in range(segments)]
     rates = np.add.reduceat(np.asarray(types.arrivals_per_s, float), [0, *ends[:-1]])
     return Types(
-        rates.tolist(), [types.prompt_tokens[0]] * segments, [types.output_tokens[end - 1] for end in ends],
-        types.d0_s, types.d1_s,
-    )  # fmt: skip
+        rates.tolist(),
+        [types.prompt_tokens[0]] * segments,
+        [types.output_tokens[end - 1] for end in ends],
+        types.d0_s,
+        types.d1_s,
+    )
 
 
 def designs(
-    types: Types, counts: Sequence[int] | None = None, *, iterations: float = 1e6, delta: float = 0.01,
+    types: Types,
+    counts: Sequence[int] | None = None,
+    *,
+    iterations: float = 1e6,
+    delta: float = 0.01,
     kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
-) -> list[Design]:  # fmt: skip
+) -> list[Design]:
     """The thresholds that need the least memory for each number of segments; unstable numbers are omitted.
 
     Args:
@@ -94,9 +101,14 @@ def designs(
 
 
 def best(
-    types: Types, counts: Sequence[int] | None = None, *, kv_tokens: float | None = None, iterations: float = 1e6,
-    delta: float = 0.01, kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
-) -> Design:  # fmt: skip
+    types: Types,
+    counts: Sequence[int] | None = None,
+    *,
+    kv_tokens: float | None = None,
+    iterations: float = 1e6,
+    delta: float = 0.01,
+    kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
+) -> Design:
     """The number of segments that needs the least memory; among equals the smallest.
 
     Args:
@@ -110,9 +122,12 @@ def best(
     needed = least.solved.enough_kv_tokens
     if kv_tokens is not None and needed > kv_tokens:
         raise InputError(
-            "segments", "kv_tokens", f"{kv_tokens:.4g}", f"at least {needed:.4g}",
+            "segments",
+            "kv_tokens",
+            f"{kv_tokens:.4g}",
+            f"at least {needed:.4g}",
             f"That is with {least.segments} segments, which need the least.",
-        )  # fmt: skip
+        )
     return least
 
 

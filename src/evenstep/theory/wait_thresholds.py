@@ -55,15 +55,16 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
             break
         seconds = longer
     else:
-        raise InputError(
-            "types", "load", f"{types.load:.6g}", "further below 1", "The thresholds grow beyond use."
-        )
+        raise InputError("types", "load", f"{types.load:.6g}", "further below 1", "The thresholds grow beyond use.")
     found = solved(types, thresholds)
     if kv_tokens is not None and found.kv_tokens > kv_tokens:
         raise InputError(
-            "wait thresholds", "kv_tokens", f"{kv_tokens:.4g}", f"at least {found.kv_tokens:.4g}",
+            "wait thresholds",
+            "kv_tokens",
+            f"{kv_tokens:.4g}",
+            f"at least {found.kv_tokens:.4g}",
             "The least thresholds do not fit: more memory, or fewer arrivals.",
-        )  # fmt: skip
+        )
     return found
 
 

@@ -10,9 +10,18 @@ from evenstep.errors import InputError
 from evenstep.request import COLUMNS, Trace
 
 _LOWEST = {
-    "prompt_tokens": 1, "output_tokens": 1, "request_class": 0, "output_low": 0, "output_high": 0, "max_tokens": 0,
-    "prompt_key": 0, "session": -1, "after": -1, "arrival_s": 0.0, "think_s": 0.0,
-}  # fmt: skip
+    "prompt_tokens": 1,
+    "output_tokens": 1,
+    "request_class": 0,
+    "output_low": 0,
+    "output_high": 0,
+    "max_tokens": 0,
+    "prompt_key": 0,
+    "session": -1,
+    "after": -1,
+    "arrival_s": 0.0,
+    "think_s": 0.0,
+}
 
 
 def check_trace(trace: Trace, where: str) -> Trace:

@@ -92,16 +92,12 @@ def detect(path: Path) -> str:
         InputError: none recognises it, or more than one does.
     """
     head = files.head(path)
-    found = [
-        name for name in names.members("workload") if names.find("workload", name).recognises(head, path.name)
-    ]
+    found = [name for name in names.members("workload") if names.find("workload", name).recognises(head, path.name)]
     if len(found) == 1:
         return found[0]
     known = ", ".join(names.members("workload"))
     if found:
-        raise InputError(
-            path.name, "format", " and ".join(found), "one format", "Name it with --format-name."
-        )
+        raise InputError(path.name, "format", " and ".join(found), "one format", "Name it with --format-name.")
     first = head.lstrip()[:60].split(b"\n")[0].decode("utf-8", "replace")
     hint = "Name it with --format-name if it is one of these."
     if len(csv_table.header(head)) > 1 and not first.startswith(("{", "[")):
@@ -125,9 +121,7 @@ def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str
     converted: dict[str, Any] = {}
     for key, value in {**spec, **options}.items():
         if key not in known and key != "prefix_blocks":
-            raise InputError(
-                name, "option", key, "a known option", nearest(key, known) or f"{name} takes none."
-            )
+            raise InputError(name, "option", key, "a known option", nearest(key, known) or f"{name} takes none.")
         try:
             converted[key] = msgspec.convert(value, types.get(key, bool), strict=False)
         except msgspec.ValidationError as error:

@@ -129,15 +129,11 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
         from evenstep.workload.synthetic.arrivals import Poisson
 
         times = Poisson(requests_per_s).times(len(source), seed, replicate)
-        note = (
-            f"The file has no times: Poisson arrivals at {requests_per_s:g} requests a second, seed {seed}."
-        )
+        note = f"The file has no times: Poisson arrivals at {requests_per_s:g} requests a second, seed {seed}."
         return replace(source, arrival_s=times).with_notes(note)
     now = rate(source)
     if not np.isfinite(now):
-        raise InputError(
-            source.name or "trace", "arrival_s", "one time only", "times to scale", "Use saturated arrivals."
-        )
+        raise InputError(source.name or "trace", "arrival_s", "one time only", "times to scale", "Use saturated arrivals.")
     note = f"Times were scaled from {now:.4g} to {requests_per_s:.4g} requests a second."
     return replace(source, arrival_s=source.arrival_s * (now / requests_per_s)).with_notes(note)
 
@@ -185,9 +181,7 @@ def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_
         if not (np.isfinite(value) and value >= low):
             raise InputError("--load", field, value, f"a finite number >= {low}")
     output = source.output_tokens.astype(np.float64)
-    load = (
-        slots * float((output * source.prompt_tokens + output * (output - 1) / 2).sum()) / float(output.sum())
-    )
+    load = slots * float((output * source.prompt_tokens + output * (output - 1) / 2).sum()) / float(output.sum())
     step_s = overhead_s + per_token_s * load
     if step_s <= 0:
         raise InputError("--load", "overhead_s and per_token_s", 0, "a step of more than 0 s")

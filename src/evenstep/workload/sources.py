@@ -38,9 +38,7 @@ def open_source(
         raise InputError("--limit", "limit", limit, "a whole number >= 1")
     if place.suffix in {".yaml", ".yml"} and format is None:
         return _cut(load(place, prefix_blocks=bool(options.get("prefix_blocks", True))), limit)
-    return Workload(
-        reading.source_of(place, format, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
-    )
+    return Workload(reading.source_of(place, format, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options))
 
 
 def _cut(workload: Workload, limit: int | None) -> Workload:

@@ -81,9 +81,7 @@ def digest(trace: Trace) -> str:
             sha.update(name.encode() + np.ascontiguousarray(column).tobytes())
     if trace.prefix_blocks is not None:
         blocks = trace.prefix_blocks
-        sha.update(
-            f"{blocks.block_tokens} {blocks.scope}".encode() + blocks.offsets.tobytes() + blocks.ids.tobytes()
-        )
+        sha.update(f"{blocks.block_tokens} {blocks.scope}".encode() + blocks.offsets.tobytes() + blocks.ids.tobytes())
     return sha.hexdigest()
 
 
@@ -115,14 +113,10 @@ def describe_clients(path: Path) -> dict[str, Any]:
         "span_s": float(total.size) * WINDOW_S,
         "requests_per_s": _plain(mean),
         "peak_to_mean": _plain(float(total.max()) / mean) if mean > 0 else None,
-        "cv_gaps": _plain(
-            float((np.concatenate([c.cv for c in clients]) * weights).sum() / max(weights.sum(), 1e-300))
-        ),
+        "cv_gaps": _plain(float((np.concatenate([c.cv for c in clients]) * weights).sum() / max(weights.sum(), 1e-300))),
         "top_10_share": _plain(float(each[:10].sum() / max(each.sum(), 1e-300))),
         "lengths": _client_lengths(clients),
-        "notes": []
-        if any(c.laws_at(0.0) for c in clients)
-        else ["Rates only: no requests can be drawn from this file."],
+        "notes": [] if any(c.laws_at(0.0) for c in clients) else ["Rates only: no requests can be drawn from this file."],
     }
 
 

@@ -44,9 +44,7 @@ class Table:
         skip: count bad rows instead of stopping at the first.
     """
 
-    def __init__(
-        self, where: str, columns: dict[str, Column], lines: I8 | None, rows: int, *, skip: bool
-    ) -> None:
+    def __init__(self, where: str, columns: dict[str, Column], lines: I8 | None, rows: int, *, skip: bool) -> None:
         self.where, self.columns, self.lines, self.rows, self.skip = where, columns, lines, rows, skip
         self.bad: Bool = np.zeros(rows, np.bool_)
         self._reasons: Counter[str] = Counter()
@@ -91,9 +89,7 @@ class Table:
             raise InputError(self.where, field, "missing", f"a field {field!r} in every row")
         return self.columns[field]
 
-    def reject(
-        self, field: str, wrong: Bool, expected: str, hint: str = "", shown: Column | None = None
-    ) -> None:
+    def reject(self, field: str, wrong: Bool, expected: str, hint: str = "", shown: Column | None = None) -> None:
         """Mark rows bad for this field; without `skip` the first of them ends the reading.
 
         Raises:
@@ -130,16 +126,12 @@ class Table:
         if not self._reasons:
             return ()
         what = ", ".join(f"{field} {count:,}" for field, count in sorted(self._reasons.items()))
-        return (
-            f"{int(self.bad.sum()):,} bad rows were skipped ({what}; the first in line {self._first_line}).",
-        )
+        return (f"{int(self.bad.sum()):,} bad rows were skipped ({what}; the first in line {self._first_line}).",)
 
     def require_rows(self) -> None:
         """Raises InputError when no good row is left."""
         if self.rows == 0:
-            raise InputError(
-                self.where, "rows", 0, "at least one row below the header", "The file holds no request."
-            )
+            raise InputError(self.where, "rows", 0, "at least one row below the header", "The file holds no request.")
         if bool(self.bad.all()):
             raise InputError(self.where, "rows", 0, "at least one good row", "Every row was skipped.")
 
@@ -149,9 +141,7 @@ class Table:
             return np.zeros(self.rows, np.bool_)
         return np.fromiter((v is MISSING or v is None for v in column), np.bool_, self.rows)
 
-    def _converted(
-        self, field: str, one: Callable[[Any], Any], kind: type, absent: Any
-    ) -> tuple[NDArray[Any], Bool]:
+    def _converted(self, field: str, one: Callable[[Any], Any], kind: type, absent: Any) -> tuple[NDArray[Any], Bool]:
         """The column as an array, and which values could not be converted (they hold 0)."""
         column = self.column(field)
         if isinstance(column, np.ndarray):

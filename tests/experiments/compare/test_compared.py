@@ -20,18 +20,14 @@ CLUSTER = Cluster(workers=3, slots=2, pool=8)
 def found() -> Compared:
     rows = 60
     trace = Trace(np.arange(5, 5 + rows), np.arange(rows) % 7 + 1, np.arange(rows) * 0.01, name="small")
-    return evenstep.compare(
-        trace, ["jsq", "br-0", "bf-io:predictor=oracle,horizon=4"], cluster=CLUSTER, seeds=2
-    )
+    return evenstep.compare(trace, ["jsq", "br-0", "bf-io:predictor=oracle,horizon=4"], cluster=CLUSTER, seeds=2)
 
 
 def test_it_prints_as_the_table_of_the_command_line(found):
     lines = str(found).splitlines()
     assert lines[0].startswith("policy") and lines[2].startswith("jsq ") and lines[3].startswith("br-0")
     assert any(line.startswith(f"digest {found['jsq'].digest[:16]}") for line in lines)
-    assert repr(found) == (
-        "<comparison of jsq, br-0, bf-io:predictor=oracle,horizon=4 on small, 2 replicates>"
-    )
+    assert repr(found) == ("<comparison of jsq, br-0, bf-io:predictor=oracle,horizon=4 on small, 2 replicates>")
 
 
 def test_a_notebook_shows_its_tables_and_no_style_of_the_page_around_it(found):
@@ -69,9 +65,7 @@ def test_the_report_has_every_chart_though_the_runs_kept_no_records(found, tmp_p
 
 
 def test_an_unknown_metric_or_policy_offers_the_nearest(found):
-    with pytest.raises(
-        evenstep.InputError, match="metric is 'idle'; expected a known metric. Did you mean idle_share"
-    ):
+    with pytest.raises(evenstep.InputError, match="metric is 'idle'; expected a known metric. Did you mean idle_share"):
         found["jsq"].mean("idle")
     for ask in (found["jsq"].interval, found["jsq"].values, found.plot):
         with pytest.raises(evenstep.InputError, match="Did you mean makespan_s"):

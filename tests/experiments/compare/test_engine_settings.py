@@ -8,9 +8,7 @@ from evenstep.experiments.compare.engine_settings import EngineSettings, bounds_
 from evenstep.predict.intervals import Quantiles
 from evenstep.request import Trace
 
-TRACE = Trace(
-    prompt_tokens=np.array([3, 4]), output_tokens=np.array([10, 150]), arrival_s=np.array([0.0, 7.0])
-)
+TRACE = Trace(prompt_tokens=np.array([3, 4]), output_tokens=np.array([10, 150]), arrival_s=np.array([0.0, 7.0]))
 
 
 @pytest.mark.parametrize(

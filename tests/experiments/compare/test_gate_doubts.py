@@ -19,8 +19,12 @@ from evenstep.sim.engine.simulation import Engine
 
 #: Half end after 10 tokens, half after 20; a hundred a second.
 TRACE = Trace(
-    np.full(400, 20), np.tile([10, 20], 200), arrival_s=np.arange(400) / 100, request_class=np.tile([0, 1], 200), synthetic=True
-)  # fmt: skip
+    np.full(400, 20),
+    np.tile([10, 20], 200),
+    arrival_s=np.arange(400) / 100,
+    request_class=np.tile([0, 1], 200),
+    synthetic=True,
+)
 LAW = AffineKv(0.01, 1e-6)
 
 
@@ -39,8 +43,10 @@ def test_thresholds_that_are_only_the_first_raise_no_doubt():
 def test_each_condition_is_told_with_its_numbers():
     said = gate_doubts(NestedWait((4, 2), (10,)), TRACE, Engine(kv_tokens=500), AffineKv(0.05, 1e-6))
     assert [text.split(" ")[:3] for text in said] == [
-        ["an", "iteration", "takes"], ["n_2", "/", "n_1"], ["a", "full", "batch"]
-    ]  # fmt: skip
+        ["an", "iteration", "takes"],
+        ["n_2", "/", "n_1"],
+        ["a", "full", "batch"],
+    ]
     assert "0.04 s" in said[0] and "2 / 4; it has to be above 0.5" in said[1] and "the memory 500" in said[2]
     slow = gate_doubts(Wait((2, 2)), TRACE, Engine(kv_tokens=500), AffineKv(0.05, 1e-6))
     assert [text.split(":")[0] for text in slow[:2]] == ["type 0", "type 1"] and "the memory 500" in slow[2]
@@ -78,8 +84,12 @@ def test_segments_that_nobody_reaches_ask_for_nothing():
 @pytest.mark.parametrize("batch_time", ["affine-kv", "token-budget"])
 def test_a_comparison_says_it_in_its_notes(batch_time):
     asked = EngineSettings(
-        source="sample:azure-conv", policies=["nested-wait:thresholds=8/1,ends=64", "sarathi"], limit=200, seeds=1,
-        rate=4.0, batch_time=batch_time,
-    )  # fmt: skip
+        source="sample:azure-conv",
+        policies=["nested-wait:thresholds=8/1,ends=64", "sarathi"],
+        limit=200,
+        seeds=1,
+        rate=4.0,
+        batch_time=batch_time,
+    )
     told = [note for note in run_engine_comparison(asked).comparison.notes if "theory" in note]
     assert len(told) == 1 and "1 / 8" in told[0] and told[0].startswith("nested-wait:")

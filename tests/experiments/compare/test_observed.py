@@ -20,16 +20,17 @@ def test_only_a_decision_log_is_taken_for_one(log, tmp_path):
     other.write_text("prompt_tokens,output_tokens\n1,2\n")
     (tmp_path / "empty").write_text("")
     assert is_log(str(log))
-    assert not any(
-        map(is_log, (str(other), "sample:azure-conv", str(tmp_path), str(tmp_path / "empty"), "nothing"))
-    )
+    assert not any(map(is_log, (str(other), "sample:azure-conv", str(tmp_path), str(tmp_path / "empty"), "nothing")))
 
 
 def test_fleet_law_and_arrivals_are_settings(log):
     found = from_log(str(log))
     assert {name: found.values[name] for name in ("workers", "slots", "groups", "arrivals")} == {
-        "workers": 3, "slots": 8, "groups": [], "arrivals": "timed",
-    }  # fmt: skip
+        "workers": 3,
+        "slots": 8,
+        "groups": [],
+        "arrivals": "timed",
+    }
     assert found.values["overhead_s"] == pytest.approx(0.0049, rel=0.02)
     assert "kv_tokens" not in found.values
     assert "3 workers, 8 slots each" in found.said[0] and "policy jsq" in found.said[0]
@@ -56,10 +57,7 @@ def test_what_the_log_does_not_decide_in_the_end_is_named(log):
 
 def test_a_predictor_of_the_log_goes_into_the_policy(tmp_path):
     record(tmp_path / "log.jsonl", "br-h:horizon=6", predictor="survival:window=50", requests=60)
-    assert (
-        from_log(str(tmp_path / "log.jsonl")).policy
-        == "br-h:horizon=6,predictor=survival,predictor.window=50"
-    )
+    assert from_log(str(tmp_path / "log.jsonl")).policy == "br-h:horizon=6,predictor=survival,predictor.window=50"
 
 
 def test_the_error_is_a_share_of_what_was_observed():

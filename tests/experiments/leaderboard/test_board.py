@@ -38,9 +38,11 @@ def test_cells_have_what_their_runs_found_and_a_cache_spares_them(path, tmp_path
     board = Board(path, **asked)
     cells = board.run(Places())
     assert [(c.workload, c.policy, c.predictor) for c in cells] == [
-        ("chat", "bf-io:horizon=4,predictor=live", "survival"), ("chat", "jsq", ""),
-        ("timed", "bf-io:horizon=4,predictor=live", "survival"), ("timed", "jsq", ""),
-    ]  # fmt: skip
+        ("chat", "bf-io:horizon=4,predictor=live", "survival"),
+        ("chat", "jsq", ""),
+        ("timed", "bf-io:horizon=4,predictor=live", "survival"),
+        ("timed", "jsq", ""),
+    ]
     assert all(len(set(c.digests)) == 2 and 0 < c.interval("idle_time_share").value < 1 for c in cells)
     assert board.made == 8
     again = Board(path, **asked)
@@ -82,12 +84,8 @@ def test_a_policy_of_the_file_that_is_none_is_named_with_its_line(path, old, new
 
 def test_what_a_workload_lacks_is_said_before_the_first_run(path):
     lacking = "settings: {workers: 2, slots: 4, arrivals: timed"
-    path.write_text(
-        BOARD.replace("sample:azure-conv, settings: {workers: 2, slots: 4", f"sample:sharegpt, {lacking}", 1)
-    )
-    with pytest.raises(
-        InputError, match="chat: .*arrival times is 'absent'; expected times for timed arrivals"
-    ):
+    path.write_text(BOARD.replace("sample:azure-conv, settings: {workers: 2, slots: 4", f"sample:sharegpt, {lacking}", 1))
+    with pytest.raises(InputError, match="chat: .*arrival times is 'absent'; expected times for timed arrivals"):
         Board(path)
 
 

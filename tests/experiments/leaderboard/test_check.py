@@ -15,9 +15,7 @@ def test_ten_parts_have_every_cell_once_and_each_its_share_of_every_workload():
     parts = [part_of(CELLS, part) for part in range(PARTS)]
     assert sorted(cell for part in parts for cell in part) == sorted(CELLS)
     for part in parts:
-        assert all(
-            2 <= sum(name == workload for name, _ in part) <= 3 for workload in ("w0", "w1", "w2", "w3")
-        )
+        assert all(2 <= sum(name == workload for name, _ in part) <= 3 for workload in ("w0", "w1", "w2", "w3"))
 
 
 def test_a_part_is_the_same_whatever_order_cells_are_listed_in():

@@ -35,7 +35,11 @@ def test_a_source_is_beside_the_board(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("limit: 60}}\n  - name", "limt: 60}}\n  - name", "line 4: workloads[0].settings.limt is 60; expected a known setting. Did you mean limit"),
+        (
+            "limit: 60}}\n  - name",
+            "limt: 60}}\n  - name",
+            "line 4: workloads[0].settings.limt is 60; expected a known setting. Did you mean limit",
+        ),
         ("workers: 2", "workers: 0", "workers is 0; expected an integer >= 1"),
         ("seeds: 2\nwork", "seeds: 1\nwork", "line 2: seeds is 1; expected an integer >= 2"),
         ("seeds: 2, leave", "seeds: 3, leave", "slow.aco.seeds is 3; expected an integer from 2 to 2"),
@@ -44,7 +48,7 @@ def test_a_source_is_beside_the_board(tmp_path):
         ("limit: 60}}\n  - name", "seeds: 60}}\n  - name", "Replicates stand under `seeds`"),
         ("policies:", "polices:", "key is 'polices'; expected a known key. Did you mean policies or picture?"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_named_with_its_place(tmp_path, old, new, said):
     assert old in BOARD
     (tmp_path / "b.yaml").write_text(BOARD.replace(old, new, 1))

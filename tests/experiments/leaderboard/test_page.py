@@ -57,10 +57,7 @@ def heads(made):
 
 def test_time_lost_at_the_barrier_ranks_and_load_imbalance_has_a_column_of_its_own():
     (head,) = {*heads(MADE)}
-    assert (
-        "| it knows | time lost at the barrier, % | behind the leader | load imbalance, % | full slots"
-        in head
-    )
+    assert "| it knows | time lost at the barrier, % | behind the leader | load imbalance, % | full slots" in head
     assert "![Time lost at the barrier by policy on w: live" in page(MADE, data="x", picture="p.svg")
 
 
@@ -73,7 +70,4 @@ def test_an_older_board_is_shown_with_what_it_was_ranked_by():
     assert "time lost" not in page(old, data="x", picture="p.svg")
     timed = [replace(line, metric="imbalance_envelope_tokens") for line in MADE.workloads]
     (head,) = {*heads(replace(MADE, workloads=tuple(timed)))}
-    assert (
-        "| imbalance, KV tokens | behind the leader | time lost at the barrier, % | load imbalance, % |"
-        in head
-    )
+    assert "| imbalance, KV tokens | behind the leader | time lost at the barrier, % | load imbalance, % |" in head

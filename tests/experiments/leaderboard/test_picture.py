@@ -24,11 +24,7 @@ def test_bars_are_as_long_as_what_they_show_and_oracles_and_ours_are_told_apart(
         oracles=["o"],
     )
     root = ElementTree.fromstring(picture(made))
-    wide = {
-        bar.get("class"): float(bar.get("width"))
-        for bar in root.iter(f"{SPACE}rect")
-        if bar.get("height") != "11"
-    }
+    wide = {bar.get("class"): float(bar.get("width")) for bar in root.iter(f"{SPACE}rect") if bar.get("height") != "11"}
     assert wide["live"] / wide["ours"] == 2 and wide["ours"] / wide["oracle"] == 2
     texts = [text.text for text in root.iter(f"{SPACE}text")]
     assert texts.index("best") < texts.index("b") < texts.index("o")

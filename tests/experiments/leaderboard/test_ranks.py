@@ -54,8 +54,10 @@ def test_the_mean_rank_is_over_the_workloads_a_policy_ran_on_and_a_part_comes_af
         )
     )
     assert [(one.policy, one.ranks, one.level) for one in found] == [
-        ("a", (2, 2, 1), 1), ("b", (3, 1, 2), 2), ("c", (1, None, None), 1),
-    ]  # fmt: skip
+        ("a", (2, 2, 1), 1),
+        ("b", (3, 1, 2), 2),
+        ("c", (1, None, None), 1),
+    ]
     assert [one.mean_rank for one in found] == [pytest.approx(5 / 3), 2.0, 1.0]
     assert [one.complete for one in found] == [True, True, False]
 

@@ -57,6 +57,4 @@ def test_the_line_through_steps_of_equal_contexts_is_that_of_the_profile():
 def test_decodes_alone_are_closer_to_their_sum_than_batches_with_a_chunk():
     found = quick("decode-skew")
     case = "8B, RTX 4090"
-    assert ours(found, f"{case}: decodes alone", "step, p95") < ours(
-        found, f"{case}: with a chunk", "step, p95"
-    )
+    assert ours(found, f"{case}: decodes alone", "step, p95") < ours(found, f"{case}: with a chunk", "step, p95")

@@ -28,9 +28,7 @@ def test_the_figures_are_those_the_run_was_published_with():
 
 
 def test_a_request_is_taken_up_when_an_iteration_starts():
-    trace = Trace(
-        prompt_tokens=np.array([9, 9]), output_tokens=np.array([3, 1]), arrival_s=np.array([0.5, 0.51])
-    )
+    trace = Trace(prompt_tokens=np.array([9, 9]), output_tokens=np.array([3, 1]), arrival_s=np.array([0.5, 0.51]))
     run = simulate_engine(trace, Vllm())
     assert run.iterations is not None
     assert reality.taken_up(run).tolist() == [0.5, run.iterations.start_s[1]]

@@ -20,8 +20,7 @@ def test_all_stages_together_answer_as_the_policy_and_the_first_ones_alone_send_
             continue
         whole = policy.route(view).worker
         answers = {
-            stage: until_stage(policy, view, stage, 2).decision().worker
-            for stage in (PREPARATION, STAGE_ONE, STAGE_TWO)
+            stage: until_stage(policy, view, stage, 2).decision().worker for stage in (PREPARATION, STAGE_ONE, STAGE_TWO)
         }
         assert np.array_equal(answers[STAGE_TWO], whole)
         assert (answers[PREPARATION] == HOLD).all()

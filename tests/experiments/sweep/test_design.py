@@ -39,9 +39,7 @@ def test_an_option_goes_to_every_policy_that_has_it_and_to_no_other():
 
 
 def test_the_type_of_a_setting_decides_what_a_range_of_it_holds():
-    found = design(
-        over={"pool": {"from": 2, "to": 5, "points": 4}, "load": {"from": 0.5, "to": 1, "points": 2}}
-    )
+    found = design(over={"pool": {"from": 2, "to": 5, "points": 4}, "load": {"from": 0.5, "to": 1, "points": 2}})
     assert found.points[-1].values == (5, 1.0)
     assert [type(value) for value in found.points[0].values] == [int, float]
 
@@ -63,8 +61,11 @@ def test_every_number_of_a_summary_can_be_asked_for():
         ({"over": {"workers": [2, 0]}}, "workers is 0; expected an integer >= 1"),
         ({"over": {"workers": ["two"]}}, "workers is 'two'; expected an integer"),
         ({"over": {"workers": []}}, "expected at least one value"),
-        ({"over": {"policy.candidate": [2]}}, "over.policy.candidate is 'candidate'; expected an option that a policy of this "
-         "sweep has. Did you mean candidates"),
+        (
+            {"over": {"policy.candidate": [2]}},
+            "over.policy.candidate is 'candidate'; expected an option that a policy of this "
+            "sweep has. Did you mean candidates",
+        ),
         ({"over": {"predictor.x": [2]}}, "No predictor here takes any."),
         ({"over": {"policy.candidates": [2]}, "policies": ["br-0:candidates=3"]}, "also in br-0:candidates=3"),
         ({"over": {"arrivals": {"from": 1, "to": 2}}}, "expected a list of values"),
@@ -76,7 +77,7 @@ def test_every_number_of_a_summary_can_be_asked_for():
         ({"until": "ci(idle_share) < 2%", "fixed": {"seeds": 1}}, "fixed.seeds is 1; expected an integer from 2"),
         ({"over": {"groups": [[2, 2]], "workers": [4, 5]}}, "groups is [2, 2]; expected sizes >= 1 that add up to 5"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_design_is_refused_before_anything_runs(changes, message):
     with pytest.raises(InputError, match=re.escape(message)):
         design(**changes)
@@ -86,17 +87,29 @@ def test_a_bad_design_is_refused_before_anything_runs(changes, message):
     ("policies", "over", "message"),
     [
         ("[fcfs, 'best:horizon=-1']", "workers: [2]", "line 5: horizon of best is -1; expected an integer >= 1."),
-        ("\n- fcfs\n- best:horzon=2", "workers: [2]", "line 7: option of best is 'horzon'; expected a known option. Did you mean horizon"),
+        (
+            "\n- fcfs\n- best:horzon=2",
+            "workers: [2]",
+            "line 7: option of best is 'horzon'; expected a known option. Did you mean horizon",
+        ),
         ("\n- fcfs\n- bst", "workers: [2]", "line 7: policy is 'bst'; expected a known policy. Did you mean best"),
         ("\n- fcfs\n- jsq:ties", "workers: [2]", "line 7: option of jsq:ties is 'ties'; expected key=value."),
-        ("['best:predictor=survivl']", "workers: [2]", "line 5: predictor is 'survivl'; expected a known predictor. Did you mean survival"),
-        ("['best:predictor=survival,predictor.window=-3']", "workers: [2]", "line 5: window of survival is -3; expected an integer >= 1."),
+        (
+            "['best:predictor=survivl']",
+            "workers: [2]",
+            "line 5: predictor is 'survivl'; expected a known predictor. Did you mean survival",
+        ),
+        (
+            "['best:predictor=survival,predictor.window=-3']",
+            "workers: [2]",
+            "line 5: window of survival is -3; expected an integer >= 1.",
+        ),
         ("['br-h:horizon=5']", "workers: [2]", "line 5: predictor of br-h:horizon=5 is 'missing'"),
         ("[best]", "policy.horizon: [20, -1]", "line 4: horizon of best is -1; expected an integer >= 1."),
         ("['best:predictor=survival']", "predictor.refresh-every: [0]", "line 4: refresh_every of survival is 0"),
         ("[best, jsq]", "policy.ties: [lowest, first]", "line 4: ties of jsq is 'first'; expected one of random, lowest."),
     ],
-)  # fmt: skip
+)
 def test_a_policy_or_option_that_does_not_fit_is_refused_with_its_line_before_anything_runs(
     tmp_path, policies, over, message
 ):

@@ -24,11 +24,23 @@ def test_a_file_and_a_mapping_with_its_keys_are_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("over: {workers: [2]}\nsource: x\nmetric: [a]", "line 4: key is 'metric'; expected a known key. Did you mean metrics"),
-        ("source: x\nover:\n  wrokers: [2]", "line 4: key is 'over.wrokers'; expected a known setting. Did you mean workers"),
-        ("source: x\nover: {workers: [2]}\nfixed: {pol: 3}", "line 4: key is 'fixed.pol'; expected a known setting. Did you mean pool"),
+        (
+            "over: {workers: [2]}\nsource: x\nmetric: [a]",
+            "line 4: key is 'metric'; expected a known key. Did you mean metrics",
+        ),
+        (
+            "source: x\nover:\n  wrokers: [2]",
+            "line 4: key is 'over.wrokers'; expected a known setting. Did you mean workers",
+        ),
+        (
+            "source: x\nover: {workers: [2]}\nfixed: {pol: 3}",
+            "line 4: key is 'fixed.pol'; expected a known setting. Did you mean pool",
+        ),
         ("source: x\nover: {workers: [2]}\nfixed: {workers: 3}", "line 3: over.workers is 'also under fixed'"),
-        ("source: x\nover: {policies: [jsq]}", "line 3: key is 'over.policies'; expected another setting. Policies are listed"),
+        (
+            "source: x\nover: {policies: [jsq]}",
+            "line 3: key is 'over.policies'; expected another setting. Policies are listed",
+        ),
         ("source: x\nover: {seed: [2]}", "key is 'over.seed'; expected another setting"),
         ("source: x\nover: {seeds: [2]}", "Replicates stand under `fixed`."),
         ("source: x\nover: {workers: [2]}\nfixed: {processes: 3}", "on the command line"),
@@ -41,7 +53,7 @@ def test_a_file_and_a_mapping_with_its_keys_are_the_same(tmp_path):
         ("source: x\nover: {workers: [2]}\nmost_seeds: 1", "line 4: most_seeds is 1"),
         ("source: x\nover: [workers]", "over is ['workers']; expected a mapping"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_file_is_refused_with_line_and_field(tmp_path, lines, message):
     path = tmp_path / "s.yaml"
     path.write_text(f"version: 1\n{lines}\n")

@@ -70,9 +70,7 @@ def test_an_axis_that_makes_no_sense_is_refused(given, message):
 def test_a_grid_needs_a_number_of_points_and_whole_numbers_that_differ():
     with pytest.raises(InputError, match=r"pool.points is 'missing'; expected a number of points for a grid"):
         axis({"from": 1, "to": 7}).grid()
-    with pytest.raises(
-        InputError, match="pool.points is 10; expected at most 3 for whole numbers from 1 to 3"
-    ):
+    with pytest.raises(InputError, match="pool.points is 10; expected at most 3 for whole numbers from 1 to 3"):
         axis({"from": 1, "to": 3, "points": 10}, int).grid()
 
 

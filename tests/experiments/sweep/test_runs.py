@@ -59,9 +59,7 @@ def test_a_run_that_kills_its_process_twice_is_named_and_finished_runs_are_kept(
     monkeypatch.setattr(sweep_runs, "Processes", Dying)
     label = "point 0 (workers=2), br-0, replicate 0"
     heard = Heard()
-    with pytest.raises(
-        InputError, match=re.escape(f"{label}: process is 'killed by SIGKILL'; expected one that lives")
-    ):
+    with pytest.raises(InputError, match=re.escape(f"{label}: process is 'killed by SIGKILL'; expected one that lives")):
         sweep(tiny(), cache=tmp_path, processes=2, progress=heard)
     assert heard.lines == [f"{label}: its process was killed by SIGKILL; tried again"]
     assert len(Sweep(tiny(), cache=tmp_path).tasks()) == 8 - 2
@@ -100,7 +98,5 @@ def test_a_full_disk_is_one_clear_error(monkeypatch, tmp_path):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr("tempfile.mkstemp", full)
-    with pytest.raises(
-        InputError, match=r"json: file is .* expected a file that can be written. No space left"
-    ):
+    with pytest.raises(InputError, match=r"json: file is .* expected a file that can be written. No space left"):
         sweep(tiny(), cache=tmp_path)

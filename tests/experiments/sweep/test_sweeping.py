@@ -21,9 +21,7 @@ def written(swept, path):
 def test_every_policy_meets_every_replicate_at_every_point():
     found = sweep(tiny())
     assert found.points == ((2,), (4,))
-    assert [[[run.replicate for run in runs] for runs in point] for point in found.runs] == [
-        [[0, 1], [0, 1]]
-    ] * 2
+    assert [[[run.replicate for run in runs] for runs in point] for point in found.runs] == [[[0, 1], [0, 1]]] * 2
     digests = {run.digest for point in found.runs for runs in point for run in runs}
     assert len(digests) == 8
     traces = {run.trace for point in found.runs for runs in point for run in runs}
@@ -67,10 +65,7 @@ def test_policies_that_lack_a_swept_option_are_run_once_and_shown_at_every_value
     found = sweep(tiny(over={"policy.candidates": [2, 4, 8]}), progress=heard)
     assert len(heard.labels) == 2 + 6
     assert len({point[0][0].digest for point in found.runs}) == 1
-    assert (
-        found.curve("policy.candidates", 0, "idle_share")[0]
-        == found.curve("policy.candidates", 0, "idle_share")[2]
-    )
+    assert found.curve("policy.candidates", 0, "idle_share")[0] == found.curve("policy.candidates", 0, "idle_share")[2]
 
 
 def test_replicates_are_added_to_a_point_until_all_its_policies_are_known_well_enough(tmp_path):
@@ -92,9 +87,7 @@ def test_replicates_that_are_copies_are_passed_over_and_a_point_without_more_of_
     path = tmp_path / "short.csv"
     rows = "".join(f"{5 + i},{1 + i % 3}\n" for i in range(4))
     path.write_text("num_prefill_tokens,num_decode_tokens\n" + rows)
-    asked = tiny(
-        source=str(path), fixed={"slots": 1, "seeds": 2}, until="ci(makespan_s) < 0.0001%", most_seeds=9
-    )
+    asked = tiny(source=str(path), fixed={"slots": 1, "seeds": 2}, until="ci(makespan_s) < 0.0001%", most_seeds=9)
     found = sweep(asked)
     assert all(len(point[0]) == len({run.trace for run in point[0]}) < 9 for point in found.runs)
 

@@ -33,10 +33,7 @@ def test_a_task_makes_the_run_that_compare_makes():
 
 def test_a_task_means_the_same_after_a_journey():
     task = tasks()[0]
-    assert (
-        pickle.loads(pickle.dumps(task)).carry_out(Workloads())["digest"]
-        == task.carry_out(Workloads())["digest"]
-    )
+    assert pickle.loads(pickle.dumps(task)).carry_out(Workloads())["digest"] == task.carry_out(Workloads())["digest"]
 
 
 def test_a_task_that_is_another_one_here_is_refused():

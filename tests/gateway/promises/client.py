@@ -17,9 +17,7 @@ KEY = "sk-promises"
 
 def body_of(*, chat: bool = False, tokens: int = 8, stream: bool = True, **more: Any) -> bytes:
     """A request's body."""
-    prompt: dict[str, Any] = (
-        {"messages": [{"role": "user", "content": "say it"}]} if chat else {"prompt": "say it"}
-    )
+    prompt: dict[str, Any] = {"messages": [{"role": "user", "content": "say it"}]} if chat else {"prompt": "say it"}
     return orjson.dumps({"model": MODEL, **prompt, "max_tokens": tokens, "stream": stream, **more})
 
 
@@ -98,9 +96,7 @@ def verdict(reply: Reply, tokens: int) -> Verdict:
         return "silent"
     if not text_of(tokens).startswith(text):
         return "wrong"
-    finished = any(
-        c.get("finish_reason") for e in events if isinstance(e, dict) for c in e.get("choices") or ()
-    )
+    finished = any(c.get("finish_reason") for e in events if isinstance(e, dict) for c in e.get("choices") or ())
     if any(isinstance(e, dict) and e.get("error") for e in events):
         return "wrong" if finished and text == text_of(tokens) else "error"
     return "complete" if finished and events[-1] == "[DONE]" and text == text_of(tokens) else "silent"

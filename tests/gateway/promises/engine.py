@@ -19,9 +19,7 @@ import orjson
 MODEL = "tiny"
 PROMPT_IDS = [1, 2, 3, 4, 5]
 FIRST_ID = 1000
-STREAM = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
-)
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"
 
 Answer = Callable[["Call"], Awaitable[None]]
@@ -57,9 +55,7 @@ class Plan:
 class Call:
     """One generation request at an engine, and the ways to answer it."""
 
-    def __init__(
-        self, connection: Connection, path: str, headers: list[tuple[str, str]], body: bytes
-    ) -> None:
+    def __init__(self, connection: Connection, path: str, headers: list[tuple[str, str]], body: bytes) -> None:
         self.connection, self.engine = connection, connection.engine
         self.path, self.headers, self.body = path, headers, body
         self.asked: dict[str, Any] = orjson.loads(body)
@@ -136,9 +132,7 @@ class Call:
         found = [STREAM]
         if self.chat:
             found += [self.role(choice) for choice in range(self.choices)]
-        found += [
-            self.event(i, choice) for i in range(self.first, self.total) for choice in range(self.choices)
-        ]
+        found += [self.event(i, choice) for i in range(self.first, self.total) for choice in range(self.choices)]
         if self.final:
             found.append(event({**self._head(), "choices": [], "usage": self.usage(produced)}))
         return [*found, chunk(b"data: [DONE]\n\n"), LAST]
@@ -297,9 +291,7 @@ class HostileEngine:
     async def start(self) -> None:
         """Listen, at the same port as before if there was one."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), "127.0.0.1", self.port, backlog=1024
-        )
+        self._server = await loop.create_server(lambda: Connection(self), "127.0.0.1", self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def kill(self) -> None:
@@ -333,9 +325,7 @@ class HostileEngine:
                 "data": [{"id": self.serves or MODEL, "object": "model", "max_model_len": 100000}],
             }
             return answer_bytes(200, orjson.dumps(models))
-        return answer_bytes(
-            404, orjson.dumps({"error": {"message": f"no {path}", "type": "NotFoundError", "code": 404}})
-        )
+        return answer_bytes(404, orjson.dumps({"error": {"message": f"no {path}", "type": "NotFoundError", "code": 404}}))
 
 
 # answers
@@ -373,11 +363,7 @@ def raw(data: bytes, *, close: bool = False, hang: bool = False) -> Answer:
 
 def status(code: int, body: object = None, *headers: str) -> Answer:
     """An error object, or what is given."""
-    value = (
-        {"error": {"message": "out of order", "type": "InternalServerError", "code": code}}
-        if body is None
-        else body
-    )
+    value = {"error": {"message": "out of order", "type": "InternalServerError", "code": code}} if body is None else body
     return raw(answer_bytes(code, orjson.dumps(value), *headers))
 
 
@@ -426,9 +412,7 @@ def handed_back(tokens: int = 0) -> Answer:
 async def no_model(call: Call) -> None:
     """As vLLM says that it serves another model."""
     said = f"The model `{call.asked.get('model')}` does not exist."
-    await status(404, {"error": {"message": said, "type": "NotFoundError", "param": "model", "code": 404}})(
-        call
-    )
+    await status(404, {"error": {"message": said, "type": "NotFoundError", "param": "model", "code": 404}})(call)
 
 
 def humming(tokens: int, then: bytes) -> Answer:

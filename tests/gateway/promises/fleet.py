@@ -55,9 +55,7 @@ def story(tell: Callable[[], Awaitable[None]], limit_s: float = 60.0) -> None:
 class Fleet:
     """An open gateway and its engines."""
 
-    def __init__(
-        self, engines: list[HostileEngine], prefillers: list[HostileEngine], plan: Plan, server: Server
-    ) -> None:
+    def __init__(self, engines: list[HostileEngine], prefillers: list[HostileEngine], plan: Plan, server: Server) -> None:
         self.engines, self.prefillers, self.plan, self.server = engines, prefillers, plan, server
 
     @property
@@ -95,9 +93,7 @@ class Fleet:
     async def empty(self) -> None:
         """Until nothing is left anywhere; and all parts agree."""
         gateway = self.server.gateway
-        while any(pool.requests for pool in gateway.pools.all) or any(
-            e.open_calls for e in self.engines + self.prefillers
-        ):
+        while any(pool.requests for pool in gateway.pools.all) or any(e.open_calls for e in self.engines + self.prefillers):
             await self.tick()
         for pool in gateway.pools.all:
             pool.dispatcher.check()
@@ -127,8 +123,7 @@ async def fleet(
     for engine in decode + prefill:
         await engine.start()
     workers = [
-        Worker(engine.url, slots=slots, ranks=ranks, scraped=False, engine=dialect, models=models or [])
-        for engine in decode
+        Worker(engine.url, slots=slots, ranks=ranks, scraped=False, engine=dialect, models=models or []) for engine in decode
     ]
     workers += [Worker(url=engine.url, role="prefill", scraped=False) for engine in prefill]
     config = GatewayConfig(

@@ -63,9 +63,7 @@ def test_a_clients_fault_is_nobody_elses():
             f.plan.otherwise = e.well
             before = [len(engine.calls) for engine in f.engines]
             assert set(await times(f, 12)) == {"complete"}
-            assert all(len(engine.calls) > n for engine, n in zip(f.engines, before, strict=True)), (
-                "both are still asked"
-            )
+            assert all(len(engine.calls) > n for engine, n in zip(f.engines, before, strict=True)), "both are still asked"
 
     story(one)
 
@@ -81,8 +79,6 @@ def test_one_prompt_that_fails_everywhere_ejects_nobody():
                 assert set(await times(f, 2, prompt="poison")) == {"refused"}
             before = [len(engine.calls) for engine in f.engines]
             assert set(await times(f, 12)) == {"complete"}
-            assert all(len(engine.calls) > n for engine, n in zip(f.engines, before, strict=True)), (
-                "all are still asked"
-            )
+            assert all(len(engine.calls) > n for engine, n in zip(f.engines, before, strict=True)), "all are still asked"
 
     story(one)

@@ -31,9 +31,7 @@ def test_a_stream_cut_after_any_token_is_one_stream_to_the_client(kind):
                     assert usages(reply)[-1]["prompt_tokens"] == len(e.PROMPT_IDS), (tokens, end)
                     assert len({v["id"] for v in reply.events() if isinstance(v, dict)}) == 1
                     limit = f.calls[-1].asked["max_tokens"]
-                    assert limit == TOKENS - tokens or tokens == TOKENS, (
-                        "max_tokens shrinks by what the client has"
-                    )
+                    assert limit == TOKENS - tokens or tokens == TOKENS, "max_tokens shrinks by what the client has"
 
     story(one)
 
@@ -56,13 +54,7 @@ def test_ids_the_client_asked_for_come_once_each():
         async with fleet(engines=2) as f:
             f.plan.next.append(e.after(4))
             reply = await answered(f.port, ask(tokens=TOKENS, return_token_ids=True))
-            ids = [
-                i
-                for v in reply.events()
-                if isinstance(v, dict)
-                for c in v["choices"]
-                for i in c["token_ids"] or ()
-            ]
+            ids = [i for v in reply.events() if isinstance(v, dict) for c in v["choices"] for i in c["token_ids"] or ()]
             assert ids == [e.FIRST_ID + i for i in range(TOKENS)]
 
     story(one)

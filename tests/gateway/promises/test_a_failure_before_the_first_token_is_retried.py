@@ -145,10 +145,7 @@ def test_an_engine_that_comes_back_with_another_model_costs_nothing_and_serves_t
             assert verdict(reply, 4) == "complete" and len(changed.calls) == 2
             changed.serves = e.MODEL  # and back
             reply = await answered(f.port, ask(tokens=4, stream=stream, model="another"))
-            assert (
-                reply.status == 404
-                and reply.json["error"]["message"] == "The model `another` does not exist."
-            )
+            assert reply.status == 404 and reply.json["error"]["message"] == "The model `another` does not exist."
             while changed.url[7:] not in pools.by_model[e.MODEL].attached:
                 await f.tick()
             assert sorted(pools.workers) == sorted(engine.url[7:] for engine in f.engines)

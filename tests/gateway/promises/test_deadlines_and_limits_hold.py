@@ -104,14 +104,10 @@ def test_a_body_over_its_limit_is_refused_before_it_is_read():
             client = (await RawClient.to(f.port)).send(HEAD + b"Content-Length: 2001\r\n\r\n")
             reply = await client.reply()
             assert reply.status == 413 and reply.json["error"]["message"]
-            client = (await RawClient.to(f.port)).send(
-                HEAD + b"Content-Length: 2001\r\nExpect: 100-continue\r\n\r\n"
-            )
+            client = (await RawClient.to(f.port)).send(HEAD + b"Content-Length: 2001\r\nExpect: 100-continue\r\n\r\n")
             reply = await client.reply()
             assert reply.status == 413 and b"100 Continue" not in client.received
-            chunked = (
-                HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + e.chunk(b" " * 1500) + e.chunk(b" " * 600)
-            )
+            chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + e.chunk(b" " * 1500) + e.chunk(b" " * 600)
             assert (await answered(f.port, chunked)).status == 413
             fits = body_of(tokens=2)
             assert verdict(await answered(f.port, request(fits + b" " * (2000 - len(fits)))), 2) == "complete"

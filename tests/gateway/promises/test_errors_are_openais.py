@@ -32,9 +32,7 @@ def test_an_engines_own_words_about_a_clients_fault_come_through_without_its_add
                 (422, "UnprocessableEntityError"),
             ):
                 words = f"Too long for {address}/v1, as 127.0.0.1:{f.engines[0].port} says."
-                f.plan.next.append(
-                    e.status(code, {"error": {"message": words, "type": name, "param": None, "code": code}})
-                )
+                f.plan.next.append(e.status(code, {"error": {"message": words, "type": name, "param": None, "code": code}}))
                 reply = await answered(f.port, ask(tokens=2))
                 assert reply.status == code and "Too long" in told(reply)["message"]
             assert len(f.calls) == 3, "and no other attempt is made"
@@ -128,9 +126,7 @@ def test_openais_own_client_raises_the_errors_it_should():
             with pytest.raises(openai.InternalServerError):
                 await client.completions.create(model=e.MODEL, prompt="a", max_tokens=2)
             f.plan.otherwise = e.after(2)
-            stream = await client.completions.create(
-                model=e.MODEL, prompt="a", max_tokens=4, stream=True, logprobs=1
-            )
+            stream = await client.completions.create(model=e.MODEL, prompt="a", max_tokens=4, stream=True, logprobs=1)
             with pytest.raises(openai.APIError):
                 async for _ in stream:
                     pass

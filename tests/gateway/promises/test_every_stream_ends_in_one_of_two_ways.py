@@ -30,7 +30,9 @@ BEFORE = {
     "an error event": e.after(0, e.event({"error": {"message": "broken", "code": 500}}), end="last"),
     "an event that is not JSON": e.after(0, e.chunk(b"data: {oops\n\n"), end="last"),
     "a bad chunk size": e.raw(e.STREAM + b"zz\r\nhello\r\n", close=True),
-    "length and chunks": e.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", close=True),
+    "length and chunks": e.raw(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", close=True
+    ),
     "two lengths": e.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\n{}", close=True),
     "a 500": e.status(500),
     "a 503": e.status(503),
@@ -39,8 +41,10 @@ BEFORE = {
     "a greeting, and nothing more": e.raw(b"SSH-2.0-OpenSSH_9.2\r\n", hang=True),
     "100s without an end": e.raw(b"HTTP/1.1 100 Continue\r\n\r\n" * 5000, hang=True),
     "JSON that is not UTF-8": e.raw(e.answer_bytes(200, b'{"choices":[{"text":"\xff","finish_reason":"stop"}]}')),
-    "a switch of protocols": e.raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", close=True),
-}  # fmt: skip
+    "a switch of protocols": e.raw(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", close=True
+    ),
+}
 
 NONSENSE = {
     "choices": [{"index": 0, "text": " w2", "delta": {"content": " w2"}}],
@@ -208,9 +212,7 @@ def test_events_are_read_in_every_spelling_the_standard_allows():
                     assert reply.whole and e.text_of(TOKENS) == spoken(reply), (change.__name__, reply)
 
     def spoken(reply):
-        reply.body = b"\n\n".join(
-            p for p in reply.body.replace(b"\r\n", b"\n").split(b"\n\n") if not p.startswith(b":")
-        )
+        reply.body = b"\n\n".join(p for p in reply.body.replace(b"\r\n", b"\n").split(b"\n\n") if not p.startswith(b":"))
         return reply.text
 
     story(one)

@@ -21,9 +21,7 @@ def post(*lines: bytes, body: bytes = BODY, end: bytes = b"\r\n", host: bytes = 
 LENGTH = b"Content-Length: %d" % SIZE
 SMUGGLED = {
     "length and chunks": post(LENGTH, b"Transfer-Encoding: chunked", body=b"0\r\n\r\n" + HIDDEN),
-    "chunks and length": post(
-        b"Transfer-Encoding: chunked", b"Content-Length: 5", body=b"0\r\n\r\n" + HIDDEN
-    ),
+    "chunks and length": post(b"Transfer-Encoding: chunked", b"Content-Length: 5", body=b"0\r\n\r\n" + HIDDEN),
     "two lengths": post(LENGTH, b"Content-Length: 0"),
     "the same length twice": post(LENGTH, LENGTH),
     "a list of lengths": post(b"Content-Length: %d, %d" % (SIZE, SIZE)),
@@ -52,9 +50,7 @@ SMUGGLED = {
     "chunks twice": post(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
     "chunks misspelt": post(b"Transfer-Encoding: xchunked", body=b"0\r\n\r\n"),
     "chunks behind a vertical tab": post(b"Transfer-Encoding: \x0bchunked", body=b"0\r\n\r\n"),
-    "chunks in HTTP/1.0": post(b"Transfer-Encoding: chunked", body=b"0\r\n\r\n").replace(
-        b"HTTP/1.1", b"HTTP/1.0"
-    ),
+    "chunks in HTTP/1.0": post(b"Transfer-Encoding: chunked", body=b"0\r\n\r\n").replace(b"HTTP/1.1", b"HTTP/1.0"),
     "a chunk size that is none": post(b"Transfer-Encoding: chunked", body=b"zz\r\n\r\n"),
     "a signed chunk size": post(b"Transfer-Encoding: chunked", body=b"+2\r\n{}\r\n0\r\n\r\n"),
     "a chunk size with 0x": post(b"Transfer-Encoding: chunked", body=b"0x2\r\n{}\r\n0\r\n\r\n"),
@@ -137,9 +133,7 @@ def test_no_header_of_a_client_picks_a_rank_or_reaches_an_engine_unasked():
     async def one():
         async with fleet(engines=1, keys=[{"key": "mine", "tenant": "a"}]) as f:
             for name in ("kv_transfer_params", "data_parallel_rank", "bootstrap_host"):
-                reply = await answered(
-                    f.port, ask(tokens=2, headers=sent[:2] + sent[2:9], **{name: {"a": 1}})
-                )
+                reply = await answered(f.port, ask(tokens=2, headers=sent[:2] + sent[2:9], **{name: {"a": 1}}))
                 assert verdict(reply, 2) == "complete", reply
                 assert name not in f.calls[-1].asked
             for call in f.calls:
@@ -162,10 +156,7 @@ def test_the_rank_is_the_operators():
     async def one():
         async with fleet(engines=1, ranks=2) as f:
             for _ in range(4):
-                assert (
-                    verdict(await answered(f.port, ask(tokens=2, headers=("X-data-parallel-rank: 9",))), 2)
-                    == "complete"
-                )
+                assert verdict(await answered(f.port, ask(tokens=2, headers=("X-data-parallel-rank: 9",))), 2) == "complete"
             assert {tuple(call.header("x-data-parallel-rank")) for call in f.calls} <= {("0",), ("1",)}
 
     story(one)

@@ -36,9 +36,7 @@ class Scheduler:
 class Core:
     def __init__(self, clock, lock_step=True):
         self.scheduler, self.clock = Scheduler(), clock
-        self.vllm_config = SimpleNamespace(
-            parallel_config=SimpleNamespace(data_parallel_size=2, data_parallel_index=1)
-        )
+        self.vllm_config = SimpleNamespace(parallel_config=SimpleNamespace(data_parallel_size=2, data_parallel_index=1))
         if lock_step:
             self.current_wave, self.step_counter = 4, 0
 
@@ -71,9 +69,7 @@ def recorded(tmp_path, run, **options):
     run(core)
     file.close()
     lines = [line.split(",") for line in (tmp_path / "steps-0.csv").read_text().splitlines()[1:]]
-    return [
-        (int(w), int(s), float(seconds), int(r), int(kv), int(p)) for _, w, s, _, seconds, r, kv, p in lines
-    ]
+    return [(int(w), int(s), float(seconds), int(r), int(kv), int(p)) for _, w, s, _, seconds, r, kv, p in lines]
 
 
 def test_a_step_has_its_place_its_seconds_its_requests_their_tokens_and_those_it_made(tmp_path):

@@ -70,13 +70,8 @@ def test_links_point_upwards_within_a_session_whatever_was_recorded(seed):
     for session in range(3):
         for start in np.sort(random.integers(0, 100, 8)):
             if random.random() < 0.3:
-                helpers.append(
-                    Helper(float(start), random.choice([None, 5.0, 60.0]), bool(random.random() < 0.7))
-                )
-                calls += [
-                    Call(session, len(helpers) - 1, float(t), 2.0, None)
-                    for t in np.sort(random.integers(0, 20, 3))
-                ]
+                helpers.append(Helper(float(start), random.choice([None, 5.0, 60.0]), bool(random.random() < 0.7)))
+                calls += [Call(session, len(helpers) - 1, float(t), 2.0, None) for t in np.sort(random.integers(0, 20, 3))]
             else:
                 calls.append(Call(session, -1, float(start), float(random.integers(0, 9)), None))
     order, numbers, after, think = link(calls, helpers)

@@ -14,9 +14,7 @@ def test_the_flat_form_gives_the_requests_and_links_of_the_sessions(samples):
 
 
 def test_a_bad_row_is_named_or_skipped(samples, write):
-    path = write(
-        "x.csv", (samples / "agentic_flat.csv").read_text() + "u2,main,30.0,n,m,5,5,fast,1.0,,1,end_turn\n"
-    )
+    path = write("x.csv", (samples / "agentic_flat.csv").read_text() + "u2,main,30.0,n,m,5,5,fast,1.0,,1,end_turn\n")
     with pytest.raises(InputError, match=r"x\.csv:12: api_time is 'fast'"):
         agentic_flat.read(path)
     assert len(agentic_flat.read(path, skip_bad_rows=True)) == 9

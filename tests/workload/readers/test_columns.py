@@ -122,9 +122,7 @@ def test_columns_in_memory_that_do_not_fit_are_one_clear_error(given, message):
 def test_a_file_of_lengths_alone_stays_one(write):
     assert not columns.recognises(b"prompt_tokens,output_tokens\n1,2\n", "x.csv")
     assert columns.recognises(b"prompt_tokens,output_tokens,max_tokens\n1,2,3\n", "x.csv")
-    assert read_trace(
-        write("x.csv", "prompt_tokens,output_tokens,max_tokens\n1,2,3\n")
-    ).max_tokens.tolist() == [3]
+    assert read_trace(write("x.csv", "prompt_tokens,output_tokens,max_tokens\n1,2,3\n")).max_tokens.tolist() == [3]
 
 
 def test_the_columns_are_copies_that_can_be_written(write):

@@ -27,9 +27,7 @@ def test_a_clean_file_is_read_in_one_fast_pass(write):
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), seen) == ([1, 3], [2, 4], [True])
 
 
-@pytest.mark.parametrize(
-    "text", ["\ufeffa,b\n1,2\n", "a,b\r\n1,2\r\n", "a,b\n1,2", 'a,b\n"1",2\n', "a,b\n1.0,2\n"]
-)
+@pytest.mark.parametrize("text", ["\ufeffa,b\n1,2\n", "a,b\r\n1,2\r\n", "a,b\n1,2", 'a,b\n"1",2\n', "a,b\n1.0,2\n"])
 def test_common_ways_of_writing_give_the_same_trace(write, text):
     trace = parse(write("a.csv", text))
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([1], [2])

@@ -85,9 +85,7 @@ def test_a_damaged_file_and_a_newer_version_are_errors(tmp_path, samples):
     (tmp_path / "cut.parquet").write_bytes(data[:500])
     with pytest.raises(InputError, match="damaged"):
         parquet.read(tmp_path / "cut.parquet")
-    pq.write_table(
-        table().replace_schema_metadata({b"evenstep": b'{"version": 99}'}), tmp_path / "new.parquet"
-    )
+    pq.write_table(table().replace_schema_metadata({b"evenstep": b'{"version": 99}'}), tmp_path / "new.parquet")
     with pytest.raises(InputError, match="version is 99"):
         parquet.read(tmp_path / "new.parquet")
 

@@ -8,9 +8,12 @@ from evenstep.workload.synthetic import arrivals
 
 N = 40_000
 RANDOM = [
-    arrivals.Poisson(5), arrivals.Gamma(5, 3), arrivals.OnOff(20, 1, 3, 0.5), arrivals.Diurnal(5, 1.8, 100),
+    arrivals.Poisson(5),
+    arrivals.Gamma(5, 3),
+    arrivals.OnOff(20, 1, 3, 0.5),
+    arrivals.Diurnal(5, 1.8, 100),
     arrivals.LikeTrace(np.array([0.1, 0.5, 0.0, 2.0]), 5),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("process", RANDOM, ids=lambda p: type(p).__name__)
@@ -70,11 +73,16 @@ def test_without_times_and_all_at_once():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: arrivals.Poisson(0), lambda: arrivals.Poisson(float("nan")), lambda: arrivals.Gamma(1, -1),
-        lambda: arrivals.OnOff(1, 0, 1), lambda: arrivals.OnOff(1, 1, 1, -1), lambda: arrivals.Diurnal(1, 2.5),
-        lambda: arrivals.LikeTrace(np.zeros(3)), lambda: arrivals.LikeTrace(np.ones(3), 0.0),
+        lambda: arrivals.Poisson(0),
+        lambda: arrivals.Poisson(float("nan")),
+        lambda: arrivals.Gamma(1, -1),
+        lambda: arrivals.OnOff(1, 0, 1),
+        lambda: arrivals.OnOff(1, 1, 1, -1),
+        lambda: arrivals.Diurnal(1, 2.5),
+        lambda: arrivals.LikeTrace(np.zeros(3)),
+        lambda: arrivals.LikeTrace(np.ones(3), 0.0),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_out_of_range_is_an_error(make):
     with pytest.raises(InputError):
         make()

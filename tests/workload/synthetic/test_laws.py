@@ -10,11 +10,18 @@ from evenstep.workload.synthetic import laws
 
 GRID = (np.arange(200_000) + 0.5) / 200_000
 ALL = [
-    laws.Constant(3), laws.Uniform(2, 9), laws.Choice((1, 5), (1, 3)), laws.Lognormal(1.15, mu=6.1, low=4, high=4096),
-    laws.Gamma(1.5, 180, high=2000), laws.Geometric(7), laws.Pareto(1.6, mean=500, high=2000),
-    laws.ParetoTailed(1.0, 100, 1.5, high=30_000), laws.Bimodal(0.85, laws.Uniform(989, 1000), laws.Uniform(1, 988)),
-    laws.Capped(laws.Geometric(100), 50), laws.empirical(np.array([9, 1, 4])),
-]  # fmt: skip
+    laws.Constant(3),
+    laws.Uniform(2, 9),
+    laws.Choice((1, 5), (1, 3)),
+    laws.Lognormal(1.15, mu=6.1, low=4, high=4096),
+    laws.Gamma(1.5, 180, high=2000),
+    laws.Geometric(7),
+    laws.Pareto(1.6, mean=500, high=2000),
+    laws.ParetoTailed(1.0, 100, 1.5, high=30_000),
+    laws.Bimodal(0.85, laws.Uniform(989, 1000), laws.Uniform(1, 988)),
+    laws.Capped(laws.Geometric(100), 50),
+    laws.empirical(np.array([9, 1, 4])),
+]
 
 
 @pytest.mark.parametrize("law", ALL, ids=lambda law: type(law).__name__)

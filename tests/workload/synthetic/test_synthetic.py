@@ -9,9 +9,7 @@ from evenstep.workload.statistics import digest
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.synthetic import Recurring, RequestClass, Synthetic
 
-CHAT = Synthetic(
-    1000, laws.Lognormal(1.15, mu=6.1, low=4, high=4096), laws.Gamma(1.5, 180, high=2000), arrivals.Poisson(4)
-)
+CHAT = Synthetic(1000, laws.Lognormal(1.15, mu=6.1, low=4, high=4096), laws.Gamma(1.5, 180, high=2000), arrivals.Poisson(4))
 
 
 def test_the_same_key_draws_the_same_trace_and_another_key_another():
@@ -40,9 +38,7 @@ def test_a_capped_output_sets_max_tokens():
 
 
 def test_recurring_prompts_bring_their_lengths_with_them():
-    trace = Synthetic(
-        3000, laws.Uniform(10, 900), laws.Uniform(1, 400), recurring=Recurring(keys=40, jitter=3)
-    ).draw(0, 1)
+    trace = Synthetic(3000, laws.Uniform(10, 900), laws.Uniform(1, 400), recurring=Recurring(keys=40, jitter=3)).draw(0, 1)
     assert set(trace.prompt_key.tolist()) == set(range(1, 41))
     for key in range(1, 41):
         rows = trace.prompt_key == key
@@ -88,6 +84,4 @@ def test_a_share_that_is_none_is_refused(share):
 
 def test_classes_beside_recurring_prompts_have_no_laws():
     with pytest.raises(InputError, match="no laws beside recurring"):
-        Synthetic(
-            5, CHAT.prompt, CHAT.output, recurring=Recurring(2), classes=(RequestClass(1, laws.Constant(1)),)
-        )
+        Synthetic(5, CHAT.prompt, CHAT.output, recurring=Recurring(2), classes=(RequestClass(1, laws.Constant(1)),))

@@ -45,13 +45,15 @@ def test_burst_is_the_workload_of_the_bands():
 
 def test_a_file_may_hold_everything_a_synthetic_workload_has(write):
     text = (
-        BURST
-        + "  arrivals: {process: gamma, requests_per_s: 3, cv: 2.5}\n  recurring: {keys: 300, jitter: 3}\n  seed: 9\n"
+        BURST + "  arrivals: {process: gamma, requests_per_s: 3, cv: 2.5}\n  recurring: {keys: 300, jitter: 3}\n  seed: 9\n"
     )
     source = load(write("w.yaml", text)).source
     assert (source.arrivals, source.recurring, source.seed, source.name) == (
-        arrivals.Gamma(3.0, 2.5), Recurring(300, 3), 9, "w.yaml",
-    )  # fmt: skip
+        arrivals.Gamma(3.0, 2.5),
+        Recurring(300, 3),
+        9,
+        "w.yaml",
+    )
     assert load(write("v.yaml", BURST + "  arrivals: at-once\n")).source.arrivals == arrivals.AtOnce()
 
 
@@ -125,7 +127,5 @@ def test_what_is_no_workload_is_one_error(write, text):
 
 def test_a_fit_to_a_trace_without_times_cannot_give_arrivals(write, samples):
     text = BURST + f"  arrivals: {{process: like-trace, file: '{samples / 'lengths.csv'}'}}\n"
-    with pytest.raises(
-        InputError, match=r"synthetic\.arrivals\.file is .*expected a trace with arrival times"
-    ):
+    with pytest.raises(InputError, match=r"synthetic\.arrivals\.file is .*expected a trace with arrival times"):
         load(write("w.yaml", text))

@@ -14,8 +14,8 @@ PUBLISHED = ROOT / "docs" / "reference" / "schemas" / "workload.json"
 
 
 def test_the_published_schema_is_the_one_the_code_makes():
-    assert json.loads(PUBLISHED.read_text()) == schema(), (
-        "run: python -m evenstep.workload.synthetic.yaml_schema > " + str(PUBLISHED)
+    assert json.loads(PUBLISHED.read_text()) == schema(), "run: python -m evenstep.workload.synthetic.yaml_schema > " + str(
+        PUBLISHED
     )
 
 
@@ -25,9 +25,7 @@ def accepts(content: object) -> bool:
     return Draft202012Validator(schema()).is_valid(content)
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "examples" / "workloads").glob("*.yaml")), ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "workloads").glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_example_keeps_the_schema(path):
     assert accepts(yaml.safe_load(path.read_text()))
 
@@ -45,12 +43,15 @@ GOOD = {
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2}, {"trace": {"file": "x"}}, {"extra": 1}, {"requests_per_s": 1, "load": 1},
+        {"version": 2},
+        {"trace": {"file": "x"}},
+        {"extra": 1},
+        {"requests_per_s": 1, "load": 1},
         {"synthetic": {**GOOD["synthetic"], "prompt": {"law": "constnt", "tokens": 3}}},
         {"synthetic": {**GOOD["synthetic"], "prompt": {"law": "constant", "tokens": 3, "more": 1}}},
         {"synthetic": {**GOOD["synthetic"], "arrivals": "poisson"}},
     ],
-)  # fmt: skip
+)
 def test_the_schema_refuses_what_the_reader_refuses(change):
     assert accepts(GOOD)
     assert not accepts({**copy.deepcopy(GOOD), **change})

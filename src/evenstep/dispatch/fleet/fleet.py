@@ -115,9 +115,7 @@ class Fleet:
             return
         worker = self.mirror.workers[place]
         self._compare(worker, event, now_s)
-        appeared, is_short = self.mirror.sampled(
-            place, event.running + event.waiting, event.kv_used, event.kv_tokens, now_s
-        )
+        appeared, is_short = self.mirror.sampled(place, event.running + event.waiting, event.kv_used, event.kv_tokens, now_s)
         if appeared:
             text = f"{name} runs {worker.foreign} requests that were not sent from here"
             self.notice("foreign", name, text, now_s)
@@ -127,8 +125,9 @@ class Fleet:
     def _compare(self, worker: Worker, event: Sampled, now_s: float) -> None:
         """What was configured beside what the engine says."""
         for field, ours, theirs in (
-            ("slots", worker.spec.slots, event.slots), ("kv_tokens", worker.spec.kv_tokens, event.kv_tokens),
-        ):  # fmt: skip
+            ("slots", worker.spec.slots, event.slots),
+            ("kv_tokens", worker.spec.kv_tokens, event.kv_tokens),
+        ):
             if theirs and ours > theirs and not (field == "kv_tokens" and not ours):
                 text = f"{field} of {event.worker} is {ours}; the engine says {theirs}"
                 self.notice("disagreement", event.worker, text, now_s)

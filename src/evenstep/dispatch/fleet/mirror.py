@@ -49,9 +49,7 @@ class Worker:
         self.foreign_s = -math.inf  # of the last sample that showed some
         self.held = 0  # slots taken by our requests at the last sample
         self.divergences = 0
-        self.short = (
-            0  # requests that the last sample lacked though they were there at the one before, and still are
-        )
+        self.short = 0  # requests that the last sample lacked though they were there at the one before, and still are
         self.before: tuple[int, int] = (
             0,
             0,
@@ -241,11 +239,7 @@ class Mirror:
 
     def peers(self, place: int) -> list[str]:
         """Names of the worker and of all that share its barrier: they are lost together."""
-        return [
-            w.spec.name
-            for w, group in zip(self.workers, self.group, strict=True)
-            if group == self.group[place]
-        ]
+        return [w.spec.name for w, group in zip(self.workers, self.group, strict=True) if group == self.group[place]]
 
     def held(self, place: int) -> int:
         """Slots of a worker that are taken by our requests."""
@@ -291,9 +285,7 @@ class Mirror:
         at = self.at
         worker.asked = at.came[place], at.went[place], at.running[place] + at.sent[place]
 
-    def sampled(
-        self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float
-    ) -> tuple[bool, bool]:
+    def sampled(self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float) -> tuple[bool, bool]:
         """A worker's own figures arrived.
 
         A sample shows some time between its asking and now: only what cannot be ours counts as foreign. A request is lacking
@@ -369,6 +361,4 @@ class Mirror:
             if kept != told(g):
                 raise RuntimeError(f"the mirror has {kept} on {worker.spec.name}; its requests say {told(g)}")
             if self.held(g) > worker.most_slots + margin:
-                raise RuntimeError(
-                    f"{worker.spec.name} has {self.held(g)} requests in {worker.spec.slots} slots"
-                )
+                raise RuntimeError(f"{worker.spec.name} has {self.held(g)} requests in {worker.spec.slots} slots")

@@ -23,9 +23,7 @@ class Belief:
 
     def __init__(self, most: int) -> None:
         self.room = self._most = most
-        self.believed_share = self.true_share = (
-            math.nan
-        )  #: of the prompt tokens of the last window that was compared
+        self.believed_share = self.true_share = math.nan  #: of the prompt tokens of the last window that was compared
         self.begin()
 
     def begin(self) -> None:
@@ -55,9 +53,7 @@ class Belief:
         """
         if queried < 0 or hit < 0:
             return False
-        if (
-            self._queried < 0 or queried < self._queried or hit < self._hit
-        ):  # the first page, or it began anew
+        if self._queried < 0 or queried < self._queried or hit < self._hit:  # the first page, or it began anew
             self.begin()
             self._queried, self._hit = queried, hit
             return False

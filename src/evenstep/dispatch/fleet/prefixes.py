@@ -63,9 +63,7 @@ class Prefixes:
         self._count: I8 = np.zeros(0, np.int64)  # blocks of each row looked up
         self._space: F8 = np.zeros(0)
         self.sent_tokens, self.hit_tokens = 0, 0
-        self.is_read = (
-            False  # whether rounds ask: a request is looked up as it arrives then, not in the round
-        )
+        self.is_read = False  # whether rounds ask: a request is looked up as it arrives then, not in the round
         self.workers = 0
         self._beliefs: dict[str, Belief] = {}  # worker -> how its counters correct it
         self._places: list[Belief] = []  # of each worker now
@@ -192,9 +190,7 @@ class Prefixes:
             raise RuntimeError("prefixes are kept up for others than those that wait")
         sharing = {row for _, rows in self._sharing.values() for row in rows}
         if sharing != asked:
-            raise RuntimeError(
-                f"prefixes of rows {sorted(sharing ^ asked)[:3]} are kept for nobody, or not at all"
-            )
+            raise RuntimeError(f"prefixes of rows {sorted(sharing ^ asked)[:3]} are kept for nobody, or not at all")
         if self._index is not None:
             self._index.check()
             for row in asked:

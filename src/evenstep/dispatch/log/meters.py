@@ -15,9 +15,7 @@ class Meters:
     """
 
     def __init__(self) -> None:
-        self.requests: Counter[str] = (
-            Counter()
-        )  # by status code, or "error" after the first token, or "cancelled"
+        self.requests: Counter[str] = Counter()  # by status code, or "error" after the first token, or "cancelled"
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.output_tokens = self.recomputes = self.retries = self.cancelled = self.late = 0
         self.pool_wait_s, self.ttft_s, self.tpot_s = (

@@ -41,9 +41,7 @@ class Pool:
 
     def add(self, row: int) -> None:
         here, since = self.here, self._rows.at.since_s
-        if (
-            not here or since[row] > since[here[-1]] or self._entry(row) > self._entry(here[-1])
-        ):  # most come last
+        if not here or since[row] > since[here[-1]] or self._entry(row) > self._entry(here[-1]):  # most come last
             here.append(row)
         else:
             here.insert(bisect_left(here, self._entry(row), key=self._entry), row)
@@ -92,9 +90,7 @@ class Door:
         self.tenants = tenants
         tenants.present.append(self.present)
 
-    def refusal(
-        self, tenant: str, waiting: int, mean_wait_s: float, now_s: float
-    ) -> tuple[int, str, int] | None:
+    def refusal(self, tenant: str, waiting: int, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
         """Status, reason and Retry-After for a request that may not come in; None for one that may.
 
         Args:

@@ -31,9 +31,7 @@ class Tenants:
         # tenant -> requests it may send at once, as of when
         self._ready: dict[str, tuple[float, float]] = {}
 
-    def refusal(
-        self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float
-    ) -> tuple[int, str, int] | None:
+    def refusal(self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
         """Status, reason and Retry-After for a refused request; None for an accepted one, which is counted.
 
         Args:

@@ -100,9 +100,7 @@ class Barriers:
             self._rounds.stepped(group)
 
 
-def tables_of(
-    steps: GroupSteps, requests: RequestColumns, workers: WorkerColumns, signals: tuple[Any, Any]
-) -> StepTables:
+def tables_of(steps: GroupSteps, requests: RequestColumns, workers: WorkerColumns, signals: tuple[Any, Any]) -> StepTables:
     """What chunks and leaving requests change.
 
     Args:

@@ -48,10 +48,19 @@ class Deciding:
     """
 
     def __init__(
-        self, policy: str, predictor: str, *, rows: Rows, mirror: Mirror, prefixes: Prefixes, meters: Meters,
-        notice: Callable[[str, str, str, float], None], settings: Settings,
-        stopwatch: Callable[[], float] | None, overruns: frozenset[int],
-    ) -> None:  # fmt: skip
+        self,
+        policy: str,
+        predictor: str,
+        *,
+        rows: Rows,
+        mirror: Mirror,
+        prefixes: Prefixes,
+        meters: Meters,
+        notice: Callable[[str, str, str, float], None],
+        settings: Settings,
+        stopwatch: Callable[[], float] | None,
+        overruns: frozenset[int],
+    ) -> None:
         self.rows, self.mirror, self.prefixes, self.meters = rows, mirror, prefixes, meters
         self.settings, self.stopwatch, self.overruns = settings, stopwatch, overruns
         self.processor = stopwatch  # seconds of processor time, for the budget; None = `overruns` has it
@@ -153,7 +162,7 @@ class Deciding:
 
     def decide(
         self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Worker of each waiting request that the round is about, or `HOLD`; `packed` has their rows, and the free slots.
 
         Args:
@@ -198,7 +207,7 @@ class Deciding:
 
     def _leave_no_worker_idle(
         self, pool: Pool, answer: I8, margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
-    ) -> tuple[I8, Reason]:  # fmt: skip
+    ) -> tuple[I8, Reason]:
         """The answer, with requests that fit idle workers sent there; ``held`` where the policy held one of them."""
         shown, packed = answer.size, self.packed
         if len(pool.here) == shown and not excluded and not (answer == HOLD).any():
@@ -231,9 +240,7 @@ class Deciding:
         if reason == "stale":
             why = f"stale: {self.mirror.oldest(now_s)}; stale_s is {self.settings.stale_s:g}"
         elif reason == "held":
-            why = (
-                "held: it held a request that fits a worker which runs nothing, and least load sent it there"
-            )
+            why = "held: it held a request that fits a worker which runs nothing, and least load sent it there"
         elif reason in ("cooling", "off"):
             why = f"{reason} since the last fault ({fallback.cause})"
         else:
@@ -241,9 +248,7 @@ class Deciding:
         fallback.last = Fell(self.decisions, now_s, reason, why)
         self.notice("fallback", reason, f"least load decides instead of {self.door.text}: {why}", now_s)
         if fallback.is_off and not was_off:
-            self.notice(
-                "policy-off", self.door.text, f"{self.door.text} is off until a reload ({self._said})", now_s
-            )
+            self.notice("policy-off", self.door.text, f"{self.door.text} is off until a reload ({self._said})", now_s)
 
     def _ask(self, shown: Shown, reason: Reason) -> tuple[I8, Reason]:
         if not reason:
@@ -283,9 +288,7 @@ class Deciding:
         packed, rows = self.packed, self.rows
         if self.door.reads_cached:
             packed.cached = self.prefixes.cached(waiting, rows.columns.arrays.prompt[waiting])
-        packed.projections = (
-            packed.nothing_ahead
-        )  # not what an earlier round saw: a replay may begin after it
+        packed.projections = packed.nothing_ahead  # not what an earlier round saw: a replay may begin after it
         if self.ahead is not None and not reason:
             try:
                 packed.projections = self.ahead.project(rows, self.mirror)
@@ -300,9 +303,7 @@ class Deciding:
             decision=view.decision,
             waiting=view.waiting_id.size,
             seen=_digest(view),
-            sent={
-                requests[row]: workers[g].spec.name for row, g in zip(rows, worker, strict=True) if g != HOLD
-            },
+            sent={requests[row]: workers[g].spec.name for row, g in zip(rows, worker, strict=True) if g != HOLD},
             fallback=reason,
             why=self.fallback.last.why if reason and self.fallback.last else "",
         )
@@ -311,11 +312,25 @@ class Deciding:
 def _digest(view: RoutingView) -> int:
     """A checksum of everything in a view that a policy may decide by, but for its memory."""
     parts: tuple[Any, ...] = (
-        np.array([view.decision, view.seed]), np.array([view.now_s, view.mean_wait_s]), view.group, view.queued,
-        view.queued_load, view.load, view.free_slots, view.running, view.kv_free, view.seconds_per_token, view.waiting_id,
-        view.waiting_load, view.waited_s, view.waiting_class, view.waiting_key, view.waiting_steps, view.projections,
+        np.array([view.decision, view.seed]),
+        np.array([view.now_s, view.mean_wait_s]),
+        view.group,
+        view.queued,
+        view.queued_load,
+        view.load,
+        view.free_slots,
+        view.running,
+        view.kv_free,
+        view.seconds_per_token,
+        view.waiting_id,
+        view.waiting_load,
+        view.waited_s,
+        view.waiting_class,
+        view.waiting_key,
+        view.waiting_steps,
+        view.projections,
         view.cached_tokens,
-    )  # fmt: skip
+    )
     found = 0
     for part in parts:
         found = zlib.crc32(np.ascontiguousarray(part).data, found)

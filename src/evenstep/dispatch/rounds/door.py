@@ -46,9 +46,7 @@ class PolicyDoor:
         self.text = text
         self.policy: Any = names.build("routing", names.parse(text)) if policy is None else policy
         if not callable(getattr(self.policy, "route", None)):
-            raise InputError(
-                text, "policy", type(self.policy).__name__, "an object with a method route(view)"
-            )
+            raise InputError(text, "policy", type(self.policy).__name__, "an object with a method route(view)")
         self.horizon = horizon_of(self.policy)
         self.reads_cached = reads_cached(self.policy)
         self.binds_at_once = bool(getattr(self.policy, "bypass", False))
@@ -95,16 +93,27 @@ class PolicyDoor:
             if self._asked_for[0] != packed.workers or self._asked_for[1] < waiting:
                 self._make_scratch(packed.workers, waiting)
             self._kernel(
-                shown.decision, shown.seed, shown.now_s, shown.mean_wait_s, 0, waiting,
-                packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f,
-                packed.projections if self.horizon else packed.no_projections, packed.growth, packed.cached, memory,
-                self._parameters, *self._scratch, packed.worker,
-            )  # fmt: skip
+                shown.decision,
+                shown.seed,
+                shown.now_s,
+                shown.mean_wait_s,
+                0,
+                waiting,
+                packed.workers_i,
+                packed.workers_f,
+                packed.waiting_i,
+                packed.waiting_f,
+                packed.projections if self.horizon else packed.no_projections,
+                packed.growth,
+                packed.cached,
+                memory,
+                self._parameters,
+                *self._scratch,
+                packed.worker,
+            )
             found, broken = memory, ""
             if not packed.keeps(packed.worker, waiting):
-                broken = broken_rule(
-                    shown.view(memory), RoutingDecision(packed.worker[:waiting].copy(), memory)
-                )
+                broken = broken_rule(shown.view(memory), RoutingDecision(packed.worker[:waiting].copy(), memory))
         if broken:
             raise PolicyError(f"policy {self.text} broke its contract at decision {shown.decision}: {broken}")
         if found is not None and found.size:
@@ -164,9 +173,7 @@ class Packed:
         self.worker: I8 = np.full(room, HOLD, np.int64)
         self._written: showing.Shown | None = None
 
-    def show(
-        self, rows: Rows, mirror: Mirror, pool: Pool, most: int, margin: int, offered: int, reserve: float
-    ) -> int:
+    def show(self, rows: Rows, mirror: Mirror, pool: Pool, most: int, margin: int, offered: int, reserve: float) -> int:
         """Write the view of a round; see `showing.show`."""
         if self._written is None:
             self._written = showing.Shown(
@@ -187,9 +194,7 @@ class Packed:
 
     def keeps(self, worker: I8, waiting: int) -> bool:
         """Whether an answer keeps to known workers, free slots and KV memory."""
-        return bool(
-            _holds(worker, waiting, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens)
-        )
+        return bool(_holds(worker, waiting, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens))
 
 
 @dataclass(slots=True, eq=False)
@@ -215,14 +220,29 @@ class Shown:
         wi, wf = sealed(packed.workers_i), sealed(packed.workers_f)
         qi, qf = sealed(packed.waiting_i[:, : self.waiting]), sealed(packed.waiting_f[:, : self.waiting])
         return RoutingView(
-            decision=self.decision, seed=self.seed, now_s=self.now_s, mean_wait_s=self.mean_wait_s,
-            group=wi[at.GROUP], queued=wi[at.QUEUED], queued_load=wf[at.QUEUED_LOAD], load=wf[at.LOAD],
-            free_slots=wi[at.FREE_SLOTS], running=wi[at.RUNNING], kv_free=wf[at.KV_FREE],
-            seconds_per_token=wf[at.SECONDS_PER_TOKEN], waiting_id=qi[at.ID], waiting_load=qf[at.WAITING_LOAD],
-            waited_s=sealed(self.now_s - qf[at.SINCE_S]), waiting_class=qi[at.CLASS], waiting_key=qi[at.KEY],
-            waiting_steps=qf[at.STEPS], projections=sealed(packed.projections), growth=sealed(packed.growth),
-            cached_tokens=sealed(packed.cached), memory=sealed(memory),
-        )  # fmt: skip
+            decision=self.decision,
+            seed=self.seed,
+            now_s=self.now_s,
+            mean_wait_s=self.mean_wait_s,
+            group=wi[at.GROUP],
+            queued=wi[at.QUEUED],
+            queued_load=wf[at.QUEUED_LOAD],
+            load=wf[at.LOAD],
+            free_slots=wi[at.FREE_SLOTS],
+            running=wi[at.RUNNING],
+            kv_free=wf[at.KV_FREE],
+            seconds_per_token=wf[at.SECONDS_PER_TOKEN],
+            waiting_id=qi[at.ID],
+            waiting_load=qf[at.WAITING_LOAD],
+            waited_s=sealed(self.now_s - qf[at.SINCE_S]),
+            waiting_class=qi[at.CLASS],
+            waiting_key=qi[at.KEY],
+            waiting_steps=qf[at.STEPS],
+            projections=sealed(packed.projections),
+            growth=sealed(packed.growth),
+            cached_tokens=sealed(packed.cached),
+            memory=sealed(memory),
+        )
 
 
 def sealed(array: F8 | I8) -> Any:

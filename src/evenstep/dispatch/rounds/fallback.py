@@ -12,9 +12,7 @@ from typing import Literal, TypeAlias
 #: ``predictor``: the predictor raised or gave an invalid answer; ``cooling``: one of these (except ``stale``) is less than
 #: `policy_cooldown_s` ago; ``off``: it raised three times in a row; ``held``: it left a worker idle though a waiting
 #: request fits it. In this last case least load decides about that request only, and the round counts as good.
-Reason: TypeAlias = Literal[
-    "", "raised", "contract", "budget", "stale", "predictor", "cooling", "off", "held"
-]
+Reason: TypeAlias = Literal["", "raised", "contract", "budget", "stale", "predictor", "cooling", "off", "held"]
 
 _RAISED_TOO_OFTEN = 3
 _COOLS = ("raised", "contract", "budget", "predictor")

@@ -32,9 +32,7 @@ class Idle:
     def __init__(self, rows: Rows, mirror: Mirror) -> None:
         self.rows, self.mirror = rows, mirror
 
-    def fill(
-        self, packed: Packed, pool: Pool, shown: int, margin: int, excluded: Mapping[int, Collection[str]]
-    ) -> int:
+    def fill(self, packed: Packed, pool: Pool, shown: int, margin: int, excluded: Mapping[int, Collection[str]]) -> int:
         """Add to the answer in `packed` one request for each idle worker: the oldest held one that fits it.
 
         Requests and slots outside the round count, too: `pool_window` and `round_slots` bound the policy's view, not the

@@ -25,9 +25,7 @@ def age_of(requests: RequestColumns, row: int) -> int:
 
 
 @declared(None if INT is None else INT(_REQUESTS, INT, INT, INT, I1, I1, I1))
-def due(
-    requests: RequestColumns, high: int, every: int, expects: int, changed: I8, due_rows: I8, order: I8
-) -> int:
+def due(requests: RequestColumns, high: int, every: int, expects: int, changed: I8, due_rows: I8, order: I8) -> int:
     """List the running rows whose prediction is missing, old or overtaken; returns how many.
 
     Args:

@@ -167,9 +167,7 @@ class Ahead:
             self._ask(rows, due, due)
         requests, workers, high = rows.columns.given, mirror.columns.given, rows.high
         if self.expects:
-            _project_expected(
-                requests, workers, high, self._curves, self._growth, self._changed, self.projections
-            )
+            _project_expected(requests, workers, high, self._curves, self._growth, self._changed, self.projections)
         else:
             _project_all(requests, workers, high, self._changed, self._counts, self._loads, self.projections)
 
@@ -213,9 +211,13 @@ class Ahead:
         asked = np.empty((5, count), np.int64)
         _ask(columns.given, due_rows, asked)
         active = Active(
-            request_id=asked[0], age=asked[1], prompt_tokens=asked[2], prompt_key=asked[3], max_tokens=asked[4],
+            request_id=asked[0],
+            age=asked[1],
+            prompt_tokens=asked[2],
+            prompt_key=asked[3],
+            max_tokens=asked[4],
             true_left=NOTHING,
-        )  # fmt: skip
+        )
         self.asked += count
         if self.expects:
             self._keep_curves(columns, due_rows, active)

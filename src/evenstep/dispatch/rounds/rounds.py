@@ -39,9 +39,7 @@ class Rounds:
         self._steps = steps
         self.opened_s: dict[int, float] = {}
         self.ripe = False
-        self._groups: list[int] | None = (
-            None  # the groups of the last `open`; all of their rounds are open still
-        )
+        self._groups: list[int] | None = None  # the groups of the last `open`; all of their rounds are open still
 
     def open(self) -> None:
         """Something changed that a decision should see: the groups with free slots gather for it."""

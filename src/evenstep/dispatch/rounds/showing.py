@@ -27,9 +27,7 @@ def free_slots(workers: WorkerColumns, margin: int, free: I8) -> int:
 
 
 @declared(None if INT is None else INT(_WORKERS, INT, I1, I1, INT, I1))
-def idle_workers(
-    workers: WorkerColumns, margin: int, gathers: I8, worker: I8, waiting: int, found: I8
-) -> int:
+def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, waiting: int, found: I8) -> int:
     """Workers that run nothing, are offered something, and that an answer sends nothing to.
 
     Args:
@@ -184,9 +182,7 @@ def show_waiting(rows: RequestColumns, waiting: I8, waiting_i: I8, waiting_f: F8
 
 
 @declared(None if INT is None else INT(I1, INT, I2, F2, F2, I1, F1))
-def holds(
-    worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, slots: I8, tokens: F8
-) -> int:
+def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, slots: I8, tokens: F8) -> int:
     """Whether an answer keeps the contract's limits: known workers, their free slots and KV memory.
 
     Args:

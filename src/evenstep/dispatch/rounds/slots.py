@@ -42,9 +42,16 @@ class Slots:
     """
 
     def __init__(
-        self, turn: Turn, rows: Rows, fleet: Fleet, pool: Pool, door: Door, barriers: Barriers, prefixes: Prefixes,
+        self,
+        turn: Turn,
+        rows: Rows,
+        fleet: Fleet,
+        pool: Pool,
+        door: Door,
+        barriers: Barriers,
+        prefixes: Prefixes,
         meters: Meters,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._turn, self._rows, self._mirror, self._timers = turn, rows, fleet.mirror, fleet.timers
         self._pool, self._door, self._barriers, self._prefixes = pool, door, barriers, prefixes
         self._meters = meters
@@ -139,9 +146,7 @@ class Slots:
         known, rows, columns = self._known, self._rows, self._mirror.columns
         if known is None or known.rows is not rows.columns.given or known.workers is not columns.given:
             waits, counted = np.frombuffer(self._meters.waits.sums), self._meters.pool_wait_s.arrays()
-            known = self._known = Tables(
-                rows.columns.given, columns.given, waits, *counted, np.zeros(1, np.int64)
-            )
+            known = self._known = Tables(rows.columns.given, columns.given, waits, *counted, np.zeros(1, np.int64))
         return known
 
     def take_off(self, row: int) -> None:

@@ -81,9 +81,7 @@ class GroupSteps:
             last: the step that the chunk's request delivered last. tokens: in the chunk.
         """
         at = self.at
-        ahead = max(
-            at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1)
-        )
+        ahead = max(at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1))
         if ahead > self.early_room:
             self._widen_early(ahead)
         if at.size[group] > 1:

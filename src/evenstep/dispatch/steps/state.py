@@ -28,9 +28,7 @@ class GroupColumns(NamedTuple):
     begin: Ints  # place of its first worker in the columns of members
     size: Ints  # workers
     news: Ints  # steps whose idle time was not evaluated yet
-    news_at: (
-        Ints  # place of the first of them in the columns of new steps; -1 = nobody waits in a group of one
-    )
+    news_at: Ints  # place of the first of them in the columns of new steps; -1 = nobody waits in a group of one
     steps: Ints  # counted
     seen_s: Floats  # time of the last delivery in the step, or in the step before if there is none yet
     ended_s: Floats  # when the last step ended; nan = unknown

@@ -30,9 +30,7 @@ class Page:
         """One sample."""
         self._family(kind, name).append(_sample(name, labels, value))
 
-    def histogram(
-        self, name: str, buckets: Mapping[str, int], total: float, count: int, /, **labels: str
-    ) -> None:
+    def histogram(self, name: str, buckets: Mapping[str, int], total: float, count: int, /, **labels: str) -> None:
         """One histogram.
 
         Args:

@@ -32,10 +32,19 @@ _FORMS = (
 #: All members that may stand in the way.
 _HINDERING = frozenset(
     (
-        *_FORMS, "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "use_beam_search", "frequency_penalty",
-        "presence_penalty", "seed", "tools",
+        *_FORMS,
+        "logprobs",
+        "top_logprobs",
+        "prompt_logprobs",
+        "echo",
+        "suffix",
+        "use_beam_search",
+        "frequency_penalty",
+        "presence_penalty",
+        "seed",
+        "tools",
     )
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +103,7 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
     elif request.chat:
         return Continuation(b"", False, _chat_hindrance(bool(stop), dialect), is_engines=bool(ids))
     else:
-        return Continuation(
-            b"", False, "its prompt came as token ids, and the engine told no ids of the answer"
-        )
+        return Continuation(b"", False, "its prompt came as token ids, and the engine told no ids of the answer")
     return Continuation(splice.replaced(body, changes), True, "", ids)
 
 

@@ -293,9 +293,7 @@ def _count(name: str, found: int | None, default: int, least: int) -> int:
 
 def _messages(raw: bytes) -> tuple[int, int]:
     if not raw.startswith(b"[{") and _first_inside(raw) != b"{":
-        raise InputError(
-            _WHERE, "messages", raw[:40].decode("utf-8", "replace") or "missing", "a list of messages"
-        )
+        raise InputError(_WHERE, "messages", raw[:40].decode("utf-8", "replace") or "missing", "a list of messages")
     return 1, -1
 
 

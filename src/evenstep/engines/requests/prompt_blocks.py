@@ -43,9 +43,7 @@ def prompt_blocks(
         digest.update(b"%d:" % len(value) + value)
     most = max_blocks or max(1, _HASHED // block_bytes)
     found: list[int] = []
-    for block in range(
-        min(most, (len(prompt) - 1) // block_bytes)
-    ):  # a chat's closing bracket is not content
+    for block in range(min(most, (len(prompt) - 1) // block_bytes)):  # a chat's closing bracket is not content
         digest.update(prompt[block * block_bytes : (block + 1) * block_bytes])
         found.append(_id(digest.digest()))
     return found

@@ -21,9 +21,7 @@ class PromptSizes:
 
     def __init__(self, keep: float = 0.99, models: int = 1024, prior: float = PRIOR_BYTES_PER_TOKEN) -> None:
         self._keep, self._models, self._prior = keep, models, prior
-        self._known: OrderedDict[str, tuple[float, float, float]] = (
-            OrderedDict()
-        )  # bytes, tokens, their ratio
+        self._known: OrderedDict[str, tuple[float, float, float]] = OrderedDict()  # bytes, tokens, their ratio
 
     def bytes_per_token(self, model: str) -> float:
         """Bytes of one token of this model's prompts."""

@@ -59,9 +59,7 @@ def unknown_model(name: str) -> Refusal:
 
 def unknown_path(method: str, path: str) -> Refusal:
     """No such endpoint."""
-    return Refusal(
-        404, "invalid_request_error", f"Unknown request URL: {method} {_short(path)}.", "unknown_url"
-    )
+    return Refusal(404, "invalid_request_error", f"Unknown request URL: {method} {_short(path)}.", "unknown_url")
 
 
 def unauthorized() -> Refusal:
@@ -82,9 +80,7 @@ def overloaded(retry_after_s: float) -> Refusal:
 
 def waited_too_long(waited_s: float, retry_after_s: float) -> Refusal:
     """The request's time in the waiting pool is over."""
-    message = (
-        f"The request waited {waited_s:.1f} s for a free slot; that is as long as it may. Try again later."
-    )
+    message = f"The request waited {waited_s:.1f} s for a free slot; that is as long as it may. Try again later."
     return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
 
 
@@ -111,9 +107,7 @@ def engine_too_slow() -> Refusal:
 
 def stream_broken(why: str) -> Refusal:
     """An answer broke off after its first token, and could not be continued."""
-    return Refusal(
-        502, "server_error", f"The answer broke off and cannot be continued: {why}.", "stream_broken"
-    )
+    return Refusal(502, "server_error", f"The answer broke off and cannot be continued: {why}.", "stream_broken")
 
 
 class _Fault(msgspec.Struct):
@@ -132,9 +126,7 @@ class _Envelope(msgspec.Struct):
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
-_NO_MODEL = re.compile(
-    r"\bmodel\b.*\b(does not exist|not found|not served|unknown)\b", re.IGNORECASE | re.DOTALL
-)
+_NO_MODEL = re.compile(r"\bmodel\b.*\b(does not exist|not found|not served|unknown)\b", re.IGNORECASE | re.DOTALL)
 _ADDRESS = re.compile(r"\b(?:https?://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|localhost:\d+)")
 
 

@@ -43,9 +43,7 @@ class TokenizerFile:
             return request.prompt_tokens
         prompt = msgspec.json.decode(request.prompt)
         if request.chat:
-            return sum(
-                len(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in _texts(prompt)
-            )
+            return sum(len(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in _texts(prompt))
         texts = [prompt] if isinstance(prompt, str) else prompt
         return sum(len(self._tokenizer.encode(text).ids) for text in texts)
 

@@ -36,9 +36,7 @@ def without_ids(data: bytes, off: Off) -> bytes:
     if at < 0 and b'token_ids"' not in data:
         return data
     if off == "null":
-        if (
-            at > 0 and data[at - 1] == 34 and data.find(b'token_ids":[', at + 12) < 0
-        ):  # one list, written tightly
+        if at > 0 and data[at - 1] == 34 and data.find(b'token_ids":[', at + 12) < 0:  # one list, written tightly
             return data[: at + 11] + b"null" + data[data.index(b"]", at) + 1 :]
         return _IDS.sub(_nulled, data)
     return _IDS.sub(b"", data)

@@ -68,9 +68,7 @@ class Starts:
             key, value = _OPEN[name]
             pattern = pattern.replace(re.escape(text), re.escape(key) % value)
             out = out.replace(text, key % b"%%(%b)b" % name.encode())
-        lacking = b"".join(
-            b"(?P<%b>)" % name.encode() for name in _OPEN if name not in told and name != "total"
-        )
+        lacking = b"".join(b"(?P<%b>)" % name.encode() for name in _OPEN if name not in told and name != "total")
         try:
             self._pattern, self._out = re.compile(pattern + lacking), b"" if start.out == raw else out
         except re.error:  # the total comes before the value it is compared with

@@ -60,14 +60,64 @@ class FullReply:
     """
 
     __slots__ = (
-        "_before", "_bundled", "_bytes", "_bytes_per_token", "_changes", "_chat", "_counted", "_created", "_cut",
-        "_dialect", "_drop_final", "_drop_ids", "_drop_usage", "_events", "_final", "_given", "_habit", "_hands_back",
-        "_has_guessed", "_held", "_ids", "_ids_seen", "_is_between", "_is_new", "_is_told", "_is_whole", "_keep",
-        "_kept", "_later", "_lessons", "_limit", "_open", "_over", "_plain", "_prompt_ids", "_prompts", "_quick",
-        "_reader", "_repeats", "_request_id", "_settled", "_settled_tokens", "_surplus", "_texts", "_usage_off",
-        "_wants_usage", "cached_tokens", "done", "error_body", "estimated", "failure", "fingerprint", "finished",
-        "produced", "prompt_tokens", "recomputed", "starts_anew",
-    )  # fmt: skip
+        "_before",
+        "_bundled",
+        "_bytes",
+        "_bytes_per_token",
+        "_changes",
+        "_chat",
+        "_counted",
+        "_created",
+        "_cut",
+        "_dialect",
+        "_drop_final",
+        "_drop_ids",
+        "_drop_usage",
+        "_events",
+        "_final",
+        "_given",
+        "_habit",
+        "_hands_back",
+        "_has_guessed",
+        "_held",
+        "_ids",
+        "_ids_seen",
+        "_is_between",
+        "_is_new",
+        "_is_told",
+        "_is_whole",
+        "_keep",
+        "_kept",
+        "_later",
+        "_lessons",
+        "_limit",
+        "_open",
+        "_over",
+        "_plain",
+        "_prompt_ids",
+        "_prompts",
+        "_quick",
+        "_reader",
+        "_repeats",
+        "_request_id",
+        "_settled",
+        "_settled_tokens",
+        "_surplus",
+        "_texts",
+        "_usage_off",
+        "_wants_usage",
+        "cached_tokens",
+        "done",
+        "error_body",
+        "estimated",
+        "failure",
+        "fingerprint",
+        "finished",
+        "produced",
+        "prompt_tokens",
+        "recomputed",
+        "starts_anew",
+    )
 
     def __init__(
         self,
@@ -88,17 +138,13 @@ class FullReply:
         hands_back: bool = True,
     ) -> None:
         self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
-        self.prompt_tokens = (
-            before.prompt_tokens if before else -1
-        )  #: of the client's prompt; -1 until reported
+        self.prompt_tokens = before.prompt_tokens if before else -1  #: of the client's prompt; -1 until reported
         self.cached_tokens = -1  #: prompt tokens that were in the engine's cache; -1 if not reported
         self.finished = False  #: every choice has its finish_reason
         self.done = False  #: the stream has ended correctly
         self.recomputed = False  #: the engine hands the request back: continue it elsewhere
         self.estimated = False  #: tokens were counted by events
-        self.starts_anew = (
-            False  #: it failed: the engine answers from the start, or does not say that it goes on
-        )
+        self.starts_anew = False  #: it failed: the engine answers from the start, or does not say that it goes on
         self.failure: EngineError | None = None  #: why it cannot go on
         self.error_body = b""  #: the error object the engine sent inside the stream
         self.fingerprint = fingerprint
@@ -199,9 +245,7 @@ class FullReply:
         )
 
     def _take(self, raw: bytes, data: bytes | None) -> bytes:
-        if (
-            self._over or data is None
-        ):  # a comment keeps a connection alive; data that is not an event is dropped
+        if self._over or data is None:  # a comment keeps a connection alive; data that is not an event is dropped
             return raw if raw[:1] == b":" and not self._over else b""
         if data == DONE:
             return self._ended(raw)
@@ -398,9 +442,7 @@ class FullReply:
         head, counts = read_head(self._final), (self.prompt_tokens, self.produced)
         usage = {"prompt_tokens": counts[0], "total_tokens": sum(counts), "completion_tokens": counts[1]}
         kind = "chat.completion.chunk" if self._chat else "text_completion"
-        told = {
-            name: msgspec.Raw(bytes(getattr(head, name)) or b"null") for name in ("id", "created", "model")
-        }
+        told = {name: msgspec.Raw(bytes(getattr(head, name)) or b"null") for name in ("id", "created", "model")}
         event = {"id": told["id"], "object": kind, "created": told["created"], "model": told["model"]}
         return b"data: " + msgspec.json.encode(event | {"choices": [], "usage": usage}) + b"\n\n"
 

@@ -82,9 +82,7 @@ def _of(last: Quick, usual: Quick) -> Quick:
     if not last.counts or last.prompt_tokens == usual.prompt_tokens:
         return last
     before, now = (b'"prompt_tokens":%d,' % tokens for tokens in (last.prompt_tokens, usual.prompt_tokens))
-    return msgspec.structs.replace(
-        last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens
-    )
+    return msgspec.structs.replace(last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens)
 
 
 def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:
@@ -94,6 +92,9 @@ def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -
         request_id, created: as JSON.
     """
     return (
-        b'"id":%b,' % request_id, b'"created":%b,' % created, b'"prompt_tokens":%d,' % prompt_tokens,
-        b'"total_tokens":%d' % (prompt_tokens + produced), b'"completion_tokens":%d' % produced,
-    )  # fmt: skip
+        b'"id":%b,' % request_id,
+        b'"created":%b,' % created,
+        b'"prompt_tokens":%d,' % prompt_tokens,
+        b'"total_tokens":%d' % (prompt_tokens + produced),
+        b'"completion_tokens":%d' % produced,
+    )

@@ -154,12 +154,7 @@ class ReplyStream(FullReply):
         for place, (raw, payload) in enumerate(events):
             out.append(self._next(raw, payload))
             quick = self._quick
-            if (
-                quick is not None
-                and quick is not known
-                and place < last
-                and not (self._over or self.finished)
-            ):
+            if quick is not None and quick is not known and place < last and not (self._over or self.finished):
                 known = quick
                 rest = b"".join([raw for raw, _ in events[place + 1 :]])
                 read, count, more = quick.read_all(rest, self._counted[0], self._kept)

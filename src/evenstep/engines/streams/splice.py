@@ -137,9 +137,7 @@ def replaced(
 
 def _with_more(text: bytes, changes: Mapping[str, bytes | None], end: int, has_members: bool) -> bytes:
     """An object with new members after its last one, which ends at `end`."""
-    added = b",".join(
-        [msgspec.json.encode(name) + b":" + new for name, new in changes.items() if new is not None]
-    )
+    added = b",".join([msgspec.json.encode(name) + b":" + new for name, new in changes.items() if new is not None])
     return b"%b%b%b%b" % (text[:end], b"," if has_members and added else b"", added, text[end:])
 
 

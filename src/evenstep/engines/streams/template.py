@@ -55,9 +55,7 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
     shape: NDArray[np.uint8]
     parts: I8
 
-    def read_chunks(
-        self, data: bytes, count: int, kept: bytearray | None, is_framed: bool
-    ) -> tuple[int, int, bytes]:
+    def read_chunks(self, data: bytes, count: int, kept: bytearray | None, is_framed: bool) -> tuple[int, int, bytes]:
         """As `read`, for a body that is still in HTTP chunks; only whole chunks are taken.
 
         Args:
@@ -65,9 +63,7 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
         """
         if not change.is_compiled or len(data) > _LONGEST:
             return 0, count, b""
-        at, count, begin, end, stop = kernel.read_chunks(
-            data, self.shape, self.parts, count, is_framed, _SPACE
-        )
+        at, count, begin, end, stop = kernel.read_chunks(data, self.shape, self.parts, count, is_framed, _SPACE)
         if kept is not None:
             kept += _BYTES[_HALF:stop]
         return at, count, bytes(_BYTES[begin:end])

@@ -147,9 +147,16 @@ def opened_as(settings: CompareSettings | SimulateSettings, cluster: Cluster, st
         InputError: as `opened`.
     """
     return opened(
-        settings.source, cluster, step_time, rate=settings.rate, load=settings.load, limit=settings.limit,
-        skip_bad_rows=settings.skip_bad_rows, format_name=settings.format_name, seed=settings.seed,
-    )  # fmt: skip
+        settings.source,
+        cluster,
+        step_time,
+        rate=settings.rate,
+        load=settings.load,
+        limit=settings.limit,
+        skip_bad_rows=settings.skip_bad_rows,
+        format_name=settings.format_name,
+        seed=settings.seed,
+    )
 
 
 def workload_of(
@@ -180,9 +187,7 @@ def workload_of(
         options |= {"prefix_blocks": prefix_blocks}
         return open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
     if limit is not None and not isinstance(source, Trace):
-        raise InputError(
-            "compare", "limit", limit, "none for a workload that is drawn; it has its own number of requests"
-        )
+        raise InputError("compare", "limit", limit, "none for a workload that is drawn; it has its own number of requests")
     return Workload(source.head(limit) if limit is not None else source)
 
 

@@ -54,15 +54,11 @@ def capacity(trace: Trace, settings: EngineSettings) -> float:
     Measured between a fifth and four fifths of the completions: neither filling up nor draining counts.
     """
     engine, law = settings.server(), settings.law()
-    run = simulate_engine(
-        together(trace), Best(patience=0.0, paced=False), engine=engine, batch_time=law, records=False
-    )
+    run = simulate_engine(together(trace), Best(patience=0.0, paced=False), engine=engine, batch_time=law, records=False)
     ends = np.sort(run.requests.finished_s)
     low, high = ends.size // 5, ends.size * 4 // 5
     if high <= low or ends[high] <= ends[low]:
-        raise InputError(
-            trace.name or "trace", "rows", len(trace), "some hundred requests to scale to a load"
-        )
+        raise InputError(trace.name or "trace", "rows", len(trace), "some hundred requests to scale to a load")
     return float((high - low) / (ends[high] - ends[low]))
 
 
@@ -73,14 +69,15 @@ def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
         InputError: a file that cannot be read, or two replicates that are the same.
     """
     found = workload_of(
-        settings.source, limit=settings.limit, skip_bad_rows=settings.skip_bad_rows,
-        format_name=settings.format_name, seed=settings.seed,
-    )  # fmt: skip
+        settings.source,
+        limit=settings.limit,
+        skip_bad_rows=settings.skip_bad_rows,
+        format_name=settings.format_name,
+        seed=settings.seed,
+    )
     a_second = settings.rate if settings.rate is not None else found.requests_per_s
     if settings.load is not None or (found.load is not None and settings.rate is None):
-        a_second = (settings.load or found.load or 0.0) * capacity(
-            replicate(found.source, 0, settings.seed), settings
-        )
+        a_second = (settings.load or found.load or 0.0) * capacity(replicate(found.source, 0, settings.seed), settings)
     source = rescaled(found.source, requests_per_s=a_second, seed=settings.seed)
     traces: list[Trace] = []
     seen: set[str] = set()
@@ -98,9 +95,7 @@ def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
         traces.append(trace)
     if settings.arrivals == "timed" and traces[0].arrival_s is None:
         hint = "Give --rate or --load, or --arrivals together."
-        raise InputError(
-            settings.source, "arrival times", "missing", "times in the trace, a rate or a load", hint
-        )
+        raise InputError(settings.source, "arrival times", "missing", "times in the trace, a rate or a load", hint)
     return traces
 
 
@@ -138,11 +133,16 @@ def run_engine_comparison(
         for index, trace in enumerate(traces):
             own.append(
                 simulate_engine(
-                    trace, policy, engine=engine, batch_time=law, bounds=bounds_for(policy, settings, trace),
-                    seed=settings.seed + index, name=spec,
+                    trace,
+                    policy,
+                    engine=engine,
+                    batch_time=law,
+                    bounds=bounds_for(policy, settings, trace),
+                    seed=settings.seed + index,
+                    name=spec,
                     until_s=settings.until_s or math.inf,
                 )
-            )  # fmt: skip
+            )
             watch.advance(spec)
         runs.append(own)
         if on_policy is not None:
@@ -162,16 +162,12 @@ def run_engine_comparison(
         if (doubts := gate_doubts(policy, traces[0], engine, law))
     )
     beliefs = (
-        note
-        for (spec, policy), own in zip(policies, runs, strict=True)
-        if (note := belief_note(spec, policy, own[0]))
+        note for (spec, policy), own in zip(policies, runs, strict=True) if (note := belief_note(spec, policy, own[0]))
     )
     return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes, *beliefs)), runs, traces)
 
 
-def bounds_for(
-    policy: SchedulingPolicy, settings: EngineSettings, trace: Trace
-) -> tuple[I8, I8] | Quantiles | None:
+def bounds_for(policy: SchedulingPolicy, settings: EngineSettings, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
     """The bounds asked for; a policy of hindsight needs none, it is shown the truth."""
     return None if getattr(policy, "believes", "") == "truth" else bounds_of(settings.bounds, trace)
 

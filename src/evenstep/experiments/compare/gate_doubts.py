@@ -59,9 +59,9 @@ def _of_nested(policy: NestedWait, trace: Trace, engine: Engine, law: BatchTime)
     segments = len(policy.ends) + 1
     group = np.searchsorted(np.array(policy.prompt_edges, np.int64), trace.prompt_tokens, side="right")
     last = np.searchsorted(np.array(policy.ends, np.int64), trace.output_tokens, side="left")
-    thresholds = np.resize(
-        np.array(policy.thresholds, np.int64), (len(policy.prompt_edges) + 1) * segments
-    ).reshape(-1, segments)
+    thresholds = np.resize(np.array(policy.thresholds, np.int64), (len(policy.prompt_edges) + 1) * segments).reshape(
+        -1, segments
+    )
     groups: list[tuple[int, Types, I8]] = []
     is_timed = False
     for g in np.unique(group).tolist():
@@ -79,9 +79,7 @@ def _of_nested(policy: NestedWait, trace: Trace, engine: Engine, law: BatchTime)
         found += [text if text.startswith("a full batch") else named + text for text in said]
         try:
             needed += nested_thresholds.enough_memory(types, n, ITERATIONS, DELTA)
-        except (
-            InputError
-        ):  # a segment that more requests reach than it takes: no memory suffices, and it is said above
+        except InputError:  # a segment that more requests reach than it takes: no memory suffices, and it is said above
             needed = math.inf
     if memory < needed < math.inf and whole <= memory:
         found.append(

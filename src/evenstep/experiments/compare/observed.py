@@ -18,15 +18,41 @@ if TYPE_CHECKING:
 
 #: Metrics by which the simulator is judged.
 JUDGED = (
-    "tokens_per_s", "makespan_s", "tpot_mean_s", "tpot_p95_s", "ttft_mean_s", "mean_wait_s", "oldest_wait_s",
+    "tokens_per_s",
+    "makespan_s",
+    "tpot_mean_s",
+    "tpot_p95_s",
+    "ttft_mean_s",
+    "mean_wait_s",
+    "oldest_wait_s",
     "idle_time_share",
-)  # fmt: skip
+)
 #: Settings that describe the observed run; an override means that the simulation is of another fleet or workload.
 FLEET = (
-    "workers", "slots", "groups", "kv_tokens", "overhead_s", "per_token_s", "arrivals", "load", "rate", "limit", "law",
-    "worker_speeds", "sync_s", "drift", "outages", "dispatch", "queue_depth", "kv_reserve", "prefill_base_s",
-    "prefill_per_token_s", "users", "think_s", "sessions",
-)  # fmt: skip
+    "workers",
+    "slots",
+    "groups",
+    "kv_tokens",
+    "overhead_s",
+    "per_token_s",
+    "arrivals",
+    "load",
+    "rate",
+    "limit",
+    "law",
+    "worker_speeds",
+    "sync_s",
+    "drift",
+    "outages",
+    "dispatch",
+    "queue_depth",
+    "kv_reserve",
+    "prefill_base_s",
+    "prefill_per_token_s",
+    "users",
+    "think_s",
+    "sessions",
+)
 #: Settings that make a part of the log meaningless.
 _INSTEAD = {
     "groups": ("workers",),
@@ -64,9 +90,7 @@ class FromLog:
             given: settings that a file or a flag sets.
         """
         return {
-            name: value
-            for name, value in self.values.items()
-            if not any(other in given for other in _INSTEAD.get(name, ()))
+            name: value for name, value in self.values.items() if not any(other in given for other in _INSTEAD.get(name, ()))
         }
 
     def overridden(self, origin: Mapping[str, str]) -> list[str]:
@@ -176,9 +200,7 @@ def row_of(log: FromLog, slo: Slo | None = None) -> PolicyResult:
     return PolicyResult(log.policy, log.observed.predictor, False, (0,), ("",), (summary,))
 
 
-def with_observed(
-    comparison: Comparison, log: FromLog, row: PolicyResult, overridden: Collection[str]
-) -> Comparison:
+def with_observed(comparison: Comparison, log: FromLog, row: PolicyResult, overridden: Collection[str]) -> Comparison:
     """The comparison with the observed run and the error of its simulated twin.
 
     Args:
@@ -190,8 +212,6 @@ def with_observed(
     said = log.said
     if overridden:
         flags = ", ".join("--" + name.replace("_", "-") for name in overridden)
-        said += (
-            f"Overridden: {flags}. The simulation is of another fleet than the log's: no error is given.",
-        )
+        said += (f"Overridden: {flags}. The simulation is of another fleet than the log's: no error is given.",)
     error = {} if overridden else errors(comparison[log.policy].summaries[0], row.summaries[0])
     return replace(comparison, observed=ObservedRun(row, error, tuple(overridden), said))

@@ -92,10 +92,7 @@ class Board:
     @property
     def lines(self) -> tuple[WorkloadLine, ...]:
         """The description of each workload for a page."""
-        return tuple(
-            WorkloadLine(one.name, one.about, one.metric, one.predictor, one.command)
-            for one in self._workloads
-        )
+        return tuple(WorkloadLine(one.name, one.about, one.metric, one.predictor, one.command) for one in self._workloads)
 
     def run(self, places: Places, only: Sequence[tuple[str, str]] | None = None) -> list[Cell]:
         """Fill the cells.
@@ -117,9 +114,7 @@ class Board:
         finally:
             self.made += runs.made
             runs.close()
-        return [
-            _cell(one, [self._found(task) for task in row]) for one, row in zip(chosen, tasks, strict=True)
-        ]
+        return [_cell(one, [self._found(task) for task in row]) for one, row in zip(chosen, tasks, strict=True)]
 
     def table(self, cells: Sequence[Cell], origin: Origin) -> Table:
         """The leaderboard of these cells."""
@@ -191,9 +186,7 @@ def _check_policy(where: str, field: str, text: str) -> None:
     except InputError as error:
         if field == "slow" and error.field == "predictor":
             return  # the name of one that looks ahead stands for all that is listed of it
-        raise InputError(
-            f"{where}: {error.where}", error.field, error.value, error.expected, error.hint
-        ) from None
+        raise InputError(f"{where}: {error.where}", error.field, error.value, error.expected, error.hint) from None
 
 
 def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, list[str]]) -> list[str]:

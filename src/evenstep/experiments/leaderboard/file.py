@@ -163,9 +163,7 @@ def _workload(found: BoardFile, number: int, document: Document, folder: Path) -
             hint = ELSEWHERE.get(key) or nearest(key, known)
             raise InputError(where, f"{place}.settings.{key}", entry.settings[key], "a known setting", hint)
     source = entry.source if entry.source.startswith("sample:") else (folder / entry.source).as_posix()
-    layer = Layer(
-        document.where(f"{place}.settings"), {**entry.settings, "source": source, "seeds": found.seeds}
-    )
+    layer = Layer(document.where(f"{place}.settings"), {**entry.settings, "source": source, "seeds": found.seeds})
     settled = settle(CompareSettings, layer)
     command = ["evenstep", "compare", source, *_flags(entry.settings), "--seeds", str(found.seeds)]
     return Workload(entry.name, entry.about, entry.predictor, settled, checked(settled), shlex.join(command))

@@ -87,7 +87,7 @@ def _intro(table: Table, data: str) -> list[str]:
         "leader leave its luck of having come out first uncorrected.",
         "A tenth of the board is run again on every change, another one each day (`--check`): it fails when two policies",
         "whose intervals here are disjoint come out in the other order with disjoint intervals.",
-    ]  # fmt: skip
+    ]
 
 
 def _ranked(table: Table) -> list[str]:
@@ -106,9 +106,7 @@ def _fewer(table: Table) -> str:
     found: list[str] = []
     for policy in table.policies:
         cells = [cell for cell in table.cells if cell.policy == policy]
-        missing = [
-            line.name for line in table.workloads if line.name not in {cell.workload for cell in cells}
-        ]
+        missing = [line.name for line in table.workloads if line.name not in {cell.workload for cell in cells}]
         words = []
         if len(cells[0].digests) < table.origin.seeds:
             words.append(f"the first {len(cells[0].digests)}")
@@ -156,8 +154,7 @@ def _workload(table: Table, line: WorkloadLine) -> list[str]:
     for one in standings(table.of(line.name), line.metric):
         cells = [one.cell.interval(metric) for _, metric, _ in others]
         figures = [
-            short(None if found is None else size * found.value)
-            for found, (_, _, size) in zip(cells, others, strict=True)
+            short(None if found is None else size * found.value) for found, (_, _, size) in zip(cells, others, strict=True)
         ]
         lines.append(
             _row(
@@ -173,18 +170,23 @@ def _workload(table: Table, line: WorkloadLine) -> list[str]:
         )
     about = f"{line.about[:1].upper()}{line.about[1:]}. " if line.about else ""
     return [
-        f"## {line.name}", "",
-        f"{about}`predictor=live` is {line.predictor}. Again, for any policy:", "",
-        "```text", f"{line.command} --policy NAME", "```", "", *lines, "",
-    ]  # fmt: skip
+        f"## {line.name}",
+        "",
+        f"{about}`predictor=live` is {line.predictor}. Again, for any policy:",
+        "",
+        "```text",
+        f"{line.command} --policy NAME",
+        "```",
+        "",
+        *lines,
+        "",
+    ]
 
 
 def _others(table: Table, line: WorkloadLine) -> list[tuple[str, str, float]]:
     """The columns after the ranking metric: those with a value in some run of the workload."""
     columns = (*(_BELOW_COLUMNS if line.metric == BELOW else _SATURATED_COLUMNS), *_WAITS)
-    known = {
-        name for cell in table.of(line.name) for name, values in cell.values.items() if {*values} != {None}
-    }
+    known = {name for cell in table.of(line.name) for name, values in cell.values.items() if {*values} != {None}}
     return [one for one in columns if one[1] != line.metric and one[1] in known]
 
 

@@ -32,9 +32,7 @@ def picture(table: Table) -> str:
     paper = [policy for policy in table.policies if "age_limit=0" in policy]
     twins = [policy for group in alike(table) for policy in group[1:]]
     kept = [one.policy for one in overall(table) if one.policy not in (*paper, *twins)][:SHOWN]
-    oracles = [
-        policy for policy in table.policies if any(c.oracle for c in table.cells if c.policy == policy)
-    ]
+    oracles = [policy for policy in table.policies if any(c.oracle for c in table.cells if c.policy == policy)]
     rows = [*kept, *oracles]
     lines = [line for line in table.workloads if line.name in table.picture]
     height = HEAD + ROW * len(rows) + (10 if oracles else 0) + FOOT
@@ -47,9 +45,7 @@ def picture(table: Table) -> str:
     places = {policy: HEAD + ROW * i + (10 if policy in oracles else 0) for i, policy in enumerate(rows)}
     for policy, y in places.items():
         weight = ' font-weight="bold"' if _is_ours(policy) else ""
-        parts.append(
-            f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end"{weight}>{escape(_label(policy))}</text>'
-        )
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end"{weight}>{escape(_label(policy))}</text>')
     wide = (WIDTH - LEFT - GAP * len(lines)) / len(lines)
     for number, line in enumerate(lines):
         parts += _panel(table, line, places, LEFT + number * (wide + GAP), wide)
@@ -70,9 +66,7 @@ def _panel(table: Table, line: WorkloadLine, places: dict[str, int], left: float
     for policy, one in values.items():
         parts += _bar(one, factor, left, places[policy], wide, most or 1.0)
     missing = [policy for policy in places if policy not in values]
-    parts += [
-        f'<text class="soft" x="{left:.1f}" y="{places[policy] + 13}">not run</text>' for policy in missing
-    ]
+    parts += [f'<text class="soft" x="{left:.1f}" y="{places[policy] + 13}">not run</text>' for policy in missing]
     return parts
 
 
@@ -91,9 +85,7 @@ def _bar(one: Standing, factor: float, left: float, y: int, wide: float, most: f
         end = tip
     else:
         height = floor - top
-        parts = [
-            f'<rect class="{kind}" x="{left:.1f}" y="{top}" width="{length:.1f}" height="{height}" rx="1.5"/>'
-        ]
+        parts = [f'<rect class="{kind}" x="{left:.1f}" y="{top}" width="{length:.1f}" height="{height}" rx="1.5"/>']
         end = left + length
         if one.value.low is not None and one.value.high is not None and one.value.high > one.value.low:
             low, high = (wide / most * factor * edge for edge in (max(one.value.low, 0.0), one.value.high))

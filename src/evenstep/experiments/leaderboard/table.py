@@ -13,9 +13,15 @@ from evenstep.measure.output_file import replacing
 
 #: Metrics a board keeps of every run.
 METRICS = (
-    "idle_time_share", "idle_share", "imbalance_envelope_tokens", "full_slot_tokens_per_s", "tokens_per_s", "tpot_mean_s",
-    "mean_wait_s", "oldest_wait_s",
-)  # fmt: skip
+    "idle_time_share",
+    "idle_share",
+    "imbalance_envelope_tokens",
+    "full_slot_tokens_per_s",
+    "tokens_per_s",
+    "tpot_mean_s",
+    "mean_wait_s",
+    "oldest_wait_s",
+)
 _KEY = b"evenstep"
 _VERSION = 1
 
@@ -134,8 +140,7 @@ def write_table(table: Table, path: Path) -> int:
 
     rows = [(cell, index) for cell in table.cells for index in range(len(cell.digests))]
     columns: dict[str, Any] = {
-        name: [getattr(cell, name) for cell, _ in rows]
-        for name in ("workload", "policy", "predictor", "oracle")
+        name: [getattr(cell, name) for cell, _ in rows] for name in ("workload", "policy", "predictor", "oracle")
     }
     columns["replicate"] = [index for _, index in rows]
     columns["digest"] = [cell.digests[index] for cell, index in rows]

@@ -38,15 +38,16 @@ def heavy_constant(recurring: bool = False) -> Constant:
     """Description of the heavy workload."""
     tail = f"; {KEYS} prompts that come back, outputs ±{JITTER}" if recurring else ""
     return Constant(
-        "heavy", f"prompts lognormal(median 4000, sigma 1.1) in 16..60000, outputs Pareto(1.6) of mean 500 cut "
-                 f"at 2000{tail}",
+        "heavy",
+        f"prompts lognormal(median 4000, sigma 1.1) in 16..60000, outputs Pareto(1.6) of mean 500 cut at 2000{tail}",
         "the trace is proprietary; its moments are lost from the text",
-    )  # fmt: skip
+    )
 
 
 def step_time_constant() -> Constant:
     """Step-time law of the heavy workload."""
     return Constant(
-        "step time", f"{STEP_TIME.overhead_s:g} s + {STEP_TIME.per_token_s:g} s/token",
+        "step time",
+        f"{STEP_TIME.overhead_s:g} s + {STEP_TIME.per_token_s:g} s/token",
         "not given; near the step times that the tables' TPOT implies",
-    )  # fmt: skip
+    )

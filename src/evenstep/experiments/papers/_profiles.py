@@ -18,9 +18,11 @@ from evenstep.workload.replicate import replicate
 
 #: Bundled profiles by the name they are shown under, small models first.
 PROFILES = {
-    "8B, RTX 4090": "rtx4090-llama31-8b", "8B, RTX PRO 6000": "rtxpro6000-llama31-8b",
-    "30B-A3B, 2 x RTX PRO 6000": "rtxpro6000-qwen3-30b-a3b-ep2", "32B, 2 x RTX PRO 6000": "rtxpro6000-qwen3-32b-tp2",
-}  # fmt: skip
+    "8B, RTX 4090": "rtx4090-llama31-8b",
+    "8B, RTX PRO 6000": "rtxpro6000-llama31-8b",
+    "30B-A3B, 2 x RTX PRO 6000": "rtxpro6000-qwen3-30b-a3b-ep2",
+    "32B, 2 x RTX PRO 6000": "rtxpro6000-qwen3-32b-tp2",
+}
 #: Parameters in billions, of a token's way through the model.
 ACTIVE = dict(zip(PROFILES, (8, 8, 3, 32), strict=True))
 BATCH_LIMIT = 256
@@ -62,15 +64,19 @@ def full(table: IterationTable, budget: int) -> F8:
 def constants(setting: Setting) -> list[Constant]:
     """The choices every experiment on profiles makes."""
     return [
-        Constant("requests", setting.pick(400, 80), "of sample:sharegpt, all there at the start; the paper drives it "
-                 "under a high load"),
+        Constant(
+            "requests",
+            setting.pick(400, 80),
+            "of sample:sharegpt, all there at the start; the paper drives it under a high load",
+        ),
         Constant("batch limit", BATCH_LIMIT, "vLLM's default"),
-        Constant("KV memory", "41,408 tokens on the RTX 4090, 450,000 elsewhere", "what vLLM found there; roughly what 96 "
-                 "GB leave beside the weights"),
+        Constant(
+            "KV memory",
+            "41,408 tokens on the RTX 4090, 450,000 elsewhere",
+            "what vLLM found there; roughly what 96 GB leave beside the weights",
+        ),
         Constant("policy", "sarathi", "decodes first, then prefill chunks, up to the budget"),
-    ]  # fmt: skip
+    ]
 
 
-STANDS_IN = (
-    "iterations put together from measured tables of other GPUs and models, for iterations timed on an engine"
-)
+STANDS_IN = "iterations put together from measured tables of other GPUs and models, for iterations timed on an engine"

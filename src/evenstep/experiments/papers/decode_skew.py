@@ -18,8 +18,15 @@ from evenstep.request import F8
 #: Profiles that have a table of unequal decodes of their own.
 NAMES = [name for name in profiles.PROFILES if not name.startswith("32B")]
 COLUMNS = (
-    "prefill_chunk", "n_decode", "n_long", "kv_short", "kv_long", "equal_us", "unequal_us", "longest_us",
-)  # fmt: skip
+    "prefill_chunk",
+    "n_decode",
+    "n_long",
+    "kv_short",
+    "kv_long",
+    "equal_us",
+    "unequal_us",
+    "longest_us",
+)
 #: A step that takes at most so much longer is one that the sum of KV explains.
 CLOSE = 0.05
 #: Decodes of a served batch: as many as a worker of the default fleet has slots, 72.
@@ -78,22 +85,28 @@ def of_step(name: str, rows: Table, form: str = "") -> F8:
     """How much longer the whole iteration takes than equal contexts, with a form of correction, say, as a share of it."""
     law = profiles.law(name)
     said = fitted(rows, form) * FORMS[form](rows) if form else 0.0
-    whole = np.array([
-        law.seconds(Batch(
-            tokens=int(n + chunk), requests=int(n + (chunk > 0)), decodes=int(n), prefill_tokens=int(chunk),
-            chunk_squares=int(chunk * chunk), decode_context=int(long * kv_long + (n - long) * kv_short),
-        ))
-        for chunk, n, long, kv_short, kv_long in zip(*(rows[c] for c in COLUMNS[:5]), strict=True)
-    ])  # fmt: skip
+    whole = np.array(
+        [
+            law.seconds(
+                Batch(
+                    tokens=int(n + chunk),
+                    requests=int(n + (chunk > 0)),
+                    decodes=int(n),
+                    prefill_tokens=int(chunk),
+                    chunk_squares=int(chunk * chunk),
+                    decode_context=int(long * kv_long + (n - long) * kv_short),
+                )
+            )
+            for chunk, n, long, kv_short, kv_long in zip(*(rows[c] for c in COLUMNS[:5]), strict=True)
+        ]
+    )
     return law.layers * (rows["unequal_us"] - rows["equal_us"] - said) * 1e-6 / whole
 
 
 def line(name: str) -> tuple[float, float]:
     """C and t_l: seconds of a step of `SLOTS` decodes of equal context without KV, and those a KV token adds."""
     low, high = (
-        profiles.law(name).seconds(
-            Batch(tokens=SLOTS, requests=SLOTS, decodes=SLOTS, decode_context=SLOTS * c, longest=c)
-        )
+        profiles.law(name).seconds(Batch(tokens=SLOTS, requests=SLOTS, decodes=SLOTS, decode_context=SLOTS * c, longest=c))
         for c in CONTEXTS
     )
     per_token = (high - low) / (SLOTS * (CONTEXTS[1] - CONTEXTS[0]))
@@ -123,11 +136,17 @@ def run(setting: Setting) -> Findings:
         rows=rows,
         claims=claims,
         constants=[
-            Constant("batches", "2 to 256 decodes, 0.4 to 90 % of them 1.5 to 16 times as long as the rest, up to 16,384 "
-                     "tokens", "the grid that was measured: far more uneven than served batches usually are"),
+            Constant(
+                "batches",
+                "2 to 256 decodes, 0.4 to 90 % of them 1.5 to 16 times as long as the rest, up to 16,384 tokens",
+                "the grid that was measured: far more uneven than served batches usually are",
+            ),
             Constant("with a chunk", "of 64 or 512 tokens without context", "a part of the measured grid is bundled"),
-            Constant("one call", "a third of the table's time", "equal contexts take three times there what they do in "
-                     "the attention table"),
+            Constant(
+                "one call",
+                "a third of the table's time",
+                "equal contexts take three times there what they do in the attention table",
+            ),
             Constant("close", f"the step takes at most {100 * CLOSE:.0f} % longer", "ours"),
         ],
         remark=(
@@ -135,7 +154,7 @@ def run(setting: Setting) -> Findings:
             "share is one number for the whole grid; half of the batches are off by less than the row 'attention, median'"
         ),
         stands_in="nothing: measured attention of one layer, as often as the model has layers, in an iteration of measured "
-                  "dense layers",
+        "dense layers",
         data={
             "profile": [name for name, kinds in found.items() for own in kinds.values() for _ in own["n_decode"]],
             **{c: np.concatenate([own[c] for kinds in found.values() for own in kinds.values()]) for c in COLUMNS},
@@ -143,7 +162,7 @@ def run(setting: Setting) -> Findings:
         draw=lambda figure: _draw(figure, found),
         size=(9, 3.0 * len(names)),
         intervals="The tables are measured once: no intervals.",
-    )  # fmt: skip
+    )
 
 
 def _rows(name: str, kind: str, own: Table) -> list[Row]:
@@ -204,6 +223,4 @@ def _draw(figure: Any, found: dict[str, dict[str, Table]]) -> None:
     figure.axes[0].legend(frameon=False, title="longest", fontsize=7)
 
 
-experiment = Experiment(
-    "what one long request costs a decode batch", "LLMServingSim's skew tables", run, most_traces=0
-)
+experiment = Experiment("what one long request costs a decode batch", "LLMServingSim's skew tables", run, most_traces=0)

@@ -51,9 +51,7 @@ _VLLM = Engine(token_budget=2048, batch_limit=128, block_tokens=16, keeps_evicte
 #: Two data-parallel ranks with the experts shared out; vLLM 0.19 sends a request to the least 4 * waiting + running.
 _PAIR = replace(_VLLM, data_parallel=2, balancer="vllm:score=waiting-4")
 RUNS = (
-    Measured(
-        "rtx4090-llama31-8b", "rtx4090-llama31-8b", replace(_VLLM, batch_limit=256, kv_tokens=41_408), 0.10
-    ),
+    Measured("rtx4090-llama31-8b", "rtx4090-llama31-8b", replace(_VLLM, batch_limit=256, kv_tokens=41_408), 0.10),
     Measured("rtxpro6000-qwen3-32b", "rtxpro6000-qwen3-32b-tp2", _VLLM, 0.15),
     Measured("rtxpro6000-llama31-8b", "rtxpro6000-llama31-8b", _VLLM, 0.10),
     Measured("rtxpro6000-qwen3-30b-a3b", "rtxpro6000-qwen3-30b-a3b-ep2", _PAIR, 0.15),
@@ -73,8 +71,11 @@ LANES: dict[str, dict[str, Any]] = {"a path both directions of the link share": 
 LATER_LINK = "the link as measured on 2026-09-26"
 #: Quantity -> unit and factor from seconds.
 QUANTITIES = {
-    "TTFT": ("s", 1.0), "TTFT in the engine": ("s", 1.0), "TPOT": ("ms", 1e3), "end to end": ("s", 1.0),
-}  # fmt: skip
+    "TTFT": ("s", 1.0),
+    "TTFT in the engine": ("s", 1.0),
+    "TPOT": ("ms", 1e3),
+    "end to end": ("s", 1.0),
+}
 
 
 def _p95(values: F8) -> float:
@@ -109,8 +110,9 @@ def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latenc
         own = slice(rank, None, alone)
         trace = Trace(
             prompt_tokens=rows["prompt_tokens"][own].astype(np.int64),
-            output_tokens=rows["output_tokens"][own].astype(np.int64), arrival_s=rows["arrival_s"][own],
-        )  # fmt: skip
+            output_tokens=rows["output_tokens"][own].astype(np.int64),
+            arrival_s=rows["arrival_s"][own],
+        )
         server = replace(engine, data_parallel=1) if without == APART else engine
         made = simulate_engine(trace, Vllm(), engine=server, batch_time=law)
         queued[own] = taken_up(made)
@@ -154,29 +156,46 @@ def run(setting: Setting) -> Findings:
             apart = off(real, replayed(one, data, what))
             rows.append(_largest(f"{one.name}, without {what}", apart))
         if one.profile.endswith("-tp2"):
-            rows.append(
-                _largest(f"{one.name}, with {LATER_LINK}", off(real, replayed(one, data, LATER_LINK)))
-            )
+            rows.append(_largest(f"{one.name}, with {LATER_LINK}", off(real, replayed(one, data, LATER_LINK))))
         rows.append(_largest(one.name, off(real, ours)))
     return Findings(
         rows=rows,
         claims=claims,
         constants=[
             Constant("engine", "2,048 tokens, 128 (RTX 4090: 256) requests, blocks of 16", "the runs' arguments"),
-            Constant("kv_tokens", "41,408 on the RTX 4090, no limit elsewhere", "the run's own count of blocks; the "
-                     "others do not say theirs, and 128 requests of these lengths do not fill their memory"),
+            Constant(
+                "kv_tokens",
+                "41,408 on the RTX 4090, no limit elsewhere",
+                "the run's own count of blocks; the "
+                "others do not say theirs, and 128 requests of these lengths do not fill their memory",
+            ),
             Constant("engine overhead", 0, "asynchronous scheduling hides it; none is measured in the profiles"),
-            Constant("link of two RTX PRO 6000", "16 GB/s", "measured by the profile's authors on 2026-09-08; weeks "
-                     "later, on a changed host, more than twice that; the runs are of April. The 32B run's verdict hangs "
-                     "on it, see its row"),
-            Constant("data-parallel ranks", "two, in lock-step, of the 30B-A3B run", "the run's arguments; vLLM 0.19 sends "
-                     "a request to the rank of least 4 x waiting + running, counts up to 100 ms old"),
-            Constant("their link", "both directions share its way", "16 GB/s each way on PCIe 5 x16 go through the host's "
-                     "memory; ranks of unequal tokens broadcast and reduce, which NCCL issue 384 shows to be far faster "
-                     "there, one way, than both at once. Chosen after the run had been looked at, see the remark"),
+            Constant(
+                "link of two RTX PRO 6000",
+                "16 GB/s",
+                "measured by the profile's authors on 2026-09-08; weeks "
+                "later, on a changed host, more than twice that; the runs are of April. The 32B run's verdict hangs "
+                "on it, see its row",
+            ),
+            Constant(
+                "data-parallel ranks",
+                "two, in lock-step, of the 30B-A3B run",
+                "the run's arguments; vLLM 0.19 sends "
+                "a request to the rank of least 4 x waiting + running, counts up to 100 ms old",
+            ),
+            Constant(
+                "their link",
+                "both directions share its way",
+                "16 GB/s each way on PCIe 5 x16 go through the host's "
+                "memory; ranks of unequal tokens broadcast and reduce, which NCCL issue 384 shows to be far faster "
+                "there, one way, than both at once. Chosen after the run had been looked at, see the remark",
+            ),
             Constant("gate", "as fair as chance", "a trained one activates fewer experts; how many is not in the profile"),
-            Constant("shared beginnings of prompts", "none", "the runs' files hold no tokens; 4 % of the prompt tokens "
-                     "by the authors' count"),
+            Constant(
+                "shared beginnings of prompts",
+                "none",
+                "the runs' files hold no tokens; 4 % of the prompt tokens by the authors' count",
+            ),
         ],
         remark=(
             "the column 'paper' is what vLLM measured. The profiles were taken weeks to months apart from the runs, on "
@@ -193,16 +212,21 @@ def run(setting: Setting) -> Findings:
         draw=lambda figure: _draw(figure, pairs),
         size=(10, 2.5 * len(pairs)),
         intervals="One replay a run: no intervals.",
-    )  # fmt: skip
+    )
 
 
 def _rows(name: str, real: Latencies, ours: Latencies) -> list[Row]:
     return [
-        Row(name, f"{quantity}, {label}", unit, round(float(figure(real[quantity])) * factor, 3),
-            Interval(float(figure(ours[quantity])) * factor, None, None))
+        Row(
+            name,
+            f"{quantity}, {label}",
+            unit,
+            round(float(figure(real[quantity])) * factor, 3),
+            Interval(float(figure(ours[quantity])) * factor, None, None),
+        )
         for quantity, (unit, factor) in QUANTITIES.items()
         for label, figure in FIGURES.items()
-    ]  # fmt: skip
+    ]
 
 
 def _largest(case: str, apart: Mapping[tuple[str, str], float]) -> Row:

@@ -75,9 +75,7 @@ def design_of(found: SweepFile, document: Document) -> Design:
     known = metric_names()
     for name in found.metrics:
         if name not in known:
-            raise InputError(
-                document.where("metrics"), "metrics", name, "a known metric", nearest(name, known)
-            )
+            raise InputError(document.where("metrics"), "metrics", name, "a known metric", nearest(name, known))
     asked = _policies(found, document)
     axes = [_axis(name, given, asked, document) for name, given in found.over.items()]
     cube = sampling(found, document)

@@ -103,9 +103,7 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Docum
         raise InputError(document.where("over"), "over", "empty", "at least one parameter with its values")
     if bool(found.source) == ("source" in found.over):
         value, hint = ("both", "") if found.source else ("missing", "Try sample:azure-conv.")
-        raise InputError(
-            document.where("source"), "source", value, "a workload here or under over.source", hint
-        )
+        raise InputError(document.where("source"), "source", value, "a workload here or under over.source", hint)
     if not found.metrics:
         raise InputError(document.where("metrics"), "metrics", "empty", "at least one metric")
     if found.most_seeds < 2:
@@ -154,17 +152,19 @@ def schema() -> dict[str, Any]:
     }
     options = {r"^(policy|predictor)\.[\w-]+$": {"anyOf": [{"type": "array", "minItems": 1}, either]}}
     seed = {"type": "integer", "minimum": 0, "default": 0}
-    hypercube = _strict(
-        {"latin-hypercube": {"type": "integer", "minimum": 1}, "seed": seed}, "latin-hypercube"
-    )
+    hypercube = _strict({"latin-hypercube": {"type": "integer", "minimum": 1}, "seed": seed}, "latin-hypercube")
     found["properties"] |= {
         "fixed": fixed,
         "over": {
-            "type": "object", "properties": swept, "patternProperties": options, "additionalProperties": False,
-            "minProperties": 1, "description": said["over"],
+            "type": "object",
+            "properties": swept,
+            "patternProperties": options,
+            "additionalProperties": False,
+            "minProperties": 1,
+            "description": said["over"],
         },
         "sample": {"anyOf": [{"const": "grid"}, hypercube], "default": "grid", "description": said["sample"]},
-    }  # fmt: skip
+    }
     numbers: dict[str, Any] = {"type": "number"}
     span = {"points": {"type": "integer", "minimum": 2}, "scale": {"enum": ["linear", "log"]}}
     found["$defs"] = {

@@ -69,9 +69,7 @@ class Axis:
             raise InputError(self.where, f"{self.name}.points", "missing", "a number of points for a grid")
         found = [self._value(self.span, i / (points - 1)) for i in range(points)]
         if len(set(found)) < len(found):
-            expected = (
-                f"at most {len(set(found))} for whole numbers from {self.span.low:g} to {self.span.high:g}"
-            )
+            expected = f"at most {len(set(found))} for whole numbers from {self.span.low:g} to {self.span.high:g}"
             raise InputError(self.where, f"{self.name}.points", points, expected)
         return tuple(found)
 
@@ -114,9 +112,7 @@ def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float
         raise InputError(where, field, given, expected)
     if number is None:
         raise InputError(where, field, dict(cast("Mapping[str, Any]", given)), "a list of values")
-    return Axis(
-        name, span=_span(field, cast("Mapping[str, Any]", given), where), whole=number is int, where=where
-    )
+    return Axis(name, span=_span(field, cast("Mapping[str, Any]", given), where), whole=number is int, where=where)
 
 
 def grid_points(axes: Sequence[Axis]) -> list[tuple[Any, ...]]:
@@ -138,17 +134,13 @@ def latin_points(axes: Sequence[Axis], count: int, seed: int) -> list[tuple[Any,
     from scipy.stats import qmc
 
     sampler = cast("Any", qmc.LatinHypercube)(len(axes), seed=np.random.default_rng(seed))
-    return [
-        tuple(axis.at(float(u)) for axis, u in zip(axes, row, strict=True)) for row in sampler.random(count)
-    ]
+    return [tuple(axis.at(float(u)) for axis, u in zip(axes, row, strict=True)) for row in sampler.random(count)]
 
 
 def _span(field: str, given: Mapping[str, Any], where: str) -> Span:
     for key in given:
         if key not in _SPAN_KEYS:
-            raise InputError(
-                where, f"{field}.{key}", given[key], "a known key", nearest(str(key), _SPAN_KEYS)
-            )
+            raise InputError(where, f"{field}.{key}", given[key], "a known key", nearest(str(key), _SPAN_KEYS))
     for key in ("from", "to"):
         if not is_number(given.get(key)) or not math.isfinite(given[key]):
             raise InputError(where, f"{field}.{key}", given.get(key, "missing"), "a finite number")
@@ -156,9 +148,7 @@ def _span(field: str, given: Mapping[str, Any], where: str) -> Span:
     if scale not in ("linear", "log"):
         raise InputError(where, f"{field}.scale", scale, "one of linear, log")
     if not low < high:
-        raise InputError(
-            where, field, f"{low} to {high}", "a range that is not empty", "Its `to` lies above `from`."
-        )
+        raise InputError(where, field, f"{low} to {high}", "a range that is not empty", "Its `to` lies above `from`.")
     if scale == "log" and low <= 0:
         raise InputError(where, f"{field}.from", low, "a number above 0 on a logarithmic scale")
     points = given.get("points")

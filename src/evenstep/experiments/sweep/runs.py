@@ -68,9 +68,7 @@ class Runs:
         asked = {(task.contender.name, task.loop): task.contender for task in tasks}
         kinds, policies = list(asked), [one.build()[0] for one in asked.values()]
         loops = [loop for _, loop in kinds]
-        if (
-            self._places.executor == "ray"
-        ):  # a cluster that does not answer is known before kernels are compiled
+        if self._places.executor == "ray":  # a cluster that does not answer is known before kernels are compiled
             self._move(len(tasks))
         notice = compile_notice()
         if notice:
@@ -83,9 +81,7 @@ class Runs:
                 for number in range(len(kinds)):
                     warming.ready(number)
                 self._move(len(tasks))
-            here = Here(
-                self._workloads, lambda task: warming.ready(kinds.index((task.contender.name, task.loop)))
-            )
+            here = Here(self._workloads, lambda task: warming.ready(kinds.index((task.contender.name, task.loop))))
             for ended in work_off(tasks, here, self._elsewhere, say=self._watch.say):
                 self._take(ended)
         except KeyboardInterrupt:
@@ -117,11 +113,7 @@ class Runs:
 
     def _elsewhere(self, spent: float, done: int, left: int) -> Executor | None:
         """The processes, if they are there already or now worth their start."""
-        if (
-            self._places.executor != "ray"
-            and self._places.processes is None
-            and is_worthwhile(spent, done, left)
-        ):
+        if self._places.executor != "ray" and self._places.processes is None and is_worthwhile(spent, done, left):
             self._move(left)
         return self._away
 

@@ -180,9 +180,7 @@ class Sweep:
         except InputError as error:
             raise at(found.label, error) from None
         self._plans[point] = plan
-        self._loops[point] = [
-            loop_of(one.build()[0], plan.cluster, plan.step_time) for one in found.contenders
-        ]
+        self._loops[point] = [loop_of(one.build()[0], plan.cluster, plan.step_time) for one in found.contenders]
         self._indices[point] = self._differing(point, found.settings.seeds)
         if len(self._indices[point]) < found.settings.seeds:
             raise InputError(

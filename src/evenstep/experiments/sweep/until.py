@@ -93,9 +93,7 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
         metric = take("word", "the name of a metric")
         if metric not in metrics:
             position = words[place - 1][0]
-            raise InputError(
-                where, f"metric at position {position}", metric, "a known metric", nearest(metric, metrics)
-            )
+            raise InputError(where, f"metric at position {position}", metric, "a known metric", nearest(metric, metrics))
         take(")", "`)`")
         take("<", "`<`")
         number = float(take("number", "a number"))

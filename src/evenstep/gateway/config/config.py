@@ -106,9 +106,7 @@ class GatewayConfig:
         shares = hasattr(names.find("routing", spec["name"]), "class_weights")
         if not (shares and self.classes) or "class_weights" in spec:
             return self.policy
-        weights = "/".join(
-            f"{weight:g}" for weight in (1.0, *(kind.weight for kind in self.classes.values()))
-        )
+        weights = "/".join(f"{weight:g}" for weight in (1.0, *(kind.weight for kind in self.classes.values())))
         return f"{self.policy}{',' if ':' in self.policy else ':'}class_weights={weights}"
 
     def settings(self) -> Settings:
@@ -126,21 +124,39 @@ class GatewayConfig:
 
 _PAGES_MISSED = 3  # readings of an engine's metrics in a row that may fail before its page counts as stale
 _AT_LEAST: dict[str, float] = {
-    "listen.port": 0, "admin.port": 0, "slots": 1, "engines.connections": 0, "limits.head_bytes": 512,
-    "limits.body_bytes": 1, "limits.body_bytes_per_s": 0, "limits.connections": 1, "limits.buffer_bytes": 4096,
-    "limits.drain_s": 0, "decisions.part_bytes": 0, "decisions.keep": 0, "log.status_s": 0, "traces.share": 0,
-}  # fmt: skip
+    "listen.port": 0,
+    "admin.port": 0,
+    "slots": 1,
+    "engines.connections": 0,
+    "limits.head_bytes": 512,
+    "limits.body_bytes": 1,
+    "limits.body_bytes_per_s": 0,
+    "limits.connections": 1,
+    "limits.buffer_bytes": 4096,
+    "limits.drain_s": 0,
+    "decisions.part_bytes": 0,
+    "decisions.keep": 0,
+    "log.status_s": 0,
+    "traces.share": 0,
+}
 _AT_MOST: dict[str, float] = {"listen.port": 65535, "admin.port": 65535, "traces.share": 1}
 _ABOVE_ZERO = (
-    "engines.connect_s", "engines.first_byte_s", "engines.silence_s", "engines.answer_s", "engines.idle_s",
-    "engines.scrape_s", "engines.scrape_timeout_s", "limits.head_s", "limits.body_s", "limits.idle_s", "limits.stalled_s",
+    "engines.connect_s",
+    "engines.first_byte_s",
+    "engines.silence_s",
+    "engines.answer_s",
+    "engines.idle_s",
+    "engines.scrape_s",
+    "engines.scrape_timeout_s",
+    "limits.head_s",
+    "limits.body_s",
+    "limits.idle_s",
+    "limits.stalled_s",
     "decisions.retry_s",
-)  # fmt: skip
+)
 
 
-def checked(
-    config: GatewayConfig, before_rules: Callable[[GatewayConfig], None] = lambda config: None
-) -> GatewayConfig:
+def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> GatewayConfig:
     """The config, seen to be in range and to fit together; errors have the dotted field, for `layers` to place.
 
     Args:
@@ -198,9 +214,7 @@ def check_files(config: GatewayConfig) -> None:
         try:
             TokenizerFile(Path(path))
         except InputError as error:
-            raise InputError(
-                f"tokenizers.{model}", error.field, error.value, error.expected, error.hint
-            ) from None
+            raise InputError(f"tokenizers.{model}", error.field, error.value, error.expected, error.hint) from None
     if config.decisions.path:
         path = Path(config.decisions.path)
         if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):

@@ -51,9 +51,7 @@ class Sources:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     flags: Mapping[str, Given] = field(default_factory=dict[str, Given])
 
-    def settled(
-        self, before_rules: Callable[[GatewayConfig], None] = lambda config: None
-    ) -> Settled[GatewayConfig]:
+    def settled(self, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> Settled[GatewayConfig]:
         """The config, checked; origins are by dotted leaf.
 
         Args:

@@ -32,9 +32,7 @@ def salt_of(decisions: Decisions) -> bytes:
         return _kept(_state_folder() / "evenstep" / "salt")
     except (OSError, RuntimeError) as error:  # no home, one that cannot be written, a full disk
         why = getattr(error, "strerror", None) or str(error)
-        _log.info(
-            "the salt of hashes cannot be kept; it lasts as long as this process", extra=fields(why=why)
-        )
+        _log.info("the salt of hashes cannot be kept; it lasts as long as this process", extra=fields(why=why))
         return secrets.token_bytes(_BYTES)
 
 

@@ -152,9 +152,7 @@ class Dispatch:
     """
 
     #: Settings that have another name now.
-    RENAMED: ClassVar[dict[str, str]] = {
-        "good_rounds": "policy_cooldown_s, in seconds: rounds come as often as requests do"
-    }
+    RENAMED: ClassVar[dict[str, str]] = {"good_rounds": "policy_cooldown_s, in seconds: rounds come as often as requests do"}
 
     gather_ms: float = 2.0
     ttl_s: float = 60.0

@@ -60,9 +60,14 @@ class Worker:
             slots: for a worker that does not say.
         """
         return WorkerSpec(
-            name=self.name, group=self.group, slots=slots if self.slots is None else self.slots,
-            kv_tokens=self.kv_tokens, role=self.role, speed=self.speed, scraped=self.scraped,
-        )  # fmt: skip
+            name=self.name,
+            group=self.group,
+            slots=slots if self.slots is None else self.slots,
+            kv_tokens=self.kv_tokens,
+            role=self.role,
+            speed=self.speed,
+            scraped=self.scraped,
+        )
 
     def each(self) -> list[Worker]:
         """This worker with its name, or each of its ranks.

@@ -78,9 +78,12 @@ class Endpoint:
                 timer = self._half_way(patience)
                 try:
                     transport, made = await self.loop.create_connection(
-                        lambda: EngineConnection(self), self._host, self._port, ssl=self._tls,
+                        lambda: EngineConnection(self),
+                        self._host,
+                        self._port,
+                        ssl=self._tls,
                         server_hostname=self._host if self._tls else None,
-                    )  # fmt: skip
+                    )
                 finally:
                     timer.cancel()
         except (OSError, TimeoutError) as error:

@@ -110,12 +110,7 @@ class Relay:
         """
         exchange, reply, quick = stream.exchange, stream.reply, stream.reply.usual
         client, connection = exchange.client, stream.connection
-        if (
-            not change.is_compiled
-            or quick is None
-            or connection is None
-            or quick.shape.size > kernel.MOST_SHAPE
-        ):
+        if not change.is_compiled or quick is None or connection is None or quick.shape.size > kernel.MOST_SHAPE:
             return None
         reads, writes = connection.socket(), client.socket()
         if reads < 0 or writes < 0:
@@ -137,9 +132,20 @@ class Relay:
         number = self._number(engine)
         model, size = self._model(exchange.model), quick.shape.size
         begin = number * kernel.COLUMNS
-        self._cells[begin : begin + kernel.COLUMNS] = array("q", (
-            engine, sends, reply.counted, client.is_framed, reply.keeps, stream.row, model, 0, size,
-        ))  # fmt: skip
+        self._cells[begin : begin + kernel.COLUMNS] = array(
+            "q",
+            (
+                engine,
+                sends,
+                reply.counted,
+                client.is_framed,
+                reply.keeps,
+                stream.row,
+                model,
+                0,
+                size,
+            ),
+        )
         self._shapes[number, :size], self._parts[number] = quick.shape, quick.parts
         self.heard_s[number] = time.monotonic()
         flow = self._flows[number] = Flow(self, number, stream)
@@ -189,9 +195,7 @@ class Relay:
         while found != kernel.OVER:
             if table[kernel.TOLD]:
                 model = self._models[table[kernel.ABOUT]]
-                model.produced_all(
-                    self._told, table[kernel.COUNTED], table[kernel.TOLD], float(self._now_s[0])
-                )
+                model.produced_all(self._told, table[kernel.COUNTED], table[kernel.TOLD], float(self._now_s[0]))
             if found == kernel.COUNTS:
                 return
             if found == kernel.LOOK:
@@ -264,9 +268,19 @@ class Relay:
         """Tell the compiled part where everything is."""
         self._table[kernel.EPOLL], self._table[kernel.FILES] = self._epoll.fileno(), self._flow_of.size
         arrays = (
-            self._flow_of, self._columns, self.heard_s, self._shapes, self._parts, self._kept,
-            self._events, self._room, self._space, self._told, self._clock, self._now_s,
-        )  # fmt: skip
+            self._flow_of,
+            self._columns,
+            self.heard_s,
+            self._shapes,
+            self._parts,
+            self._kept,
+            self._events,
+            self._room,
+            self._space,
+            self._told,
+            self._clock,
+            self._now_s,
+        )
         self._table[kernel.FLOWS_MOST] = len(self._flows)
         self._table[kernel.FLOW_OF :] = [placed(one) for one in arrays]
 

@@ -82,15 +82,21 @@ class AdminApi:
         app = web.Application(middlewares=[_told, self._allowed], client_max_size=_LARGEST_BODY)
         app.add_routes(
             [
-                web.get("/healthz", self._healthz), web.get("/readyz", self._readyz),
-                web.get("/metrics", self._metrics), web.get("/snapshot", self._snapshot),
-                web.get("/workers", self._workers), web.post("/workers", self._add),
-                web.delete("/workers/{name}", self._remove), web.get("/policy", self._policy),
-                web.put("/policy", self._set_policy), web.get("/config", self._config),
-                web.post("/reload", self._reload), web.post("/drain", self._drain),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+                web.get("/snapshot", self._snapshot),
+                web.get("/workers", self._workers),
+                web.post("/workers", self._add),
+                web.delete("/workers/{name}", self._remove),
+                web.get("/policy", self._policy),
+                web.put("/policy", self._set_policy),
+                web.get("/config", self._config),
+                web.post("/reload", self._reload),
+                web.post("/drain", self._drain),
                 web.get("/openapi.json", self._openapi),
             ]
-        )  # fmt: skip
+        )
         return app
 
     @web.middleware
@@ -139,9 +145,7 @@ class AdminApi:
             for model, snapshot in found["models"].items()
             for one in (*snapshot["workers"], *snapshot["prefillers"])
         }
-        return web.json_response(
-            {"workers": [self._shown(w, states.get(w.name)) for w in known]}, dumps=_dumps
-        )
+        return web.json_response({"workers": [self._shown(w, states.get(w.name)) for w in known]}, dumps=_dumps)
 
     async def _add(self, request: web.Request) -> web.Response:
         worker = await _body(request, Worker)
@@ -238,9 +242,7 @@ async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _error(status: int, message: str, field: str = "", value: object = "") -> web.Response:
-    return web.json_response(
-        {"error": {"message": message, "field": field, "value": str(value)}}, status=status
-    )
+    return web.json_response({"error": {"message": message, "field": field, "value": str(value)}}, status=status)
 
 
 def _shown_digest(request: web.Request) -> bytes:

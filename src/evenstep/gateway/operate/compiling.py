@@ -86,9 +86,14 @@ async def _compile_elsewhere(policy: str, predictor: str) -> None:
         return
     _log.info("compiling what decisions need; the first start on a machine takes up to a minute")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", COMPILE, policy, predictor,
-        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+        sys.executable,
+        "-c",
+        COMPILE,
+        policy,
+        predictor,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     try:
         with suppress(AttributeError, OSError):  # Windows; it has ended already
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)

@@ -38,12 +38,8 @@ def check(where: str, common: Worker, port: int, every_s: float) -> None:
     if not 0 < every_s < float("inf"):
         raise InputError(where, "every_s", every_s, "a number above 0")
     if urlsplit(common.url).scheme not in ("http", "https") or urlsplit(common.url).netloc:
-        raise InputError(
-            where, "worker.url", common.url, "http:// or https://, with a path where there is one"
-        )
+        raise InputError(where, "worker.url", common.url, "http:// or https://, with a path where there is one")
     if common.name:
-        raise InputError(
-            where, "worker.name", common.name, "no name", "Each worker is called by its address."
-        )
+        raise InputError(where, "worker.name", common.name, "no name", "Each worker is called by its address.")
     for one in at_address(common, "127.0.0.1", port):
         one.spec()

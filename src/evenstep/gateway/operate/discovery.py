@@ -44,9 +44,7 @@ def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, A
     return found
 
 
-async def discover(
-    name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]], membership: Membership
-) -> None:
+async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]], membership: Membership) -> None:
     """Keep a source's workers in the fleet; begin it again, later and later, when it fails."""
     again_s = _AGAIN_S
 
@@ -63,9 +61,7 @@ async def discover(
             await follow(tell)
         except Exception as error:
             said = str(error) or type(error).__name__
-            _log.warning(
-                "discovery fails; workers stay as they are", extra=fields(source=name, why=said[:500])
-            )
+            _log.warning("discovery fails; workers stay as they are", extra=fields(source=name, why=said[:500]))
         await asyncio.sleep(again_s)
         again_s = min(2 * again_s, _AGAIN_CAP_S)
 

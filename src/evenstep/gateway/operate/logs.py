@@ -47,12 +47,23 @@ def access(one: Ended) -> None:
 def logged_of(one: Ended) -> dict[str, Any]:
     """The fields of that line."""
     return {
-        "request_id": one.request_id, "outcome": one.outcome, "status": one.status, "path": one.path,
-        "model": one.model, "tenant": one.tenant, "request_class": one.request_class, "worker": one.worker,
-        "prompt_tokens": one.prompt_tokens, "output_tokens": one.output_tokens, "tries": one.tries,
-        "continued": one.continued, "wait_s": one.sent_s - one.arrived_s, "ttft_s": one.ttft_s, "tpot_s": one.tpot_s,
+        "request_id": one.request_id,
+        "outcome": one.outcome,
+        "status": one.status,
+        "path": one.path,
+        "model": one.model,
+        "tenant": one.tenant,
+        "request_class": one.request_class,
+        "worker": one.worker,
+        "prompt_tokens": one.prompt_tokens,
+        "output_tokens": one.output_tokens,
+        "tries": one.tries,
+        "continued": one.continued,
+        "wait_s": one.sent_s - one.arrived_s,
+        "ttft_s": one.ttft_s,
+        "tpot_s": one.tpot_s,
         "seconds": one.ended_s - one.arrived_s,
-    }  # fmt: skip
+    }
 
 
 @contextmanager
@@ -108,9 +119,12 @@ class JsonLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         found: dict[str, Any] = {
-            "time": _time(record), "level": record.levelname.lower(), "logger": record.name,
-            "message": record.getMessage(), **_shown(record),
-        }  # fmt: skip
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_shown(record),
+        }
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
         line = msgspec.json.encode(found, enc_hook=str)
@@ -191,9 +205,7 @@ class _Entry(logging.Handler):
 
 
 def _time(record: logging.LogRecord) -> str:
-    return (
-        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:

@@ -55,9 +55,7 @@ class Membership:
         changed: takes the whole fleet after every change.
     """
 
-    def __init__(
-        self, door: Doorway, workers: Iterable[Worker], changed: Callable[[list[Worker]], None]
-    ) -> None:
+    def __init__(self, door: Doorway, workers: Iterable[Worker], changed: Callable[[list[Worker]], None]) -> None:
         self._door, self._changed = door, changed
         self._owned: dict[str, dict[str, Worker]] = {CONFIG: {w.name: w for w in workers}, ADMIN: {}}
         self._turn = asyncio.Lock()
@@ -158,8 +156,9 @@ class Membership:
         """
         for other in self.workers():
             if other.name == worker.name or (other.url.rstrip("/"), other.role) != (
-                worker.url.rstrip("/"), worker.role,
-            ):  # fmt: skip
+                worker.url.rstrip("/"),
+                worker.role,
+            ):
                 continue
             if worker.rank is None or other.rank is None or worker.rank == other.rank:
                 hint = f"{other.name} is there already; remove it first, or give each its rank."

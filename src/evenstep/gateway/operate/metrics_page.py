@@ -84,22 +84,35 @@ HELP = {
 }
 
 _WORKER = (
-    "worker_kv_tokens", "worker_active_requests", "worker_state_age_seconds",
-)  # fmt: skip
+    "worker_kv_tokens",
+    "worker_active_requests",
+    "worker_state_age_seconds",
+)
 _WORKER_MORE = {
-    "free_slots": "worker_free_slots", "slots": "worker_slots", "foreign_requests": "worker_foreign_requests",
-    "foreign_kv_tokens": "worker_foreign_kv_tokens", "is_up": "worker_up",
-}  # fmt: skip
+    "free_slots": "worker_free_slots",
+    "slots": "worker_slots",
+    "foreign_requests": "worker_foreign_requests",
+    "foreign_kv_tokens": "worker_foreign_kv_tokens",
+    "is_up": "worker_up",
+}
 _GROUP = {
-    "balance_ratio": "group_balance_ratio", "step_seconds": "group_step_seconds",
-    "overhead_seconds": "group_overhead_seconds", "seconds_per_token": "group_seconds_per_token",
-    "fit_r_squared": "group_fit_r_squared", "fit_error": "group_fit_error_ratio",
-}  # fmt: skip
+    "balance_ratio": "group_balance_ratio",
+    "step_seconds": "group_step_seconds",
+    "overhead_seconds": "group_overhead_seconds",
+    "seconds_per_token": "group_seconds_per_token",
+    "fit_r_squared": "group_fit_r_squared",
+    "fit_error": "group_fit_error_ratio",
+}
 _GAUGES = ("pool_depth", "pool_oldest_seconds", "waiting_for_prefill", "requests_present")
 _COUNTERS = (
-    "output_tokens_total", "recompute_total", "retries_total", "cancelled_total", "late_events_total",
-    "prefix_prompt_tokens_total", "prefix_hit_tokens_total",
-)  # fmt: skip
+    "output_tokens_total",
+    "recompute_total",
+    "retries_total",
+    "cancelled_total",
+    "late_events_total",
+    "prefix_prompt_tokens_total",
+    "prefix_hit_tokens_total",
+)
 _HISTOGRAMS = ("pool_wait_seconds", "ttft_seconds", "tpot_seconds", "prediction_error_tokens")
 
 
@@ -161,9 +174,7 @@ def _worker(page: Page, who: Mapping[str, str], worker: Mapping[str, Any]) -> No
     for field, name in _WORKER_MORE.items():
         page.add("gauge", f"evenstep_{name}", worker[field], **labels)
     capacity = worker["kv_capacity_tokens"]
-    page.add(
-        "gauge", "evenstep_worker_kv_capacity_tokens", math.inf if capacity is None else capacity, **labels
-    )
+    page.add("gauge", "evenstep_worker_kv_capacity_tokens", math.inf if capacity is None else capacity, **labels)
     for share in ("prefix_believed_share", "prefix_true_share"):
         page.add("gauge", f"evenstep_worker_{share}", _known(worker[share]), **labels)
     page.add("gauge", "evenstep_worker_prefix_blocks", worker["prefix_room_blocks"], **labels)
@@ -196,16 +207,19 @@ def _gateway(page: Page, found: Mapping[str, Any]) -> None:
 
 
 _LABELS = {
-    "answers_total": "code", "worker_counting_estimated": "worker", "worker_counted_here_only": "worker",
+    "answers_total": "code",
+    "worker_counting_estimated": "worker",
+    "worker_counted_here_only": "worker",
     "worker_cannot_continue": "worker",
-    "class_weight": "class", "scrapes_total": "result", "reloads_total": "result", "decision_log_failed": "model",
+    "class_weight": "class",
+    "scrapes_total": "result",
+    "reloads_total": "result",
+    "decision_log_failed": "model",
     "decision_log_failures_total": "model",
-}  # fmt: skip
+}
 
 
-def _by(
-    page: Page, kind: Kind, name: str, label: str, values: Mapping[str, Any], who: Mapping[str, str]
-) -> None:
+def _by(page: Page, kind: Kind, name: str, label: str, values: Mapping[str, Any], who: Mapping[str, str]) -> None:
     for text, value in values.items():
         page.add(kind, name, value, **who, **{label: text})
 

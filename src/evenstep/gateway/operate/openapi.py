@@ -30,7 +30,8 @@ def document() -> dict[str, Any]:
             "/readyz": {
                 "get": _op(
                     "Whether it should get requests, why not, and notes on what to mend all the same",
-                    _ok(_ref("Readiness")), is_open=True,
+                    _ok(_ref("Readiness")),
+                    is_open=True,
                     more={"503": _content("Not ready", {"anyOf": [_ref("Readiness"), _ref("Error")]})},
                 )
             },
@@ -39,23 +40,31 @@ def document() -> dict[str, Any]:
             "/workers": {
                 "get": _op("Every worker, with its source and its state", _ok(_ref("Workers")), 503),
                 "post": _op(
-                    "A worker joins, or is described anew", {"201": _content("Joined", _names("workers"))}, 400, 503,
+                    "A worker joins, or is described anew",
+                    {"201": _content("Joined", _names("workers"))},
+                    400,
+                    503,
                     body="Worker",
                 ),
             },
             "/workers/{name}": {
                 "delete": _op(
                     "A worker leaves: what it runs ends there, or without drain goes on elsewhere at once",
-                    {"202": _content("Leaves", _object(worker=_TEXT))}, 400, 404, 503,
+                    {"202": _content("Leaves", _object(worker=_TEXT))},
+                    400,
+                    404,
+                    503,
                     parameters=[
-                        _in("path", "name", _TEXT, required=True), _in("query", "drain", {"enum": ["true", "false"]}),
+                        _in("path", "name", _TEXT, required=True),
+                        _in("query", "drain", {"enum": ["true", "false"]}),
                     ],
                 )
             },
             "/policy": {
                 "get": _op(
                     "Policy and predictor in force; how often and why least load decided instead",
-                    _ok(_ref("PolicyInForce")), 503,
+                    _ok(_ref("PolicyInForce")),
+                    503,
                 ),
                 "put": _op("Decide by another policy until the next reload", _ok(_ref("Policy")), 400, 503, body="Policy"),
             },
@@ -63,16 +72,14 @@ def document() -> dict[str, Any]:
             "/reload": {
                 "post": _op("Read file, environment and keys again, and go by them", _ok(_ref("Reloaded")), 400, 503)
             },
-            "/drain": {
-                "post": _op("Accept nothing new", {"202": _content("Draining", _object(draining=_FLAG))}, 503)
-            },
+            "/drain": {"post": _op("Accept nothing new", {"202": _content("Draining", _object(draining=_FLAG))}, 503)},
             "/openapi.json": {"get": _op("This document", _ok({"type": "object"}))},
         },
         "components": {
             "securitySchemes": {"adminKey": {"type": "http", "scheme": "bearer"}},
             "schemas": _schemas(),
         },
-    }  # fmt: skip
+    }
 
 
 def _schemas() -> dict[str, Any]:
@@ -90,18 +97,21 @@ def _schemas() -> dict[str, Any]:
         "Policy": policy,
         "PolicyInForce": _object(policy=_TEXT, predictor=_TEXT, models={"type": "object"}),
         "Readiness": _object(ready=_FLAG, why=_TEXT, notes=_TEXTS),
-        "Config": _object(
-            settings={"type": "array", "items": _object(setting=_TEXT, value={}, origin=_TEXT)}
-        ),
+        "Config": _object(settings={"type": "array", "items": _object(setting=_TEXT, value={}, origin=_TEXT)}),
         "Reloaded": _object(changed=_TEXTS, joined=_TEXTS, left=_TEXTS, needs_restart=_TEXTS),
         "Error": _object(error=_object(message=_TEXT, field=_TEXT, value=_TEXT)),
     }
 
 
 def _op(
-    summary: str, good: dict[str, Any], *bad: int, is_open: bool = False, body: str = "", more: dict[str, Any] | None = None,
+    summary: str,
+    good: dict[str, Any],
+    *bad: int,
+    is_open: bool = False,
+    body: str = "",
+    more: dict[str, Any] | None = None,
     parameters: list[dict[str, Any]] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     codes = [*bad, 403, *([] if is_open else [401])]
     found: dict[str, Any] = {
         "summary": summary,

@@ -64,10 +64,16 @@ class Operation:
     """
 
     def __init__(
-        self, sources: Sources, settled: Settled[GatewayConfig], control: Control, loop: asyncio.AbstractEventLoop, *,
-        logs: Logs | None = None, attainment: Attainment | None = None,
+        self,
+        sources: Sources,
+        settled: Settled[GatewayConfig],
+        control: Control,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        logs: Logs | None = None,
+        attainment: Attainment | None = None,
         contexts: list[tuple[ssl.SSLContext, Tls, str]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.port = 0
         self._sources, self._settled, self._logs = sources, settled, logs
         self._attainment = attainment or Attainment(settled.value.classes)
@@ -157,14 +163,14 @@ class Operation:
             self._spans = Spans(config.traces)
         silent = await preflight(pages, config.fleet(), config.engines.scrape_timeout_s)
         for name in silent:
-            _log.warning(
-                "metrics cannot be read; the worker counts as full until they can", extra=fields(worker=name)
-            )
+            _log.warning("metrics cannot be read; the worker counts as full until they can", extra=fields(worker=name))
         scraper = Scraper(self._door, config.engines, pages)
         membership = Membership(self._door, config.fleet(), scraper.follow)
         heard: list[Callable[[GatewayConfig], None]] = [
-            lambda new: scraper.reload(new.engines), lambda new: self._attainment.reload(new.classes), self._listen_in,
-        ]  # fmt: skip
+            lambda new: scraper.reload(new.engines),
+            lambda new: self._attainment.reload(new.classes),
+            self._listen_in,
+        ]
         if self._logs is not None:
             heard.append(lambda new: self._logs.reload(new.log) if self._logs else None)
         reloader = Reloader(self._sources, self._settled, self._door, membership, heard, self._contexts)
@@ -194,13 +200,9 @@ class Operation:
         context = server_context(admin.tls, "admin.tls") if admin.tls else None
         if context is not None and admin.tls is not None:
             self._contexts.append((context, admin.tls, "admin.tls"))
-        silent = logging.getLogger(
-            "evenstep.gateway.operate.admin.http"
-        )  # invalid HTTP is the client's fault
+        silent = logging.getLogger("evenstep.gateway.operate.admin.http")  # invalid HTTP is the client's fault
         silent.setLevel(logging.CRITICAL)
-        runner = web.AppRunner(
-            app, access_log=None, logger=silent, handle_signals=False, shutdown_timeout=1.0
-        )
+        runner = web.AppRunner(app, access_log=None, logger=silent, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         try:
             await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
@@ -238,10 +240,12 @@ class Operation:
     def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
         found = self._attainment
         return {
-            "scrapes_total": dict(scraper.results), "reloads_total": dict(reloader.results),
-            "class_weight": found.weights(), "class_requests_total": found.counts(),
+            "scrapes_total": dict(scraper.results),
+            "reloads_total": dict(reloader.results),
+            "class_weight": found.weights(),
+            "class_requests_total": found.counts(),
             "log_lines_dropped_total": self._logs.dropped if self._logs else 0,
-        }  # fmt: skip
+        }
 
     async def _report(self, snapshots: Snapshots) -> None:
         """Once a minute: how many rounds fell back to least load, by reason."""
@@ -282,9 +286,7 @@ class Operation:
 class _Parts:
     """What runs until the end."""
 
-    def __init__(
-        self, runner: web.AppRunner | None, scraper: Scraper, tasks: list[asyncio.Task[None]]
-    ) -> None:
+    def __init__(self, runner: web.AppRunner | None, scraper: Scraper, tasks: list[asyncio.Task[None]]) -> None:
         self._runner, self._scraper, self._tasks = runner, scraper, tasks
 
     async def close(self) -> None:

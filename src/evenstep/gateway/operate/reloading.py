@@ -62,9 +62,14 @@ class Reloader:
     """
 
     def __init__(
-        self, sources: Sources, settled: Settled[GatewayConfig], door: Doorway, membership: Membership,
-        heard: list[Callable[[GatewayConfig], None]], contexts: list[tuple[ssl.SSLContext, Tls, str]],
-    ) -> None:  # fmt: skip
+        self,
+        sources: Sources,
+        settled: Settled[GatewayConfig],
+        door: Doorway,
+        membership: Membership,
+        heard: list[Callable[[GatewayConfig], None]],
+        contexts: list[tuple[ssl.SSLContext, Tls, str]],
+    ) -> None:
         self.settled = settled
         self.results: Counter[str] = Counter({"ok": 0, "refused": 0})
         self._sources, self._door, self._membership = sources, door, membership
@@ -127,9 +132,10 @@ class Reloader:
         different = [n for n in fresh.origin if value_at(before, n) != value_at(after, n)]
         return Reloaded(
             changed=[n for n in different if n.split(".")[0] not in _FIXED],
-            joined=[worker.name for worker in plan.joins], left=plan.leaves,
+            joined=[worker.name for worker in plan.joins],
+            left=plan.leaves,
             needs_restart=[n for n in different if n.split(".")[0] in _FIXED],
-        )  # fmt: skip
+        )
 
     def _try_all(self, config: GatewayConfig) -> None:
         _try(config)

@@ -86,9 +86,7 @@ class Scraper:
         self._on: dict[Place, list[Worker]] = {}
         self._bad: dict[Place, str] = {}
         self._good: set[Place] = set()  # were read at least once
-        self._asking: tuple[list[str], asyncio.Event] | None = (
-            None  # workers whose pages are about to be read
-        )
+        self._asking: tuple[list[str], asyncio.Event] | None = None  # workers whose pages are about to be read
         self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # reported to the gateway next
         self.results: Counter[str] = Counter({"ok": 0, "failed": 0})
 

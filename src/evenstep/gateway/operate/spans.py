@@ -39,9 +39,7 @@ class Spans:
                 hint = "Install it with: pip install 'evenstep[otel]'."
                 raise InputError("traces", "endpoint", traces.endpoint, f"the package of {name}", hint)
         if not traces.endpoint.startswith(("http://", "https://")):
-            raise InputError(
-                "traces", "endpoint", traces.endpoint, "a URL, e.g. http://127.0.0.1:4318/v1/traces"
-            )
+            raise InputError("traces", "endpoint", traces.endpoint, "a URL, e.g. http://127.0.0.1:4318/v1/traces")
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
@@ -51,8 +49,9 @@ class Spans:
 
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(traces.share)),
-            resource=Resource.create({"service.name": traces.service}), shutdown_on_exit=False,
-        )  # fmt: skip
+            resource=Resource.create({"service.name": traces.service}),
+            shutdown_on_exit=False,
+        )
         sender = exporter or OTLPSpanExporter(endpoint=traces.endpoint)
         self._provider.add_span_processor(BatchSpanProcessor(sender))
         self._tracer = self._provider.get_tracer("evenstep")
@@ -65,9 +64,12 @@ class Spans:
         ahead_ns = time.time_ns() - time.monotonic_ns()
         parent = self._propagator.extract({"traceparent": one.traceparent}) if one.traceparent else None
         span = self._tracer.start_span(
-            one.path or "request", context=parent, kind=SpanKind.SERVER,
-            start_time=_ns(one.arrived_s, ahead_ns), attributes=_attributes(one),
-        )  # fmt: skip
+            one.path or "request",
+            context=parent,
+            kind=SpanKind.SERVER,
+            start_time=_ns(one.arrived_s, ahead_ns),
+            attributes=_attributes(one),
+        )
         for name, at_s in (("sent", one.sent_s), ("first token", one.first_s)):
             if not math.isnan(at_s):
                 span.add_event(name, timestamp=_ns(at_s, ahead_ns))
@@ -84,15 +86,25 @@ class Spans:
 def _attributes(one: Ended) -> dict[str, str | int | float | bool]:
     """Attributes of the request and its decisions, under OpenTelemetry's names where they exist."""
     found: dict[str, str | int | float | bool] = {
-        "http.request.method": "POST", "http.response.status_code": one.status, "url.path": one.path,
-        "gen_ai.request.model": one.model, "gen_ai.usage.input_tokens": one.prompt_tokens,
-        "gen_ai.usage.output_tokens": one.output_tokens, "evenstep.request_id": one.request_id,
-        "evenstep.tenant": one.tenant, "evenstep.class": one.request_class, "evenstep.worker": one.worker,
-        "evenstep.outcome": one.outcome, "evenstep.tries": one.tries, "evenstep.continued": one.continued,
-    }  # fmt: skip
+        "http.request.method": "POST",
+        "http.response.status_code": one.status,
+        "url.path": one.path,
+        "gen_ai.request.model": one.model,
+        "gen_ai.usage.input_tokens": one.prompt_tokens,
+        "gen_ai.usage.output_tokens": one.output_tokens,
+        "evenstep.request_id": one.request_id,
+        "evenstep.tenant": one.tenant,
+        "evenstep.class": one.request_class,
+        "evenstep.worker": one.worker,
+        "evenstep.outcome": one.outcome,
+        "evenstep.tries": one.tries,
+        "evenstep.continued": one.continued,
+    }
     for name, seconds in (
-        ("evenstep.wait_s", one.sent_s - one.arrived_s), ("evenstep.ttft_s", one.ttft_s), ("evenstep.tpot_s", one.tpot_s),
-    ):  # fmt: skip
+        ("evenstep.wait_s", one.sent_s - one.arrived_s),
+        ("evenstep.ttft_s", one.ttft_s),
+        ("evenstep.tpot_s", one.tpot_s),
+    ):
         if not math.isnan(seconds):
             found[name] = seconds
     return found

@@ -29,9 +29,7 @@ class Status:
             "requests": float(sum(sum(one["requests_total"].values()) for one in models)),
             "good": float(sum(one["requests_total"].get("200", 0) for one in models)),
             "tokens": float(sum(one["output_tokens_total"] for one in models)),
-            "idle_s": float(
-                sum(group["barrier_idle_device_seconds_total"] for one in models for group in one["groups"])
-            ),
+            "idle_s": float(sum(group["barrier_idle_device_seconds_total"] for one in models for group in one["groups"])),
         }
         new = {name: value - self._before.get(name, 0.0) for name, value in totals.items()}
         self._before = totals

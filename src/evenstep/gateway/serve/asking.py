@@ -62,9 +62,7 @@ class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
         return msgspec.structs.replace(self, traceparent=traceparent.decode("ascii"), carried=carried)
 
 
-_TRACEPARENT = re.compile(
-    rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?=\r\n)"
-)
+_TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?=\r\n)")
 
 
 class ClientHeads:
@@ -84,9 +82,7 @@ class ClientHeads:
             return self._heads.read(head)
         begin, end = found.span(1)
         asking, length = self._heads.read(head[:begin] + head[end:])
-        if (
-            asking.kind == "other" or asking.traceparent
-        ):  # its lines go on in another way, or there are two of it
+        if asking.kind == "other" or asking.traceparent:  # its lines go on in another way, or there are two of it
             return self._heads.read(head)
         return asking.traced(head[begin:end]), length
 

@@ -58,8 +58,7 @@ class Attached:
             fields += f"Authorization: Bearer {api_key}\r\n"
         self._fields = fields.encode("latin-1")
         self._generation = {
-            chat: self._line("POST", path) + b"Content-Type: application/json\r\n"
-            for chat, path in _PATHS.items()
+            chat: self._line("POST", path) + b"Content-Type: application/json\r\n" for chat, path in _PATHS.items()
         }
 
     @property
@@ -95,8 +94,11 @@ class Attached:
             more: lines of `carried`.
         """
         return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
-            self._generation[chat], name.encode("ascii"), more, length,
-        )  # fmt: skip
+            self._generation[chat],
+            name.encode("ascii"),
+            more,
+            length,
+        )
 
     def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
         """Head of any other request."""
@@ -119,11 +121,7 @@ def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[
     if not others and not with_authorization and "traceparent" not in headers:
         return b""
     wanted = ("traceparent", "tracestate", *others)
-    lines = [
-        f"{name}: {headers[name]}\r\n"
-        for name in wanted
-        if name in headers and _TRACE.fullmatch(headers[name])
-    ]
+    lines = [f"{name}: {headers[name]}\r\n" for name in wanted if name in headers and _TRACE.fullmatch(headers[name])]
     if with_authorization and "authorization" in headers:
         lines.append(f"authorization: {headers['authorization']}\r\n")
     return "".join(lines).encode("latin-1") if lines else b""

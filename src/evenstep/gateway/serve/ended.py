@@ -100,7 +100,7 @@ class Story:
         "_worker",
         "output_tokens",
         "prompt_tokens",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -131,9 +131,23 @@ class Story:
         """It is over."""
         asking, caller = self._asking, self._asking.caller
         one = Ended(
-            self._name, outcome, status, asking.head.path, self._model, caller.tenant if caller else "", self._class,
-            self._worker, self.prompt_tokens, self.output_tokens, self._tries, self._continued, self._arrived_s,
-            self._sent_s, self._first_s, time.monotonic(), asking.traceparent,
-        )  # fmt: skip
+            self._name,
+            outcome,
+            status,
+            asking.head.path,
+            self._model,
+            caller.tenant if caller else "",
+            self._class,
+            self._worker,
+            self.prompt_tokens,
+            self.output_tokens,
+            self._tries,
+            self._continued,
+            self._arrived_s,
+            self._sent_s,
+            self._first_s,
+            time.monotonic(),
+            asking.traceparent,
+        )
         for sink in self._sinks:
             sink(one)

@@ -69,13 +69,9 @@ class Exchange:
     _handover = _body = b""
     _asked = Asked()
     _stalled = False
-    _are_denials: bool | None = (
-        None  # whether all legs that were lost were of engines that do not serve the model
-    )
+    _are_denials: bool | None = None  # whether all legs that were lost were of engines that do not serve the model
 
-    def __init__(
-        self, model: ServedModel, client: Client, request: GenerationRequest, name: str, asking: Asking
-    ) -> None:
+    def __init__(self, model: ServedModel, client: Client, request: GenerationRequest, name: str, asking: Asking) -> None:
         self.model, self.client, self.request, self.name, self.asking = model, client, request, name, asking
         self._can_break = request.frame.stream and can_break(request)
 
@@ -307,12 +303,21 @@ class Exchange:
     def _reply(self, attached: Attached, before: SoFar | None, given: bytes = b"") -> ReplyStream:
         request, dialect = self.request, attached.dialect
         return ReplyStream(
-            dialect, chat=request.chat, client=request.asked, engine=self._asked, choices=request.n,
-            prompts=request.prompts, before=before, given=given, keep=self._can_break, fingerprint=attached.fingerprint,
+            dialect,
+            chat=request.chat,
+            client=request.asked,
+            engine=self._asked,
+            choices=request.n,
+            prompts=request.prompts,
+            before=before,
+            given=given,
+            keep=self._can_break,
+            fingerprint=attached.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
-            limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt), habits=attached.habits,
+            limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt),
+            habits=attached.habits,
             hands_back=not request.frame.stops_at_recomputed,
-        )  # fmt: skip
+        )
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
         """The part of a continued stream that the client has."""
@@ -322,9 +327,7 @@ class Exchange:
                 self._before = leg.reply.so_far()
 
     def _close_stream(self, before: SoFar) -> None:
-        end = closing(
-            before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage
-        )
+        end = closing(before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage)
         self.client.send(end, last=True)
 
     def _worded(self, command: Reject) -> Refusal:

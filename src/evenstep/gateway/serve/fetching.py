@@ -82,9 +82,7 @@ async def fetch(attached: Attached, path: str, patience_s: float) -> tuple[int, 
     """Status and body of a GET; status 0 where there is no answer in time."""
     endpoint = attached.endpoint
     data = attached.head("GET", path, "", 0), b""
-    question = _Question(
-        endpoint.loop.create_future(), lambda asked: endpoint.send_fresh(asked, data, patience_s)
-    )
+    question = _Question(endpoint.loop.create_future(), lambda asked: endpoint.send_fresh(asked, data, patience_s))
     endpoint.send(question, data, patience_s)
     try:
         return await asyncio.wait_for(question.answer, patience_s)

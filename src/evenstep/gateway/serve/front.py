@@ -195,11 +195,7 @@ class Front:
             return self.why_not_ready
         if not any(pool.attached for pool in self.pools.all):
             waiting = self.pools.unknown
-            return (
-                f"no worker has said which models it serves ({len(waiting)} asked)"
-                if waiting
-                else "no worker"
-            )
+            return f"no worker has said which models it serves ({len(waiting)} asked)" if waiting else "no worker"
         if not any(worker.is_known for pool in self.pools.all for worker in pool.dispatcher.mirror.workers):
             return "the metrics of no worker could be read yet: all count as full"
         return ""

@@ -253,9 +253,7 @@ class Stream(Collecting):
 
     kind = "text/event-stream"
 
-    def __init__(
-        self, exchange: Owner, number: int, attached: Attached, row: int, reply: ReplyStream
-    ) -> None:
+    def __init__(self, exchange: Owner, number: int, attached: Attached, row: int, reply: ReplyStream) -> None:
         self.exchange, self.number, self.attached, self.row, self.reply = (
             exchange,
             number,

@@ -48,9 +48,7 @@ class Pools:
         workers: every worker, by name.
     """
 
-    def __init__(
-        self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None) -> None:
         self.config, self.loop, self.tls = config, loop, tls
         self._relay, self._tenants = relay_on(loop), Tenants()
         self.by_model: dict[str, ServedModel] = {}
@@ -174,11 +172,16 @@ class Pools:
         used = sample.kv_tokens / sample.kv_capacity if capacity else 0.0
         pool.tell(
             ev.Sampled(
-                now_s=pool.now_s(), worker=name, running=sample.running, waiting=sample.waiting,
-                kv_used=min(1.0, max(0.0, used)), kv_tokens=capacity,
-                prefix_queried=_counted(sample.prefix_queried), prefix_hit=_counted(sample.prefix_hit),
+                now_s=pool.now_s(),
+                worker=name,
+                running=sample.running,
+                waiting=sample.waiting,
+                kv_used=min(1.0, max(0.0, used)),
+                kv_tokens=capacity,
+                prefix_queried=_counted(sample.prefix_queried),
+                prefix_hit=_counted(sample.prefix_hit),
             )
-        )  # fmt: skip
+        )
         if name in self.counted_here and name in pool.attached:  # its page is there after all
             self.counted_here.discard(name)
             self._attach(pool, pool.attached[name])
@@ -257,12 +260,7 @@ class Pools:
     def _place(self, attached: Attached, cards: Iterable[ModelCard]) -> None:
         """Into the pool of its models."""
         cards = list(cards)
-        known = (
-            self.by_model[name]
-            for card in cards
-            for name in (card.name, card.parent)
-            if name in self.by_model
-        )
+        known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
         pool = next(known, None) or self._new_pool(cards[0].name)
         attached.serves = frozenset(card.name for card in cards)
         for card in cards:
@@ -281,10 +279,19 @@ class Pools:
         config = self.config
         log = log_of(config.decisions, name, bool(self._pools))
         pool = self._pools[name] = ServedModel(
-            name, config.weighed_policy(), config.predictor, config.settings(), loop=self.loop, probe=self._probe,
-            removed=self._left, denied=self._denied, tokenizer=config.tokenizers.get(name, ""), log=log,
-            relay=self._relay, tenants=self._tenants,
-        )  # fmt: skip
+            name,
+            config.weighed_policy(),
+            config.predictor,
+            config.settings(),
+            loop=self.loop,
+            probe=self._probe,
+            removed=self._left,
+            denied=self._denied,
+            tokenizer=config.tokenizers.get(name, ""),
+            log=log,
+            relay=self._relay,
+            tenants=self._tenants,
+        )
         return pool
 
     def _left(self, pool: ServedModel, name: str) -> None:
@@ -305,9 +312,7 @@ class Pools:
             return True
         text = "%s does not serve %s any more; it serves %s"
         _log.warning(text, attached.name, ", ".join(sorted(attached.denied)), ", ".join(sorted(names)))
-        if (
-            not worker.models
-        ):  # else its operator names its models, and it gets no requests until it serves them
+        if not worker.models:  # else its operator names its models, and it gets no requests until it serves them
             fresh = self.attached(worker)
             fresh.endpoint.continues_chats = True
             await learn_version(fresh, _PROBE_S)

@@ -51,9 +51,14 @@ class Passing:
     at_once = None
 
     def __init__(
-        self, client: Client, request: Received, engines: Sequence[Attached], carries_key: bool,
-        over: Callable[[Passing], None], story: Story | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        request: Received,
+        engines: Sequence[Attached],
+        carries_key: bool,
+        over: Callable[[Passing], None],
+        story: Story | None = None,
+    ) -> None:
         self.client, self._request, self._over, self._story = client, request, over, story
         self.connection: EngineConnection | None = None
         self.is_off = False

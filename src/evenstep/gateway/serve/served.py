@@ -91,11 +91,21 @@ class ServedModel:
     """
 
     def __init__(
-        self, name: str, policy: str, predictor: str, settings: Settings, *, loop: asyncio.AbstractEventLoop,
-        probe: Callable[[ServedModel, Attached], None], removed: Callable[[ServedModel, str], None],
-        denied: Callable[[ServedModel, Attached], None], tokenizer: str = "",
-        log: DecisionLog | None = None, relay: Relay | None = None, tenants: Tenants | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        policy: str,
+        predictor: str,
+        settings: Settings,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        probe: Callable[[ServedModel, Attached], None],
+        removed: Callable[[ServedModel, str], None],
+        denied: Callable[[ServedModel, Attached], None],
+        tokenizer: str = "",
+        log: DecisionLog | None = None,
+        relay: Relay | None = None,
+        tenants: Tenants | None = None,
+    ) -> None:
         self.name = name
         wall, spent = time.perf_counter, time.thread_time
         self.dispatcher = Dispatcher(
@@ -117,10 +127,18 @@ class ServedModel:
         self._timer: asyncio.TimerHandle | None = None
         self._fitting = Fitting(loop, lambda: self.dispatcher.fit, self.tell)
         self._do: dict[type[Any], Callable[[Any], None]] = {
-            co.SendPrefill: self._send_prefill, co.SendDecode: self._send_decode, co.Continue: self._continue,
-            co.Abort: self._abort, co.Release: self._release, co.Reject: self._reject, co.Fail: self._fail,
-            co.Probe: self._ask_health, co.WakeAt: self._wake_at, co.Removed: self._forget, co.Notice: self._notice,
-        }  # fmt: skip
+            co.SendPrefill: self._send_prefill,
+            co.SendDecode: self._send_decode,
+            co.Continue: self._continue,
+            co.Abort: self._abort,
+            co.Release: self._release,
+            co.Reject: self._reject,
+            co.Fail: self._fail,
+            co.Probe: self._ask_health,
+            co.WakeAt: self._wake_at,
+            co.Removed: self._forget,
+            co.Notice: self._notice,
+        }
 
     now_s = staticmethod(time.monotonic)
 
@@ -232,9 +250,12 @@ class ServedModel:
             output_tokens: where the answer came whole.
         """
         event = ev.Finished(
-            now_s=time.monotonic(), request=exchange.number, leg=leg, prompt_tokens=prompt_tokens,
+            now_s=time.monotonic(),
+            request=exchange.number,
+            leg=leg,
+            prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
-        )  # fmt: skip
+        )
         if output_tokens:
             self.later(event)
         else:
@@ -313,9 +334,7 @@ class ServedModel:
 
         def work(one: Attached) -> tuple[bool, int]:
             place = mirror.place[one.name]
-            return not mirror.workers[place].is_up, one.passing + mirror.at.running[place] + mirror.at.sent[
-                place
-            ]
+            return not mirror.workers[place].is_up, one.passing + mirror.at.running[place] + mirror.at.sent[place]
 
         return sorted((one for one in self.attached.values() if one.name in mirror.place), key=work)
 
@@ -408,6 +427,4 @@ class ServedModel:
         self._removed(self, command.worker)
 
     def _notice(self, command: co.Notice) -> None:
-        _log.warning(
-            "%s", command.text, extra={"notice": command.kind, "about": command.about, "model": self.name}
-        )
+        _log.warning("%s", command.text, extra={"notice": command.kind, "about": command.about, "model": self.name})

@@ -28,9 +28,7 @@ class StepFile:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as error:
-            raise InputError(
-                "step records", "folder", str(folder), "a folder to write in", f"{error.strerror}."
-            ) from error
+            raise InputError("step records", "folder", str(folder), "a folder to write in", f"{error.strerror}.") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -40,9 +38,7 @@ class StepFile:
         if os.fstat(self._file).st_size == 0:
             self._write(",".join(COLUMNS))
 
-    def add(
-        self, wave: int, step: int, start_s: float, seconds: float, running: int, kv_tokens: int, produced: int
-    ) -> None:  # fmt: skip
+    def add(self, wave: int, step: int, start_s: float, seconds: float, running: int, kv_tokens: int, produced: int) -> None:
         """One step.
 
         Args:

@@ -39,9 +39,14 @@ class GroupSteps:
         begins = self.start_s.max(axis=1)
         kept = (begins >= first_s) & (begins < last_s)
         return GroupSteps(
-            self.rank, self.start_s[kept], self.seconds[kept], self.running[kept], self.load[kept],
-            self.produced[kept], self.alone,
-        )  # fmt: skip
+            self.rank,
+            self.start_s[kept],
+            self.seconds[kept],
+            self.running[kept],
+            self.load[kept],
+            self.produced[kept],
+            self.alone,
+        )
 
 
 def read_steps(folder: str | Path) -> GroupSteps:
@@ -69,9 +74,7 @@ def read_steps(folder: str | Path) -> GroupSteps:
 
     ranks = np.array([table[0, 0] for table in tables]).astype(np.int64)
     running, produced = (column(name).astype(np.int64) for name in ("running", "produced"))
-    return GroupSteps(
-        ranks, column("start_s"), column("seconds"), running, column("kv_tokens"), produced, alone
-    )
+    return GroupSteps(ranks, column("start_s"), column("seconds"), running, column("kv_tokens"), produced, alone)
 
 
 def _read(path: Path) -> F8:

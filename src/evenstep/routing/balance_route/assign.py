@@ -106,9 +106,7 @@ def assign_room(workers: int, waiting: int, horizon: int, options: Any) -> tuple
 
 
 @part
-def decide(
-    until: int, alone: int, discount: float, settings: Settings, view: RuleView, work: AssignWork
-) -> None:
+def decide(until: int, alone: int, discount: float, settings: Settings, view: RuleView, work: AssignWork) -> None:
     """Requests to be placed by themselves first; then stage 1 while slots abound; then stage 2.
 
     Args:
@@ -249,9 +247,7 @@ def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
             if not is_better and score == best_score:
                 is_better = margin > best_margin
                 if not settings.ties_by_margin:
-                    is_better = work.free[g] > work.free[best] or (
-                        work.free[g] == work.free[best] and is_better
-                    )
+                    is_better = work.free[g] > work.free[best] or (work.free[g] == work.free[best] and is_better)
             if is_better:
                 best, best_score, best_margin = g, score, margin
     sent = send_one(best, row, work) if best >= 0 else 0
@@ -260,9 +256,7 @@ def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
 
 
 @borrowing
-def best_single(
-    g: int, low: float, high: float, settings: Settings, work: AssignWork
-) -> tuple[int, int, int]:
+def best_single(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> tuple[int, int, int]:
     """The request of the pool with the largest score for a worker, the oldest of equal ones; -1 where none fits.
 
     Returns:
@@ -334,9 +328,7 @@ def with_most_room(settings: Settings, work: AssignWork) -> int:
         if best < 0:
             best = g
         elif settings.margin_first:
-            if work.key[g] > work.key[best] or (
-                work.key[g] == work.key[best] and work.free[g] > work.free[best]
-            ):
+            if work.key[g] > work.key[best] or (work.key[g] == work.key[best] and work.free[g] > work.free[best]):
                 best = g
         elif work.free[g] > work.free[best] or (
             work.free[g] == work.free[best] and work.load[g * H1] < work.load[best * H1]
@@ -387,13 +379,9 @@ def first_in_queue(settings: Settings, work: AssignWork) -> int:
         if best < 0:
             best = g
         elif settings.margin_first:
-            if work.key[g] > work.key[best] or (
-                work.key[g] == work.key[best] and work.free[g] > work.free[best]
-            ):
+            if work.key[g] > work.key[best] or (work.key[g] == work.key[best] and work.free[g] > work.free[best]):
                 best = g
-        elif work.free[g] > work.free[best] or (
-            work.free[g] == work.free[best] and work.key[g] > work.key[best]
-        ):
+        elif work.free[g] > work.free[best] or (work.free[g] == work.free[best] and work.key[g] > work.key[best]):
             best = g
     return best
 
@@ -452,9 +440,7 @@ def send_subset(g: int, low: float, high: float, settings: Settings, work: Assig
         if worth(g, tokens_of(work.keys[row]), settings, work) > 0.0:
             return send_one(g, row, work)
     elif settings.bits and is_whole:
-        tokens, score = by_bits(
-            work.row_sizes, n, slots, work.kv[g], high, score_of(g, settings, work), work.row_keys
-        )
+        tokens, score = by_bits(work.row_sizes, n, slots, work.kv[g], high, score_of(g, settings, work), work.row_keys)
         if score > 0.0:
             return send_chosen(g, n, tokens, work)
     else:
@@ -491,16 +477,12 @@ def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
 
 
 @part
-def best_subset(
-    g: int, n: int, slots: int, low: float, high: float, settings: Settings, work: AssignWork
-) -> int:
+def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
     """The number of the subset of candidates with the largest score, the smallest of equal ones."""
     if slots == 2:
         level, under, over = pairs(work.row_sizes, n, work.kv[g], low, high, work.sums)
     else:
-        level, under, over = enumerated(
-            work.row_sizes, n, slots, work.kv[g], low, high, work.sums, work.counts
-        )
+        level, under, over = enumerated(work.row_sizes, n, slots, work.kv[g], low, high, work.sums, work.counts)
     if level > 0:
         return level
     if under == 0 or over == 0:

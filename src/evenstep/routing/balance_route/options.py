@@ -11,9 +11,7 @@ from evenstep.routing.filling import check_age_limit
 ENUMERATED, MOST = 16, 32
 
 
-def check_options(
-    where: str, stage_two_below: int | None, candidates: int, solver: str, age_limit: float
-) -> None:
+def check_options(where: str, stage_two_below: int | None, candidates: int, solver: str, age_limit: float) -> None:
     """Check the options of the two stages.
 
     Raises:
@@ -21,9 +19,7 @@ def check_options(
     """
     most = ENUMERATED if solver == "enumerate" else MOST
     if stage_two_below is not None and stage_two_below < 0:
-        raise InputError(
-            where, "stage_two_below", stage_two_below, "an integer >= 0, or none for the workers"
-        )
+        raise InputError(where, "stage_two_below", stage_two_below, "an integer >= 0, or none for the workers")
     if not 1 <= candidates <= most:
         hint = "solver=bitset takes up to 32." if solver == "enumerate" else ""
         raise InputError(where, "candidates", candidates, f"an integer from 1 to {most}", hint)

@@ -18,8 +18,20 @@ from evenstep.compiled import Ints, part
 from evenstep.routing.rules import RuleView
 
 (
-    CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT, RUSH, RUSH_US, LEAVING, STAYING, OWED,
-) = range(13)  # fmt: skip
+    CLOCK_BITS,
+    SEEN,
+    OCTAVES,
+    TOKENS,
+    OFFSET,
+    ARRIVED,
+    NEWEST,
+    LEFT,
+    RUSH,
+    RUSH_US,
+    LEAVING,
+    STAYING,
+    OWED,
+) = range(13)
 #: Classes are counted modulo this; two classes with the same remainder share a counter.
 COUNTERS = 64
 #: Words that are kept.

@@ -72,9 +72,7 @@ def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
 
 
 @part
-def keep_free(
-    recompute: float, moment: Moment, view: RuleView, look: Outlook, memory: Ints, plan: Plan
-) -> None:
+def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, memory: Ints, plan: Plan) -> None:
     """Set `kv` of the open workers, the KV tokens that may be admitted: free memory less the reserve."""
     more = still_to_come(int(memory[ARRIVED]) - moment.waiting - moment.running, view, look, memory)
     for o in range(plan.place.size):

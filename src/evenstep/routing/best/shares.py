@@ -90,9 +90,7 @@ def fill_up(slots: int, classes: int, shares: Shares) -> None:
 
 
 @part
-def set_quotas(
-    weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan: Plan, shares: Shares
-) -> int:
+def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan: Plan, shares: Shares) -> int:
     """Set the kind of each request and how many of each kind are admitted; kind 0 is chosen freely.
 
     Args:

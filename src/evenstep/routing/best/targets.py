@@ -200,9 +200,7 @@ def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> No
 
 
 @part
-def set_targets(
-    options: Any, offset: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan
-) -> None:
+def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Where each open worker should be now: at its level, as far as a choice can lead it there.
 
     Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low

@@ -196,9 +196,13 @@ def _solved(model: _Model, start: I8 | None, relative_gap: float, seconds: float
 
     solver = highspy.Highs()
     for option, value in (
-        ("output_flag", False), ("threads", 1), ("random_seed", 0), ("mip_rel_gap", relative_gap),
-        ("mip_abs_gap", 1e-6), ("time_limit", seconds),
-    ):  # fmt: skip
+        ("output_flag", False),
+        ("threads", 1),
+        ("random_seed", 0),
+        ("mip_rel_gap", relative_gap),
+        ("mip_abs_gap", 1e-6),
+        ("time_limit", seconds),
+    ):
         solver.setOptionValue(option, value)
     solver.passModel(_program(model, highspy))
     if start is not None:

@@ -57,9 +57,7 @@ def pulled(o: int, shift: float, plan: Plan) -> float:
 
 
 @part
-def replacement_gain(
-    o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan
-) -> float:
+def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan) -> float:
     """The gain of the objective when one size takes the place of another on worker o; `others` is set for o."""
     q = plan.group[o]
     members, tie = float(plan.members[q]), plan.tie[q]
@@ -133,9 +131,7 @@ def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
     q, z = plan.group[o], plan.group[p]
     members, members_there = float(plan.members[q]), float(plan.members[z])
     left = deviation_change(plan.load[o, h], plan.total[q, h] / members, 1.0 - 1.0 / members, -delta)
-    right = deviation_change(
-        plan.load[p, h], plan.total[z, h] / members_there, 1.0 - 1.0 / members_there, delta
-    )
+    right = deviation_change(plan.load[p, h], plan.total[z, h] / members_there, 1.0 - 1.0 / members_there, delta)
     if q == z:
         right += 2.0 * delta * delta / members
     plan.term[h] -= plan.weight[h] * (plan.tie[q] * left + plan.tie[z] * right)

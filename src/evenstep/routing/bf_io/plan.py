@@ -105,14 +105,50 @@ def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
     """The front of the arrays: those for so many requests, open workers, groups and slots."""
     p, W, G, Q, U = plan, waiting, opened, groups, slots
     return Plan(
-        p.weight, p.growth, p.others, p.margin, p.term,
-        p.size[:W], p.stays[:W], p.worth[:W], p.position[:W], p.rank[:W], p.taken[:W], p.kind[:W],
-        p.group[:G], p.place[:G], p.free[:G], p.room[:G], p.share[:G], p.order[:G], p.kv[:G], p.kv_left[:G],
-        p.burden[:G], p.reach[:G], p.speed[:G], p.target[:G], p.pull[:G], p.hit[:G], p.base[:G], p.load[:G],
-        p.members[:Q], p.tie[:Q], p.reward[:Q], p.floor[:Q], p.envelope[:Q], p.runner_up[:Q], p.base_total[:Q],
-        p.total[:Q], p.best_envelope[:Q], p.worker[:U], p.request[:U], p.best_worker[:U], p.best_request[:U],
-        p.quota, p.left,
-    )  # fmt: skip
+        p.weight,
+        p.growth,
+        p.others,
+        p.margin,
+        p.term,
+        p.size[:W],
+        p.stays[:W],
+        p.worth[:W],
+        p.position[:W],
+        p.rank[:W],
+        p.taken[:W],
+        p.kind[:W],
+        p.group[:G],
+        p.place[:G],
+        p.free[:G],
+        p.room[:G],
+        p.share[:G],
+        p.order[:G],
+        p.kv[:G],
+        p.kv_left[:G],
+        p.burden[:G],
+        p.reach[:G],
+        p.speed[:G],
+        p.target[:G],
+        p.pull[:G],
+        p.hit[:G],
+        p.base[:G],
+        p.load[:G],
+        p.members[:Q],
+        p.tie[:Q],
+        p.reward[:Q],
+        p.floor[:Q],
+        p.envelope[:Q],
+        p.runner_up[:Q],
+        p.base_total[:Q],
+        p.total[:Q],
+        p.best_envelope[:Q],
+        p.worker[:U],
+        p.request[:U],
+        p.best_worker[:U],
+        p.best_request[:U],
+        p.quota,
+        p.left,
+    )
 
 
 @part
@@ -213,9 +249,7 @@ def objective(plan: Plan) -> float:
             added = plan.total[q, h] - plan.base_total[q, h]
             both = plan.total[q, h] + plan.base_total[q, h]
             gained = plan.reward[q] * added
-            value += plan.weight[h] * (
-                members * plan.envelope[q, h] - gained - tie * (added * both) / members
-            )
+            value += plan.weight[h] * (members * plan.envelope[q, h] - gained - tie * (added * both) / members)
     for o in range(plan.place.size):
         tie = plan.tie[plan.group[o]]
         if tie > 0.0:

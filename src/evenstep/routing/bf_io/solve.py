@@ -41,9 +41,7 @@ def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
 
 
 @part
-def solve(
-    effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan, cached: ReadTable, worker: Ints
-) -> None:
+def solve(effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan, cached: ReadTable, worker: Ints) -> None:
     """Search from each starting order, then from shifted levels; write the best plan.
 
     Args:

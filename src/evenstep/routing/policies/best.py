@@ -213,14 +213,17 @@ def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints)
     usual_s = max(usual_wait_s(view.mean_wait_s, waiting, running, memory), ahead_s)
     whole_s = max(whole_wait_s(view.mean_wait_s, waiting, running, memory), 0.5 * ahead_s)
     return Moment(
-        waiting, slots, free, running,
+        waiting,
+        slots,
+        free,
+        running,
         request=max(tokens / (running + waiting), 1.0),
         usual=usual,
         spread=np.sqrt(max(0.0, square / waiting - usual * usual)),
         each_s=each_s,
         usual_s=usual_s,
         limit_s=options.age_limit * whole_s if options.age_limit > 0.0 else 0.0,
-    )  # fmt: skip
+    )
 
 
 @part

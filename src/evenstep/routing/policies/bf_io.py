@@ -74,9 +74,7 @@ class BFIO(Ruled):
         self._require("starts", 1 <= self.starts <= 3, "1, 2 or 3")
         self._require("window", self.window >= 0, "an integer >= 0", "0 considers the whole pool.")
         self._require("moves", self.moves >= 0, "an integer >= 0")
-        self._require(
-            "age_limit", 0 <= self.age_limit < math.inf, "a finite number >= 0", "0 turns ageing off."
-        )
+        self._require("age_limit", 0 <= self.age_limit < math.inf, "a finite number >= 0", "0 turns ageing off.")
         if self.exact:
             self._require("tie_weight", self.tie_weight == 0, "0 with exact", "The exact model is linear.")
 

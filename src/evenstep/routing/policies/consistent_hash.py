@@ -83,9 +83,7 @@ class Work(NamedTuple):
     nodes: Table
 
 
-def room(
-    workers: int, waiting: int, horizon: int, options: ConsistentHash
-) -> tuple[int | tuple[int, int], ...]:
+def room(workers: int, waiting: int, horizon: int, options: ConsistentHash) -> tuple[int | tuple[int, int], ...]:
     """Numbers in each array of `Work` beyond the answer."""
     return workers, workers, workers, workers, (workers, options.virtual_nodes)
 

@@ -106,9 +106,7 @@ def route(view: RuleView, options: Dynamo, work: Work) -> None:
             continue
         for k in range(count):
             work.cost[k] = cost_of(i, work.fitting[k], view, options, work)
-        best = work.fitting[
-            pick(work.cost, count, options.temperature, uniform_from(dice, view.waiting_id[i], 0))
-        ]
+        best = work.fitting[pick(work.cost, count, options.temperature, uniform_from(dice, view.waiting_id[i], 0))]
         send_to(i, best, size, work)
         left -= 1
         work.prefill[best] += max(0.0, size - cached_on(i, best, view))

@@ -24,9 +24,7 @@ _FIRST = pace.MEMORY
 #: costs at the pace that is held (0 = none is held); sums over bare iterations
 #: (1, seconds), heavy ones (1, tokens, seconds, squared tokens, products) and light ones (1, prefill tokens, seconds).
 RAN_PREFILL, PREFILLED, DECODED, KNEE, PRICE = range(_FIRST, _FIRST + 5)
-BARE, BARE_S, HEAVY, HEAVY_TOKENS, HEAVY_S, SQUARES, PRODUCTS, LIGHT, LIGHT_TOKENS, LIGHT_S = range(
-    _FIRST + 5, _FIRST + 15
-)
+BARE, BARE_S, HEAVY, HEAVY_TOKENS, HEAVY_S, SQUARES, PRODUCTS, LIGHT, LIGHT_TOKENS, LIGHT_S = range(_FIRST + 5, _FIRST + 15)
 #: Words: batches with prefills; float64: fading sums of prefill tokens that ran alone, their seconds, of those beside
 #: decodes, and the seconds these took longer than decodes alone.
 PREFILLS, PURE_TOKENS, PURE_S, MIXED_TOKENS, MIXED_S = range(_FIRST + 15, _FIRST + 20)

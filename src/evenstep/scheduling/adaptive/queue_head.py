@@ -178,11 +178,7 @@ def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[
             shortest, least = i, size
         if fewest == 0 or tokens < fewest:
             fewest = tokens
-        if (
-            tokens <= min(gap.longest, gap.free)
-            and (fits < 0 or size < least_fits)
-            and fits_gap(view, gap, row)
-        ):
+        if tokens <= min(gap.longest, gap.free) and (fits < 0 or size < least_fits) and fits_gap(view, gap, row):
             fits, least_fits = i, size
     foremost = evicted if evicted >= 0 else shortest
     if foremost >= 0:

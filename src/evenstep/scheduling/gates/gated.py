@@ -126,9 +126,7 @@ def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solv
     if math.isnan(max_hold_s) or max_hold_s < 0:
         raise InputError(where, "max_hold_s", max_hold_s, "a number of seconds >= 0")
     if not (math.isfinite(solve_s) and solve_s >= 0):
-        raise InputError(
-            where, "solve_s", solve_s, "a finite number of seconds >= 0", "0 keeps the thresholds as given."
-        )
+        raise InputError(where, "solve_s", solve_s, "a finite number of seconds >= 0", "0 keeps the thresholds as given.")
 
 
 @part
@@ -365,9 +363,7 @@ def count_arrivals(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 
 @part
-def count(
-    view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int, runs: bool, sign: int
-) -> None:
+def count(view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int, runs: bool, sign: int) -> None:
     """Count a request that has so many tokens in its segment, or take it away."""
     gate = group_of(view, work, gates, row) * gates.words.segments + segment_of(work.ends, reached, runs)
     first, prompt = 1 - view.first_decoded, view.prompt_tokens[row]
@@ -375,9 +371,7 @@ def count(
 
 
 @part
-def note_one(
-    view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: int, was_there: bool, stays: bool
-) -> None:
+def note_one(view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: int, was_there: bool, stays: bool) -> None:
     """A request runs so many tokens, or is evicted: where it was and where it will be."""
     if view.evictions[row] > 0:
         return

@@ -121,9 +121,7 @@ def work_since(prompt: int, start: int, reached: int, first: int) -> int:
 
 
 @part
-def add(
-    memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached: int, first: int, sign: int
-) -> None:
+def add(memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached: int, first: int, sign: int) -> None:
     """Count a request behind its gate, or take it away: itself, its work there, and whether it stands at the head."""
     segment, start = gate % words.segments, 0
     if segment > 0:

@@ -41,9 +41,13 @@ def with_chance(view: RuleView, row: int, size: int) -> float:
 
 @part
 def form_learned(
-    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], key_of: Callable[..., float],
+    view: RuleView,
+    options: Any,
+    work: ReservedWork,
+    believed: Callable[..., int],
+    key_of: Callable[..., float],
     share: float,
-) -> None:  # fmt: skip
+) -> None:
     """One batch of A_min.
 
     Args:

@@ -75,9 +75,13 @@ def stays_below_bound(view: RuleView, options: Any, row: int) -> bool:
 
 @part
 def form_reserved(
-    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], stays: Callable[..., bool],
+    view: RuleView,
+    options: Any,
+    work: ReservedWork,
+    believed: Callable[..., int],
+    stays: Callable[..., bool],
     share: float,
-) -> None:  # fmt: skip
+) -> None:
     """A batch in which the memory of each request suffices to its believed end.
 
     Args:

@@ -77,7 +77,8 @@ def key_of(view: RuleView, options: Any, position: int) -> float:
 
 #: The queue's order by reading.
 ORDERS: dict[Reading, QueueOrder] = {
-    "literal": QueueOrder(learned=1.0, chance=1.0), "repaired": QueueOrder(raised=1.0, chance=1.0),
-}  # fmt: skip
+    "literal": QueueOrder(learned=1.0, chance=1.0),
+    "repaired": QueueOrder(raised=1.0, chance=1.0),
+}
 
 policy = AMin

@@ -110,9 +110,7 @@ def form_batch(view: RuleView, options: Best, work: Joining) -> None:
     if not apart:
         run_decodes(view, work)
     work.start[0], work.newcomers[0] = batch.given[0], 0
-    whole_budget = (
-        hold_back(view, work, chunks, batch.budget[0] + given_tokens(work, 0)) if options.paced else 0
-    )
+    whole_budget = hold_back(view, work, chunks, batch.budget[0] + given_tokens(work, 0)) if options.paced else 0
     if not options.paced:
         whole_budget = batch.budget[0] + given_tokens(work, 0)
     prefill(view, options, work, chunks)
@@ -257,9 +255,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
     for k in range(view.arrived.size):
         seen += view.arrived[k]
     recall(view, work, places, seen)
-    reserve = (
-        -1
-    )  # not known yet: it takes a walk over all who run, and most of the time memory is full without it
+    reserve = -1  # not known yet: it takes a walk over all who run, and most of the time memory is full without it
     while batch.seats[0] > 0 and batch.budget[0] > 0:
         free = batch.free[0] - promise
         if memory[foremost.FEWEST] > min(longest, spend, free):
@@ -333,9 +329,7 @@ def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
 
 
 @part
-def who_passes(
-    view: RuleView, options: Best, work: Joining, blocked: int, places: int, free: int, longest: int
-) -> int:
+def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, places: int, free: int, longest: int) -> int:
     """The shortest of the queue that may go ahead of one that does not fit; -1 where no request may.
 
     The others can grow during its prefill, and the blocked one will still fit when one that runs leaves: the largest

@@ -34,9 +34,7 @@ class FasterTransformer(Ruled):
 
     def __post_init__(self) -> None:
         if self.group < 0:
-            raise InputError(
-                "faster-transformer", "group", self.group, "requests, >= 0", "0 is the batch limit."
-            )
+            raise InputError("faster-transformer", "group", self.group, "requests, >= 0", "0 is the batch limit.")
 
     @property
     def memory_size(self) -> int:

@@ -50,9 +50,7 @@ class NestedWait(Ruled):
     def __post_init__(self) -> None:
         check_gates("nested-wait", self.thresholds, self.max_hold_s, self.solve_s)
         if not (math.isfinite(self.slack) and self.slack >= 0):
-            raise InputError(
-                "nested-wait", "slack", self.slack, "a finite number of standard deviations >= 0"
-            )
+            raise InputError("nested-wait", "slack", self.slack, "a finite number of standard deviations >= 0")
         for name in ("ends", "prompt_edges"):
             values = getattr(self, name)
             if any(b <= a for a, b in zip((0, *values), values, strict=False)):
@@ -60,9 +58,11 @@ class NestedWait(Ruled):
         segments, groups = len(self.ends) + 1, len(self.prompt_edges) + 1
         if len(self.thresholds) not in (segments, segments * groups):
             raise InputError(
-                "nested-wait", "thresholds", self.thresholds,
+                "nested-wait",
+                "thresholds",
+                self.thresholds,
                 f"{segments} of them, one a segment, or that for each of {groups} groups",
-            )  # fmt: skip
+            )
 
     @property
     def words(self) -> Words:

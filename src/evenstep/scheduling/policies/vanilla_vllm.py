@@ -33,9 +33,7 @@ class VanillaVllm(Ruled):
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.watermark < 1.0:
-            raise InputError(
-                "vanilla-vllm", "watermark", self.watermark, "a share of the memory, 0 <= share < 1"
-            )
+            raise InputError("vanilla-vllm", "watermark", self.watermark, "a share of the memory, 0 <= share < 1")
 
 
 @rule

@@ -39,9 +39,7 @@ class Vllm(Ruled):
         if not 0.0 <= self.watermark < 1.0:
             raise InputError("vllm", "watermark", self.watermark, "a share of the memory, 0 <= share < 1")
         if self.long_prefill_token_threshold < 0:
-            raise InputError(
-                "vllm", "long_prefill_token_threshold", self.long_prefill_token_threshold, "tokens, >= 0"
-            )
+            raise InputError("vllm", "long_prefill_token_threshold", self.long_prefill_token_threshold, "tokens, >= 0")
 
 
 @rule

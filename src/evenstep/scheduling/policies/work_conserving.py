@@ -53,9 +53,7 @@ class WorkConserving(Ruled):
     def __post_init__(self) -> None:
         for name in ("prefill_cap", "decode_cap"):
             if getattr(self, name) < 0:
-                raise InputError(
-                    "work-conserving", name, getattr(self, name), "requests, >= 0", "0 is no cap."
-                )
+                raise InputError("work-conserving", name, getattr(self, name), "requests, >= 0", "0 is no cap.")
 
 
 class Work(NamedTuple):

@@ -37,9 +37,24 @@ _ask = callback("evenstep_ask_policy", "float64(int64, float64, float64, int64, 
 
 @route_kernel
 def route_into(
-    decision: Any, seed: Any, now_s: Any, mean_wait_s: Any, first: Any, waiting: Any, workers_i: Any, workers_f: Any,
-    waiting_i: Any, waiting_f: Any, projections: Any, growth: Any, cached: Any, memory: Any, parameters: Any,
-    scratch_i: Any, scratch_f: Any, worker: Any,
-) -> float:  # fmt: skip
+    decision: Any,
+    seed: Any,
+    now_s: Any,
+    mean_wait_s: Any,
+    first: Any,
+    waiting: Any,
+    workers_i: Any,
+    workers_f: Any,
+    waiting_i: Any,
+    waiting_f: Any,
+    projections: Any,
+    growth: Any,
+    cached: Any,
+    memory: Any,
+    parameters: Any,
+    scratch_i: Any,
+    scratch_f: Any,
+    worker: Any,
+) -> float:
     """See `routing.view`."""
     return _ask(decision, now_s, mean_wait_s, first, waiting)

@@ -90,9 +90,7 @@ class Drift:
                 f"an empty profile (request {int(steps.argmin())})",
                 "one load or more a request",
             )
-        if self.profiles.values.size and not (
-            np.isfinite(self.profiles.values).all() and self.profiles.values.min() >= 0
-        ):
+        if self.profiles.values.size and not (np.isfinite(self.profiles.values).all() and self.profiles.values.min() >= 0):
             raise InputError("drift", "profiles", "a negative or non-finite load", "loads >= 0")
         return steps.astype(np.int64)
 

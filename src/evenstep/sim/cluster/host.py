@@ -53,17 +53,23 @@ from evenstep.sim.cluster.state import Options, State, prepared
 
 
 def run(
-    trace: Trace, policy: Any, cluster: Any, step_time: StepTime, predictor: Predictor | None, options: Options,
-    *, slo: Slo | None, door: str, name: str,
-) -> Run:  # fmt: skip
+    trace: Trace,
+    policy: Any,
+    cluster: Any,
+    step_time: StepTime,
+    predictor: Predictor | None,
+    options: Options,
+    *,
+    slo: Slo | None,
+    door: str,
+    name: str,
+) -> Run:
     """See `cluster.simulate`."""
     name = name or type(policy).__name__
     kernel = _kernel(policy, door, name)
     check_input(trace, policy, cluster, predictor, name)
     prediction = _prediction(policy, predictor)
-    options = replace(
-        options, prediction=prediction, refresh_every=int(getattr(predictor, "refresh_every", 16))
-    )
+    options = replace(options, prediction=prediction, refresh_every=int(getattr(predictor, "refresh_every", 16)))
     state = prepared(trace, policy, cluster, step_time, options)
     _open_closed_loop(state, cluster)
     conditions = _conditions(policy, cluster, step_time, predictor, options.seed, name)
@@ -81,7 +87,7 @@ def run(
 
 def _conditions(
     policy: Any, cluster: Any, step_time: StepTime, predictor: Predictor | None, seed: int, name: str
-) -> Conditions:  # fmt: skip
+) -> Conditions:
     horizon, law = horizon_of(policy), step_time.table()
     return Conditions(
         workers=cluster.workers,
@@ -106,9 +112,7 @@ def _prediction(policy: Any, predictor: Any) -> int:
         return model.NO_PREDICTION
     if type(predictor) is Oracle:
         return model.ORACLE
-    return (
-        model.EXPECTED if expects_loads(policy) and isinstance(predictor, SurvivalCurve) else model.DEPARTURES
-    )
+    return model.EXPECTED if expects_loads(policy) and isinstance(predictor, SurvivalCurve) else model.DEPARTURES
 
 
 class _Course(NamedTuple):
@@ -188,9 +192,7 @@ def _open_closed_loop(state: State, cluster: Any) -> None:
     while keys.size >= len(cast("model.Run", state.run).coming):
         state.grow()
     run.now.coming = keys.size
-    fill(
-        cut(cast("model.Run", state.run).coming, 0, keys.size), time_s=times_s, key=keys
-    )  # a sorted list is a heap
+    fill(cut(cast("model.Run", state.run).coming, 0, keys.size), time_s=times_s, key=keys)  # a sorted list is a heap
 
 
 class _Gathered:
@@ -198,9 +200,7 @@ class _Gathered:
 
     def __init__(self, conditions: Conditions, options: Options, slo: Slo | None) -> None:
         self.conditions, self.options = conditions, options
-        self.new_tally = partial(
-            Tally, conditions, exact=options.records, slo=slo, power=options.power or Power()
-        )
+        self.new_tally = partial(Tally, conditions, exact=options.records, slo=slo, power=options.power or Power())
         self.tally = self.new_tally()
         self.hash = StreamingDigest()
         self.steps: list[StepTable] = []
@@ -220,9 +220,7 @@ class _Gathered:
                 requests = done_rows(run, state.request_class, int(now.request_rows))
             self.tally.add_steps(steps)
             self.tally.add_requests(requests)
-            self.hash.add(
-                requests.request_id, requests.worker, requests.admitted_step, requests.finished_step
-            )
+            self.hash.add(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step)
             now.step_rows = 0
         if isinstance(run, model.Run) and self.options.decisions:
             self.decided.append(_decision_rows(run))
@@ -255,9 +253,12 @@ def done_rows(run: model.Run, request_class: I8 | None, count: int) -> RequestTa
     words = ("worker", "admitted_step", "finished_step", "restarts")
     times = ("visible_s", "admitted_s", "first_token_s", "finished_s")
     return RequestTable(
-        request_id=row, prompt_tokens=prompt, output_tokens=output, request_class=kinds,
+        request_id=row,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        request_class=kinds,
         **{name: column(done, name) for name in (*words, *times)},
-    )  # fmt: skip
+    )
 
 
 def _steps_of(run: model.Run | ShortRun) -> StepTable:
@@ -330,11 +331,7 @@ class _Asked:
     def _keep_curves(self, kept: F8, slots: I8, active: Active) -> None:
         """Keep the chances of being there still for the slots, as far ahead as they are needed before the next refresh."""
         curve = self.predictor.curve(active, kept.shape[1] - 1)
-        if (
-            curve.shape != (slots.size, kept.shape[1])
-            or not (curve[:, 0] == 1.0).all()
-            or not np.isfinite(curve).all()
-        ):
+        if curve.shape != (slots.size, kept.shape[1]) or not (curve[:, 0] == 1.0).all() or not np.isfinite(curve).all():
             raise PolicyError(
                 f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape}"
                 f" for {slots.size} requests; expected ({slots.size}, {kept.shape[1]}), finite, with 1 in column 0"
@@ -345,9 +342,7 @@ class _Asked:
 
     def _active(self, run: Any, slots: I8) -> Active:
         trace, worker = self.trace, slots // run.fixed.slots_max
-        row, done, admit, finish = (
-            column(run.slots.rows, name)[slots] for name in ("row", "done", "admit", "finish")
-        )
+        row, done, admit, finish = (column(run.slots.rows, name)[slots] for name in ("row", "done", "admit", "finish"))
         step = column(run.fleet.groups, "step")[run.fleet.group[worker]]
         key = NOTHING if trace.prompt_key is None else trace.prompt_key[row]
         cap = NOTHING if trace.max_tokens is None else trace.max_tokens[row]
@@ -377,9 +372,12 @@ def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
     if status == model.STUCK:
         if now.waiting == 0:
             raise InputError(
-                "trace", "after", f"never ended for {fixed.requests - now.completed} requests",
-                "requests that end", "Look for requests that wait for each other.",
-            )  # fmt: skip
+                "trace",
+                "after",
+                f"never ended for {fixed.requests - now.completed} requests",
+                "requests that end",
+                "Look for requests that wait for each other.",
+            )
         return (
             f"policy {name} holds {now.waiting} waiting requests while nothing runs and nothing more arrives;"
             f" expected it to admit at least one"

@@ -38,9 +38,7 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
         values = getattr(trace, column)
         if values.min() < 1:
             row = int(np.argmax(values < 1))
-            raise InputError(
-                f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1"
-            )
+            raise InputError(f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1")
     horizon, longest = horizon_of(policy), int(cluster.drift.steps(trace).max())
     if cluster.workers * (horizon + 1) > _MOST_PROJECTED:
         raise InputError(
@@ -50,18 +48,12 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
             f"at most {_MOST_PROJECTED // cluster.workers - 1:,} with {cluster.workers} workers",
         )
     if longest * len(cluster.group_sizes) > _MOST_STEPS:
-        raise InputError(
-            trace.name or "trace", "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request"
-        )
+        raise InputError(trace.name or "trace", "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request")
     if cluster.arrivals == "timed":
         if trace.arrival_s is None:
-            raise InputError(
-                trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate)."
-            )
+            raise InputError(trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate).")
         if np.any(np.diff(trace.arrival_s) < 0) or not np.isfinite(trace.arrival_s).all():
-            raise InputError(
-                trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order"
-            )
+            raise InputError(trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order")
     if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None:
         raise InputError(
             trace.name or "trace",
@@ -75,6 +67,9 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
     if cluster.kv_tokens < rounded(float(admission.max())):  # loads are kept in whole grains
         row = int(np.argmax(admission))
         raise InputError(
-            f"{trace.name or 'trace'}: request {row}", "prompt_tokens", int(admission[row]),
-            f"at most kv_tokens, {cluster.kv_tokens:g}", "It would fit no worker.",
-        )  # fmt: skip
+            f"{trace.name or 'trace'}: request {row}",
+            "prompt_tokens",
+            int(admission[row]),
+            f"at most kv_tokens, {cluster.kv_tokens:g}",
+            "It would fit no worker.",
+        )

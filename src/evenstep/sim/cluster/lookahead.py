@@ -100,9 +100,16 @@ def project(run: Run) -> None:
         step = fleet.groups[fleet.group[g]].step
         if fixed.profile_kind == LINEAR:
             project_worker(
-                fleet.units[g], fleet.running[g], step, fixed.delta, fixed.unit, fixed.window_mask,
-                ahead.leaving[g], ahead.leaving_units[g], ahead.projections[g],
-            )  # fmt: skip
+                fleet.units[g],
+                fleet.running[g],
+                step,
+                fixed.delta,
+                fixed.unit,
+                fixed.window_mask,
+                ahead.leaving[g],
+                ahead.leaving_units[g],
+                ahead.projections[g],
+            )
         else:
             project_others(run, g, step)
 
@@ -153,9 +160,7 @@ def advance_window(run: Run, q: int) -> None:
     """The windows of departures of a group move on by one step."""
     fixed, slots, ahead, group = run.fixed, run.slots, run.ahead, run.fleet.groups[q]
     step = group.step
-    if (
-        fixed.prediction == ORACLE
-    ):  # requests that leave just inside the new end of the window are in one bucket
+    if fixed.prediction == ORACLE:  # requests that leave just inside the new end of the window are in one bucket
         slot = slots.calendar[q, (step + fixed.horizon - 1) & fixed.ring_mask]
         while slot >= 0:
             if ahead.look[slot].leave == step + fixed.horizon and ahead.look[slot].in_window == 0:

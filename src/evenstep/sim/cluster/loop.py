@@ -85,10 +85,25 @@ def ask(route: Any, run: Run, offered: int) -> float:
     """Ask the policy for its answer to the oldest `offered` requests; answers its bound."""
     now, fleet, pool, policy, ahead = run.now, run.fleet, run.pool, run.policy, run.ahead
     return route(
-        now.decisions, run.fixed.seed, now.now_s, now.mean_wait_s, now.first, offered,
-        fleet.workers_i, fleet.workers_f, pool.waiting_i, pool.waiting_f, ahead.projections, ahead.growth,
-        policy.cached, policy.memory, policy.parameters, policy.scratch_i, policy.scratch_f, pool.worker,
-    )  # fmt: skip
+        now.decisions,
+        run.fixed.seed,
+        now.now_s,
+        now.mean_wait_s,
+        now.first,
+        offered,
+        fleet.workers_i,
+        fleet.workers_f,
+        pool.waiting_i,
+        pool.waiting_f,
+        ahead.projections,
+        ahead.growth,
+        policy.cached,
+        policy.memory,
+        policy.parameters,
+        policy.scratch_i,
+        policy.scratch_f,
+        pool.worker,
+    )
 
 
 @part
@@ -147,9 +162,7 @@ def decide(route: Any, run: Run) -> int:
         if now.error_kind != 0:
             return BROKEN
         if fixed.may_hold == 0:
-            added = send_to_idle(
-                now.first, offered, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker
-            )
+            added = send_to_idle(now.first, offered, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
             now.held += added > 0
         status = apply_decision(run)
         if status != RUNNING:

@@ -40,15 +40,29 @@ class PlainDoor:
         self.shown, self.answered = -1, pool.worker[:0]
         no_ids, nothing = self.ids[:0], np.zeros(0)
         self.view = RoutingView(
-            decision=0, seed=int(run.fixed.seed), now_s=0.0, mean_wait_s=0.0,
-            group=_sealed(fleet.group), queued=_sealed(fleet.queued), queued_load=_sealed(fleet.queued_load),
-            load=_sealed(fleet.load), free_slots=_sealed(fleet.free_slots), running=_sealed(fleet.running),
-            kv_free=_sealed(fleet.kv_free), seconds_per_token=_sealed(fleet.seconds_per_token),
-            waiting_id=no_ids, waiting_load=nothing, waited_s=nothing, waiting_class=no_ids, waiting_key=no_ids,
+            decision=0,
+            seed=int(run.fixed.seed),
+            now_s=0.0,
+            mean_wait_s=0.0,
+            group=_sealed(fleet.group),
+            queued=_sealed(fleet.queued),
+            queued_load=_sealed(fleet.queued_load),
+            load=_sealed(fleet.load),
+            free_slots=_sealed(fleet.free_slots),
+            running=_sealed(fleet.running),
+            kv_free=_sealed(fleet.kv_free),
+            seconds_per_token=_sealed(fleet.seconds_per_token),
+            waiting_id=no_ids,
+            waiting_load=nothing,
+            waited_s=nothing,
+            waiting_class=no_ids,
+            waiting_key=no_ids,
             waiting_steps=nothing,
-            projections=_sealed(run.ahead.projections), growth=_sealed(run.ahead.growth),
-            cached_tokens=run.policy.cached, memory=_sealed(self.memory),
-        )  # fmt: skip
+            projections=_sealed(run.ahead.projections),
+            growth=_sealed(run.ahead.growth),
+            cached_tokens=run.policy.cached,
+            memory=_sealed(self.memory),
+        )
 
     def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
         """Answer the loop; returns the bound. An error is kept for the host, and the loop is told to stop."""

@@ -21,9 +21,7 @@ def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_
         first = 0
         now.first = 0
     at = first + waiting
-    while at > first and (
-        pool.since_s[at - 1] > since_s or (pool.since_s[at - 1] == since_s and pool.id[at - 1] > row)
-    ):
+    while at > first and (pool.since_s[at - 1] > since_s or (pool.since_s[at - 1] == since_s and pool.id[at - 1] > row)):
         for k in range(3):
             waiting_i[k, at] = waiting_i[k, at - 1]
             waiting_f[k, at] = waiting_f[k, at - 1]

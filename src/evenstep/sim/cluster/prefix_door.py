@@ -22,9 +22,7 @@ _send_to_idle = compiled.entry(send_to_idle)
 class PrefixDoor(PlainDoor):
     """The plain door, with caches kept; `kernel` answers in place of the policy's `route` where there is one."""
 
-    def __init__(
-        self, policy: Any, state: State, name: str, caches: PrefixCaches, kernel: Any = None
-    ) -> None:
+    def __init__(self, policy: Any, state: State, name: str, caches: PrefixCaches, kernel: Any = None) -> None:
         self.caches, self.reads_cached = caches, reads_cached(policy)
         self.losses_seen: set[int] = set()
         self.kernel = None if kernel is None else compiled.entry(kernel.route_into)
@@ -50,11 +48,25 @@ class PrefixDoor(PlainDoor):
         run, view = self.state.run, self.view
         policy, pool = run.policy, run.pool
         return self.kernel(
-            view.decision, view.seed, view.now_s, view.mean_wait_s, int(run.now.first), waiting,
-            run.fleet.workers_i, run.fleet.workers_f, pool.waiting_i, pool.waiting_f,
-            run.ahead.projections, run.ahead.growth, cached.copy(), policy.memory, policy.parameters,
-            policy.scratch_i, policy.scratch_f, pool.worker,
-        )  # fmt: skip
+            view.decision,
+            view.seed,
+            view.now_s,
+            view.mean_wait_s,
+            int(run.now.first),
+            waiting,
+            run.fleet.workers_i,
+            run.fleet.workers_f,
+            pool.waiting_i,
+            pool.waiting_f,
+            run.ahead.projections,
+            run.ahead.growth,
+            cached.copy(),
+            policy.memory,
+            policy.parameters,
+            policy.scratch_i,
+            policy.scratch_f,
+            pool.worker,
+        )
 
     def _fill_idle(self, waiting: int) -> int:
         """Requests that were added to the answer for idle workers."""
@@ -72,9 +84,7 @@ class PrefixDoor(PlainDoor):
                     self.caches.lost(worker)
 
 
-def door_of(
-    policy: Any, kernel: Any, state: State, name: str, caches: PrefixCaches | None
-) -> PlainDoor | None:
+def door_of(policy: Any, kernel: Any, state: State, name: str, caches: PrefixCaches | None) -> PlainDoor | None:
     """The door that the loop asks; None = the policy's kernel inside the loop."""
     if caches is not None:
         return PrefixDoor(policy, state, name, caches, kernel)

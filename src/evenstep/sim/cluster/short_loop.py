@@ -240,16 +240,29 @@ def decide(route: Any, run: ShortRun) -> int:
             return FLUSH
         now.mean_wait_s = now.wait_sum_s / now.waits if now.waits > 0 else 0.0
         now.bound = route(
-            now.decisions, fixed.seed, now.now_s, now.mean_wait_s, now.first, now.waiting,
-            fleet.workers_i, fleet.workers_f, pool.waiting_i, pool.waiting_f, run.ahead.projections, run.ahead.growth,
-            policy.cached, policy.memory, policy.parameters, policy.scratch_i, policy.scratch_f, pool.worker,
-        )  # fmt: skip
+            now.decisions,
+            fixed.seed,
+            now.now_s,
+            now.mean_wait_s,
+            now.first,
+            now.waiting,
+            fleet.workers_i,
+            fleet.workers_f,
+            pool.waiting_i,
+            pool.waiting_f,
+            run.ahead.projections,
+            run.ahead.growth,
+            policy.cached,
+            policy.memory,
+            policy.parameters,
+            policy.scratch_i,
+            policy.scratch_f,
+            pool.worker,
+        )
         if now.error_kind != 0:
             return BROKEN
         if fixed.may_hold == 0:
-            added = send_to_idle(
-                now.first, now.waiting, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker
-            )
+            added = send_to_idle(now.first, now.waiting, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
             now.held += added > 0
         if admit(run, possible) == BROKEN:
             return BROKEN
@@ -299,11 +312,7 @@ def start(run: ShortRun) -> int:
     if now.step_rows == run.steps.running.size:
         return FLUSH
     group.end_s = measure(run, now.now_s)
-    if (
-        now.stride > 0
-        and group.step % now.stride == 0
-        and sample(fixed, now, run.fleet, run.samples, 0, group.step)
-    ):
+    if now.stride > 0 and group.step % now.stride == 0 and sample(fixed, now, run.fleet, run.samples, 0, group.step):
         run.samples.rows[now.samples - 1].duration_s = group.end_s - now.now_s
     now.step_rows += 1
     now.active_steps += now.running_all

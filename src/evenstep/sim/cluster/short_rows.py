@@ -9,9 +9,7 @@ from evenstep.sim.cluster.model import SHIFT
 
 
 @declared(signature(int, Ints, Ints, Floats, Floats, int, IntTable, Table))
-def follow(
-    place: Ints, output: Ints, began_s: Floats, ended_s: Floats, first: int, whole: IntTable, times: Table
-) -> int:  # fmt: skip
+def follow(place: Ints, output: Ints, began_s: Floats, ended_s: Floats, first: int, whole: IntTable, times: Table) -> int:
     """Fill in the rows of completed requests; answers how many.
 
     Args:

@@ -62,9 +62,14 @@ def step_rows(run: ShortRun) -> StepTable:
     slope, steps, rows = run.fixed.slope, int(run.now.steps), int(run.now.step_rows)
     kept = {name: values[:rows] for name, values in run.steps._asdict().items()}
     return StepTable(
-        group=np.zeros(rows, np.int64), step=np.arange(steps - rows, steps), running_all=kept["running"],
-        tokens=kept["running"], local_max_s=slope * kept["envelope"], local_sum_s=slope * kept["load_sum"], **kept,
-    )  # fmt: skip
+        group=np.zeros(rows, np.int64),
+        step=np.arange(steps - rows, steps),
+        running_all=kept["running"],
+        tokens=kept["running"],
+        local_max_s=slope * kept["envelope"],
+        local_sum_s=slope * kept["load_sum"],
+        **kept,
+    )
 
 
 class StepTimes(NamedTuple):
@@ -125,10 +130,15 @@ def _requests(columns: dict[str, Any], place: I8, times: StepTimes) -> RequestTa
     whole, seconds = np.empty((3, place.size), np.int64), np.empty((3, place.size))
     follow(place, columns["output_tokens"], times.began_s, times.ended_s, times.first, whole, seconds)
     return RequestTable(
-        **columns, worker=whole[0], admitted_step=whole[1], finished_step=whole[2],
-        admitted_s=seconds[0], first_token_s=seconds[1], finished_s=seconds[2],
+        **columns,
+        worker=whole[0],
+        admitted_step=whole[1],
+        finished_step=whole[2],
+        admitted_s=seconds[0],
+        first_token_s=seconds[1],
+        finished_s=seconds[2],
         restarts=np.zeros(place.size, np.int64),
-    )  # fmt: skip
+    )
 
 
 class Passing:

@@ -127,9 +127,7 @@ class Cluster:
         if total > _MOST_SLOTS:
             raise InputError("cluster", "workers x slots", total, f"at most {_MOST_SLOTS:,} slots in all")
         if self.groups and (sum(self.groups) != self.workers or min(self.groups) < 1):
-            raise InputError(
-                "cluster", "groups", self.groups, f"sizes >= 1 that add up to {self.workers} workers"
-            )
+            raise InputError("cluster", "groups", self.groups, f"sizes >= 1 that add up to {self.workers} workers")
         for name in ("kv_reserve", "prefill_base_s", "prefill_per_token_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
@@ -140,9 +138,7 @@ class Cluster:
             raise InputError("cluster", "think_s", self.think_s, "a finite number of seconds >= 0")
         for outage in self.outages:
             if not 0 <= outage.worker < self.workers or outage.step < 0:
-                raise InputError(
-                    "cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}"
-                )
+                raise InputError("cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}")
 
     @property
     def slots_of(self) -> tuple[int, ...]:
@@ -198,9 +194,7 @@ def simulate(
     from evenstep.sim.cluster.host import run
     from evenstep.sim.cluster.state import Options
 
-    options = Options(
-        seed=seed, records=records, decisions=decisions, samples=workers, power=power or Power()
-    )
+    options = Options(seed=seed, records=records, decisions=decisions, samples=workers, power=power or Power())
     return run(
         trace,
         policy,

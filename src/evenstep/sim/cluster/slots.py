@@ -58,9 +58,7 @@ def window_add(run: Run, slot: int, sign: int) -> None:
     ahead, mine = run.ahead, run.slots.rows[slot]
     look = ahead.look[slot]
     units = mine.units + (look.leave - mine.admit) * run.fixed.delta
-    enter(
-        ahead.leaving[mine.worker], ahead.leaving_units[mine.worker], look.leave & run.fixed.window_mask, units, sign
-    )  # fmt: skip
+    enter(ahead.leaving[mine.worker], ahead.leaving_units[mine.worker], look.leave & run.fixed.window_mask, units, sign)
     look.in_window = 1 if sign > 0 else 0
 
 

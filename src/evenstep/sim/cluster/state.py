@@ -93,7 +93,7 @@ class State:
         run.now.queue_free = len(run.queues)
         self.run = run._replace(
             pool=pool, policy=handed, coming=_doubled(run.coming), carried=_doubled(run.carried), queues=queues
-        )  # fmt: skip
+        )
 
 
 def prepared(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> State:
@@ -244,10 +244,21 @@ def _fleet(fixed: Fixed, cluster: Any, step_time: StepTime) -> model.Fleet:
     for row, outage in zip(outages, sorted(cluster.outages, key=lambda o: o.step), strict=True):
         row.step, row.worker, row.back = outage.step, outage.worker, int(outage.back)
     return model.Fleet(
-        ints, floats, ints[seen.GROUP], ints[seen.QUEUED], ints[seen.FREE_SLOTS], ints[seen.RUNNING],
-        floats[seen.LOAD], floats[seen.QUEUED_LOAD], floats[seen.KV_FREE], floats[seen.SECONDS_PER_TOKEN],
-        np.zeros(G, np.int64), workers, groups, outages,
-    )  # fmt: skip
+        ints,
+        floats,
+        ints[seen.GROUP],
+        ints[seen.QUEUED],
+        ints[seen.FREE_SLOTS],
+        ints[seen.RUNNING],
+        floats[seen.LOAD],
+        floats[seen.QUEUED_LOAD],
+        floats[seen.KV_FREE],
+        floats[seen.SECONDS_PER_TOKEN],
+        np.zeros(G, np.int64),
+        workers,
+        groups,
+        outages,
+    )
 
 
 def _slots(fixed: Fixed, slots: tuple[int, ...]) -> model.Slots:
@@ -283,9 +294,16 @@ def _pool(room: int) -> model.Pool:
 
 def _windows(ints: NDArray[np.int64], floats: F8, worker: I8) -> model.Pool:
     return model.Pool(
-        ints, floats, ints[seen.ID], ints[seen.CLASS], ints[seen.KEY],
-        floats[seen.WAITING_LOAD], floats[seen.SINCE_S], floats[seen.STEPS], worker,
-    )  # fmt: skip
+        ints,
+        floats,
+        ints[seen.ID],
+        ints[seen.CLASS],
+        ints[seen.KEY],
+        floats[seen.WAITING_LOAD],
+        floats[seen.SINCE_S],
+        floats[seen.STEPS],
+        worker,
+    )
 
 
 def _grown_pool(pool: model.Pool) -> model.Pool:
@@ -352,9 +370,7 @@ def _law(cluster: Any, step_time: StepTime, power: Power | None, fixed: Fixed) -
         knots=np.ascontiguousarray(law.load, np.float64),
         seconds=np.ascontiguousarray(law.seconds, np.float64),
         local_s=np.zeros(cluster.workers),
-        count_power=np.zeros(0)
-        if power is None
-        else ((counts * fixed.full_power_s) ** power.gamma).astype(np.float64),
+        count_power=np.zeros(0) if power is None else ((counts * fixed.full_power_s) ** power.gamma).astype(np.float64),
         roots=np.zeros(0) if power is None else root_table(1.0 - power.gamma),
     )
 

@@ -23,7 +23,7 @@ from evenstep.sim.cluster.slots import longest_units, steps_of
 @part
 def energy(
     fixed: Fixed, law: Law, running: Ints, units: Ints, first: int, overhead: float, summed: float, duration: float
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """Joules of one step of a group beyond idle power, without the factor `span_w`: (busy/idle, step average).
 
     A worker busy for x seconds costs ``min(x, power * x ** exponent)``. Sums are kept in whole multiples of 2^-40 s: unlike
@@ -138,9 +138,7 @@ def tokens_made(run: Run, q: int) -> int:
     fixed, rows, output, group = run.fixed, run.slots.rows, run.requests.output, run.fleet.groups[q]
     step, made = group.step, fixed.tokens_per_step
     tokens = group.running * made
-    if (
-        fixed.profile_kind == PROFILES
-    ):  # one a step until the output is made; what is left comes with the last step
+    if fixed.profile_kind == PROFILES:  # one a step until the output is made; what is left comes with the last step
         tokens = 0
         low = group.first * fixed.slots_max
         for slot in range(low, low + group.workers * fixed.slots_max):
@@ -194,9 +192,7 @@ def start_step(run: Run, q: int) -> None:
     rows.envelope[at], rows.load_sum[at], rows.load_min[at] = top * unit, total * unit, bottom * unit
     rows.local_max_s[at], rows.local_sum_s[at] = largest, summed
     if fixed.priced == 1:
-        busy, average = energy(
-            fixed, run.law, fleet.running[low:high], units, low, overhead, summed, duration
-        )  # fmt: skip
+        busy, average = energy(fixed, run.law, fleet.running[low:high], units, low, overhead, summed, duration)
         idle = fixed.idle_w * duration * group.workers
         rows.energy_busy_idle_j[at] = idle + fixed.span_w * busy
         rows.energy_step_average_j[at] = idle + fixed.span_w * average

@@ -60,9 +60,7 @@ class Balancer:
     Source: vLLM 0.19, v1/engine/core_client.py (DPLBAsyncMPClient) and v1/engine/coordinator.py.
     """
 
-    def __init__(
-        self, spec: str, ranks: int, capacity: float, trace: Trace, seed: int, news_s: float
-    ) -> None:
+    def __init__(self, spec: str, ranks: int, capacity: float, trace: Trace, seed: int, news_s: float) -> None:
         self.policy: Any = names.build("routing", names.parse(spec))
         if horizon_of(self.policy):
             raise InputError("engine", "balancer", spec, "a routing policy that does not look ahead")
@@ -100,9 +98,7 @@ class Balancer:
             raise PolicyError(f"{self.spec} raised {type(error).__name__}: {error}") from error
         rank = int(decision.worker[0])
         if not 0 <= rank < self.ranks:
-            raise PolicyError(
-                f"{self.spec}: keeps request {self.ids[row]} back; ranks take it at its arrival"
-            )
+            raise PolicyError(f"{self.spec}: keeps request {self.ids[row]} back; ranks take it at its arrival")
         self.decisions += 1
         if decision.memory is not None:
             self.memory = np.array(decision.memory, np.int64)

@@ -69,9 +69,7 @@ class Course:
 
         kernel = task.kernel
         if kernel is None and task.door == "compiled":
-            raise InputError(
-                task.label, "door", "compiled", "a policy with a kernel beside it", "Use door=plain."
-            )
+            raise InputError(task.label, "door", "compiled", "a policy with a kernel beside it", "Use door=plain.")
         self.run, self.label = run, task.label
         self.plain = PlainDoor(task.policy, run) if kernel is None else None
         self.form_batch: Any = (kernel or ask).form_batch_into
@@ -114,9 +112,7 @@ def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
     done = lists.finished[learned : int(now.finished)]
     keys = trace.column("prompt_key")
     if done.size:
-        asked.predictor.learn(
-            Finished(done, trace.prompt_tokens[done], trace.output_tokens[done], keys[done])
-        )
+        asked.predictor.learn(Finished(done, trace.prompt_tokens[done], trace.output_tokens[done], keys[done]))
         fit_now(asked.predictor)
     first = end = int(now.coming)
     while end < lists.coming.size and arrival_s[lists.coming[end]] <= now.now_s:
@@ -124,9 +120,7 @@ def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
     rows = lists.coming[first:end]
     left = trace.output_tokens[rows] if is_oracle(asked.predictor) else NOTHING
     caps = trace.column("max_tokens")
-    active = Active(
-        rows, np.zeros(rows.size, np.int64), trace.prompt_tokens[rows], keys[rows], caps[rows], left
-    )
+    active = Active(rows, np.zeros(rows.size, np.int64), trace.prompt_tokens[rows], keys[rows], caps[rows], left)
     low, high = interval(asked.predictor, active, asked.low, asked.high)
     shown = run.requests.shown
     column(shown, "output_low")[rows], column(shown, "output_high")[rows] = low, high
@@ -179,9 +173,7 @@ def made(task: Task, run: Run, tables: Sequence[Iterations], counts: Mapping[str
         table = IterationTable(*tables[0])
     elif tables:
         table = IterationTable(*(np.concatenate(pieces) for pieces in zip(*tables, strict=True)))
-    return EngineRun(
-        conditions, _totals(run, requests, _not_holding(run) | dict(counts)), requests, table, task.trace
-    )
+    return EngineRun(conditions, _totals(run, requests, _not_holding(run) | dict(counts)), requests, table, task.trace)
 
 
 def _request_table(run: Run) -> EngineRequestTable:

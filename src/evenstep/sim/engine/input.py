@@ -15,9 +15,7 @@ from evenstep.scheduling.view import whole_blocks
 from evenstep.sim.engine.settings import Engine
 
 
-def shown(
-    trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None
-) -> tuple[I8, I8] | Quantiles | None:
+def shown(trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I8, I8] | Quantiles | None:
     """The given bounds; for a policy of hindsight (``believes = "truth"``) always the true lengths."""
     if getattr(policy, "believes", "") == "truth":
         return trace.output_tokens, trace.output_tokens

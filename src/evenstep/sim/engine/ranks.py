@@ -105,9 +105,7 @@ class Ranks:
         self.task, self.front = task, prepared(task)
         self.parts = parts_of(task.batch_time, count)
         capacity = float(engine.kv_tokens) if engine.kv_tokens else math.inf
-        self.balancer = Balancer(
-            engine.balancer, count, capacity, task.trace, int(self.front.fixed.seed), engine.news_s
-        )
+        self.balancer = Balancer(engine.balancer, count, capacity, task.trace, int(self.front.fixed.seed), engine.news_s)
         self.owner = np.zeros(len(task.trace), np.int64)
         self.ranks = [Rank(self.front, task) for _ in range(count)]
         self.learned, self.dummies, self.barrier_s = 0, 0, 0.0

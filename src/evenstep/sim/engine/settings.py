@@ -74,9 +74,7 @@ class Engine:
         for name, low in lowest.items():
             value = getattr(self, name)
             if not (_is_number(value) and float(value).is_integer() and value >= low):
-                raise InputError(
-                    "engine", name, value, f"an integer >= {low}", "0 is no limit." if not low else ""
-                )
+                raise InputError("engine", name, value, f"an integer >= {low}", "0 is no limit." if not low else "")
         for name, words in (("overflow", get_args(Overflow)), ("first_token", get_args(FirstToken))):
             if getattr(self, name) not in words:
                 raise InputError("engine", name, getattr(self, name), f"one of {', '.join(words)}")
@@ -84,13 +82,9 @@ class Engine:
             if not isinstance(getattr(self, name), bool):
                 raise InputError("engine", name, getattr(self, name), "true or false")
         if 0 < self.kv_tokens < self.block_tokens:
-            raise InputError(
-                "engine", "kv_tokens", self.kv_tokens, f"at least one block of {self.block_tokens}"
-            )
+            raise InputError("engine", "kv_tokens", self.kv_tokens, f"at least one block of {self.block_tokens}")
         if self.keeps_evicted and self.overflow != "recompute":
-            raise InputError(
-                "engine", "keeps_evicted", True, "overflow recompute", "Others keep all or nothing."
-            )
+            raise InputError("engine", "keeps_evicted", True, "overflow recompute", "Others keep all or nothing.")
         for name in ("swap_s", "recompute_s"):
             pair = getattr(self, name)
             if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_time, pair))):

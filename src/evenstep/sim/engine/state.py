@@ -147,9 +147,7 @@ def _fixed(task: Task) -> Fixed:
 
 def _requests(task: Task) -> model.Requests:
     trace, count = task.trace, len(task.trace)
-    low, high = bounds_of(
-        trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None
-    )
+    low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
     words = len(get_type_hints(model.Shown))
     table = np.zeros((count, words), np.int64)
     shown = _named(table)
@@ -175,9 +173,7 @@ def _requests(task: Task) -> model.Requests:
 
 def _named(table: I8) -> Rows[model.Shown]:
     """The rows of a table as records over the same memory, also in plain Python."""
-    kinds: Any = np.dtype(
-        (model.Shown, [(name, np.int64) for name in get_type_hints(model.Shown)]), align=True
-    )
+    kinds: Any = np.dtype((model.Shown, [(name, np.int64) for name in get_type_hints(model.Shown)]), align=True)
     return table.view(kinds)[:, 0] if table.size else np.zeros(0, kinds)  # type: ignore[return-value]
 
 

@@ -111,9 +111,7 @@ def _one_session(
         returned.clear()
     _start_helpers(lines, mains, calls, helpers, starts, follows, delay, returned)
     base = len(order)
-    sequence = sorted(
-        starts, key=lambda r: starts[r]
-    )  # stable: equal starts keep the order they were linked in
+    sequence = sorted(starts, key=lambda r: starts[r])  # stable: equal starts keep the order they were linked in
     place = {row: base + position for position, row in enumerate(sequence)}
     for row in sequence:
         order.append(row)
@@ -122,9 +120,15 @@ def _one_session(
 
 
 def _start_helpers(
-    lines: dict[int, list[int]], mains: list[int], calls: list[Call], helpers: list[Helper],
-    starts: dict[int, float], follows: dict[int, int], delay: dict[int, float], returned: list[int],
-) -> None:  # fmt: skip
+    lines: dict[int, list[int]],
+    mains: list[int],
+    calls: list[Call],
+    helpers: list[Helper],
+    starts: dict[int, float],
+    follows: dict[int, int],
+    delay: dict[int, float],
+    returned: list[int],
+) -> None:
     """Link the sub-agents whose markers were just passed, and empty `lines`."""
     for number, own in lines.items():
         helper = helpers[number]

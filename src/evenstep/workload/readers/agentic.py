@@ -21,9 +21,7 @@ def recognises(head: bytes, name: str) -> bool:
     return "requests" in found and bool(found & {"hash_id_scope", "block_size", "models"})
 
 
-def read(
-    path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, prefix_blocks: bool = True
-) -> Trace:
+def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, prefix_blocks: bool = True) -> Trace:
     """Read agentic sessions: closed loop, no absolute times, blocks local to their session.
 
     How requests follow each other, sub-agents included, is said in `agent_lines`. Requests with an empty output are
@@ -59,13 +57,17 @@ def read(
     if found.helpers:
         notes.append(agent_lines.NOTE.format(len(found.helpers)))
     trace = Trace(
-        prompt_tokens=prompt[order], output_tokens=output[order], session=session, after=after, think_s=think,
-        name=path.name, format="agentic", notes=tuple(notes),
-    )  # fmt: skip
-    kept = agent_lines.without_empty(trace, table)
-    return (
-        replace(kept, prefix_blocks=found.blocks(order[trace.output_tokens > 0])) if prefix_blocks else kept
+        prompt_tokens=prompt[order],
+        output_tokens=output[order],
+        session=session,
+        after=after,
+        think_s=think,
+        name=path.name,
+        format="agentic",
+        notes=tuple(notes),
     )
+    kept = agent_lines.without_empty(trace, table)
+    return replace(kept, prefix_blocks=found.blocks(order[trace.output_tokens > 0])) if prefix_blocks else kept
 
 
 @dataclass(slots=True)
@@ -112,9 +114,7 @@ class _Sessions:
             for nested in inner:
                 self._request(line, nested, "", number, len(self.helpers) - 1, keep_blocks)
 
-    def _request(
-        self, line: int, request: Any, wrong: str, session: int, helper: int, keep_blocks: bool
-    ) -> None:
+    def _request(self, line: int, request: Any, wrong: str, session: int, helper: int, keep_blocks: bool) -> None:
         row = request if isinstance(request, dict) else {}
         self.lines.append(line)
         self.wrong.append(wrong or ("" if isinstance(request, dict) else repr(request)[:60]))
@@ -134,8 +134,7 @@ class _Sessions:
 
     def table(self, path: Path, skip: bool) -> Table:
         columns: dict[str, Any] = {
-            name: [row.get(name, MISSING) for row in self.raw]
-            for name in ("in", "out", "t", "api_time", "think_time")
+            name: [row.get(name, MISSING) for row in self.raw] for name in ("in", "out", "t", "api_time", "think_time")
         }
         table = Table(path.name, columns, np.array(self.lines, np.int64), len(self.lines), skip=skip)
         wrong = np.fromiter((bool(w) for w in self.wrong), np.bool_, len(self.wrong))

@@ -33,9 +33,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     import pyarrow as pa
 
     text, number = pa.string(), pa.int64()
-    types: dict[str, Any] = dict(
-        zip(_FIELDS, (text, text, pa.float64(), number, number, text, text), strict=True)
-    )
+    types: dict[str, Any] = dict(zip(_FIELDS, (text, text, pa.float64(), number, number, text, text), strict=True))
     return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
 
 
@@ -63,9 +61,7 @@ def _trace(table: Table, path: Path) -> Trace:
         recorded = float(think[row]) if think[row] >= 0 else None
         calls.append(Call(int(sessions[row]), helper, float(times[row]), float(model[row]), recorded))
     sequence = _by_session(calls, helpers)
-    order, session, after, delay = agent_lines.linked(
-        [calls[i] for i in sequence], helpers, ~table.bad[sequence]
-    )
+    order, session, after, delay = agent_lines.linked([calls[i] for i in sequence], helpers, ~table.bad[sequence])
     rows = np.array(sequence, np.int64)[order]
     notes = [
         *table.notes(),
@@ -74,9 +70,15 @@ def _trace(table: Table, path: Path) -> Trace:
     if helpers:
         notes.append(agent_lines.NOTE.format(len(helpers)))
     trace = Trace(
-        prompt_tokens=prompt[rows], output_tokens=output[rows], session=session, after=after, think_s=delay,
-        name=path.name, format="agentic-flat", notes=tuple(notes),
-    )  # fmt: skip
+        prompt_tokens=prompt[rows],
+        output_tokens=output[rows],
+        session=session,
+        after=after,
+        think_s=delay,
+        name=path.name,
+        format="agentic-flat",
+        notes=tuple(notes),
+    )
     return agent_lines.without_empty(trace, table)
 
 

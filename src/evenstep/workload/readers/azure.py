@@ -54,13 +54,15 @@ def _trace(table: Table, path: Path) -> Trace:
     kept = nanoseconds[rows]
     notes = table.notes()
     if _day(int(kept[0])) == "2023-11-16":
-        notes += (
-            "The rows say 16 November 2023; the published documentation of this trace says 11 November.",
-        )
+        notes += ("The rows say 16 November 2023; the published documentation of this trace says 11 November.",)
     return Trace(
-        prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=(kept - kept[0]) / 1e9,
-        name=path.name, format="azure", notes=notes,
-    )  # fmt: skip
+        prompt_tokens=prompt[rows],
+        output_tokens=output[rows],
+        arrival_s=(kept - kept[0]) / 1e9,
+        name=path.name,
+        format="azure",
+        notes=notes,
+    )
 
 
 def _nanoseconds(table: Table) -> I8:

@@ -51,27 +51,31 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     prompt, output = table.whole("input_length"), table.whole("output_length")
     table.ascending("timestamp", times)
     prefix, note = (
-        blocks.of_table(table, "hash_ids", prompt, (16,))
-        if prefix_blocks and table.has("hash_ids")
-        else (None, "")
+        blocks.of_table(table, "hash_ids", prompt, (16,)) if prefix_blocks and table.has("hash_ids") else (None, "")
     )
     table.require_rows()
     after, session, orphans = _linked(chat, parent, table)
     notes = [*table.notes(), *filter(None, [note])]
     if orphans:
-        notes.append(
-            f"{orphans:,} rows name a parent that is not in the file; they start sessions of their own."
-        )
+        notes.append(f"{orphans:,} rows name a parent that is not in the file; they start sessions of their own.")
     if bool((after >= 0).any()):
         notes.append("Think times are the gaps between a session's requests, the model's time included.")
     kinds, names = codes(table.texts("type")) if table.has("type") else (None, ())
     if names:
         notes.append("Request classes: " + ", ".join(f"{i} = {n}" for i, n in enumerate(names)) + ".")
     trace = Trace(
-        prompt_tokens=prompt, output_tokens=output, arrival_s=times - times[table.good[0]], request_class=kinds,
-        session=session, after=after, think_s=links.gaps_after(after, times), prefix_blocks=prefix,
-        name=path.name, format="bailian", notes=tuple(notes),
-    )  # fmt: skip
+        prompt_tokens=prompt,
+        output_tokens=output,
+        arrival_s=times - times[table.good[0]],
+        request_class=kinds,
+        session=session,
+        after=after,
+        think_s=links.gaps_after(after, times),
+        prefix_blocks=prefix,
+        name=path.name,
+        format="bailian",
+        notes=tuple(notes),
+    )
     return links.keep_rows(trace, ~table.bad)
 
 

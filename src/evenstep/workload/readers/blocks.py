@@ -48,9 +48,7 @@ def of_table(
     raw = table.column(field)
     lists = [v if isinstance(v, list) else [] for v in raw]
     counts = np.fromiter(map(len, lists), np.int64, len(lists))
-    wrong = np.fromiter(
-        (not isinstance(v, list) and v is not None and v is not MISSING for v in raw), np.bool_, len(lists)
-    )
+    wrong = np.fromiter((not isinstance(v, list) and v is not None and v is not MISSING for v in raw), np.bool_, len(lists))
     ids = flat(lists)
     if ids is None:
         wrong |= np.fromiter((flat([v]) is None for v in lists), np.bool_, len(lists))

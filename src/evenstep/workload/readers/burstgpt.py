@@ -59,9 +59,14 @@ def _trace(table: Table, path: Path) -> Trace:
     kinds, models = codes([names[row] for row in rows])
     arrival = times[rows] - times[rows[0]]
     trace = Trace(
-        prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=arrival, request_class=kinds,
-        name=path.name, format="burstgpt", notes=(*table.notes(), _classes(models), *_ties(arrival)),
-    )  # fmt: skip
+        prompt_tokens=prompt[rows],
+        output_tokens=output[rows],
+        arrival_s=arrival,
+        request_class=kinds,
+        name=path.name,
+        format="burstgpt",
+        notes=(*table.notes(), _classes(models), *_ties(arrival)),
+    )
     if table.has(_SESSION):
         trace = _with_sessions(trace, session_numbers(table, _SESSION)[rows], elapsed[rows])
     failed = (trace.prompt_tokens == 0) | (trace.output_tokens == 0)
@@ -75,9 +80,7 @@ def _trace(table: Table, path: Path) -> Trace:
 
 def _with_sessions(trace: Trace, session: links.I8, elapsed: links.F8) -> Trace:
     after = links.previous_in_session(session)
-    think = links.gaps_after(after, trace.column("arrival_s")) - np.where(
-        after >= 0, elapsed[np.maximum(after, 0)], 0.0
-    )
+    think = links.gaps_after(after, trace.column("arrival_s")) - np.where(after >= 0, elapsed[np.maximum(after, 0)], 0.0)
     return replace(trace, session=session, after=after, think_s=np.maximum(think, 0.0))
 
 

@@ -25,9 +25,7 @@ _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 #: Fields that are text or a number in a file; the others are numbers.
 _NAMED = ("request_class", "session")
 #: Columns a file may have under our own names besides lengths and times.
-_OPTIONAL = tuple(
-    name for name in COLUMNS if name not in ("prompt_tokens", "output_tokens", "arrival_s", *_NAMED)
-)
+_OPTIONAL = tuple(name for name in COLUMNS if name not in ("prompt_tokens", "output_tokens", "arrival_s", *_NAMED))
 _TIME_TEXT = "a finite number >= 0, or a time such as 2026-03-01 18:15:46.25"
 
 
@@ -35,9 +33,7 @@ def recognises(head: bytes, name: str) -> bool:
     """A header of our own field names: both lengths, and at least one more field of a request."""
     first = csv_table.header(head)
     own = set(first) & set(COLUMNS)
-    return bool(
-        first_of(first, PROMPT) and first_of(first, OUTPUT) and own - {"prompt_tokens", "output_tokens"}
-    )
+    return bool(first_of(first, PROMPT) and first_of(first, OUTPUT) and own - {"prompt_tokens", "output_tokens"})
 
 
 def read(

@@ -50,9 +50,7 @@ def parse(
     first = names or header(data[: files.HEAD_BYTES])
     for field in fields:
         if field not in first:
-            raise InputError(
-                path.name, "header", ",".join(first), f"a column {field!r}", nearest(field, first)
-            )
+            raise InputError(path.name, "header", ",".join(first), f"a column {field!r}", nearest(field, first))
     try:
         return build(_fast(path, data, fields, names))
     except Doubt:
@@ -105,9 +103,7 @@ def _slow(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
             for field, place in places.items():
                 columns[field].append(row[place] if place < len(row) else "")
     except csv.Error as error:
-        raise InputError(
-            f"{path.name}:{reader.line_num}", "row", "damaged", "comma-separated text", f"{error}."
-        ) from None
+        raise InputError(f"{path.name}:{reader.line_num}", "row", "damaged", "comma-separated text", f"{error}.") from None
     table = Table(path.name, dict(columns), np.array(lines, np.int64), len(lines), skip=skip)
     wrong = np.fromiter((bool(w) for w in widths), np.bool_, len(widths))
     table.reject("row", wrong, f"{len(first)} columns", shown=widths)

@@ -45,14 +45,9 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
         "prompt_tokens": [end.get("prompt_tokens", MISSING) for _, _, end in served],
         "output_tokens": [end.get("output_tokens", MISSING) for _, _, end in served],
-        **{
-            name: [row.get(name, MISSING) for row, _, _ in served]
-            for name in ("request_class", "key", "max_tokens")
-        },
+        **{name: [row.get(name, MISSING) for row, _, _ in served] for name in ("request_class", "key", "max_tokens")},
     }
-    table = Table(
-        path.name, fields, np.array([n for _, n, _ in served], np.int64), len(served), skip=skip_bad_rows
-    )
+    table = Table(path.name, fields, np.array([n for _, n, _ in served], np.int64), len(served), skip=skip_bad_rows)
     prompt, output = table.whole("prompt_tokens"), table.whole("output_tokens")
     times = table.number("now_s")
     classes, keys, caps = (table.whole(name, 0, absent=0) for name in ("request_class", "key", "max_tokens"))
@@ -65,10 +60,16 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     if cut:
         notes += (f"{cut:,} bytes at the end, no whole record, were left out: the log's writer was killed.",)
     return Trace(
-        prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=times[rows] - times[rows[0]],
-        request_class=classes[rows] if classes.any() else None, prompt_key=keys[rows] if keys.any() else None,
-        max_tokens=caps[rows] if caps.any() else None, name=path.name, format="decision-log", notes=notes,
-    )  # fmt: skip
+        prompt_tokens=prompt[rows],
+        output_tokens=output[rows],
+        arrival_s=times[rows] - times[rows[0]],
+        request_class=classes[rows] if classes.any() else None,
+        prompt_key=keys[rows] if keys.any() else None,
+        max_tokens=caps[rows] if caps.any() else None,
+        name=path.name,
+        format="decision-log",
+        notes=notes,
+    )
 
 
 def _parts(path: Path) -> Iterator[Path]:
@@ -84,9 +85,12 @@ def _parts(path: Path) -> Iterator[Path]:
 
 
 def _collect(
-    path: Path, records: Iterator[tuple[int, dict[str, Any] | str]], skip: bool,
-    arrived: list[tuple[int, dict[str, Any]]], done: dict[Any, dict[str, Any]],
-) -> None:  # fmt: skip
+    path: Path,
+    records: Iterator[tuple[int, dict[str, Any] | str]],
+    skip: bool,
+    arrived: list[tuple[int, dict[str, Any]]],
+    done: dict[Any, dict[str, Any]],
+) -> None:
     """Add arrivals with the number of their record, and the record of each request's end, by request."""
     for number, record in records:
         if isinstance(record, str):

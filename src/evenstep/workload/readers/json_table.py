@@ -68,9 +68,7 @@ def _shown(row: Any) -> str:
     return row.decode("utf-8", "replace") if isinstance(row, bytes) else json.dumps(row)[:60]
 
 
-def table(
-    path: Path, fields: dict[str, tuple[str, ...]], *, skip_bad_rows: bool, blank_lines: bool = False
-) -> Table:
+def table(path: Path, fields: dict[str, tuple[str, ...]], *, skip_bad_rows: bool, blank_lines: bool = False) -> Table:
     """The wanted fields of every line as columns.
 
     Args:

@@ -12,13 +12,27 @@ from evenstep.workload.readers import csv_table
 from evenstep.workload.table import Table
 
 PROMPT = (
-    "num_prefill_tokens", "prompt_tokens", "input_tokens", "prompt_length", "input_length", "prompt_len", "input_len",
-    "prompt", "input", "isl",
-)  # fmt: skip
+    "num_prefill_tokens",
+    "prompt_tokens",
+    "input_tokens",
+    "prompt_length",
+    "input_length",
+    "prompt_len",
+    "input_len",
+    "prompt",
+    "input",
+    "isl",
+)
 OUTPUT = (
-    "num_decode_tokens", "output_tokens", "completion_tokens", "output_length", "output_len", "completion_length",
-    "output", "osl",
-)  # fmt: skip
+    "num_decode_tokens",
+    "output_tokens",
+    "completion_tokens",
+    "output_length",
+    "output_len",
+    "completion_length",
+    "output",
+    "osl",
+)
 _TIMES = {"arrived_at", "arrival_s", "arrival_time", "timestamp", "time", "t"}
 _BARE = re.compile(rb"\s*-?\d+(\.\d+)?\s*,\s*-?\d+(\.\d+)?\s*(\r?\n|$)")
 

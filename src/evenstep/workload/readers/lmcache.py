@@ -56,27 +56,33 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     if moved:
         trace = trace.with_notes(f"{moved:,} rows stood below a later one; the rows were sorted by time.")
     if bool(empty_prompt[order].any()):
-        trace = trace.with_notes(
-            f"{int(empty_prompt[order].sum()):,} rows have an empty prompt; it counts as 1 token."
-        )
+        trace = trace.with_notes(f"{int(empty_prompt[order].sum()):,} rows have an empty prompt; it counts as 1 token.")
     dropped = empty[order]
     if bool(dropped.all()):
         table.bad[:] = True
         table.require_rows()
-    note = (
-        f"{int(dropped.sum()):,} of {len(trace):,} rows have an empty output (tool calls) and were dropped."
-    )
+    note = f"{int(dropped.sum()):,} of {len(trace):,} rows have an empty output (tool calls) and were dropped."
     return links.keep_rows(trace, ~dropped, note)
 
 
 def _trace(path: Path, table: Table, prompt: I8, output: I8, times: F8, session: I8, keys: I8) -> Trace:
     after = links.previous_in_session(session)
     return Trace(
-        prompt_tokens=prompt, output_tokens=output, arrival_s=times, prompt_key=keys,
-        session=session, after=after, think_s=links.gaps_after(after, times), name=path.name, format="lmcache",
-        notes=(*table.notes(), "Tokens are characters / 4, rounded up.",
-               "Think times are the gaps between a session's requests, the model's time included."),
-    )  # fmt: skip
+        prompt_tokens=prompt,
+        output_tokens=output,
+        arrival_s=times,
+        prompt_key=keys,
+        session=session,
+        after=after,
+        think_s=links.gaps_after(after, times),
+        name=path.name,
+        format="lmcache",
+        notes=(
+            *table.notes(),
+            "Tokens are characters / 4, rounded up.",
+            "Think times are the gaps between a session's requests, the model's time included.",
+        ),
+    )
 
 
 def _text(table: Table, field: str) -> tuple[I8, I8, Bool]:
@@ -90,7 +96,4 @@ def _text(table: Table, field: str) -> tuple[I8, I8, Bool]:
 
 
 def _key(text: str) -> int:
-    return (
-        int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-        >> 1
-    )
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1

@@ -17,15 +17,27 @@ from evenstep.workload.table import Table, session_numbers
 ALIASES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "created_time", "timestamp_ms", "ts", "arrival_time_ms"),
     "input_length": (
-        "input_length", "input_tokens", "isl", "prompt_tokens", "prompt_length", "input_len", "prompt_len",
+        "input_length",
+        "input_tokens",
+        "isl",
+        "prompt_tokens",
+        "prompt_length",
+        "input_len",
+        "prompt_len",
     ),
     "output_length": (
-        "output_length", "output_tokens", "osl", "completion_tokens", "output_len", "max_output_tokens", "max_tokens",
+        "output_length",
+        "output_tokens",
+        "osl",
+        "completion_tokens",
+        "output_len",
+        "max_output_tokens",
+        "max_tokens",
     ),
     "hash_ids": ("hash_ids", "prefix_hash_ids", "block_hashes"),
     "session_id": ("session_id", "conversation_id", "session"),
     "delay": ("delay", "delay_ms"),
-}  # fmt: skip
+}
 _OTHERS = {"chat_id", "requests", "round_id", "input_toks"}
 _SHORTEST_TICK_MS = 1000
 
@@ -73,16 +85,20 @@ def read(
     session = session_numbers(table, "session_id")
     after = links.previous_in_session(session)
     times, think, notes = _times(table, after)
-    prefix, note = (
-        blocks.of_table(table, "hash_ids", prompt) if prefix_blocks and table.has("hash_ids") else (None, "")
-    )
+    prefix, note = blocks.of_table(table, "hash_ids", prompt) if prefix_blocks and table.has("hash_ids") else (None, "")
     table.require_rows()
     trace = Trace(
-        prompt_tokens=prompt, output_tokens=output, arrival_s=times, prefix_blocks=prefix,
-        name=path.name, format="mooncake",
-        session=session if table.has("session_id") else None, after=after if table.has("session_id") else None,
-        think_s=think if table.has("session_id") else None, notes=(*table.notes(), *notes, *filter(None, [note])),
-    )  # fmt: skip
+        prompt_tokens=prompt,
+        output_tokens=output,
+        arrival_s=times,
+        prefix_blocks=prefix,
+        name=path.name,
+        format="mooncake",
+        session=session if table.has("session_id") else None,
+        after=after if table.has("session_id") else None,
+        think_s=think if table.has("session_id") else None,
+        notes=(*table.notes(), *notes, *filter(None, [note])),
+    )
     return _in_seconds(links.keep_rows(trace, ~table.bad), ticks, seed)
 
 
@@ -106,9 +122,7 @@ def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
         notes = ("Rows without a time arrive, in timed runs, at their predecessor's time plus their delay.",)
     think = np.where(delay >= 0, delay / 1e3, links.gaps_after(after, times) / 1e3)
     if bool(((after >= 0) & (delay < 0)).any()):
-        notes += (
-            "Think times without a delay are the gaps between a session's requests, the model's time included.",
-        )
+        notes += ("Think times without a delay are the gaps between a session's requests, the model's time included.",)
     return times, np.where(after >= 0, think, 0.0), notes
 
 

@@ -42,9 +42,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
         table = pq.read_table(pa.BufferReader(files.content(path)))
         there = table.column_names  # decodes the names
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
-        raise InputError(
-            path.name, "file", "damaged", "a whole Parquet file", f"{str(error).splitlines()[0]}."
-        ) from None
+        raise InputError(path.name, "file", "damaged", "a whole Parquet file", f"{str(error).splitlines()[0]}.") from None
     about = _about(path, table.schema.metadata or {})
     for name in _NEEDED:
         if name not in there:
@@ -58,8 +56,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
         skip=skip_bad_rows,
     )
     checked: dict[str, Any] = {
-        name: rows.number(name, low=0.0) if name.endswith("_s") else rows.whole(name, low=_low(name))
-        for name in columns
+        name: rows.number(name, low=0.0) if name.endswith("_s") else rows.whole(name, low=_low(name)) for name in columns
     }
     if "arrival_s" in checked:
         rows.ascending("arrival_s", checked["arrival_s"])
@@ -68,9 +65,12 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
         checked[_BLOCKS] = _blocks(path, table.column(_BLOCKS), about)
     notes = (*about.get("notes", ()), *rows.notes())
     trace = Trace(
-        **checked, name=about.get("name", path.name), format=about.get("format", "parquet"),
-        synthetic=bool(about.get("synthetic", False)), notes=tuple(str(note) for note in notes),
-    )  # fmt: skip
+        **checked,
+        name=about.get("name", path.name),
+        format=about.get("format", "parquet"),
+        synthetic=bool(about.get("synthetic", False)),
+        notes=tuple(str(note) for note in notes),
+    )
     if rows.bad.any():
         from evenstep.workload.readers.links import keep_rows
 
@@ -87,13 +87,14 @@ def write(trace: Trace, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns: dict[str, Any] = {
-        n: pa.array(getattr(trace, n)) for n in COLUMNS if getattr(trace, n) is not None
-    }
+    columns: dict[str, Any] = {n: pa.array(getattr(trace, n)) for n in COLUMNS if getattr(trace, n) is not None}
     about: dict[str, Any] = {
-        "version": _VERSION, "name": trace.name, "format": trace.format, "synthetic": trace.synthetic,
+        "version": _VERSION,
+        "name": trace.name,
+        "format": trace.format,
+        "synthetic": trace.synthetic,
         "notes": trace.notes,
-    }  # fmt: skip
+    }
     if trace.prefix_blocks is not None:
         blocks = trace.prefix_blocks
         columns[_BLOCKS] = pa.LargeListArray.from_arrays(pa.array(blocks.offsets), pa.array(blocks.ids))
@@ -110,9 +111,7 @@ def write(trace: Trace, path: Path) -> None:
     except OSError as error:
         if not in_place:
             part.unlink(missing_ok=True)
-        raise InputError(
-            str(path), "file", "unwritable", "a place to write to", f"{error.strerror}."
-        ) from None
+        raise InputError(str(path), "file", "unwritable", "a place to write to", f"{error.strerror}.") from None
 
 
 def _about(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:

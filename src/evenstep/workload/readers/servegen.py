@@ -12,8 +12,13 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.workload.readers.servegen_clients import WINDOW_S, Client, Law, load
 
-_PROMPT_FIELDS = (("input_tokens", ""), ("text_tokens", ""), ("image_tokens", "image_count"),
-                  ("audio_tokens", "audio_count"), ("video_tokens", "video_count"))  # fmt: skip
+_PROMPT_FIELDS = (
+    ("input_tokens", ""),
+    ("text_tokens", ""),
+    ("image_tokens", "image_count"),
+    ("audio_tokens", "audio_count"),
+    ("video_tokens", "video_count"),
+)
 _DEFAULT_REQUESTS = 20_000
 _MARGIN = 6.0  # standard deviations of the count drawn in reserve
 
@@ -59,16 +64,17 @@ def source(
     complete = [c for c in clients if c.laws_at(0.0)]
     if not complete:
         raise InputError(
-            path.name, "length files", 0, "chunk-i-dataset.json files beside the rates",
+            path.name,
+            "length files",
+            0,
+            "chunk-i-dataset.json files beside the rates",
             "The file holds rates only: no requests can be drawn from it; `evenstep trace inspect` shows the rates.",
-        )  # fmt: skip
+        )
     notes: list[str] = []
     left_out = sum(float(c.rate.sum()) for c in clients) - sum(float(c.rate.sum()) for c in complete)
     if len(complete) < len(clients):
         share = left_out / max(sum(float(c.rate.sum()) for c in clients), 1e-300)
-        notes.append(
-            f"{len(clients) - len(complete)} clients without length files ({share:.1%} of requests) were left out."
-        )
+        notes.append(f"{len(clients) - len(complete)} clients without length files ({share:.1%} of requests) were left out.")
     begin = _busiest(complete) if start_s is None else start_s
     if begin < 0 or (duration_s is not None and duration_s <= 0):
         raise InputError(
@@ -79,9 +85,7 @@ def source(
         )
     rate = sum(_rate_at(c, begin) for c in complete)
     length = min(WINDOW_S, _DEFAULT_REQUESTS / max(rate, 1e-9)) if duration_s is None else duration_s
-    notes.append(
-        f"Drawn from {len(complete)} clients for {length:g} s from second {begin:g} on, each length independently."
-    )
+    notes.append(f"Drawn from {len(complete)} clients for {length:g} s from second {begin:g} on, each length independently.")
     return ServeGen(path.name, tuple(complete), begin, length, limit, tuple(notes))
 
 
@@ -121,9 +125,15 @@ class ServeGen:
         times, prompt, output, client = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(times, kind="stable")[: self.limit]
         return Trace(
-            prompt_tokens=prompt[order], output_tokens=output[order], arrival_s=times[order] - times[order[0]],
-            request_class=client[order], name=self.name, format="servegen", synthetic=True, notes=self.notes,
-        )  # fmt: skip
+            prompt_tokens=prompt[order],
+            output_tokens=output[order],
+            arrival_s=times[order] - times[order[0]],
+            request_class=client[order],
+            name=self.name,
+            format="servegen",
+            synthetic=True,
+            notes=self.notes,
+        )
 
     def _of_client(self, client: Client, seed: int, replicate: int) -> tuple[F8, I8, I8, I8]:
         """Times, prompt, output and class of one client's requests."""
@@ -161,9 +171,7 @@ def _arrivals(client: Client, window: int, seed: int, replicate: int) -> tuple[F
     else:
         gaps = -np.log1p(-u)
     gaps = gaps / rate
-    gaps[0] *= streams.uniform(
-        seed, "servegen-phase", int(numbers[0]), draw=replicate
-    )  # the window opens within a gap
+    gaps[0] *= streams.uniform(seed, "servegen-phase", int(numbers[0]), draw=replicate)  # the window opens within a gap
     times = np.cumsum(gaps)
     inside = times < WINDOW_S
     return client.start_s[window] + times[inside], numbers[inside]

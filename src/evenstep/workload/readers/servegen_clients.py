@@ -83,9 +83,7 @@ def load(path: Path) -> list[Client]:
                 else:
                     laws[number] = _laws(content.read(), where)
     except tarfile.TarError as error:
-        raise InputError(
-            path.name, "file", "damaged", "a tar of chunk-i-trace.csv files", f"{error}."
-        ) from None
+        raise InputError(path.name, "file", "damaged", "a tar of chunk-i-trace.csv files", f"{error}.") from None
     if not traces:
         raise InputError(path.name, "clients", 0, "chunk-i-trace.csv files in the tar")
     return [
@@ -101,8 +99,7 @@ def _client(number: int, data: bytes, where: str) -> Client:
         if len(row) != 6:
             raise InputError(f"{where}:{line}", "row", f"{len(row)} columns", "6 columns")
         numbers = [
-            _number(text, f"{where}:{line}", name)
-            for text, name in ((row[0], "start"), (row[1], "rate"), (row[2], "cv"))
+            _number(text, f"{where}:{line}", name) for text, name in ((row[0], "start"), (row[1], "rate"), (row[2], "cv"))
         ]
         kind = row[3].strip()
         if kind not in _SHAPES:
@@ -133,16 +130,12 @@ def _laws(data: bytes, where: str) -> dict[float, dict[str, Law]]:
         windows: dict[str, dict[str, Any]] = orjson.loads(data)
         return {
             float(start): {
-                name: law
-                for name, text in fields.items()
-                if isinstance(text, str) and (law := _law(text, where, name))
+                name: law for name, text in fields.items() if isinstance(text, str) and (law := _law(text, where, name))
             }
             for start, fields in windows.items()
         }
     except (orjson.JSONDecodeError, AttributeError, ValueError) as error:
-        raise InputError(
-            where, "content", "damaged", "windows of `field: {tokens: share}`", f"{error}."
-        ) from None
+        raise InputError(where, "content", "damaged", "windows of `field: {tokens: share}`", f"{error}.") from None
 
 
 def _law(text: str, where: str, name: str) -> Law | None:

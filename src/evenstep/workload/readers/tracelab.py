@@ -49,10 +49,16 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     if moved:
         notes += (f"{moved:,} rows stood below a later one; the rows were sorted by arrival.",)
     return Trace(
-        prompt_tokens=prompt[order], output_tokens=output[order], arrival_s=arrived[order] - arrived[order[0]],
-        session=session, after=after, think_s=np.where(after >= 0, np.maximum(think, 0.0), 0.0),
-        name=path.name, format="tracelab", notes=notes,
-    )  # fmt: skip
+        prompt_tokens=prompt[order],
+        output_tokens=output[order],
+        arrival_s=arrived[order] - arrived[order[0]],
+        session=session,
+        after=after,
+        think_s=np.where(after >= 0, np.maximum(think, 0.0), 0.0),
+        name=path.name,
+        format="tracelab",
+        notes=notes,
+    )
 
 
 def _times(table: Table) -> tuple[F8, F8]:
@@ -71,9 +77,7 @@ def _times(table: Table) -> tuple[F8, F8]:
 
 def _stamps(events: Any) -> tuple[float, float] | None:
     try:
-        times = [
-            (e["event_type"] in _INPUTS, datetime.fromisoformat(e["timestamp"]).timestamp()) for e in events
-        ]
+        times = [(e["event_type"] in _INPUTS, datetime.fromisoformat(e["timestamp"]).timestamp()) for e in events]
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
     if not times:

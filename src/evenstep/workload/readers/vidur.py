@@ -38,6 +38,10 @@ def _trace(table: Table, path: Path) -> Trace:
     table.require_rows()
     rows = table.good
     return Trace(
-        prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=arrived[rows] - arrived[rows[0]],
-        name=path.name, format="vidur", notes=table.notes(),
-    )  # fmt: skip
+        prompt_tokens=prompt[rows],
+        output_tokens=output[rows],
+        arrival_s=arrived[rows] - arrived[rows[0]],
+        name=path.name,
+        format="vidur",
+        notes=table.notes(),
+    )

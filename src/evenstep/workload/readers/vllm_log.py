@@ -38,6 +38,10 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     if moved:
         notes += (f"{moved:,} rows stood below a later arrival; the rows were sorted by arrival.",)
     return Trace(
-        prompt_tokens=prompt[order], output_tokens=output[order], arrival_s=times[order] - times[order[0]],
-        name=path.name, format="vllm-log", notes=notes,
-    )  # fmt: skip
+        prompt_tokens=prompt[order],
+        output_tokens=output[order],
+        arrival_s=times[order] - times[order[0]],
+        name=path.name,
+        format="vllm-log",
+        notes=notes,
+    )

@@ -112,9 +112,7 @@ class OnOff:
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         events = np.cumsum(np.concatenate([[0.0], _exponential("onoff", requests, seed, replicate)[1:]]))
         phases = 16
-        while (
-            True
-        ):  # twice as many phases until they hold all requests; a phase's length does not depend on how many
+        while True:  # twice as many phases until they hold all requests; a phase's length does not depend on how many
             lengths = _exponential("onoff-phase", phases, seed, replicate)
             lengths[0::2] *= self.on_s
             lengths[1::2] *= self.off_s
@@ -153,11 +151,7 @@ class Diurnal:
         periods = math.ceil(events[-1] / (self.requests_per_s * self.period_s)) + 1
         grid = np.linspace(0.0, periods * self.period_s, periods * 2048 + 1)
         turn = 2 * np.pi / self.period_s
-        swing = (
-            (self.peak_to_mean - 1)
-            / turn
-            * (np.sin(turn * (grid - self.peak_s)) + np.sin(turn * self.peak_s))
-        )
+        swing = (self.peak_to_mean - 1) / turn * (np.sin(turn * (grid - self.peak_s)) + np.sin(turn * self.peak_s))
         return _inverse(events, self.requests_per_s * (grid + swing), grid)
 
 
@@ -180,9 +174,7 @@ class LikeTrace:
             _hold(self, "requests_per_s")
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
-        start = (
-            int(streams.uniform(seed, "arrivals-like-trace", replicate) * self.gaps.size) if replicate else 0
-        )
+        start = int(streams.uniform(seed, "arrivals-like-trace", replicate) * self.gaps.size) if replicate else 0
         places = (start + np.arange(max(requests - 1, 0))) % self.gaps.size
         scale = 1.0 if self.requests_per_s is None else 1 / (self.requests_per_s * float(self.gaps.mean()))
         return np.concatenate([[0.0], np.cumsum(self.gaps[places] * scale)])

@@ -39,11 +39,15 @@ _POSITIVE = (_is_positive, "a finite number > 0")
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "low": (lambda value: value >= 1, "a whole number >= 1"),
     "sigma": (lambda value: math.isfinite(value) and value >= 0, "a finite number >= 0"),
-    "median": _POSITIVE, "shape": _POSITIVE, "scale": _POSITIVE, "alpha": _POSITIVE, "minimum": _POSITIVE,
+    "median": _POSITIVE,
+    "shape": _POSITIVE,
+    "scale": _POSITIVE,
+    "alpha": _POSITIVE,
+    "minimum": _POSITIVE,
     "tail_share": (lambda value: 0 < value < 1, "a number in (0, 1)"),
     "share": (lambda value: 0 <= value <= 1, "a number in [0, 1]"),
     "cap": (lambda value: 1 <= value <= HIGHEST, f"a whole number in 1..{HIGHEST}"),
-}  # fmt: skip
+}
 #: A field, whether its value will do, and what is expected.
 Promise = tuple[str, bool, str]
 
@@ -57,16 +61,12 @@ class _Checked:
         order = ["low", "high", *(f.name for f in fields(self))]  # type: ignore[arg-type]
         own = {name: getattr(self, name) for name in order if hasattr(self, name)}
         promises = [
-            (name, kept(own[name]), expected)
-            for name, (kept, expected) in _FIELDS.items()
-            if own.get(name) is not None
+            (name, kept(own[name]), expected) for name, (kept, expected) in _FIELDS.items() if own.get(name) is not None
         ]
         if "low" in own:
             expected = f"a whole number in {own['low']}..{HIGHEST}"
             promises.append(("high", own["low"] <= own["high"] <= HIGHEST, expected))
-        for name, kept, expected in sorted(
-            (*promises, *self._promises()), key=lambda one: order.index(one[0])
-        ):
+        for name, kept, expected in sorted((*promises, *self._promises()), key=lambda one: order.index(one[0])):
             if not kept:
                 raise InputError(type(self).__name__.lower(), name, own[name], expected)
 
@@ -200,9 +200,7 @@ class Pareto(_Checked):
         )
 
     def quantile(self, u: F8) -> I8:
-        least = (
-            self.minimum if self.minimum is not None else (self.mean or 0.0) * (self.alpha - 1) / self.alpha
-        )
+        least = self.minimum if self.minimum is not None else (self.mean or 0.0) * (self.alpha - 1) / self.alpha
         return _rounded(least * (1 - u) ** (-1 / self.alpha), self.low, self.high)
 
 
@@ -239,9 +237,7 @@ class Bimodal(_Checked):
         chosen = u < self.share
         values = np.zeros(u.size, np.int64)
         values[chosen] = self.first.quantile(u[chosen] / self.share) if self.share > 0 else 0
-        values[~chosen] = (
-            self.second.quantile((u[~chosen] - self.share) / (1 - self.share)) if self.share < 1 else 0
-        )
+        values[~chosen] = self.second.quantile((u[~chosen] - self.share) / (1 - self.share)) if self.share < 1 else 0
         return values
 
 
@@ -282,6 +278,4 @@ def fitted_lognormal(values: I8) -> Lognormal:
     if values.size == 0:
         raise InputError("fitted", "values", 0, "at least one length")
     logs = np.log(values)
-    return Lognormal(
-        sigma=float(logs.std()), mu=float(logs.mean()), low=int(values.min()), high=int(values.max())
-    )
+    return Lognormal(sigma=float(logs.std()), mu=float(logs.mean()), low=int(values.min()), high=int(values.max()))

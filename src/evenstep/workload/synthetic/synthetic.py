@@ -89,19 +89,22 @@ class Synthetic:
         prompt_key: I8 | None = None
         classes = self._classes(key, replicate) if self.classes else None
         if self.recurring is None:
-            prompt = self._lengths(
-                "prompt", streams.uniform(key, "workload-prompt", ids, draw=replicate), classes
-            )
-            output = self._lengths(
-                "output", streams.uniform(key, "workload-output", ids, draw=replicate), classes
-            )
+            prompt = self._lengths("prompt", streams.uniform(key, "workload-prompt", ids, draw=replicate), classes)
+            output = self._lengths("output", streams.uniform(key, "workload-output", ids, draw=replicate), classes)
         else:
             prompt, output, prompt_key = self._recurring(self.recurring, key, replicate)
         return Trace(
-            prompt_tokens=prompt, output_tokens=output, arrival_s=self.arrivals.times(self.requests, key, replicate),
-            max_tokens=self._caps(classes), prompt_key=prompt_key, request_class=classes, name=self.name,
-            format="synthetic", synthetic=True, notes=notes,
-        )  # fmt: skip
+            prompt_tokens=prompt,
+            output_tokens=output,
+            arrival_s=self.arrivals.times(self.requests, key, replicate),
+            max_tokens=self._caps(classes),
+            prompt_key=prompt_key,
+            request_class=classes,
+            name=self.name,
+            format="synthetic",
+            synthetic=True,
+            notes=notes,
+        )
 
     def _classes(self, key: int, replicate: int) -> I8:
         """int64[N], the class of each request."""
@@ -137,7 +140,5 @@ class Synthetic:
         prompts = self.prompt.quantile(streams.uniform(key, "workload-key-prompt", kinds, draw=replicate))
         outputs = self.output.quantile(streams.uniform(key, "workload-key-output", kinds, draw=replicate))
         width = 2 * recurring.jitter + 1
-        jitter = (streams.uniform(key, "workload-jitter", ids, draw=replicate) * width).astype(
-            np.int64
-        ) - recurring.jitter
+        jitter = (streams.uniform(key, "workload-jitter", ids, draw=replicate) * width).astype(np.int64) - recurring.jitter
         return prompts[which], np.maximum(outputs[which] + jitter, 1), which + 1

@@ -106,21 +106,40 @@ class Workload:
     def at(self, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0) -> Source:
         """The source at the file's rate, or at its load on this cluster."""
         return rescaled(
-            self.source, requests_per_s=self.requests_per_s, load=self.load, workers=workers, slots=slots,
-            overhead_s=overhead_s, per_token_s=per_token_s, seed=seed,
-        )  # fmt: skip
+            self.source,
+            requests_per_s=self.requests_per_s,
+            load=self.load,
+            workers=workers,
+            slots=slots,
+            overhead_s=overhead_s,
+            per_token_s=per_token_s,
+            seed=seed,
+        )
 
 
 #: YAML name -> class, of everything that is chosen by name.
 LAWS: dict[str, type] = {
-    "constant": laws.Constant, "uniform": laws.Uniform, "choice": laws.Choice, "lognormal": laws.Lognormal,
-    "gamma": laws.Gamma, "geometric": laws.Geometric, "pareto": laws.Pareto, "pareto-tailed": laws.ParetoTailed,
-    "bimodal": laws.Bimodal, "capped": laws.Capped, "fitted": Fitted,
-}  # fmt: skip
+    "constant": laws.Constant,
+    "uniform": laws.Uniform,
+    "choice": laws.Choice,
+    "lognormal": laws.Lognormal,
+    "gamma": laws.Gamma,
+    "geometric": laws.Geometric,
+    "pareto": laws.Pareto,
+    "pareto-tailed": laws.ParetoTailed,
+    "bimodal": laws.Bimodal,
+    "capped": laws.Capped,
+    "fitted": Fitted,
+}
 PROCESSES: dict[str, type] = {
-    "saturated": arrivals.Saturated, "at-once": arrivals.AtOnce, "poisson": arrivals.Poisson, "gamma": arrivals.Gamma,
-    "on-off": arrivals.OnOff, "diurnal": arrivals.Diurnal, "like-trace": LikeTrace,
-}  # fmt: skip
+    "saturated": arrivals.Saturated,
+    "at-once": arrivals.AtOnce,
+    "poisson": arrivals.Poisson,
+    "gamma": arrivals.Gamma,
+    "on-off": arrivals.OnOff,
+    "diurnal": arrivals.Diurnal,
+    "like-trace": LikeTrace,
+}
 
 
 def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
@@ -142,11 +161,7 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
     if document.requests_per_s is not None and document.load is not None:
         raise InputError(file.path, "requests_per_s and load", "both", "one of the two, or neither")
     name = document.name or path.name
-    source = (
-        _trace(path, document.trace, prefix_blocks)
-        if document.trace
-        else _synthetic(file, document.synthetic, name)
-    )
+    source = _trace(path, document.trace, prefix_blocks) if document.trace else _synthetic(file, document.synthetic, name)
     return Workload(source, document.requests_per_s, document.load, document.description)
 
 
@@ -171,9 +186,7 @@ def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
     options = section.options if prefix_blocks else {"prefix_blocks": False, **section.options}
     file = reading.file_of(_beside(path, section.file))
     if file.suffix in {".yaml", ".yml"} and section.format is None:
-        raise InputError(
-            str(path), "trace.file", section.file, "a trace file", "A workload file cannot name another."
-        )
+        raise InputError(str(path), "trace.file", section.file, "a trace file", "A workload file cannot name another.")
     if section.limit is not None and section.limit < 1:
         raise InputError(str(path), "trace.limit", section.limit, "a whole number >= 1")
     return reading.source_of(
@@ -195,9 +208,7 @@ class _Reading:
     def made(self, kind: Any, content: Any, place: str) -> Any:
         """A dataclass from a mapping, every field converted by its type."""
         if not isinstance(content, Mapping):
-            raise InputError(
-                self.file.where(place), place or "content", content, "a mapping of keys to values"
-            )
+            raise InputError(self.file.where(place), place or "content", content, "a mapping of keys to values")
         fields = {f.name: f for f in dataclasses.fields(kind)}
         unknown = [str(key) for key in content if key not in fields]
         if unknown:
@@ -210,9 +221,7 @@ class _Reading:
                 hint = f"Keys: {', '.join(fields)}."
                 raise InputError(self.file.where(place), _join(place, name), "missing", "a value", hint)
         hints = typing.get_type_hints(kind)
-        values = {
-            name: self._value(hints[name], value, _join(place, name)) for name, value in content.items()
-        }
+        values = {name: self._value(hints[name], value, _join(place, name)) for name, value in content.items()}
         try:
             return kind(**values)
         except InputError as error:
@@ -240,9 +249,7 @@ class _Reading:
         try:
             return msgspec.convert(value, inner)
         except msgspec.ValidationError as error:
-            expected = (
-                str(error).partition(" - at")[0].removeprefix("Expected ").partition(", got")[0].strip("`")
-            )
+            expected = str(error).partition(" - at")[0].removeprefix("Expected ").partition(", got")[0].strip("`")
             raise InputError(self.file.where(place), place, value, f"a value of type {expected}") from None
 
     def _named(self, known: dict[str, type], tag: str, content: Any, place: str) -> Any:

@@ -31,8 +31,9 @@ def schema() -> dict[str, Any]:
         one["required"] = [tag, *one["required"]]
     document = parts.pop(top)
     rules = {
-        "oneOf": [{"required": ["synthetic"]}, {"required": ["trace"]}], "not": {"required": ["requests_per_s", "load"]},
-    }  # fmt: skip
+        "oneOf": [{"required": ["synthetic"]}, {"required": ["trace"]}],
+        "not": {"required": ["requests_per_s", "load"]},
+    }
     return json.loads(json.dumps(config.published(TITLE, document | rules, parts | definitions)))
 
 

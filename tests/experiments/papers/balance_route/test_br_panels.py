@@ -19,6 +19,11 @@ def test_every_panel_has_its_mean_spread_and_its_lines_in_the_data():
 def test_the_full_size_has_every_gallery_of_the_paper_with_its_numbers():
     full = galleries(Setting())
     assert [(g.kind, g.workers) for g in full] == [
-        (br.HEAVY, 8), (br.NEAR_CAP, 8), (br.HEAVY, 4), (br.HEAVY, 16), (br.HEAVY, 8), (br.HEAVY, 16),
-    ]  # fmt: skip
+        (br.HEAVY, 8),
+        (br.NEAR_CAP, 8),
+        (br.HEAVY, 4),
+        (br.HEAVY, 16),
+        (br.HEAVY, 8),
+        (br.HEAVY, 16),
+    ]
     assert all(set(g.paper) == set(g.methods) for g in full)

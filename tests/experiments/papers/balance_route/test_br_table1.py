@@ -12,9 +12,7 @@ from evenstep.experiments.papers.balance_route.br_table1 import PAPER
 @pytest.mark.slow
 def test_all_methods_stand_beside_the_papers_numbers_on_both_workloads():
     found = quick("br-table1")
-    spread = {
-        r.case: r.paper for r in found.findings.rows if r.quantity == "heavy: average imbalance (max - min)"
-    }
+    spread = {r.case: r.paper for r in found.findings.rows if r.quantity == "heavy: average imbalance (max - min)"}
     assert spread == {m: v[0] for m, v in PAPER[br.HEAVY].items()}
     for kind in PAPER:
         said = f"{kind}: average imbalance (max - min)"

@@ -11,9 +11,7 @@ from evenstep.experiments.papers.balance_route.br_table2 import PAPER, _paper_ga
 def test_gains_over_the_best_baseline_are_beside_those_of_the_papers_tables():
     found = quick("br-table2")
     gains = {
-        r.case: r.paper
-        for r in found.findings.rows
-        if r.quantity == f"throughput of {br.ORACLE} over the best baseline"
+        r.case: r.paper for r in found.findings.rows if r.quantity == f"throughput of {br.ORACLE} over the best baseline"
     }
     assert gains == {"G = 4": 13.3, "G = 8": 21.5}
     assert _paper_gain(16, br.ORACLE) == 34.5

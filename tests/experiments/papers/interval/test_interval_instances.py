@@ -15,6 +15,4 @@ def test_the_paper_s_example_holds_and_the_quotient_of_its_lower_bound_does_not(
 def test_hindsight_takes_as_long_as_the_proof_computes():
     alpha, a, b, short, long = 0.25, 3, 6, 4, 16
     _, best = lower_bound(alpha, a / b, b, 0)
-    assert best == pytest.approx(
-        long * short * a * (a + 1) / 2 + b * short * a * short + long * short * b * (b + 1) / 2
-    )
+    assert best == pytest.approx(long * short * a * (a + 1) / 2 + b * short * a * short + long * short * b * (b + 1) / 2)

@@ -30,9 +30,7 @@ def test_sarathi_keeps_up_just_below_its_capacity_and_not_above():
 
 
 def test_a_capped_rate_is_the_smooth_one_where_time_is_linear_and_less_around_the_knee():
-    linear = Alike(
-        "sarathi", TokenBudget(c_s=0.01, a_s=1e-4, b0=0.0), prompt=129, output=112, token_budget=1 << 20
-    )
+    linear = Alike("sarathi", TokenBudget(c_s=0.01, a_s=1e-4, b0=0.0), prompt=129, output=112, token_budget=1 << 20)
     assert capped(linear, 64) == pytest.approx(smooth(linear, 64), rel=0.01)
     bent = Alike("sarathi", TokenBudget(), prompt=129, output=112)
     assert capped(bent, 64) < 0.95 * smooth(bent, 64)

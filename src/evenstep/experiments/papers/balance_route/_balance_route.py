@@ -113,33 +113,44 @@ def rows(
     ]
 
 
-def constants(
-    setting: Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)
-) -> list[Constant]:
+def constants(setting: Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)) -> list[Constant]:
     """The free constants all these experiments share."""
     sizes = ", ".join(map(str, workers))
     found = [
         Constant("G", sizes, "the paper's decode workers"),
         Constant("B", SLOTS, "the batch limit is lost from the text; the spreads of its tables suggest about 10"),
-        Constant("pool", f"{POOL} G", "not given; saturated arrivals for its 'heavy load', growing with G as its request "
-                 "rate does"),
-        Constant("requests", f"{requests(setting, 1)} G", "not given; all are run to completion; a trace file's own rows "
-                 "where one is given"),
+        Constant(
+            "pool",
+            f"{POOL} G",
+            "not given; saturated arrivals for its 'heavy load', growing with G as its request rate does",
+        ),
+        Constant(
+            "requests",
+            f"{requests(setting, 1)} G",
+            "not given; all are run to completion; a trace file's own rows where one is given",
+        ),
         step_time_constant(),
         Constant("H", f"{LONG}, and {SHORT} for the shorter oracle row", "lost from the text"),
-        Constant("beta, gamma", "G and 0.9", "the main setting is lost from the text; the marginal reading of eq. 2 (see "
-                 "br-sweep)"),
+        Constant(
+            "beta, gamma",
+            "G and 0.9",
+            "the main setting is lost from the text; the marginal reading of eq. 2 (see br-sweep)",
+        ),
         Constant("U_th, K", "G and 8", "lost from the text"),
         Constant("age bound", "off", "ours, not the paper's"),
         Constant("predictors", "learn online from nothing", "the paper trains on an earlier part of the trace"),
-        Constant("window", "first to last step with 98 % of the slots busy", "spread and throughput; TPOT is of all "
-                 "requests"),
-    ]  # fmt: skip
+        Constant(
+            "window", "first to last step with 98 % of the slots busy", "spread and throughput; TPOT is of all requests"
+        ),
+    ]
     if HEAVY in kinds:
         found.append(heavy_constant(recurring=True))
     if NEAR_CAP in kinds:
         found.append(
-            Constant("near cap", "prompts lognormal(7.1, 0.9) up to 14,000; 85 % of outputs in 989..1000, the rest below",
-                     "Azure-2024 filtered to long outputs is cap-bounded; its moments are lost from the text")
-        )  # fmt: skip
+            Constant(
+                "near cap",
+                "prompts lognormal(7.1, 0.9) up to 14,000; 85 % of outputs in 989..1000, the rest below",
+                "Azure-2024 filtered to long outputs is cap-bounded; its moments are lost from the text",
+            )
+        )
     return found

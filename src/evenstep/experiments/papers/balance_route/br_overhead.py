@@ -45,11 +45,16 @@ def run(setting: Setting) -> Findings:
         claims=[claim for g, taken in found.items() for claim in _claims(g, taken, step_s[g])],
         constants=[
             Constant("policy", "br-h, H = 40, oracle, no age bound", "the paper's H is lost from the text"),
-            Constant("decisions", f"{views} of a run, evenly spaced, each the best of {ROUNDS} rounds of {repeats} repeats",
-                     "the distribution is over decisions, not over noise; repeated, so data are warm"),
-            Constant("stages", "compiled kernels called in a loop, as the simulator does; 'check' is Python",
-                     "projection reads windows of departures; check is what a host does before it sends; sending "
-                     "is not in it"),
+            Constant(
+                "decisions",
+                f"{views} of a run, evenly spaced, each the best of {ROUNDS} rounds of {repeats} repeats",
+                "the distribution is over decisions, not over noise; repeated, so data are warm",
+            ),
+            Constant(
+                "stages",
+                "compiled kernels called in a loop, as the simulator does; 'check' is Python",
+                "projection reads windows of departures; check is what a host does before it sends; sending is not in it",
+            ),
             *[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name in ("B", "pool", "heavy")],
         ],
         remark=(
@@ -58,7 +63,7 @@ def run(setting: Setting) -> Findings:
             "candidates are enumerated"
         ),
         stands_in="this machine and the synthetic workload 'heavy' for two deployments; the paper's numbers are "
-                  "lost from its text",
+        "lost from its text",
         data={
             "workers": np.concatenate([np.full(t.size, g) for g, of in found.items() for t in of]),
             "replicate": np.concatenate([np.full(t.size, r) for of in found.values() for r, t in enumerate(of)]),
@@ -67,7 +72,7 @@ def run(setting: Setting) -> Findings:
         },
         draw=lambda figure: _draw(figure, found, step_s),
         size=(10, 4.2),
-    )  # fmt: skip
+    )
 
 
 @dataclass(eq=False)
@@ -82,11 +87,7 @@ class _Watched:
         return self.policy.horizon
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        arrays = {
-            n: getattr(view, n).copy()
-            for n in RoutingView.__slots__
-            if isinstance(getattr(view, n), np.ndarray)
-        }
+        arrays = {n: getattr(view, n).copy() for n in RoutingView.__slots__ if isinstance(getattr(view, n), np.ndarray)}
         self.views.append(replace(view, **arrays))
         call = kernel_call(self.policy, view)
         assert call is not None
@@ -196,11 +197,17 @@ def _claims(g: int, taken: Sequence[F8], step_s: float) -> list[Claim]:
     kernels = [t[:, :4] for t in taken]
     share = mean_interval([100 * float(t[:, 3].sum() / t.sum()) for t in kernels])
     return [
-        Claim(f"G = {g}: even the slowest decision is within one engine step", worst.value < step_s,
-              f"{1e6 * worst.value:,.0f} us against {1e6 * step_s:,.0f} us"),
-        Claim(f"G = {g}: stage 2 takes most of a decision (compiled stages)", clearly(beyond(share, 50), 1),
-               f"{with_interval(share)} %"),
-    ]  # fmt: skip
+        Claim(
+            f"G = {g}: even the slowest decision is within one engine step",
+            worst.value < step_s,
+            f"{1e6 * worst.value:,.0f} us against {1e6 * step_s:,.0f} us",
+        ),
+        Claim(
+            f"G = {g}: stage 2 takes most of a decision (compiled stages)",
+            clearly(beyond(share, 50), 1),
+            f"{with_interval(share)} %",
+        ),
+    ]
 
 
 def _draw(figure: Any, found: dict[int, list[F8]], step_s: dict[int, float]) -> None:

@@ -72,13 +72,15 @@ def run(setting: Setting) -> Findings:
     return Findings(
         rows=[
             Row(f"{g.title}, {g.kind}, G = {g.workers}: {m}", "mean spread", "tokens", g.paper.get(m), mean(own, br.SPREAD))
-            for g, runs in drawn for m, own in runs.items()
+            for g, runs in drawn
+            for m, own in runs.items()
         ],
         claims=[claim for g, runs in drawn for claim in _claims(g, runs)],
         constants=[
             *br.constants(setting, sorted({g.workers for g, _ in drawn})),
-            Constant("segment", f"{SEGMENT} samples from the middle of the first replicate", "its length is lost "
-                "from the text"),
+            Constant(
+                "segment", f"{SEGMENT} samples from the middle of the first replicate", "its length is lost from the text"
+            ),
             Constant("sweep", "single-reward reading of eq. 2", "the flatter of the two (br-sweep)"),
         ],
         remark=(
@@ -90,7 +92,7 @@ def run(setting: Setting) -> Findings:
         data=_data(drawn),
         draw=lambda figure: _draw(figure, drawn, across),
         size=(2.1 * across, 1.9 * len(drawn) + 0.7),
-    )  # fmt: skip
+    )
 
 
 def _claims(gallery: _Gallery, runs: Runs) -> list[Claim]:

@@ -26,18 +26,24 @@ CROSS = ((1, 0.9), (24, 0.9), (48, 0.9), (96, 0.9), (48, 0.5), (48, 0.7), (48, 1
 #: Spread (tokens), TPOT p95 (ms) and throughput (tok/s) of Tables 6 and 7.
 PAPER: dict[int, dict[tuple[int, float], tuple[float, float, float]]] = {
     8: {
-        (1, 0.9): (32_304, 78.120, 986.41), (24, 0.9): (24_706, 77.933, 1_022.67),
-        (48, 0.9): (25_608, 77.517, 1_042.61), (96, 0.9): (31_862, 79.460, 945.41),
-        (48, 0.5): (28_327, 78.040, 1_024.04), (48, 0.7): (26_599, 77.611, 1_020.78),
+        (1, 0.9): (32_304, 78.120, 986.41),
+        (24, 0.9): (24_706, 77.933, 1_022.67),
+        (48, 0.9): (25_608, 77.517, 1_042.61),
+        (96, 0.9): (31_862, 79.460, 945.41),
+        (48, 0.5): (28_327, 78.040, 1_024.04),
+        (48, 0.7): (26_599, 77.611, 1_020.78),
         (48, 1.0): (29_318, 77.310, 1_026.77),
     },
     16: {
-        (1, 0.9): (104_229, 71.583, 1_256.30), (24, 0.9): (117_879, 72.198, 1_248.51),
-        (48, 0.9): (118_396, 72.610, 1_255.77), (96, 0.9): (112_771, 72.260, 1_256.17),
-        (48, 0.5): (116_074, 72.227, 1_247.32), (48, 0.7): (109_763, 71.114, 1_256.53),
+        (1, 0.9): (104_229, 71.583, 1_256.30),
+        (24, 0.9): (117_879, 72.198, 1_248.51),
+        (48, 0.9): (118_396, 72.610, 1_255.77),
+        (96, 0.9): (112_771, 72.260, 1_256.17),
+        (48, 0.5): (116_074, 72.227, 1_247.32),
+        (48, 0.7): (109_763, 71.114, 1_256.53),
         (48, 1.0): (127_207, 73.167, 1_243.79),
     },
-}  # fmt: skip
+}
 READINGS = ("marginal", "single")
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share")
 
@@ -55,23 +61,33 @@ def run(setting: Setting) -> Findings:
     return Findings(
         rows=[
             *[row for (g, reading), of in runs.items() for row in _rows(g, reading, of)],
-            *[Row(f"G = {g}, {reading} reading", "largest spread of the cross over its "
-                                                 "least", "times", _paper_flatness(g), flat[g, reading])
-              for g, reading in runs],
+            *[
+                Row(
+                    f"G = {g}, {reading} reading",
+                    "largest spread of the cross over its least",
+                    "times",
+                    _paper_flatness(g),
+                    flat[g, reading],
+                )
+                for g, reading in runs
+            ],
         ],
         claims=[claim for (g, reading), of in runs.items() for claim in _claims(g, reading, of, cross, flat[g, reading])],
         constants=[
             *[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name != "beta, gamma"],
             Constant("beta, gamma", ", ".join(f"({b}, {y})" for b, y in cross), "the paper's cross"),
-            Constant("reading of eq. 2", "marginal and single reward",
-                     "the formula is lost from the text; marginal rewards each step, single rewards a token once"),
+            Constant(
+                "reading of eq. 2",
+                "marginal and single reward",
+                "the formula is lost from the text; marginal rewards each step, single rewards a token once",
+            ),
         ],
         remark=_remark(runs, cross),
         stands_in=stands_in,
         data=joined([long_table(of, _FIELDS, workers=g, reading=reading) for (g, reading), of in runs.items()]),
         draw=lambda figure: _draw(figure, runs, cross),
         size=(11, 3.4 * len(sizes) + 0.8),
-    )  # fmt: skip
+    )
 
 
 def spec(beta: int, gamma: float, reading: str) -> str:
@@ -99,21 +115,24 @@ def _paper_flatness(g: int) -> float | None:
     return round(max(spreads) / min(spreads), 2) if spreads else None
 
 
-def _claims(
-    g: int, reading: str, runs: Runs, cross: Sequence[tuple[int, float]], flat: Interval
-) -> list[Claim]:
+def _claims(g: int, reading: str, runs: Runs, cross: Sequence[tuple[int, float]], flat: Interval) -> list[Claim]:
     """Flat means: no point of the cross is further from the others than the paper's are, with half as much to spare."""
     where = f"G = {g}, {reading} reading"
     allowed = 1.5 * (_paper_flatness(g) or 1.3)
     worst = max((_name(*p) for p in cross), key=lambda m: mean(runs[m], br.SPREAD).value)
     apart = paired_difference(values(runs[worst], br.SPREAD), values(runs[br.JSQ], br.SPREAD))
     return [
-        Claim(f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)",
-              clearly(beyond(flat, allowed), -1),
-              f"{with_interval(flat)} times, most at {worst}"),
-        Claim(f"{where}: every point is below JSQ", clearly(apart, -1),
-              f"{worst}: {with_interval(apart)} tokens from JSQ's {with_interval(mean(runs[br.JSQ], br.SPREAD))}"),
-    ]  # fmt: skip
+        Claim(
+            f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)",
+            clearly(beyond(flat, allowed), -1),
+            f"{with_interval(flat)} times, most at {worst}",
+        ),
+        Claim(
+            f"{where}: every point is below JSQ",
+            clearly(apart, -1),
+            f"{worst}: {with_interval(apart)} tokens from JSQ's {with_interval(mean(runs[br.JSQ], br.SPREAD))}",
+        ),
+    ]
 
 
 def _remark(runs: Mapping[tuple[int, str], Runs], cross: Sequence[tuple[int, float]]) -> str:

@@ -24,18 +24,30 @@ from evenstep.report.findings import Claim, Findings, Row, with_interval
 METHODS = {m: br.METHODS[m] for m in (*br.BASELINES, br.BR0, br.ORACLE)}
 PAPER: dict[int, dict[str, tuple[float, float, float]]] = {
     4: {
-        br.RANDOM: (80_118, 66.30, 364.7), br.ROBIN: (68_108, 65.27, 365.7), br.P2C: (64_012, 65.40, 366.4),
-        br.JSQ: (75_326, 66.45, 365.4), br.BR0: (9_711, 63.19, 407.1), br.ORACLE: (6_576, 62.52, 415.3),
+        br.RANDOM: (80_118, 66.30, 364.7),
+        br.ROBIN: (68_108, 65.27, 365.7),
+        br.P2C: (64_012, 65.40, 366.4),
+        br.JSQ: (75_326, 66.45, 365.4),
+        br.BR0: (9_711, 63.19, 407.1),
+        br.ORACLE: (6_576, 62.52, 415.3),
     },
     8: {
-        br.RANDOM: (438_225, 85.15, 810.5), br.ROBIN: (254_798, 83.16, 846.7), br.P2C: (262_940, 84.01, 836.3),
-        br.JSQ: (215_110, 83.20, 842.8), br.BR0: (51_927, 79.32, 942.5), br.ORACLE: (23_577, 78.04, 1_028.9),
+        br.RANDOM: (438_225, 85.15, 810.5),
+        br.ROBIN: (254_798, 83.16, 846.7),
+        br.P2C: (262_940, 84.01, 836.3),
+        br.JSQ: (215_110, 83.20, 842.8),
+        br.BR0: (51_927, 79.32, 942.5),
+        br.ORACLE: (23_577, 78.04, 1_028.9),
     },
     16: {
-        br.RANDOM: (638_062, 77.80, 923.6), br.ROBIN: (616_089, 77.91, 925.3), br.P2C: (688_283, 77.46, 927.3),
-        br.JSQ: (675_607, 77.40, 926.6), br.BR0: (215_170, 74.92, 1_117.8), br.ORACLE: (117_067, 72.04, 1_247.4),
+        br.RANDOM: (638_062, 77.80, 923.6),
+        br.ROBIN: (616_089, 77.91, 925.3),
+        br.P2C: (688_283, 77.46, 927.3),
+        br.JSQ: (675_607, 77.40, 926.6),
+        br.BR0: (215_170, 74.92, 1_117.8),
+        br.ORACLE: (117_067, 72.04, 1_247.4),
     },
-}  # fmt: skip
+}
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s")
 
 
@@ -48,8 +60,11 @@ def run(setting: Setting) -> Findings:
     return Findings(
         rows=[
             *[row for g, of in runs.items() for row in br.rows(of, f"G = {g}", PAPER[g], br.JSQ)],
-            *[Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
-              for g, of in runs.items() for m in (br.BR0, br.ORACLE)],
+            *[
+                Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
+                for g, of in runs.items()
+                for m in (br.BR0, br.ORACLE)
+            ],
         ],
         claims=[
             *[_grows(runs, m) for m in (br.BR0, br.ORACLE)],
@@ -64,7 +79,7 @@ def run(setting: Setting) -> Findings:
         data=joined([long_table(of, _FIELDS, workers=g) for g, of in runs.items()]),
         draw=lambda figure: _draw(figure, runs),
         size=(11, 4.0),
-    )  # fmt: skip
+    )
 
 
 def _gain(runs: Runs, method: str) -> Interval:

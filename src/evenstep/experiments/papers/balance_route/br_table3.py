@@ -19,9 +19,11 @@ PREDICTORS = {"survival": "survival", "memorised": "memorised"}
 HORIZONS = (20, 40, 80)
 #: Stage-1 AUC and stage-2 MAE of Table 3.
 PAPER = {
-    (br.NEAR_CAP, "survival"): (0.993, 5.4), (br.NEAR_CAP, "memorised"): (0.995, 5.4),
-    (br.HEAVY, "survival"): (0.700, 20.1), (br.HEAVY, "memorised"): (0.974, 2.9),
-}  # fmt: skip
+    (br.NEAR_CAP, "survival"): (0.993, 5.4),
+    (br.NEAR_CAP, "memorised"): (0.995, 5.4),
+    (br.HEAVY, "survival"): (0.700, 20.1),
+    (br.HEAVY, "memorised"): (0.974, 2.9),
+}
 REFRESH, GATE = 16, 0.5
 
 Scores = dict[str, list[float]]
@@ -46,12 +48,19 @@ def run(setting: Setting) -> Findings:
         rows=[one for key, scores in found.items() for one in _rows(key, scores)],
         claims=[claim for kind in br.kinds(setting) for claim in _claims(kind, found)],
         constants=[
-            Constant("H", ", ".join(map(str, horizons)), "lost from the text, and AUC and MAE hang on it: each "
-                                                         "row has the paper's number"),
-            Constant("parts", "the first half of the requests is learned, the second asked "
-                              "about", "time-disjoint; the paper's split is not given"),
-            Constant("ages asked", f"0, {REFRESH}, {2 * REFRESH}, ... of each request", "its tau; every refresh "
-                "counts alike"),
+            Constant(
+                "H",
+                ", ".join(map(str, horizons)),
+                "lost from the text, and AUC and MAE hang on it: each row has the paper's number",
+            ),
+            Constant(
+                "parts",
+                "the first half of the requests is learned, the second asked about",
+                "time-disjoint; the paper's split is not given",
+            ),
+            Constant(
+                "ages asked", f"0, {REFRESH}, {2 * REFRESH}, ... of each request", "its tau; every refresh counts alike"
+            ),
             Constant("gate", GATE, "the paper's theta"),
             Constant("requests", count, "not given; a trace file's own rows where one is given"),
             heavy_constant(recurring=True),
@@ -65,7 +74,7 @@ def run(setting: Setting) -> Findings:
         data=_data(found),
         draw=lambda figure: _draw(figure, found, horizons),
         size=(9, 3.9),
-    )  # fmt: skip
+    )
 
 
 def _judged(trace: Trace, predictor: str, horizons: Sequence[int]) -> dict[int, dict[str, float]]:
@@ -85,9 +94,12 @@ def _rows(key: tuple[str, str, int], scores: Scores) -> list[Row]:
     kind, predictor, horizon = key
     paper = PAPER.get((kind, predictor), (None, None))
     case = f"{kind}, {predictor}, H = {horizon}"
-    shown = (("auc", "stage-1 AUC", "", paper[0], 1.0), ("mae", "stage-2 MAE", "tokens", paper[1], 1.0),
-             ("brier", "stage-1 Brier score", "", None, 1.0), ("accepted", "refreshes above the "
-                 "gate", "%", None, 100.0))  # fmt: skip
+    shown = (
+        ("auc", "stage-1 AUC", "", paper[0], 1.0),
+        ("mae", "stage-2 MAE", "tokens", paper[1], 1.0),
+        ("brier", "stage-1 Brier score", "", None, 1.0),
+        ("accepted", "refreshes above the gate", "%", None, 100.0),
+    )
     return [row(case, said, unit, [f * v for v in scores[n]], number) for n, said, unit, number, f in shown]
 
 
@@ -98,11 +110,17 @@ def _claims(kind: str, found: dict[tuple[str, str, int], Scores]) -> list[Claim]
         ranks = paired_difference(one["auc"], other["auc"])
         errors = paired_difference(one["mae"], other["mae"])
         claims += [
-            Claim(f"{kind}, H = {horizon}: memorised ranks no worse than "
-                  f"survival", _no_worse(ranks, +1), f"AUC {with_interval(ranks)}"),
-            Claim(f"{kind}, H = {horizon}: memorised errs no more than "
-                  f"survival", _no_worse(errors, -1), f"MAE {with_interval(errors)} tokens"),
-        ]  # fmt: skip
+            Claim(
+                f"{kind}, H = {horizon}: memorised ranks no worse than survival",
+                _no_worse(ranks, +1),
+                f"AUC {with_interval(ranks)}",
+            ),
+            Claim(
+                f"{kind}, H = {horizon}: memorised errs no more than survival",
+                _no_worse(errors, -1),
+                f"MAE {with_interval(errors)} tokens",
+            ),
+        ]
     return claims
 
 
@@ -126,9 +144,7 @@ def _data(found: dict[tuple[str, str, int], Scores]) -> dict[str, list[Any]]:
 def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequence[int]) -> None:
     panels = figure.subplots(1, 2)
     lines = list(dict.fromkeys((kind, predictor) for kind, predictor, _ in found))
-    for axes, name, place, title in zip(
-        panels, ("auc", "mae"), (0, 1), ("stage-1 AUC", "stage-2 MAE, tokens"), strict=True
-    ):
+    for axes, name, place, title in zip(panels, ("auc", "mae"), (0, 1), ("stage-1 AUC", "stage-2 MAE, tokens"), strict=True):
         for colour, (kind, predictor) in zip(COLOURS, lines, strict=False):
             y = [mean_interval(found[kind, predictor, h][name]) for h in horizons]
             band_line(axes, list(horizons), y, f"{kind}, {predictor}", colour)
@@ -139,6 +155,4 @@ def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequ
     panels[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93))
 
 
-experiment = Experiment(
-    "accuracy of survival and memorised prediction", "BalanceRoute Table 3, App. C.3", run
-)
+experiment = Experiment("accuracy of survival and memorised prediction", "BalanceRoute Table 3, App. C.3", run)

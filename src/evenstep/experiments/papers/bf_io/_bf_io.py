@@ -68,19 +68,30 @@ def constants(cluster: Cluster, requests: int) -> list[Constant]:
     """The free constants that all these experiments share."""
     return [
         Constant("requests", requests, "the paper does not give the length of a run; all are run to completion"),
-        Constant("workload", "prompts lognormal(6.1, 1.15) in 4..4096, outputs gamma(1.5, 180) in 1..2000",
-                 "chosen so that loads are near those of Fig. 6; correlations of the real trace are lost"),
-        Constant("G", cluster.workers, "Fig. 6; Table 1's throughput over its TPOT means about 1,150 running "
-                                       "requests, 16 x 72"),
+        Constant(
+            "workload",
+            "prompts lognormal(6.1, 1.15) in 4..4096, outputs gamma(1.5, 180) in 1..2000",
+            "chosen so that loads are near those of Fig. 6; correlations of the real trace are lost",
+        ),
+        Constant(
+            "G", cluster.workers, "Fig. 6; Table 1's throughput over its TPOT means about 1,150 running requests, 16 x 72"
+        ),
         Constant("B", cluster.slots, "sec. 6.2"),
         Constant("R (pool)", cluster.pool, "sec. 6.2, the revelation target"),
         Constant("C", f"{STEP_TIME.overhead_s:g} s", "not given; no fit to the table, our default"),
-        Constant("t_l", f"{STEP_TIME.per_token_s:g} s/token", "not given; our default, which puts a step of even "
-            "loads near 13 ms"),
-        Constant("window", "first to last step with 98 % of the slots busy",
-                 "the paper averages over a run of unknown length; fill-up and drain say nothing about routing"),
-        Constant("prediction", "true departures inside the window", "the paper does not say how it predicts; "
-            "this is its best case"),
+        Constant(
+            "t_l", f"{STEP_TIME.per_token_s:g} s/token", "not given; our default, which puts a step of even loads near 13 ms"
+        ),
+        Constant(
+            "window",
+            "first to last step with 98 % of the slots busy",
+            "the paper averages over a run of unknown length; fill-up and drain say nothing about routing",
+        ),
+        Constant(
+            "prediction",
+            "true departures inside the window",
+            "the paper does not say how it predicts; this is its best case",
+        ),
         Constant("JSQ ties", "keyed chance", "'arbitrary' in the paper; with the lowest index first it would be FCFS"),
         Constant("age bound", "off", "ours, not the paper's"),
-    ]  # fmt: skip
+    ]

@@ -52,10 +52,7 @@ def run(setting: Setting) -> Findings:
             )
             for g, v in by_size.items()
         ]
-    rows += [
-        Row(name, "exponent of the growth in G", "", 1.0, _exponent(by_size))
-        for name, by_size in found.items()
-    ]
+    rows += [Row(name, "exponent of the growth in G", "", 1.0, _exponent(by_size)) for name, by_size in found.items()]
     return Findings(
         rows=rows,
         claims=[_claim(name, found[name]) for name, *_ in VICTIMS],
@@ -63,13 +60,21 @@ def run(setting: Setting) -> Findings:
             Constant("G", ", ".join(map(str, sizes)), "swept"),
             Constant("B", f"{4 * EACH} G, never full", "the paper has no slot limit here"),
             Constant("long requests", f"{EACH} G, one a wave", "any multiple of G"),
-            Constant("waves", f"every {GAP} steps; short requests decode {SHORT} steps, long ones {LONG} x {GAP} "
-                              f"x the number of waves",
-                     "the paper says L much larger than s; all prompts are one token"),
-            Constant("step", "constant", "waves then meet the same steps under every policy; work is the "
-                                         "envelope summed over steps"),
-            Constant("compared with", "long requests dealt out in turn, offline", "the paper's balanced "
-                "assignment; it need not be optimal"),
+            Constant(
+                "waves",
+                f"every {GAP} steps; short requests decode {SHORT} steps, long ones {LONG} x {GAP} x the number of waves",
+                "the paper says L much larger than s; all prompts are one token",
+            ),
+            Constant(
+                "step",
+                "constant",
+                "waves then meet the same steps under every policy; work is the envelope summed over steps",
+            ),
+            Constant(
+                "compared with",
+                "long requests dealt out in turn, offline",
+                "the paper's balanced assignment; it need not be optimal",
+            ),
         ],
         remark=(
             "the JSQ instance needs ties that go to a worker known beforehand: the paper says 'ties arbitrary', "
@@ -86,7 +91,7 @@ def run(setting: Setting) -> Findings:
         draw=lambda figure: _draw(figure, found, sizes),
         size=(6.2, 4.4),
         intervals=f"± is half a 95 % t-interval over {setting.replicates} keys of the dice; what throws none has none.",
-    )  # fmt: skip
+    )
 
 
 def instance(against: str, workers: int) -> Trace:
@@ -151,9 +156,7 @@ def _exponent(by_size: dict[int, list[float]]) -> Interval:
     """Slope of log ratio over log G, replicate by replicate."""
     x = np.log(list(by_size))
     replicates = len(next(iter(by_size.values())))
-    return mean_interval(
-        [float(np.polyfit(x, np.log([v[r] for v in by_size.values()]), 1)[0]) for r in range(replicates)]
-    )
+    return mean_interval([float(np.polyfit(x, np.log([v[r] for v in by_size.values()]), 1)[0]) for r in range(replicates)])
 
 
 def _claim(name: str, by_size: dict[int, list[float]]) -> Claim:
@@ -177,6 +180,4 @@ def _draw(figure: Any, found: dict[str, dict[int, list[float]]], sizes: Sequence
     labelled(axes, "workers G", "work over that of an even deal", legend=True)
 
 
-experiment = Experiment(
-    "adversarial instances for round robin and JSQ", "BF-IO App. A.1.1", run, most_traces=0
-)
+experiment = Experiment("adversarial instances for round robin and JSQ", "BF-IO App. A.1.1", run, most_traces=0)

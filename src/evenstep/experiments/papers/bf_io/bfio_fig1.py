@@ -42,13 +42,20 @@ def run(setting: Setting) -> Findings:
         claims=[_claim(rows)],
         constants=[
             Constant("G", workers, "Fig. 1"),
-            Constant("B", ", ".join(map(str, slots)), "not given, and it decides: the relative spread of a sum "
-                                                      "falls like 1/sqrt(B)"),
+            Constant(
+                "B",
+                ", ".join(map(str, slots)),
+                "not given, and it decides: the relative spread of a sum falls like 1/sqrt(B)",
+            ),
             Constant("policy", "JSQ and FCFS", "the paper says neither; JSQ is what engines do by default"),
             Constant("pool", 4 * workers, "not given; saturated arrivals"),
-            Constant("requests", ", ".join(f"{requests[b]} at B = {b}" for b in slots), "not given; replaced by "
-                "a trace file's own rows"),
-            heavy_constant(), step_time_constant(),
+            Constant(
+                "requests",
+                ", ".join(f"{requests[b]} at B = {b}" for b in slots),
+                "not given; replaced by a trace file's own rows",
+            ),
+            heavy_constant(),
+            step_time_constant(),
             Constant("window drawn", f"{STEPS} steps from the middle of the run", "Fig. 1 shows 436 steps in 3 minutes"),
         ],
         remark=_remark(rows, slots),
@@ -56,7 +63,7 @@ def run(setting: Setting) -> Findings:
         data=_data(runs[slots[0]][bf.JSQ][0]),
         draw=lambda figure: _draw(figure, runs[slots[0]][bf.JSQ][0], slots[0]),
         size=(9, 5.6),
-    )  # fmt: skip
+    )
 
 
 def _idle(run: Run) -> F8:
@@ -107,9 +114,11 @@ def _data(run: Run) -> dict[str, Any]:
     samples, workers = load.shape
     idle = 100 * (1 - load.mean(axis=1) / load.max(axis=1))
     return {
-        "step": np.repeat(step, workers), "worker": np.tile(np.arange(workers), samples),
-        "load_tokens": load.reshape(-1), "idle_percent": np.repeat(idle, workers),
-    }  # fmt: skip
+        "step": np.repeat(step, workers),
+        "worker": np.tile(np.arange(workers), samples),
+        "load_tokens": load.reshape(-1),
+        "idle_percent": np.repeat(idle, workers),
+    }
 
 
 def _draw(figure: Any, run: Run, slots: int) -> None:
@@ -121,9 +130,7 @@ def _draw(figure: Any, run: Run, slots: int) -> None:
     above.set_title(f"{load.shape[1]} workers, B = {slots}, JSQ")
     idle = 100 * (1 - load.mean(axis=1) / load.max(axis=1))
     below.bar(step, idle, width=run.workers.stride if run.workers else 1, color=COLOURS[4])
-    below.axhline(
-        float(idle.mean()), color="#222222", lw=1, ls="--", label=f"mean of this window {idle.mean():.1f} %"
-    )
+    below.axhline(float(idle.mean()), color="#222222", lw=1, ls="--", label=f"mean of this window {idle.mean():.1f} %")
     below.axhline(MEAN, color=COLOURS[1], lw=1, ls=":", label=f"paper {MEAN:g} %")
     below.set_ylabel("idle share, %")
     below.set_xlabel("step")

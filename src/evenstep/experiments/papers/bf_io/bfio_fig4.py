@@ -40,8 +40,9 @@ def run(setting: Setting) -> Findings:
         constants=[
             *bf.constants(cluster, requests),
             Constant("H", ", ".join(map(str, windows)), "the paper draws a curve from 0 to 500 without a table"),
-            Constant("discount", "1 (the paper) and 0.9", "0.9 weighs each further step less; ours, to see what "
-                                                          "makes the U"),
+            Constant(
+                "discount", "1 (the paper) and 0.9", "0.9 weighs each further step less; ours, to see what makes the U"
+            ),
             Constant("departures of newcomers", "unknown", "a request counts for the whole window from its admission on"),
         ],
         remark=_remark(runs, windows),
@@ -49,7 +50,7 @@ def run(setting: Setting) -> Findings:
         data=long_table(runs, (_FIELD, "idle_share", "full_slot_tokens_per_s")),
         draw=lambda figure: _draw(figure, runs, windows),
         size=(6.5, 4.2),
-    )  # fmt: skip
+    )
 
 
 def _name(window: int, discount: float) -> str:
@@ -64,9 +65,7 @@ def _claim(runs: Runs, windows: Sequence[int], discount: float) -> Claim:
     """A U: the best window lies inside, and both ends are clearly worse than it."""
     best = _best(runs, windows, discount)
     base = values(runs[_name(best, discount)], _FIELD)
-    ends = [
-        paired_difference(values(runs[_name(h, discount)], _FIELD), base) for h in (windows[0], windows[-1])
-    ]
+    ends = [paired_difference(values(runs[_name(h, discount)], _FIELD), base) for h in (windows[0], windows[-1])]
     told = [clearly(end, +1) for end in ends]
     inside = best not in (windows[0], windows[-1])
     holds = False if not inside else None if None in told else all(told)

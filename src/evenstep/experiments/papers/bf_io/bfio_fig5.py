@@ -43,15 +43,20 @@ def run(setting: Setting) -> Findings:
     return Findings(
         rows=rows,
         claims=[
-            Claim(f"output lengths of {path} are well approximated by a geometric law",
-                  None if gap.low is not None and gap.high is not None and gap.low < GOOD < gap.high else gap.value <= GOOD,
-                  f"largest gap between the distributions {gap.value:.3f}")
+            Claim(
+                f"output lengths of {path} are well approximated by a geometric law",
+                None if gap.low is not None and gap.high is not None and gap.low < GOOD < gap.high else gap.value <= GOOD,
+                f"largest gap between the distributions {gap.value:.3f}",
+            )
             for path, gap in gaps.items()
         ],
         constants=[
             Constant("fit", "p = 1 / mean output", "the paper names no method; this is the greatest likelihood"),
-            Constant("good fit", f"largest gap <= {GOOD}", "the paper gives no measure; a formal test would "
-                                                           "reject every trace of this size"),
+            Constant(
+                "good fit",
+                f"largest gap <= {GOOD}",
+                "the paper gives no measure; a formal test would reject every trace of this size",
+            ),
             Constant("resamples", setting.pick(RESAMPLES, 40), "rows drawn anew, for the intervals"),
         ],
         remark=(
@@ -60,7 +65,7 @@ def run(setting: Setting) -> Findings:
             f"{len(wide)} have a heavier tail (above 1.1)"
         ),
         stands_in="the traces named for those of the paper (OpenChat, BurstGPT, LMSYS-Chat-1M, WildChat and a "
-                  "production trace)",
+        "production trace)",
         data={
             "trace": [p for p, v in lengths.items() for _ in v],
             "output_tokens": np.concatenate(list(lengths.values())),
@@ -69,7 +74,7 @@ def run(setting: Setting) -> Findings:
         draw=lambda figure: _draw(figure, lengths),
         size=(9.5, 2.6 * -(-len(lengths) // 3) + 0.6),
         intervals="± is half the range between the 2.5 % and 97.5 % points over resamples of the rows.",
-    )  # fmt: skip
+    )
 
 
 def _geometric(x: Any, p: float) -> F8:
@@ -83,9 +88,7 @@ def _gap(values: I8) -> float:
     share = np.cumsum(counts) / values.size
     p = 1 / float(values.mean())
     before = np.concatenate([[0.0], share[:-1]])
-    return float(
-        max(np.abs(share - _geometric(points, p)).max(), np.abs(before - _geometric(points - 1, p)).max())
-    )
+    return float(max(np.abs(share - _geometric(points, p)).max(), np.abs(before - _geometric(points - 1, p)).max()))
 
 
 def _resampled(values: I8, seed: int, times: int) -> dict[str, Interval]:
@@ -97,9 +100,7 @@ def _resampled(values: I8, seed: int, times: int) -> dict[str, Interval]:
         for name, value in _figures(drawn).items():
             found[name].append(value)
     own = _figures(values)
-    return {
-        n: Interval(own[n], *(float(q) for q in np.quantile(v, [0.025, 0.975]))) for n, v in found.items()
-    }
+    return {n: Interval(own[n], *(float(q) for q in np.quantile(v, [0.025, 0.975]))) for n, v in found.items()}
 
 
 def _figures(values: I8) -> dict[str, float]:

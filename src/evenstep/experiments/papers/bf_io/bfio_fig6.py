@@ -39,8 +39,11 @@ def run(setting: Setting) -> Findings:
         ],
         constants=[
             *bf.constants(cluster, requests),
-            Constant("lowest, highest load", f"exceeded outwards at {100 * TAIL:g} % of the steps",
-                     "the paper reads its bands off a picture"),
+            Constant(
+                "lowest, highest load",
+                f"exceeded outwards at {100 * TAIL:g} % of the steps",
+                "the paper reads its bands off a picture",
+            ),
         ],
         remark=(
             "the paper reads bands off a picture of one run on BurstGPT, ours are quantiles over the steps with "
@@ -51,7 +54,7 @@ def run(setting: Setting) -> Findings:
         data=_data(runs),
         draw=lambda figure: _draw(figure, runs),
         size=(9.5, 6.0),
-    )  # fmt: skip
+    )
 
 
 def _ends(policy: str, runs: Sequence[Run]) -> list[Row]:

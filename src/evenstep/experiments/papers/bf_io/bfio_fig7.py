@@ -29,9 +29,7 @@ def run(setting: Setting) -> Findings:
     cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
     policies = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF20)}
     runs, stands_in = bf.run_on(setting, cluster, requests, policies, records=True)
-    series = {
-        (p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in ACCOUNTINGS
-    }
+    series = {(p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in ACCOUNTINGS}
     first = {key: own[0] for key, own in series.items()}
     return Findings(
         rows=[
@@ -54,7 +52,7 @@ def run(setting: Setting) -> Findings:
         },
         draw=lambda figure: _draw(figure, first),
         size=(9.5, 3.8),
-    )  # fmt: skip
+    )
 
 
 def _saturation() -> float:
@@ -69,9 +67,12 @@ def _power_constants() -> list[Constant]:
         Constant("N_params", f"{power.model_params:g}", "the paper does not name the model it serves"),
         Constant("peak FLOP/s", f"{power.peak_flops:g}", "an A100, as in App. D"),
         Constant("stretches", STRETCHES, "points of a line; each is the mean power of its steps"),
-        Constant("range", f"{100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots",
-                 "the paper reads a range off its picture"),
-    ]  # fmt: skip
+        Constant(
+            "range",
+            f"{100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots",
+            "the paper reads a range off its picture",
+        ),
+    ]
 
 
 def _watts(run: Run, name: str) -> tuple[F8, F8]:
@@ -99,9 +100,7 @@ def _range(policy: str, name: str, watts: Sequence[F8]) -> list[Row]:
 
 
 def _claim(runs: Runs) -> Claim:
-    apart = paired_difference(
-        values(runs[bf.BF20], "power_busy_idle_w"), values(runs[bf.FCFS], "power_busy_idle_w")
-    )
+    apart = paired_difference(values(runs[bf.BF20], "power_busy_idle_w"), values(runs[bf.FCFS], "power_busy_idle_w"))
     says = "BF-IO(20) draws more power than FCFS (busy and idle apart) and needs less energy (bfio-table1)"
     return Claim(says, clearly(apart, +1), f"difference {with_interval(apart)} W")
 

@@ -46,8 +46,11 @@ def run(setting: Setting) -> Findings:
         constants=[
             *bf.constants(_cluster(workers, slots, None), requests),
             Constant("queue depth", ", ".join(_name(d) for d in depths), "the paper asks the question and gives no numbers"),
-            Constant("instant dispatch", "one decision a request, oldest first; it waits in the worker's queue for a slot",
-                     "'bind requests immediately to per-worker queues'; nothing is moved afterwards"),
+            Constant(
+                "instant dispatch",
+                "one decision a request, oldest first; it waits in the worker's queue for a slot",
+                "'bind requests immediately to per-worker queues'; nothing is moved afterwards",
+            ),
         ],
         remark=(
             "the paper leaves this open; instant dispatch takes away which request is admitted, and a queue makes "
@@ -59,16 +62,14 @@ def run(setting: Setting) -> Findings:
         data=joined([long_table(runs, _FIELDS, depth=_name(d)) for d, runs in found.items()]),
         draw=lambda figure: _draw(figure, found),
         size=(9.5, 3.9),
-    )  # fmt: skip
+    )
 
 
 def _cluster(workers: int, slots: int, depth: float | None) -> Cluster:
     pool = max(32, workers * 8)
     if depth is None:
         return Cluster(workers=workers, slots=slots, pool=pool)
-    return Cluster(
-        workers=workers, slots=slots, pool=pool, dispatch="instant", queue_depth=round(depth * slots)
-    )
+    return Cluster(workers=workers, slots=slots, pool=pool, dispatch="instant", queue_depth=round(depth * slots))
 
 
 def _name(depth: float | None) -> str:
@@ -115,6 +116,4 @@ def _draw(figure: Any, found: Found) -> None:
     gains.set_ylabel("imbalance of FCFS over it")
 
 
-experiment = Experiment(
-    "gain against the depth of per-worker queues", "BF-IO sec. 7.3 (an open question)", run
-)
+experiment = Experiment("gain against the depth of per-worker queues", "BF-IO sec. 7.3 (an open question)", run)

@@ -54,17 +54,31 @@ def run(setting: Setting) -> Findings:
     slopes = {sweep: _exponent(line, sweep) for sweep, line in lines.items()}
     return Findings(
         rows=[
-            *[Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, _gain(runs))
-              for sweep, line in lines.items() for x, runs in line.items()],
-            *[Row(sweep, "exponent of the gain in B" if sweep == "B" else "exponent of the gain in log G", "", 0.5,
-                  _exponent(line, sweep)) for sweep, line in lines.items()],
+            *[
+                Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, _gain(runs))
+                for sweep, line in lines.items()
+                for x, runs in line.items()
+            ],
+            *[
+                Row(
+                    sweep,
+                    "exponent of the gain in B" if sweep == "B" else "exponent of the gain in log G",
+                    "",
+                    0.5,
+                    _exponent(line, sweep),
+                )
+                for sweep, line in lines.items()
+            ],
         ],
         claims=[_claim(sweep, line) for sweep, line in lines.items()],
         constants=[
             *[c for c in shared if c.name not in ("requests", "R (pool)", "JSQ ties", "prediction")],
             Constant("requests", f"{turns} G B", "so that every point turns its slots over as often"),
-            Constant("pool", f"{fixed}, or {POOL} G where it grows", "the theorems assume a pool that always "
-                "fills every free slot"),
+            Constant(
+                "pool",
+                f"{fixed}, or {POOL} G where it grows",
+                "the theorems assume a pool that always fills every free slot",
+            ),
             Constant("outputs", "those of the workload", "Theorem 2 assumes geometric ones, Theorem 1 equal ones"),
         ],
         remark=(
@@ -73,11 +87,16 @@ def run(setting: Setting) -> Findings:
             f"{slopes['G, pool grows'].value:.2f} (pool grows) or {slopes['G, pool fixed'].value:.2f} (pool fixed)"
         ),
         stands_in=stands_in,
-        data=joined([long_table(r, (_FIELD, "idle_share", "overloaded_steps", "steps"), sweep=s, x=x)
-                     for s, line in lines.items() for x, r in line.items()]),
+        data=joined(
+            [
+                long_table(r, (_FIELD, "idle_share", "overloaded_steps", "steps"), sweep=s, x=x)
+                for s, line in lines.items()
+                for x, r in line.items()
+            ]
+        ),
         draw=lambda figure: _draw(figure, lines),
         size=(10.5, 3.8),
-    )  # fmt: skip
+    )
 
 
 def _gain(runs: Runs) -> Interval:
@@ -96,18 +115,12 @@ def _exponent(line: Line, sweep: str) -> Interval:
     pairs = [(values(line[x][bf.FCFS], _FIELD), values(line[x][bf.BF0], _FIELD)) for x in kept]
     gains = [[a / b for a, b in zip(*pair, strict=True)] for pair in pairs]
     replicates = len(gains[0])
-    return mean_interval(
-        [float(np.polyfit(logs, np.log([g[r] for g in gains]), 1)[0]) for r in range(replicates)]
-    )
+    return mean_interval([float(np.polyfit(logs, np.log([g[r] for g in gains]), 1)[0]) for r in range(replicates)])
 
 
 def _claim(sweep: str, line: Line) -> Claim:
     slope = _exponent(line, sweep)
-    says = (
-        "the gain of BF-IO(0) over FCFS grows with B"
-        if sweep == "B"
-        else f"it grows with G ({sweep.partition(', ')[2]})"
-    )
+    says = "the gain of BF-IO(0) over FCFS grows with B" if sweep == "B" else f"it grows with G ({sweep.partition(', ')[2]})"
     said = f"{says} (paper: at least like the square root of B log G)"
     return Claim(said, clearly(slope, +1), f"exponent {with_interval(slope)}")
 

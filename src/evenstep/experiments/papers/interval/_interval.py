@@ -28,8 +28,11 @@ COUNTS = tuple(range(200, 2001, 200))
 MEMORY, MEMORIES = 16_492, (4_096, 16_492, 32_768)
 HINDSIGHT, LITERAL = "H-SF", "A_min"
 POLICIES: Mapping[str, SchedulingPolicy] = {
-    "A_max": AMax(), LITERAL: AMin(), "A_min, repaired": AMin(reading="repaired"), HINDSIGHT: HindsightShortestFirst(),
-}  # fmt: skip
+    "A_max": AMax(),
+    LITERAL: AMin(),
+    "A_min, repaired": AMin(reading="repaired"),
+    HINDSIGHT: HindsightShortestFirst(),
+}
 #: "Nearly identical" is taken to be within so much.
 NEAR = 0.05
 LATENCY = "average latency"
@@ -108,13 +111,16 @@ class Sweep:
     def one(self, policy: SchedulingPolicy, bounds: Bounds, count: int, memory: int, replicate: int) -> float:
         prompt, output = lengths(count, self.setting.seed, replicate)
         believed = (output, output) if isinstance(policy, HindsightShortestFirst) else bounds(output)
-        engine = Engine(
-            token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=True
-        )
+        engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=True)
         done = simulate_engine(
-            Trace(prompt, output, name="lognormal", synthetic=True), policy, engine=engine,
-            batch_time=TokenBudget(fit="llama-70b-tp2"), bounds=believed, seed=self.setting.seed + replicate, records=False,
-        )  # fmt: skip
+            Trace(prompt, output, name="lognormal", synthetic=True),
+            policy,
+            engine=engine,
+            batch_time=TokenBudget(fit="llama-70b-tp2"),
+            bounds=believed,
+            seed=self.setting.seed + replicate,
+            records=False,
+        )
         return float(done.summary["e2e_mean_s"])
 
     def at_most(self, name: str, label: str) -> list[float]:
@@ -139,9 +145,7 @@ class Sweep:
         """Whether a policy is nearly identical to hindsight at the largest count."""
         found = self.over_hindsight(name, label)
         others = ", ".join(
-            f"{with_interval(self.over_hindsight(name, label, m))} at M = {m:,}"
-            for m in MEMORIES
-            if m != MEMORY
+            f"{with_interval(self.over_hindsight(name, label, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
         )
         holds = clearly(beyond(found, 1 + NEAR), -1)
         text = says or f"{label} with {name} is nearly identical to H-SF (within {NEAR:.0%})"
@@ -149,15 +153,21 @@ class Sweep:
 
     def constants(self) -> list[Constant]:
         return [
-            Constant("lengths", "lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883",
-                     "fitted to the medians, ranges and means the paper prints; its sample cannot be redistributed"),
+            Constant(
+                "lengths",
+                "lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883",
+                "fitted to the medians, ranges and means the paper prints; its sample cannot be redistributed",
+            ),
             Constant("batch time", "llama-70b-tp2 of `token-budget`", "the paper: Vidur's predictor, same model and GPUs"),
-            Constant("M", f"{MEMORY:,} KV tokens; also {', '.join(f'{m:,}' for m in MEMORIES if m != MEMORY)}",
-                     "the experiments name none; the ratios at the others are in the rows"),
+            Constant(
+                "M",
+                f"{MEMORY:,} KV tokens; also {', '.join(f'{m:,}' for m in MEMORIES if m != MEMORY)}",
+                "the experiments name none; the ratios at the others are in the rows",
+            ),
             Constant("arrivals", "all at time zero", "the paper's model"),
             Constant("token budget, batch limit", "none", "the paper's model"),
             Constant("near", f"{NEAR:.0%}", "the paper says nearly identical"),
-        ]  # fmt: skip
+        ]
 
     def data(self) -> dict[str, list[Any]]:
         return {
@@ -194,8 +204,14 @@ def latency_under(
     def run(setting: Setting) -> Findings:
         sweep = Sweep(setting, intervals).run()
         return Findings(
-            rows=sweep.rows(), claims=claims(sweep), constants=sweep.constants(), remark=remark, stands_in=STANDS_IN,
-            data=sweep.data(), draw=sweep.draw, size=size,
-        )  # fmt: skip
+            rows=sweep.rows(),
+            claims=claims(sweep),
+            constants=sweep.constants(),
+            remark=remark,
+            stands_in=STANDS_IN,
+            data=sweep.data(),
+            draw=sweep.draw,
+            size=size,
+        )
 
     return Experiment(title, f"Interval scheduling sec. 6, Fig. {figure}", run, most_traces=0)

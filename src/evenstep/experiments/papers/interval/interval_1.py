@@ -11,15 +11,16 @@ INTERVALS = "[1, 1000]"
 
 def _claims(sweep: Sweep) -> list[Claim]:
     wide = sweep.over_hindsight(INTERVALS, "A_max")
-    above = Claim(
-        "A_max is far above H-SF (more than twice)", clearly(beyond(wide, 2), 1), with_interval(wide)
-    )
+    above = Claim("A_max is far above H-SF (more than twice)", clearly(beyond(wide, 2), 1), with_interval(wide))
     return [sweep.near_claim(INTERVALS), above]
 
 
 experiment = latency_under(
-    "latency with intervals [1, 1000]", 5, {INTERVALS: rough}, _claims,
+    "latency with intervals [1, 1000]",
+    5,
+    {INTERVALS: rough},
+    _claims,
     "A_min pays for what it learns: every eviction starts a request again from nothing, and its latency is well "
     "above hindsight's, though far below that of A_max; both readings of its algorithm are shown",
     size=(6.2, 4.2),
-)  # fmt: skip
+)

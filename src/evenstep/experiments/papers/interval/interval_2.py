@@ -18,7 +18,10 @@ def _claims(sweep: Sweep) -> list[Claim]:
 
 
 experiment = latency_under(
-    "latency with buckets of lengths", 6, {BUCKETS: buckets, ROUGH: rough}, _claims,
+    "latency with buckets of lengths",
+    6,
+    {BUCKETS: buckets, ROUGH: rough},
+    _claims,
     "how much buckets save A_max depends on lengths and memory: for most outputs, in the first bucket, its "
     "bound falls from 1,000 to 100",
-)  # fmt: skip
+)

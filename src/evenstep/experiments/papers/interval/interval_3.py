@@ -26,9 +26,12 @@ def _claims(sweep: Sweep) -> list[Claim]:
 
 
 experiment = latency_under(
-    "latency with intervals around the truth", 7, {f"x = {x:g}": around(x) for x in SHARES}, _claims,
+    "latency with intervals around the truth",
+    7,
+    {f"x = {x:g}": around(x) for x in SHARES},
+    _claims,
     "an interval in proportion to the truth keeps the order of the lengths, so that both policies know who is "
     "shortest at any x; what x changes is how much memory they set aside. The paper's sentence that a larger x "
     "is more precise contradicts its others",
     size=(11.0, 4.2),
-)  # fmt: skip
+)

@@ -45,9 +45,7 @@ FIG4 = {"prompt": (41, 11, 4_961), "output": (85, 43, 9_702)}
 Values = dict[tuple[str, str], list[float]]
 
 
-def started(
-    policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True
-) -> I8:
+def started(policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True) -> I8:
     """The iteration in which each request of one prompt token starts, int64[N].
 
     Args:
@@ -58,10 +56,13 @@ def started(
         holds: whether memory counts the token produced last; without it prompts are as good as 0 (s = 0).
     """
     run = simulate_engine(
-        Trace(np.ones_like(output), output, arrival_s=np.zeros(output.size), synthetic=True), policy,
+        Trace(np.ones_like(output), output, arrival_s=np.zeros(output.size), synthetic=True),
+        policy,
         engine=Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=holds),
-        batch_time=Unit(), bounds=(low, high), seed=seed,
-    )  # fmt: skip
+        batch_time=Unit(),
+        bounds=(low, high),
+        seed=seed,
+    )
     assert run.requests is not None
     return run.requests.first_iteration - int(run.requests.first_iteration.min())
 
@@ -85,21 +86,24 @@ def run(setting: Setting) -> Findings:
         rows += more[0]
         claims += more[1]
     return Findings(
-        rows=rows, claims=claims, constants=_constants(batches),
+        rows=rows,
+        claims=claims,
+        constants=_constants(batches),
         remark="the quotient in the proof of Theorem 3.4 is not the bound it is set equal to: at the a/b it names, and at "
-               "any other, it is below it; and A_max admits by memory to the end, so that it runs more at once than the "
-               "parallel workers of the proof. Of Example 8.2's schedules only I3 is optimally packed; the paper does not "
-               "say so of the others. A_random stops at the first request that does not fit: a later, smaller one could "
-               "move. Proposition 8.4 takes requests for a fluid: what is left of less memory wastes more of it",
+        "any other, it is below it; and A_max admits by memory to the end, so that it runs more at once than the "
+        "parallel workers of the proof. Of Example 8.2's schedules only I3 is optimally packed; the paper does not "
+        "say so of the others. A_random stops at the first request that does not fit: a later, smaller one could "
+        "move. Proposition 8.4 takes requests for a fluid: what is left of less memory wastes more of it",
         stands_in=f"{STANDS_IN}, for Fig. 4 only; the instances are the paper's",
         data={
             **grouped(values, ("part", "case")),
             "replicate": [r for own in values.values() for r in range(len(own))],
             "value": [v for own in values.values() for v in own],
         },
-        draw=lambda figure: _draw(figure, values, setting), size=(11.0, 3.6),
+        draw=lambda figure: _draw(figure, values, setting),
+        size=(11.0, 3.6),
         intervals="They are t-intervals over replicates; for Proposition 8.4 over its instances.",
-    )  # fmt: skip
+    )
 
 
 def _theorem(setting: Setting, batches: int, values: Values) -> tuple[list[Row], list[Claim]]:
@@ -119,11 +123,7 @@ def _theorem(setting: Setting, batches: int, values: Values) -> tuple[list[Row],
         rows.append(Row(case, "latency of A_max over that of the proof's workers", "", 1.0, beside))
         if mix is math.sqrt:
             seen = f"{with_interval(own)}; the proof's quotient is {proof:.4g}"
-            claims.append(
-                Claim(
-                    f"{case}: A_max is at least {bound:.4g} times H-SF", clearly(beyond(own, bound), 1), seen
-                )
-            )
+            claims.append(Claim(f"{case}: A_max is at least {bound:.4g} times H-SF", clearly(beyond(own, bound), 1), seen))
     return rows, claims
 
 
@@ -135,9 +135,7 @@ def _example() -> tuple[list[Row], list[Claim]]:
     totals = {name: total_latency(s, OUTPUT) for name, s in schedules.items()}
     least = min(total_latency(s, OUTPUT) for s in every if _fits(s))
     hindsight = started(HindsightShortestFirst(), OUTPUT, OUTPUT, OUTPUT, MEMORY, 0)
-    orders = {
-        f"{a}, {b}": same_order(schedules[a], schedules[b]) for a, b in itertools.combinations(EXAMPLE, 2)
-    }
+    orders = {f"{a}, {b}": same_order(schedules[a], schedules[b]) for a, b in itertools.combinations(EXAMPLE, 2)}
     delays = {name: is_delayed(schedules[name], schedules["I3"]) for name in ("I1", "I2")}
     rows = [
         Row(f"Example 8.2, {name}", "total latency", "iterations", None, mean_interval([total]))
@@ -149,7 +147,7 @@ def _example() -> tuple[list[Row], list[Claim]]:
         Claim("Example 8.2: I3 is optimally packed (Definition 8.3)", packed["I3"], _said(packed)),
         Claim("Example 8.2: I3 has the least total latency of all schedules", totals["I3"] == least, f"{least}"),
         Claim("Example 8.2: I3 is what H-SF does", bool((hindsight == schedules["I3"]).all()), str(hindsight.tolist())),
-    ]  # fmt: skip
+    ]
 
 
 def _fits(starts: I8) -> bool:
@@ -168,8 +166,7 @@ def _scaled(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
         u = streams.uniform(setting.seed, "interval-packed", np.arange(MANY), draw=draw)
         output = 1 + np.floor(u * LONGEST).astype(np.int64)
         whole, part = (
-            started(ARandom(memory_scale=scale), output, output, output, ROOM, setting.seed + draw)
-            for scale in (1.0, BETA)
+            started(ARandom(memory_scale=scale), output, output, output, ROOM, setting.seed + draw) for scale in (1.0, BETA)
         )
         packed.append(optimally_packed(whole, np.ones_like(output), output, ROOM))
         both.append(packed[-1] and optimally_packed(part, np.ones_like(output), output, round(BETA * ROOM)))
@@ -185,21 +182,24 @@ def _scaled(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
     ], [
         Claim(f"{case} keep one order", is_one_order, f"{draws} instances"),
         Claim("A_random's schedules are optimally packed", all(packed), f"{sum(packed)} of {draws} instances"),
-        Claim(f"memory of {BETA:g} M costs at most {1 / BETA:g} times the latency (Proposition 8.4)",
-              max(kept) <= 1 / BETA if kept else None,
-              f"at most {max(kept, default=math.nan):.4g} in the {len(kept)} instances in which both are optimally packed"),
-        Claim("the same of every A_random, as Theorem 3.3 uses it", max(found) <= 1 / BETA,
-              f"at most {max(found):.4g}, above {1 / BETA:g} in {sum(f > 1 / BETA for f in found)} of {draws} instances"),
-    ]  # fmt: skip
+        Claim(
+            f"memory of {BETA:g} M costs at most {1 / BETA:g} times the latency (Proposition 8.4)",
+            max(kept) <= 1 / BETA if kept else None,
+            f"at most {max(kept, default=math.nan):.4g} in the {len(kept)} instances in which both are optimally packed",
+        ),
+        Claim(
+            "the same of every A_random, as Theorem 3.3 uses it",
+            max(found) <= 1 / BETA,
+            f"at most {max(found):.4g}, above {1 / BETA:g} in {sum(f > 1 / BETA for f in found)} of {draws} instances",
+        ),
+    ]
 
 
 def _laws(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
     rows: list[Row] = []
     drawn = [lengths(2_000, setting.seed, r) for r in range(setting.replicates)]
     for index, (name, printed) in enumerate(FIG4.items()):
-        for paper, what, of in zip(
-            printed, ("mean", "median", "variance"), (np.mean, np.median, np.var), strict=True
-        ):
+        for paper, what, of in zip(printed, ("mean", "median", "variance"), (np.mean, np.median, np.var), strict=True):
             own = [float(of(pair[index])) for pair in drawn]
             values["Fig. 4", f"{name}, {what}"] = own
             unit = "tokens^2" if what == "variance" else "tokens"
@@ -215,11 +215,17 @@ def _constants(batches: int) -> list[Constant]:
     return [
         Constant("Theorem 3.4", f"l = {SHORT}, b = {batches}, M = l u, s = 0", "the paper: a and b large enough"),
         Constant("alpha", ", ".join(f"{a:g}" for a in ALPHAS), "the paper names none"),
-        Constant("Proposition 8.4", f"{MANY} requests of 1..{LONGEST} tokens, prompts of 1, M = {ROOM}, beta = {BETA:g}",
-                 "the paper names no instance; small ones, on which packing is checked request by request"),
-        Constant("lengths", "lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883",
-                 "fitted to what the paper prints of them; its sample cannot be redistributed"),
-    ]  # fmt: skip
+        Constant(
+            "Proposition 8.4",
+            f"{MANY} requests of 1..{LONGEST} tokens, prompts of 1, M = {ROOM}, beta = {BETA:g}",
+            "the paper names no instance; small ones, on which packing is checked request by request",
+        ),
+        Constant(
+            "lengths",
+            "lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883",
+            "fitted to what the paper prints of them; its sample cannot be redistributed",
+        ),
+    ]
 
 
 def _draw(figure: Any, values: Values, setting: Setting) -> None:
@@ -243,4 +249,4 @@ def _draw(figure: Any, values: Values, setting: Setting) -> None:
 
 experiment = Experiment(
     "lower bound, packed schedules and length laws", "Interval scheduling Theorem 3.4, Ex. 8.2, Fig. 4", run, most_traces=0
-)  # fmt: skip
+)

@@ -42,9 +42,9 @@ class Watched:
         decision = self.policy.form_batch(view)
         picked = np.flatnonzero(decision.tokens)
         ids: I8 = view.request_id[picked]
-        self.batches.append({
-            int(i): (int(decision.tokens[k]), bool(view.decoding[k])) for i, k in zip(ids, picked, strict=True)
-        })  # fmt: skip
+        self.batches.append(
+            {int(i): (int(decision.tokens[k]), bool(view.decoding[k])) for i, k in zip(ids, picked, strict=True)}
+        )
         return decision
 
 
@@ -53,7 +53,7 @@ def schedule(policy: SchedulingPolicy, trace: Trace, token_budget: int) -> list[
     watched = Watched(policy)
     simulate_engine(
         trace, watched, engine=Engine(token_budget=token_budget, first_token="decode"), batch_time=Unit(), door="plain"
-    )  # fmt: skip
+    )
     return watched.batches
 
 
@@ -93,9 +93,12 @@ class Alike:
         """Poisson arrivals at a rate, requests a second, until that time."""
         count = round(rate * until_s) + 1
         trace = Trace(
-            np.full(count, self.prompt), np.full(count, self.output), synthetic=True, name="alike",
+            np.full(count, self.prompt),
+            np.full(count, self.output),
+            synthetic=True,
+            name="alike",
             arrival_s=Poisson(rate).times(count, seed, replicate),
-        )  # fmt: skip
+        )
         policy: SchedulingPolicy = names.build("scheduling", names.parse(self.policy))
         return simulate_engine(
             trace,
@@ -110,9 +113,7 @@ class Alike:
     def stability(self, rate: float, until_s: float, seed: int, replicate: int) -> Stability:
         return stability(self.run(rate, until_s, seed, replicate))
 
-    def largest_rate(
-        self, around: float, until_s: float, seed: int, replicate: int, step: float = 0.005
-    ) -> float:
+    def largest_rate(self, around: float, until_s: float, seed: int, replicate: int, step: float = 0.005) -> float:
         """The largest stable rate, by bisection between verdicts.
 
         The bracket begins a quarter below and above `around` and moves until its lower end is stable and its upper end

@@ -40,21 +40,28 @@ def run(setting: Setting) -> Findings:
             fits.setdefault(name, []).append(fit_laws({"tokens": tokens, "seconds": mean}).fits[0])
             points.setdefault(name, (tokens, mean))
             single = {
-                "tokens": np.repeat(tokens, [seconds.size for seconds in tables]), "seconds": np.concatenate(tables),
-            }  # fmt: skip
+                "tokens": np.repeat(tokens, [seconds.size for seconds in tables]),
+                "seconds": np.concatenate(tables),
+            }
             every.setdefault(name, []).append(fit_laws(single).fits[0].r_squared)
     return Findings(
         rows=[row for name in fits for row in _rows(name, fits[name], every[name])],
         claims=[
-            Claim(f"{name}: the piecewise linear fit explains more than {PAPER} of the variation of batch times",
-                  all(fit.r_squared > PAPER for fit in own), f"R^2 {min(fit.r_squared for fit in own):.4f}")
+            Claim(
+                f"{name}: the piecewise linear fit explains more than {PAPER} of the variation of batch times",
+                all(fit.r_squared > PAPER for fit in own),
+                f"R^2 {min(fit.r_squared for fit in own):.4f}",
+            )
             for name, own in fits.items()
         ],
         constants=[
             *profiles.constants(setting),
             Constant("token loads", f"{loads[0]} to {loads[-1]}", "the axis of the paper's figure"),
-            Constant("points of the fit", "the mean time at each load", "as the figure shows; the row 'single batches' "
-                     "fits every iteration"),
+            Constant(
+                "points of the fit",
+                "the mean time at each load",
+                "as the figure shows; the row 'single batches' fits every iteration",
+            ),
             Constant("b0", "the best of those tried", "the paper does not say how it was found"),
         ],
         remark=(
@@ -71,7 +78,7 @@ def run(setting: Setting) -> Findings:
         },
         draw=lambda figure: _draw(figure, points, fits),
         size=(9, 4),
-    )  # fmt: skip
+    )
 
 
 def _rows(name: str, fits: list[Fit], every: list[float]) -> list[Row]:

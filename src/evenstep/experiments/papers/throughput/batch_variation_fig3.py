@@ -24,9 +24,7 @@ def run(setting: Setting) -> Findings:
         for budget in budgets:
             means, spreads = found.setdefault((name, budget), ([], []))
             for number in range(setting.replicates):
-                table = profiles.served(
-                    name, profiles.requests(setting, number), budget, setting.pick(120.0, 20.0)
-                )
+                table = profiles.served(name, profiles.requests(setting, number), budget, setting.pick(120.0, 20.0))
                 seconds = profiles.full(table, budget)
                 means.append(float(seconds.mean()))
                 spreads.append(float(seconds.std() / seconds.mean()))
@@ -52,31 +50,35 @@ def run(setting: Setting) -> Findings:
         ),
         stands_in=profiles.STANDS_IN,
         data={
-            "profile": [name for name, _ in found], "budget": [budget for _, budget in found],
+            "profile": [name for name, _ in found],
+            "budget": [budget for _, budget in found],
             "mean_s": [float(np.mean(means)) for means, _ in found.values()],
             "variation": [float(np.mean(spreads)) for _, spreads in found.values()],
         },
         draw=lambda figure: _draw(figure, variation, profiles.shown(setting), budgets),
         size=(7, 4),
-    )  # fmt: skip
+    )
 
 
 def _claims(variation: dict[tuple[str, int], Interval], names: list[str], budgets: Any) -> list[Claim]:
-    worst = {
-        name: max((variation[name, budget] for budget in budgets), key=lambda one: one.value)
-        for name in names
-    }
+    worst = {name: max((variation[name, budget] for budget in budgets), key=lambda one: one.value) for name in names}
     told = ", ".join(f"{name} {one.value:.3f}" for name, one in worst.items())
     alike = [name for name in names if name.endswith("RTX PRO 6000")]
     ordered = sorted(alike, key=lambda name: profiles.ACTIVE[name])
     averages = [float(np.mean([variation[name, budget].value for budget in budgets])) for name in ordered]
     return [
-        Claim("batch time varies little at a fixed token load", all(one.value <= SMALL for one in worst.values()),
-              f"largest coefficient of variation of any budget: {told}"),
-        Claim("it varies less on larger models", averages == sorted(averages, reverse=True),
-              "mean over budgets on RTX PRO 6000, by active parameters: "
-              + ", ".join(f"{name} {value:.3f}" for name, value in zip(ordered, averages, strict=True))),
-    ]  # fmt: skip
+        Claim(
+            "batch time varies little at a fixed token load",
+            all(one.value <= SMALL for one in worst.values()),
+            f"largest coefficient of variation of any budget: {told}",
+        ),
+        Claim(
+            "it varies less on larger models",
+            averages == sorted(averages, reverse=True),
+            "mean over budgets on RTX PRO 6000, by active parameters: "
+            + ", ".join(f"{name} {value:.3f}" for name, value in zip(ordered, averages, strict=True)),
+        ),
+    ]
 
 
 def _draw(figure: Any, variation: dict[tuple[str, int], Interval], names: list[str], budgets: Any) -> None:
@@ -90,6 +92,4 @@ def _draw(figure: Any, variation: dict[tuple[str, int], Interval], names: list[s
     axes.legend(frameon=False)
 
 
-experiment = Experiment(
-    "variation of batch time at a fixed token load", "Throughput-optimal Fig. 3", run, most_traces=0
-)
+experiment = Experiment("variation of batch time at a fixed token load", "Throughput-optimal Fig. 3", run, most_traces=0)

@@ -30,35 +30,39 @@ def run(setting: Setting) -> Findings:
     found = {name: fig5(name) for name in FIG5}
     loads = fig2()
     rows = [
-        row(name, "batches of Fig. 5", "", [found[name].count("{")], batches.count("{"))
-        for name, batches in FIG5.items()
+        row(name, "batches of Fig. 5", "", [found[name].count("{")], batches.count("{")) for name, batches in FIG5.items()
     ]
-    rows += [
-        row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [load], FIG2[k])
-        for k, load in enumerate(loads)
-    ]
-    claims = [
-        Claim(f"{name} runs {batches}", found[name] == batches, found[name]) for name, batches in FIG5.items()
-    ]
+    rows += [row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [load], FIG2[k]) for k, load in enumerate(loads)]
+    claims = [Claim(f"{name} runs {batches}", found[name] == batches, found[name]) for name, batches in FIG5.items()]
     claims.append(Claim("Fig. 2: token loads 6, 4 and 2", tuple(loads) == FIG2, ", ".join(map(str, loads))))
     return Findings(
-        rows=rows, claims=claims, constants=_constants(),
+        rows=rows,
+        claims=claims,
+        constants=_constants(),
         remark="every batch is as drawn; members stand here by letter, in the paper by phase",
         stands_in="nothing: the instances are the paper's",
         data={"policy": list(found), "batches": list(found.values()), "paper": list(FIG5.values())},
-        draw=lambda figure: _draw(figure, found), size=(7.5, 3.2), intervals="The schedules are exact: no intervals.",
-    )  # fmt: skip
+        draw=lambda figure: _draw(figure, found),
+        size=(7.5, 3.2),
+        intervals="The schedules are exact: no intervals.",
+    )
 
 
 def _constants() -> list[Constant]:
     return [
         Constant("Fig. 5", "b = 4; decode tokens A 2, B 4, C 3, D 1, E 1; one prefill token each", "the paper's"),
-        Constant("before", "A, B and C have been prefilled; D and E arrive before the first batch shown",
-                 "the batch that prefills A, B and C is not counted"),
-        Constant("Fig. 2", "b = 6; request 1 decodes 2 tokens; prompts of 3 and 4, decode tokens 2 and 1",
-                 "the paper draws loads 6, 4 and 2 and gives no lengths; these are the smallest that have them"),
+        Constant(
+            "before",
+            "A, B and C have been prefilled; D and E arrive before the first batch shown",
+            "the batch that prefills A, B and C is not counted",
+        ),
+        Constant(
+            "Fig. 2",
+            "b = 6; request 1 decodes 2 tokens; prompts of 3 and 4, decode tokens 2 and 1",
+            "the paper draws loads 6, 4 and 2 and gives no lengths; these are the smallest that have them",
+        ),
         Constant("first token", "by the first decode", "the paper's count of tokens"),
-    ]  # fmt: skip
+    ]
 
 
 def fig5(policy: str) -> str:
@@ -78,7 +82,7 @@ def fig2() -> list[int]:
     """Token loads of Fig. 2 under Sarathi."""
     trace = Trace(
         np.array([1, 3, 4]), np.array([2, 2, 1]), arrival_s=np.array([0.0, _SOON, _SOON]), name="Fig. 2", synthetic=True
-    )  # fmt: skip
+    )
     batches = schedule(names.build("scheduling", {"name": "sarathi"}), trace, token_budget=6)[1:]
     return [sum(tokens for tokens, _ in batch.values()) for batch in batches]
 
@@ -96,6 +100,4 @@ def _draw(figure: Any, found: dict[str, str]) -> None:
     axes.set_xlabel("batch (decodes, prefills, both by colour)")
 
 
-experiment = Experiment(
-    "exact schedules of small instances", "Throughput-optimal Figs. 2, 5", run, most_traces=0
-)
+experiment = Experiment("exact schedules of small instances", "Throughput-optimal Figs. 2, 5", run, most_traces=0)

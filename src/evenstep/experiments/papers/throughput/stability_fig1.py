@@ -48,7 +48,7 @@ def run(setting: Setting) -> Findings:
         },
         draw=lambda figure: _draw(figure, paths),
         size=(10.5, 3.6),
-    )  # fmt: skip
+    )
 
 
 #: Bisected cases: the case, a first guess of its largest rate, and whether that guess is a closed form.
@@ -69,8 +69,10 @@ def _groups(setting: Setting) -> Frontiers:
         whole, rest = divmod(group * PROMPT, alike.token_budget)
         prefill_s = whole * alike.seconds(alike.token_budget) + (alike.seconds(rest) if rest else 0.0)
         found[f"faster-transformer, groups of {group}"] = (
-            alike, group / (prefill_s + OUTPUT * alike.seconds(group)), True,
-        )  # fmt: skip
+            alike,
+            group / (prefill_s + OUTPUT * alike.seconds(group)),
+            True,
+        )
     return found
 
 
@@ -106,9 +108,10 @@ def _short(setting: Setting) -> Frontiers:
     """Vanilla vLLM and Sarathi on short prompts, 32 tokens in and out, without and with a limit on requests in hand."""
     found: Frontiers = {}
     for name, policy, limit in (
-        ("sarathi, 32/32", "sarathi", 0), ("vanilla-vllm, 32/32", "vanilla-vllm", 0),
+        ("sarathi, 32/32", "sarathi", 0),
+        ("vanilla-vllm, 32/32", "vanilla-vllm", 0),
         ("vanilla-vllm, 32/32, 256 seats", "vanilla-vllm", 256),
-    ):  # fmt: skip
+    ):
         alike = Alike(policy, LAWS[2], 32, 32, batch_limit=limit)
         keeps_up = policy == "sarathi"
         found[name] = (alike, alike.capacity_per_s * (1.0 if keeps_up else 0.6), keeps_up)
@@ -118,9 +121,7 @@ def _short(setting: Setting) -> Frontiers:
 def _frontier(setting: Setting, alike: Alike, guess: float) -> Interval:
     until_s = setting.pick(24_000, 8_000) / guess
     step = setting.pick(0.005, 0.04)
-    return mean_interval(
-        [alike.largest_rate(guess, until_s, setting.seed, r, step) for r in range(setting.replicates)]
-    )
+    return mean_interval([alike.largest_rate(guess, until_s, setting.seed, r, step) for r in range(setting.replicates)])
 
 
 Paths = Mapping[tuple[str, int], tuple[F8, F8, str]]
@@ -139,17 +140,22 @@ def _path(setting: Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
 
 def _rows(frontiers: Frontiers, found: Mapping[str, Interval]) -> list[Row]:
     return [
-        Row(name, "largest stable rate (closed form beside it)" if closed else "largest stable rate", "requests/s",
-            round(guess, 2) if closed else None, found[name])
+        Row(
+            name,
+            "largest stable rate (closed form beside it)" if closed else "largest stable rate",
+            "requests/s",
+            round(guess, 2) if closed else None,
+            found[name],
+        )
         for name, (_, guess, closed) in frontiers.items()
-    ]  # fmt: skip
+    ]
 
 
 def _ends(paths: Paths) -> list[Row]:
     return [
         row(f"{line}, TP{tp}", f"requests in the engine after {times[-1]:g} s", "requests", [float(held[-1])])
         for (line, tp), (times, held, _) in paths.items()
-    ]  # fmt: skip
+    ]
 
 
 def _within(ours: Interval, wanted: float, share: float) -> bool:
@@ -171,25 +177,36 @@ def _claims(frontiers: Frontiers, found: Mapping[str, Interval], paths: Paths) -
         return all(_within(found[name], frontiers[name][1], share) for name in cases)
 
     verdicts = {f"{line} TP{tp}": verdict for (line, tp), (_, _, verdict) in paths.items()}
-    as_drawn = [
-        tp for tp in LAWS
-        if [paths[line, tp][2] for line in LINES] == ["unstable", "unstable", "stable"]
-    ]  # fmt: skip
+    as_drawn = [tp for tp in LAWS if [paths[line, tp][2] for line in LINES] == ["unstable", "unstable", "stable"]]
     return [
-        Claim("Sarathi and Orca are stable up to b / t_b / (m_p + m_d) (Theorem 1), within 3 %",
-              near(conserving, 0.03), _said(frontiers, found, conserving)),
-        Claim("a fixed K_d loses what (c, a, b0) predict, within 8 %", near(caps, 0.08),
-              f"{_said(frontiers, found, caps)}; with the mean prefill in every iteration the prediction is "
-              + ", ".join(f"{smooth(frontiers[name][0], int(name.split()[-1])):.2f}" for name in caps)),
-        Claim("FasterTransformer's largest rate grows with its group", bool(np.all(np.diff(rates) > 0)),
-              _said(frontiers, found, groups)),
-        Claim("vanilla vLLM keeps up with less than Sarathi on short prompts (32/32)",
-              vanilla.value < short.value and seats.value < short.value,
-              f"{with_interval(vanilla)} without a limit on requests in hand, {with_interval(seats)} with 256, "
-              f"Sarathi {with_interval(short)}"),
-        Claim(f"at {RATE} requests/s FasterTransformer and vLLM blow up and Sarathi does not (Fig. 1), with {SEATS} seats",
-              bool(as_drawn), ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items())),
-    ]  # fmt: skip
+        Claim(
+            "Sarathi and Orca are stable up to b / t_b / (m_p + m_d) (Theorem 1), within 3 %",
+            near(conserving, 0.03),
+            _said(frontiers, found, conserving),
+        ),
+        Claim(
+            "a fixed K_d loses what (c, a, b0) predict, within 8 %",
+            near(caps, 0.08),
+            f"{_said(frontiers, found, caps)}; with the mean prefill in every iteration the prediction is "
+            + ", ".join(f"{smooth(frontiers[name][0], int(name.split()[-1])):.2f}" for name in caps),
+        ),
+        Claim(
+            "FasterTransformer's largest rate grows with its group",
+            bool(np.all(np.diff(rates) > 0)),
+            _said(frontiers, found, groups),
+        ),
+        Claim(
+            "vanilla vLLM keeps up with less than Sarathi on short prompts (32/32)",
+            vanilla.value < short.value and seats.value < short.value,
+            f"{with_interval(vanilla)} without a limit on requests in hand, {with_interval(seats)} with 256, "
+            f"Sarathi {with_interval(short)}",
+        ),
+        Claim(
+            f"at {RATE} requests/s FasterTransformer and vLLM blow up and Sarathi does not (Fig. 1), with {SEATS} seats",
+            bool(as_drawn),
+            ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items()),
+        ),
+    ]
 
 
 def _remark(paths: Paths) -> str:
@@ -208,14 +225,23 @@ def _constants(setting: Setting) -> list[Constant]:
         Constant("lengths", f"{PROMPT} and {OUTPUT} tokens, all alike", "the paper: homogeneous, with these averages"),
         Constant("first token", "by the first decode", "the paper's count of tokens"),
         Constant("fit of the frontiers", "codellama-34b-tp2", "two GPUs; the closed forms move with (c, a, b0)"),
-        Constant("seats", f"{SEATS} for FasterTransformer and vLLM in Fig. 1, none for Sarathi",
-                 "the paper gives none; from 48 to 64 on (two GPUs) FasterTransformer keeps up with 14.3 requests/s"),
+        Constant(
+            "seats",
+            f"{SEATS} for FasterTransformer and vLLM in Fig. 1, none for Sarathi",
+            "the paper gives none; from 48 to 64 on (two GPUs) FasterTransformer keeps up with 14.3 requests/s",
+        ),
         Constant("memory", "no limit", "the paper's model has none"),
-        Constant("verdict", "drift of the requests in the engine over the second half of a run, in 10 stretches",
-                 "ours: unstable where its 95 % interval is above 1 % of the arrivals, stable where it is below"),
-        Constant("run", f"{setting.pick(24_000, 8_000):,} requests a verdict, up to four times that",
-                 "bisected until the bracket is 0.5 % wide (4 % with --quick)"),
-    ]  # fmt: skip
+        Constant(
+            "verdict",
+            "drift of the requests in the engine over the second half of a run, in 10 stretches",
+            "ours: unstable where its 95 % interval is above 1 % of the arrivals, stable where it is below",
+        ),
+        Constant(
+            "run",
+            f"{setting.pick(24_000, 8_000):,} requests a verdict, up to four times that",
+            "bisected until the bracket is 0.5 % wide (4 % with --quick)",
+        ),
+    ]
 
 
 def _draw(figure: Any, paths: Paths) -> None:

@@ -43,8 +43,10 @@ def run(setting: Setting) -> Findings:
     loads = setting.pick(LOADS, LOADS[1:2])
     runs: Runs = {
         (law, load, budget): [_one(lengths, LAWS[law], load, budget, setting.seed, r) for r in range(setting.replicates)]
-        for law in LAWS for load in loads for budget in BUDGETS
-    }  # fmt: skip
+        for law in LAWS
+        for load in loads
+        for budget in BUDGETS
+    }
     keys = list(runs)
     return Findings(
         rows=[_row(runs, key, field) for field in METRICS for key in keys],
@@ -62,7 +64,7 @@ def run(setting: Setting) -> Findings:
         },
         draw=lambda figure: _draw(figure, runs, max(loads)),
         size=(8.5, 3.6),
-    )  # fmt: skip
+    )
 
 
 def _one(lengths: Trace, law: BatchTime, load: float, budget: int, seed: int, replicate: int) -> EngineRun:
@@ -72,9 +74,7 @@ def _one(lengths: Trace, law: BatchTime, load: float, budget: int, seed: int, re
     times = Poisson(rate).times(len(lengths), seed, replicate)
     trace = Trace(lengths.prompt_tokens, lengths.output_tokens, arrival_s=times, name=lengths.name)
     engine = Engine(token_budget=budget, batch_limit=0)
-    return simulate_engine(
-        trace, Sarathi(), engine=engine, batch_time=law, records=False, name=f"sarathi, b = {budget}"
-    )
+    return simulate_engine(trace, Sarathi(), engine=engine, batch_time=law, records=False, name=f"sarathi, b = {budget}")
 
 
 def _row(runs: Runs, key: tuple[str, float, int], field: str) -> Row:
@@ -107,14 +107,20 @@ def _claims(runs: Runs, law: str, load: float) -> list[Claim]:
 def _constants(setting: Setting, requests: int) -> list[Constant]:
     return [
         Constant("batch time", "codellama-34b-tp2", "the paper's fit; it does not say how many GPUs"),
-        Constant("gamma", f"{GAMMA_S:g} s a chunk token and token before it",
-                 "the paper names repeated attention as its reason against 128 and has no such term; ours, so that a "
-                 "chunk behind 4,000 tokens costs 0.04 ms a token more (a is 0.145 ms)"),
-        Constant("load", ", ".join(f"{x:g}" for x in setting.pick(LOADS, LOADS[1:2])),
-                 "arriving tokens over b / t_b at b = 512; the paper says a high arrival rate"),
+        Constant(
+            "gamma",
+            f"{GAMMA_S:g} s a chunk token and token before it",
+            "the paper names repeated attention as its reason against 128 and has no such term; ours, so that a "
+            "chunk behind 4,000 tokens costs 0.04 ms a token more (a is 0.145 ms)",
+        ),
+        Constant(
+            "load",
+            ", ".join(f"{x:g}" for x in setting.pick(LOADS, LOADS[1:2])),
+            "arriving tokens over b / t_b at b = 512; the paper says a high arrival rate",
+        ),
         Constant("requests", requests, "of each replicate, arrivals Poisson"),
         Constant("memory, seats", "no limit", "the paper gives none"),
-    ]  # fmt: skip
+    ]
 
 
 def _draw(figure: Any, runs: Runs, load: float) -> None:

@@ -26,7 +26,7 @@ LAW = AffineKv(0.01, 4e-8)
 
 def known_lengths(
     demand: str, figure: int, prompts: tuple[int, ...], outputs: tuple[int, ...], shares: tuple[int, ...], limit: int
-) -> Experiment:  # fmt: skip
+) -> Experiment:
     """WAIT with thresholds in proportion, and as printed, compared with vLLM and Sarathi at a batch limit."""
 
     def run(setting: Setting) -> Findings:
@@ -37,9 +37,14 @@ def known_lengths(
             setting,
             "below capacity every policy that keeps up has the throughput of the arrivals, so waiting cannot raise it; what "
             "WAIT saves is iterations, and it pays in latency",
-            [Constant("thresholds", f"{own}; as printed {printed}", "in proportion to the arrivals, as eq. 9 needs; sec. "
-                      "6.1 prints another rule")],
-        )  # fmt: skip
+            [
+                Constant(
+                    "thresholds",
+                    f"{own}; as printed {printed}",
+                    "in proportion to the arrivals, as eq. 9 needs; sec. 6.1 prints another rule",
+                )
+            ],
+        )
 
     title = f"WAIT against vLLM and Sarathi, {demand} demand"
     return Experiment(title, f"WAIT sec. 6.1, Fig. {figure}", run, most_traces=0)
@@ -91,7 +96,7 @@ def ten_types(figure: int, rate: float, over: int, why: str) -> Experiment:
             f"against {LAW.d0_s:g} s of an empty iteration; until then everybody pauses, so that decodes wait for arrivals, "
             "not for the engine",
             ten.constants(why),
-        )  # fmt: skip
+        )
 
     title = f"Nested WAIT on ten types, {rate:g} requests a second"
     return Experiment(title, f"WAIT sec. 6.2, Fig. {figure}", run, most_traces=0)
@@ -100,7 +105,10 @@ def ten_types(figure: int, rate: float, over: int, why: str) -> Experiment:
 WAIT_LOW = known_lengths("low", 7, (10, 10), (10, 20), (1000, 1000), 512)
 WAIT_HIGH = known_lengths("high", 8, (20, 20, 20), (100, 200, 300), (6000, 4000, 2000), 4096)
 NESTED_QPS55 = ten_types(
-    12, 55.0, 10, "the paper's ratios, over ten for a tenth of the rate; it prints no scale. Rounded they break eq. 10 "
+    12,
+    55.0,
+    10,
+    "the paper's ratios, over ten for a tenth of the rate; it prints no scale. Rounded they break eq. 10 "
     "(4/7 is below 0.6515), so part of what is lost is the rounding",
-)  # fmt: skip
+)
 NESTED_QPS550 = ten_types(13, 550.0, 1, "the paper's ratios; it prints no scale")

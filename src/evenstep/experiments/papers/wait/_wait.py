@@ -24,9 +24,10 @@ from evenstep.workload.synthetic.arrivals import Poisson
 
 LAW = AffineKv()
 FIELDS = {
-    "throughput_tokens_per_s": ("throughput", "tokens/s"), "e2e_mean_s": ("mean latency", "s"),
+    "throughput_tokens_per_s": ("throughput", "tokens/s"),
+    "e2e_mean_s": ("mean latency", "s"),
     "iterations": ("iterations", ""),
-}  # fmt: skip
+}
 
 #: Runs by (policy, arrivals a second), one a replicate.
 Runs = Mapping[tuple[str, float], Sequence[EngineRun]]
@@ -76,20 +77,27 @@ class Workload:
         types = (np.asarray(of, np.int64)[which] for of in (self.prompts, self.outputs))
         prompt, output = self.lengths(which, seed, replicate) if self.lengths else types
         return Trace(
-            prompt, output, synthetic=True,
-            arrival_s=Poisson(rate).times(requests, seed, replicate), request_class=which, name="types",
-        )  # fmt: skip
+            prompt,
+            output,
+            synthetic=True,
+            arrival_s=Poisson(rate).times(requests, seed, replicate),
+            request_class=which,
+            name="types",
+        )
 
-    def one(
-        self, policy: SchedulingPolicy, label: str, rate: float, requests: int, seed: int, replicate: int
-    ) -> EngineRun:
+    def one(self, policy: SchedulingPolicy, label: str, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
         """A run that ends with the last arrival: the end of a burst is not the subject."""
         trace = self.trace(rate, requests, seed, replicate)
         engine = Engine(token_budget=0, batch_limit=self.batch_limit, resident_limit=0, first_token="decode")
         return simulate_engine(
-            trace, policy, engine=engine, batch_time=self.law, records=False, name=label,
+            trace,
+            policy,
+            engine=engine,
+            batch_time=self.law,
+            records=False,
+            name=label,
             until_s=float(trace.column("arrival_s")[-1]),
-        )  # fmt: skip
+        )
 
     def find(self, setting: Setting, remark: str, constants: Sequence[Constant] = ()) -> Findings:
         """Every policy at every rate, on the same arrivals."""
@@ -98,31 +106,42 @@ class Workload:
         rates = setting.pick(rates, rates[:1])
         policies: dict[str, SchedulingPolicy] = {**self.gated, "vLLM": Vllm(), "Sarathi": Sarathi()}
         runs: Runs = {
-            (label, rate): [
-                self.one(policy, label, rate, requests, setting.seed, r) for r in range(setting.replicates)
-            ]
-            for label, policy in policies.items() for rate in rates
-        }  # fmt: skip
+            (label, rate): [self.one(policy, label, rate, requests, setting.seed, r) for r in range(setting.replicates)]
+            for label, policy in policies.items()
+            for rate in rates
+        }
         return Findings(
             rows=[one for rate in rates for field in FIELDS for one in _rows(runs, policies, rate, field)],
             claims=[
                 _claim(runs, label, other, rate, field, sign, says)
-                for label in self.gated for rate in rates for other in ("vLLM", "Sarathi")
+                for label in self.gated
+                for rate in rates
+                for other in ("vLLM", "Sarathi")
                 for field, sign, says in (
                     ("throughput_tokens_per_s", 1, "has a higher throughput than"),
                     ("e2e_mean_s", -1, "has a lower latency than"),
                 )
             ],
             constants=[
-                Constant("batch time", f"d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token",
-                         "the paper prints neither"),
+                Constant(
+                    "batch time",
+                    f"d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token",
+                    "the paper prints neither",
+                ),
                 Constant("B", self.batch_limit, "the same for all policies; the paper does not print it"),
-                Constant("rates", ", ".join(f"{r:,.3g}" for r in rates) + " requests/s",
-                         f"full batches of the mix would do {self.largest_rate:,.3g}"),
+                Constant(
+                    "rates",
+                    ", ".join(f"{r:,.3g}" for r in rates) + " requests/s",
+                    f"full batches of the mix would do {self.largest_rate:,.3g}",
+                ),
                 Constant("requests", requests, "of each replicate, arrivals Poisson"),
                 Constant("memory, token budget", "no limit", "the paper compares at one batch limit"),
-                Constant("end", "the last arrival", "throughput and latency are of requests completed by then; a longer "
-                         "latency leaves more of them over, which the throughput shows as a loss"),
+                Constant(
+                    "end",
+                    "the last arrival",
+                    "throughput and latency are of requests completed by then; a longer "
+                    "latency leaves more of them over, which the throughput shows as a loss",
+                ),
                 Constant("max_hold_s", 1.0, "the paper's rules never run the last of a burst"),
                 *constants,
             ],
@@ -135,7 +154,7 @@ class Workload:
             },
             draw=lambda figure: _draw(figure, runs, list(policies), rates),
             size=(8.5, 3.6),
-        )  # fmt: skip
+        )
 
 
 def _rows(runs: Runs, policies: Mapping[str, Any], rate: float, field: str) -> list[Row]:
@@ -163,9 +182,7 @@ def _draw(figure: Any, runs: Runs, policies: Sequence[str], rates: Sequence[floa
     panels[0].legend(frameon=False)
 
 
-def thresholds(
-    limit: int, shares: Sequence[float], outputs: Sequence[int], *, printed: bool = False
-) -> tuple[int, ...]:
+def thresholds(limit: int, shares: Sequence[float], outputs: Sequence[int], *, printed: bool = False) -> tuple[int, ...]:
     """WAIT's thresholds under a batch limit B, at least 1.
 
     n_j = B lambda_j / sum lambda_i (l'_i + 1), in proportion to the arrivals as eq. 9 needs; as `printed` in sec. 6.1,

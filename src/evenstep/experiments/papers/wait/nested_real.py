@@ -31,9 +31,7 @@ def drawn(which: I8, seed: int, replicate: int) -> tuple[I8, I8]:
 def run(setting: Setting) -> Findings:
     middle = tuple(end - BIN // 2 for end in OUTPUTS)
     broken = "; ".join(doubts(TEN.types, np.array(TEN.scaled), math.inf))
-    work = Workload(
-        (PROMPT,) * 10, middle, SHARES, LIMIT, TEN.gated, rates=(TEN.rate,), law=LAW, lengths=drawn
-    )
+    work = Workload((PROMPT,) * 10, middle, SHARES, LIMIT, TEN.gated, rates=(TEN.rate,), law=LAW, lengths=drawn)
     found = work.find(
         setting,
         "the paper sees more throughput for some 0.5 s more latency; below capacity there is none to be had: what a policy "
@@ -42,17 +40,21 @@ def run(setting: Setting) -> Findings:
         [
             *TEN.constants("the paper: the same as of the ten types; over ten for a tenth of the rate"),
             Constant("rate", f"{TEN.rate:g} requests/s, constant", "Fig. 14 names none; its arrivals vary in time"),
-            Constant("outputs", f"uniform in bins of {BIN} tokens, shares {':'.join(map(str, SHARES))}",
-                     "the shares of the ten types, which are those of the data"),
-            Constant("prompts", f"{LONGER:g} times a lognormal, median 11, sigma 1.95 on 1..468",
-                     f"shape as in Interval scheduling, of the same data; the mean is then this paper's {PROMPT}"),
+            Constant(
+                "outputs",
+                f"uniform in bins of {BIN} tokens, shares {':'.join(map(str, SHARES))}",
+                "the shares of the ten types, which are those of the data",
+            ),
+            Constant(
+                "prompts",
+                f"{LONGER:g} times a lognormal, median 11, sigma 1.95 on 1..468",
+                f"shape as in Interval scheduling, of the same data; the mean is then this paper's {PROMPT}",
+            ),
         ],
-    )  # fmt: skip
+    )
     return replace(
         found,
-        claims=[
-            one for one in found.claims if "throughput" in one.says
-        ],  # its latency is higher in the paper, too
+        claims=[one for one in found.claims if "throughput" in one.says],  # its latency is higher in the paper, too
         stands_in=f"drawn prompt and output lengths for those of LMSYS-Chat-1M; {found.stands_in}",
     )
 

@@ -28,17 +28,16 @@ Found = Mapping[tuple[float, float], Sequence[Design]]
 def types_at(rate: float) -> Types:
     """Outputs of 1..500 tokens, rates in proportion to a geometric law."""
     chance = GOES_ON ** np.arange(TYPES)
-    return Types(
-        (rate * chance / chance.sum()).tolist(), [PROMPT] * TYPES, list(range(1, TYPES + 1)), D0_S, D1_S
-    )
+    return Types((rate * chance / chance.sum()).tolist(), [PROMPT] * TYPES, list(range(1, TYPES + 1)), D0_S, D1_S)
 
 
 def run(setting: Setting) -> Findings:
     counts = setting.pick(COUNTS, (1, 5, 10, 50, 500))
     found: Found = {
         (rate, delta): designs(types_at(rate), counts, iterations=HORIZON_S / D0_S, delta=delta)
-        for rate in RATES for delta in DELTAS
-    }  # fmt: skip
+        for rate in RATES
+        for delta in DELTAS
+    }
     flat = [(key, one) for key, tried in found.items() for one in tried]
     return Findings(
         rows=_rows(found),
@@ -47,8 +46,11 @@ def run(setting: Setting) -> Findings:
             Constant("types", f"{TYPES}, outputs 1..{TYPES}, prompts of {PROMPT} tokens", "the paper's"),
             Constant("L", ", ".join(map(str, counts)), "ours"),
             Constant("rates of the types", f"geometric, {GOES_ON:g} a token", "stands in for the paper's Fig. 15"),
-            Constant("batch time", f"d0 = {D0_S:g} s, d1 = {D1_S:g} s a KV token",
-                     "the paper prints neither; the law's usual d1 would be too slow for 500 requests a second"),
+            Constant(
+                "batch time",
+                f"d0 = {D0_S:g} s, d1 = {D1_S:g} s a KV token",
+                "the paper prints neither; the law's usual d1 would be too slow for 500 requests a second",
+            ),
             Constant("S", f"{HORIZON_S / D0_S:,.0f} iterations", "T = 200 s of empty iterations, the most there can be"),
             Constant("thresholds", "least integers of eq. 14, at the best of seven slacks", "the paper does not say which"),
         ],
@@ -57,7 +59,8 @@ def run(setting: Setting) -> Findings:
         "Few segments cannot keep up at 500: everybody counts as if it stayed to its segment's end",
         stands_in="a geometric law of output lengths for the frequencies of the paper's data",
         data={
-            "requests_per_s": [key[0] for key, _ in flat], "delta": [key[1] for key, _ in flat],
+            "requests_per_s": [key[0] for key, _ in flat],
+            "delta": [key[1] for key, _ in flat],
             "segments": [one.segments for _, one in flat],
             "full_batch_kv_tokens": [one.solved.kv_tokens for _, one in flat],
             "queues_kv_tokens": [one.queue_kv_tokens for _, one in flat],
@@ -65,7 +68,7 @@ def run(setting: Setting) -> Findings:
         },
         draw=lambda figure: _draw(figure, found),
         size=(8.5, 3.6),
-    )  # fmt: skip
+    )
 
 
 def _rows(found: Found) -> list[Row]:
@@ -115,8 +118,14 @@ def _draw(figure: Any, found: Found) -> None:
         for colour, delta in zip(COLOURS, DELTAS, strict=False):
             tried = found[rate, delta]
             x = [one.segments for one in tried]
-            axes.plot(x, [one.solved.enough_kv_tokens for one in tried], color=colour, marker=".", lw=1.3,
-                      label=f"enough, delta {delta:g}")  # fmt: skip
+            axes.plot(
+                x,
+                [one.solved.enough_kv_tokens for one in tried],
+                color=colour,
+                marker=".",
+                lw=1.3,
+                label=f"enough, delta {delta:g}",
+            )
             full = [one.solved.kv_tokens for one in tried]
             axes.plot(x, full, color=colour, lw=1.0, ls=":", label="of it a full batch")
         axes.set_xscale("log")
@@ -126,6 +135,4 @@ def _draw(figure: Any, found: Found) -> None:
     panels[1].legend(frameon=False, fontsize=7)
 
 
-experiment = Experiment(
-    "Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16, 17", run, most_traces=0
-)
+experiment = Experiment("Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16, 17", run, most_traces=0)

@@ -21,7 +21,7 @@ def run(setting: Setting) -> Findings:
         "below capacity every policy that keeps up has the throughput of the arrivals; pausing at the segments' heads costs "
         "latency. The ratios are those of eq. 10 with equality, so the queues at the heads have no drift back",
         [Constant("thresholds", RATIOS, "the paper's ratios, taken as they are; B is the batch they fill")],
-    )  # fmt: skip
+    )
 
 
 experiment = Experiment("Nested WAIT on four types", "WAIT sec. 6.2, Fig. 11", run, most_traces=0)

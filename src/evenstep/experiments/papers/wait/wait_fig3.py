@@ -30,15 +30,16 @@ def run(setting: Setting) -> Findings:
         cases["one prefill, longer and longer"] = _prefills(name)
         cases["decodes, their number grows"] = _more(name)
         cases["a served run, all iterations"] = _served(name, setting)
-        kinds[name] = {
-            kind: (kv, fit_laws({"kv": kv, "seconds": s}).fits[0]) for kind, (kv, s) in cases.items()
-        }
+        kinds[name] = {kind: (kv, fit_laws({"kv": kv, "seconds": s}).fits[0]) for kind, (kv, s) in cases.items()}
     return Findings(
         rows=[row for name, own in kinds.items() for kind, (_, fit) in own.items() for row in _rows(name, kind, fit)],
         claims=[_claim(kind, [own[kind][1] for own in kinds.values()], names) for kind in next(iter(kinds.values()))],
         constants=[
-            Constant("contexts", f"{CONTEXTS[0]} to {CONTEXTS[-1]}", "the paper says 'different number of tokens in the "
-                     "batch', not which; every reading has its row"),
+            Constant(
+                "contexts",
+                f"{CONTEXTS[0]} to {CONTEXTS[-1]}",
+                "the paper says 'different number of tokens in the batch', not which; every reading has its row",
+            ),
             Constant("good", f"R^2 >= {GOOD}", "the paper prints none"),
             *profiles.constants(setting),
         ],
@@ -51,7 +52,7 @@ def run(setting: Setting) -> Findings:
         draw=lambda figure: _draw(figure, kinds),
         size=(10, 2.6 * len(names)),
         intervals="The tables are deterministic: no intervals.",
-    )  # fmt: skip
+    )
 
 
 def _decodes(name: str, count: int) -> tuple[F8, F8]:
@@ -73,9 +74,7 @@ def _timed(name: str, batches: list[tuple[int, int]]) -> tuple[F8, F8]:
 
 def _prefills(name: str) -> tuple[F8, F8]:
     law = profiles.law(name)
-    seconds = [
-        law.seconds(Batch(tokens=s, requests=1, prefill_tokens=s, kv=s, chunk_squares=s * s)) for s in PROMPTS
-    ]
+    seconds = [law.seconds(Batch(tokens=s, requests=1, prefill_tokens=s, kv=s, chunk_squares=s * s)) for s in PROMPTS]
     return np.array(PROMPTS, np.float64), np.array(seconds)
 
 

@@ -25,13 +25,11 @@ TABLE = {1: (1, 2, 3), 7: (4, 5, 6), 14: (3, 5, 6, 7, 8, 9)}
 
 def batches() -> dict[int, tuple[int, ...]]:
     """When each batch starts, seconds, and the numbers of the prompts in it."""
-    trace = Trace(
-        np.ones(len(OUTPUT), np.int64), np.array(OUTPUT), arrival_s=np.array(ARRIVAL_S, float), synthetic=True
-    )
+    trace = Trace(np.ones(len(OUTPUT), np.int64), np.array(OUTPUT), arrival_s=np.array(ARRIVAL_S, float), synthetic=True)
     watched = Watched(NestedWait((3, 3), (1,), (), math.inf))
     done = simulate_engine(
         trace, watched, engine=Engine(token_budget=0, batch_limit=0), batch_time=Unit(), until_s=14.5, door="plain"
-    )  # fmt: skip
+    )
     assert done.iterations is not None
     held = [batch for batch in watched.batches if batch]
     starts = done.iterations.start_s.tolist()
@@ -48,11 +46,15 @@ def run(setting: Setting) -> Findings:
         claims=[
             Claim(f"at t = {start} runs {_named(who)}", found.get(start) == who, _named(found.get(start, ())))
             for start, who in TABLE.items()
-        ] + [Claim("nothing else runs until t = 14", set(found) == set(TABLE), ", ".join(f"t = {s}" for s in found))],
+        ]
+        + [Claim("nothing else runs until t = 14", set(found) == set(TABLE), ", ".join(f"t = {s}" for s in found))],
         constants=[
             Constant("thresholds", (3, 3), "the paper's"),
-            Constant("stages", "one a segment, the second has more", "the table completes P1 after one and keeps P6 in "
-                     "segment 2 after one of its iterations"),
+            Constant(
+                "stages",
+                "one a segment, the second has more",
+                "the table completes P1 after one and keeps P6 in segment 2 after one of its iterations",
+            ),
             Constant("max_hold_s", "none", "the paper has none"),
         ],
         remark="the schedule is the table's; its text calls for four prompts P4 .. P7 at t = 7, of which three are taken",
@@ -61,7 +63,7 @@ def run(setting: Setting) -> Findings:
         draw=lambda figure: _draw(figure, found),
         size=(6.0, 3.4),
         intervals="nothing is drawn at random.",
-    )  # fmt: skip
+    )
 
 
 def _named(who: tuple[int, ...]) -> str:

@@ -33,9 +33,10 @@ SOLVE_S = 20.0
 #: How far the mean of a solved threshold may be from the theory's, as a share of it.
 NEAR = 0.1
 FIELDS = {
-    "e2e_mean_s": ("mean latency", "s"), "throughput_tokens_per_s": ("throughput", "tokens/s"),
+    "e2e_mean_s": ("mean latency", "s"),
+    "throughput_tokens_per_s": ("throughput", "tokens/s"),
     "iterations": ("iterations", ""),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,11 @@ class Family:
         """Thresholds of the first phase, of the second, and adaptive ones from the first on; and policies without a gate."""
         first, second = self.thresholds(LOADS[0]), self.thresholds(LOADS[1])
         return {
-            "for the first rate": self.policy(first), "for the second rate": self.policy(second),
-            "solved anew": self.policy(first, SOLVE_S), "Sarathi": Sarathi(),
-        }  # fmt: skip
+            "for the first rate": self.policy(first),
+            "for the second rate": self.policy(second),
+            "solved anew": self.policy(first, SOLVE_S),
+            "Sarathi": Sarathi(),
+        }
 
     def trace(self, loads: Sequence[float], phase_s: float, seed: int, replicate: int) -> Trace:
         """Poisson arrivals with one rate a phase, each of a type drawn by the shares."""
@@ -91,9 +94,13 @@ class Family:
         u = streams.uniform(seed, "wait-type", np.arange(arrival_s.size), draw=replicate)
         which = np.searchsorted(np.cumsum(self.shares) / sum(self.shares), u, side="right").astype(np.int64)
         return Trace(
-            np.asarray(self.prompts, np.int64)[which], np.asarray(self.outputs, np.int64)[which],
-            synthetic=True, arrival_s=arrival_s, request_class=which, name=self.name,
-        )  # fmt: skip
+            np.asarray(self.prompts, np.int64)[which],
+            np.asarray(self.outputs, np.int64)[which],
+            synthetic=True,
+            arrival_s=arrival_s,
+            request_class=which,
+            name=self.name,
+        )
 
 
 FAMILIES = (
@@ -115,21 +122,21 @@ def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
 def run(setting: Setting) -> Findings:
     phase_s, many = setting.pick(PHASE_S, 40.0), range(setting.replicates)
     runs: Runs = {
-        (family.name, label): [
-            one(family.trace(LOADS, phase_s, setting.seed, r), policy, label) for r in many
-        ]
-        for family in FAMILIES for label, policy in family.policies().items()
-    }  # fmt: skip
+        (family.name, label): [one(family.trace(LOADS, phase_s, setting.seed, r), policy, label) for r in many]
+        for family in FAMILIES
+        for label, policy in family.policies().items()
+    }
     steady = {
         family.name: [
             one(
                 family.trace(LOADS[1:2], setting.pick(1.5, 1.0) * phase_s, setting.seed, r),
-                family.policy(family.thresholds(LOADS[0]), SOLVE_S), "solved anew",
+                family.policy(family.thresholds(LOADS[0]), SOLVE_S),
+                "solved anew",
             )
             for r in many
         ]
         for family in FAMILIES
-    }  # fmt: skip
+    }
     middles, latency = _by_arrival(runs, phase_s)
     return Findings(
         rows=[*_rows(runs), *_thresholds(steady)],
@@ -148,7 +155,7 @@ def run(setting: Setting) -> Findings:
         },
         draw=lambda figure: _draw(figure, middles, latency),
         size=(9.0, 3.6),
-    )  # fmt: skip
+    )
 
 
 def _rows(runs: Runs) -> list[Row]:
@@ -167,10 +174,16 @@ def _solved(runs: Sequence[EngineRun], k: int) -> list[float]:
 
 def _thresholds(steady: Mapping[str, Sequence[EngineRun]]) -> list[Row]:
     return [
-        row(f"{family.name} at a constant rate", f"n_{k + 1} at the end (the theory's beside it)", "requests",
-            _solved(steady[family.name], k), float(n))
-        for family in FAMILIES for k, n in enumerate(family.thresholds(LOADS[1]))
-    ]  # fmt: skip
+        row(
+            f"{family.name} at a constant rate",
+            f"n_{k + 1} at the end (the theory's beside it)",
+            "requests",
+            _solved(steady[family.name], k),
+            float(n),
+        )
+        for family in FAMILIES
+        for k, n in enumerate(family.thresholds(LOADS[1]))
+    ]
 
 
 def _claims(runs: Runs) -> list[Claim]:
@@ -217,9 +230,12 @@ def _constants(setting: Setting, phase_s: float) -> list[Constant]:
         Constant("memory, token budget, batch limit", "no limit", "as in the paper's model"),
         Constant("max_hold_s", 1.0, "the paper's rules never run the last of a burst"),
         Constant("end", "the last arrival", "what is left over shows as throughput"),
-        Constant("constant rate", f"{LOADS[1]:g} of what the engine can do, {setting.pick(1.5, 1.0) * phase_s:g} s",
-                 "from the first thresholds on"),
-    ]  # fmt: skip
+        Constant(
+            "constant rate",
+            f"{LOADS[1]:g} of what the engine can do, {setting.pick(1.5, 1.0) * phase_s:g} s",
+            "from the first thresholds on",
+        ),
+    ]
 
 
 def _by_arrival(runs: Runs, phase_s: float) -> tuple[F8, dict[tuple[str, str], F8]]:
