@@ -64,7 +64,7 @@ def test_a_connection_with_more_than_its_answer_is_not_kept(first: Message, seco
     machine = asked(first.to_head)
     assert Heard(machine, first.text).over
     late = machine.receive(tail)
-    assert late is not None and late.fault == "it sends what nobody asked for"
+    assert late is not None and late.fault == "it sends what was not asked for"
     assert machine.receive(tail) is None and not machine.keeps
 
 

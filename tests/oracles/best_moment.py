@@ -310,7 +310,7 @@ def levels(moment: Moment, load: F8, rise: F8, speed: F8, newcomer: float) -> F8
 
 
 def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share: float) -> tuple[F8, F8]:
-    """Where each worker should stand now: at its level, as far as a choice can lead it there.
+    """Where each worker should stand now: at its level, or as near to it as a choice can lead it.
 
     Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low
     for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that

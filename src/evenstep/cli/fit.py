@@ -14,7 +14,7 @@ class FitLaws:
     summary = "fit batch-time laws to a log of iterations"
     description = (
         "step-time fits affine-kv, token-budget, long-context and regression to a CSV log of iterations (seconds, and kv,\n"
-        "tokens, requests, chunk_squares, crossed, decode_context as far as known; the vLLM plug-in's steps-0.csv is one),\n"
+        "tokens, requests, chunk_squares, crossed, decode_context where known; the vLLM plug-in's steps-0.csv is one),\n"
         "says how much of the variation each explains, and prints the winner, or that of --law, as --batch-time takes it.\n"
         "A fit that explains less than 80 % of the variation is refused."
     )

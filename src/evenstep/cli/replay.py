@@ -96,4 +96,4 @@ def _sent(mine: dict[int, str], other: dict[int, str]) -> str:
     if len(mine) > _SHOWN:
         shown = [(request, worker) for request, worker in shown if other.get(request) != worker][:_SHOWN]
     more = f" and {len(mine) - len(shown)} more" if len(mine) > len(shown) else ""
-    return (", ".join(f"{request} -> {worker}" for request, worker in shown) or "nobody") + more
+    return (", ".join(f"{request} -> {worker}" for request, worker in shown) or "no request") + more

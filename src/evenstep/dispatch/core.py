@@ -432,7 +432,7 @@ class Dispatcher:
 
 
 def _run_of(events: deque[Event], first: _E, most: int) -> list[_E]:
-    """The first events, as far as they are of the same kind as `first`, and at most so many."""
+    """The first events up to one of another kind than `first`, and at most so many."""
     if len(events) == 1 or most == 1:
         return [first]
     run, kind = [first], type(first)

@@ -25,7 +25,7 @@ class EmulatorSettings:
         host: address to listen at.
         port: port to listen at; 0 = any free one.
         first_rank: what the metrics page calls the first rank, as on a further node of vLLM's hybrid load balancing; the
-            rank header counts from 0 all the same.
+            rank header still counts from 0.
         port_per_rank: one port a rank, from --port upwards, in place of one port with the header X-data-parallel-rank.
         dialect: whose words: vllm or sglang.
         model: name of the served model.

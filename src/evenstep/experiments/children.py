@@ -18,7 +18,7 @@ from typing import Any
 from evenstep.experiments.executors import interrupts_later, serve_spawned
 
 _CODE = "import sys; from evenstep.experiments.children import serve; serve(int(sys.argv[1]))"
-_LEAST = 19  # the niceness of a process that only takes time that nobody wants
+_LEAST = 19  # the niceness of a process that only takes time that is free
 _left: list[subprocess.Popen[bytes]] = []  # processes that end by themselves
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenstep.sim.cluster.simulation import Cluster
     from evenstep.workload.replicate import Source
 
-#: Compared when nobody says what: what routers do today, then what balancing adds.
+#: Compared by default: what routers do today, then what balancing adds.
 USUAL = (
     "fcfs",
     "jsq",

@@ -99,7 +99,7 @@ class Client:
                 self._state, self.head, self.length, self.keeps = _IDLE, head, length, head.keep_alive
                 return Piece(head, data[end:], True)
             return self._read_head(data)
-        return self._broken("it sends what nobody asked for") if self._state is _IDLE else None
+        return self._broken("it sends what was not asked for") if self._state is _IDLE else None
 
     def end(self) -> Piece | None:
         """The server closed its side in order; what that brings."""

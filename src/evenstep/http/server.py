@@ -8,7 +8,7 @@ brings it back to the beginning or ends it:
 * Requests are answered one after the other, in order (RFC 9112 section 9.3.2). Later bytes wait, up to a limit.
 * A request is handed over whole, because every user of this room needs all of it.
 * Input over a limit is refused before it is parsed or kept.
-* A fault makes the next answer the last one: nobody knows where the next request would begin (RFC 9112 section 9.6). An
+* A fault makes the next answer the last one: it is unknown where the next request would begin (RFC 9112 section 9.6). An
   answer to an unfinished request is the last one, too.
 """
 
@@ -235,7 +235,7 @@ class Server(Generic[P]):
         return Request(self.parsed, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def _wait(self, data: bytes) -> None:
-        """Keep bytes of later requests, unless nobody will read them."""
+        """Keep bytes of later requests, unless they will not be read."""
         if self.keep_alive and data:
             self._waiting += data
             if len(self._waiting) > self._most_waiting:
@@ -245,7 +245,7 @@ class Server(Generic[P]):
     def _fault(self, error: HttpError) -> HttpError:
         """The client broke a rule: its next answer says so, and is its last one."""
         self.state, self.keep_alive = _ANSWERING, False
-        if self.parsed is None:  # nobody knows the method or the version
+        if self.parsed is None:  # the method and the version are unknown
             self._chunks, self._is_head = True, False
         return error
 

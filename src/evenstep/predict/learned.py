@@ -126,7 +126,7 @@ class Learned:
         self._survival.gone(unfinished)
 
     def put_in(self) -> None:
-        """Answer by the models of the fit that is due, which is made now if nobody has made it."""
+        """Answer by the models of the fit that is due, which is made now if it is not there."""
         if self.due is not None:
             self._models, self.due = self.due.make(), None
             self._fits += 1

@@ -87,7 +87,7 @@ class Memorised:
         self._by_prompt += stays.shape[0] - int(np.count_nonzero(silent))
         if self.buckets > 1 and silent.any():
             unkeyed = np.flatnonzero(silent & (active.prompt_key == 0))
-            if unkeyed.size == silent.size:  # nobody has a key
+            if unkeyed.size == silent.size:  # no request has a key
                 self._sizes.asked(active.request_id, active.prompt_tokens, active.age)
                 stays, silent = self._sizes.curve(active.prompt_tokens, active.age, horizon, self.minimum)
                 self._by_size += silent.size - int(np.count_nonzero(silent))

@@ -89,7 +89,7 @@ class EngineView:
         now_s: the host's time, seconds; an observation, not a clock.
         token_budget: tokens an iteration may run; `UNLIMITED` where nothing limits them.
         batch_limit: requests an iteration may run.
-        kv_capacity, kv_free: KV tokens of memory, and those not held by anybody; whole blocks.
+        kv_capacity, kv_free: KV tokens of memory, and those that no request holds; whole blocks.
         block_tokens: memory is given in blocks of so many tokens.
         hold_produced: 1 where memory counts the token produced last, else 0.
         arrived: int64[C], requests of each class seen so far.
@@ -244,7 +244,7 @@ def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evic
         if wrong.any():
             return f"request {view.request_id[int(np.argmax(wrong))]} {what}"
     if evict.any() and not (may_evict and tokens.any()):
-        why = "nobody was given tokens" if may_evict else "overflow=never allows no eviction; a-max and h-sf need none"
+        why = "no request was given tokens" if may_evict else "overflow=never allows no eviction; a-max and h-sf need none"
         return f"request {view.request_id[int(np.argmax(evict))]} was evicted, but {why}"
     if tokens.sum() > view.token_budget:
         return f"gave out {tokens.sum()} tokens of a budget of {view.token_budget}"

@@ -149,7 +149,7 @@ class Fleet:
         """An ejected worker's wait is over."""
         name = next(name for name, its in self._numbers.items() if its == number)
         self.breaker.cooled(name)
-        self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case nobody answers
+        self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case no answer comes
         self._turn.out.append(Probe(name))
 
     def probed(self, name: str, ok: bool, now_s: float) -> bool:

@@ -190,7 +190,7 @@ class Prefixes:
             raise RuntimeError("prefixes are kept up for others than those that wait")
         sharing = {row for _, rows in self._sharing.values() for row in rows}
         if sharing != asked:
-            raise RuntimeError(f"prefixes of rows {sorted(sharing ^ asked)[:3]} are kept for nobody, or not at all")
+            raise RuntimeError(f"prefixes of rows {sorted(sharing ^ asked)[:3]} are kept for no row, or not at all")
         if self._index is not None:
             self._index.check()
             for row in asked:

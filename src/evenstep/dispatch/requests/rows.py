@@ -86,7 +86,7 @@ class Rows:
         self._look()
 
     def take(self, request: int) -> int:
-        """A free row for a request; it is clean, but for times, which are written before anybody reads them."""
+        """A free row for a request; it is clean, but for times, which are written before they are read."""
         if not self.free:
             self._grow()
         row = self.free.pop()

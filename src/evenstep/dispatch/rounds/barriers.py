@@ -29,8 +29,8 @@ class Barriers:
 
     Attributes:
         all: the steps of all groups. steps: what is read of each group.
-        quiet: one number, 1 while nobody waits for the end of a step.
-        ended: one number, the group of which a step ended while somebody waited for that; -1 = none.
+        quiet: one number, 1 while no request waits for the end of a step.
+        ended: one number, the group of which a step ended while a request waited for that; -1 = none.
     """
 
     def __init__(self, rows: Rows, mirror: Mirror, rounds: Rounds) -> None:
@@ -87,7 +87,7 @@ class Barriers:
         return (self.quiet, self.ended) if compiled.numba is None else self._signals
 
     def stepped(self) -> None:
-        """A step ended while somebody waited for that: rounds of its group need not wait any longer."""
+        """A step ended while a request waited for that: rounds of its group need not wait any longer."""
         group, self.ended[0] = self.ended[0], -1
         self._rounds.stepped(group)
 

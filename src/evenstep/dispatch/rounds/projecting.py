@@ -32,7 +32,7 @@ def due(requests: RequestColumns, high: int, every: int, expects: int, changed: 
         requests: the table of requests, of which the first `high` rows were ever used.
         every: tokens after which a prediction is old.
         expects: 1 if a request is overtaken at the end of its curve, not at the age it was expected to leave at.
-        changed: int64[G], 1 for workers to look at: nobody on the others has got older.
+        changed: int64[G], 1 for workers to look at: requests on the others have not got older.
         due_rows: int64[R], written. order: int64[R], written: what they are sorted by, worker and then request.
     """
     count = 0

@@ -30,7 +30,7 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
     """Count chunks from `at` on, up to the first one that the host has to see to.
 
     The host sees to first tokens, to rows that are not in the table, to more room (`GroupSteps.make_room`), and to a step
-    that ended while somebody waits for it: that chunk is counted, and `steps.ended` has its group.
+    that ended while a request waits for it: that chunk is counted, and `steps.ended` has its group.
 
     Args:
         told: int64[2 n], the row of each chunk, then the tokens of each.

@@ -174,7 +174,7 @@ def _close(steps: StepTables, group: int, before: int) -> int:
 
 @part
 def _settle(steps: StepTables, group: int, ended: int) -> int:
-    """After steps ended: the next one has begun if somebody delivered it already."""
+    """After steps ended: the next one has begun if a worker delivered it already."""
     if ended > 0 and steps.groups.delivered[group] > 0:
         begins(steps, group, -1, 0)
     return ended

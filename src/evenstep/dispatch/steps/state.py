@@ -28,7 +28,7 @@ class GroupColumns(NamedTuple):
     begin: Ints  # place of its first worker in the columns of members
     size: Ints  # workers
     news: Ints  # steps whose idle time was not evaluated yet
-    news_at: Ints  # place of the first of them in the columns of new steps; -1 = nobody waits in a group of one
+    news_at: Ints  # place of the first of them in the columns of new steps; -1 = no request waits in a group of one
     steps: Ints  # counted
     seen_s: Floats  # time of the last delivery in the step, or in the step before if there is none yet
     ended_s: Floats  # when the last step ended; nan = unknown
@@ -100,8 +100,8 @@ class StepTables(NamedTuple):
     Args:
         requests, workers, groups, early, members, news: columns.
         early_room, news_room: as above.
-        quiet: one number, 1 while nobody waits for the end of a step.
-        ended: one number, the group of which a step ended while somebody waited for that, else -1.
+        quiet: one number, 1 while no request waits for the end of a step.
+        ended: one number, the group of which a step ended while a request waited for that, else -1.
     """
 
     requests: Told

@@ -183,7 +183,7 @@ def workload_of(
     if isinstance(source, str | Path):
         options: dict[str, Any] = {**parse(format_name)} if format_name is not None else {}
         name = options.pop("name", None)
-        # blocks are most of a file: they are read where somebody looks at them
+        # blocks are most of a file: they are read where they are used
         options |= {"prefix_blocks": prefix_blocks}
         return open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
     if limit is not None and not isinstance(source, Trace):

@@ -53,7 +53,7 @@ class GatewayConfig:
         dispatch: how requests wait, are decided on, and are tried again.
         engines: how engines are spoken to.
         limits: what a client may do.
-        keys: API keys; none = anybody may ask, as the tenant `anonymous`.
+        keys: API keys; empty = every client may ask, as the tenant `anonymous`.
         tenants: limits by tenant; `*` stands for those not listed.
         classes: classes of requests.
         aliases: further names of models and the model whose pool serves each, e.g. of a LoRA adapter and its base.

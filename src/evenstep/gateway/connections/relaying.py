@@ -45,7 +45,7 @@ _ENDS = getattr(select, "EPOLLERR", 0) | getattr(select, "EPOLLHUP", 0) | getatt
 
 
 def _run(table, steps):
-    """Hand on what is there, until nothing is left or somebody has to look.
+    """Hand on what is there, until nothing is left or Python has to look.
 
     Args:
         table: int64[PLACES], read and written; READY < 0 = see what is there.

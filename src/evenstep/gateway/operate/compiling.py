@@ -105,7 +105,7 @@ async def _compile_elsewhere(policy: str, predictor: str) -> None:
 
 
 async def _in_thread(work: Callable[[], None]) -> None:
-    """Work in a thread that nobody waits for when the process ends."""
+    """Work in a thread that does not hold up the end of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 

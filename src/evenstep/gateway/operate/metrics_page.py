@@ -48,7 +48,7 @@ HELP = {
     "evenstep_requests_present": "Requests that wait or run.",
     "evenstep_tenant_requests": "Requests of a tenant that wait or run.",
     "evenstep_prefill_budget_free": "Share of a prefiller's KV budget that is free.",
-    "evenstep_decisions_total": "Decision rounds: admitted, held (nobody was sent anywhere), fallback.",
+    "evenstep_decisions_total": "Decision rounds: admitted, held (no request was sent), fallback.",
     "evenstep_requests_total": "Requests that ended, by status; error = after the first token, cancelled = the client left.",
     "evenstep_output_tokens_total": "Tokens of requests that ended as they should.",
     "evenstep_recompute_total": "Requests that went on elsewhere after their first token.",

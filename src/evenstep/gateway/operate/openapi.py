@@ -29,7 +29,7 @@ def document() -> dict[str, Any]:
             "/healthz": {"get": _op("Whether the data path answers", _ok(_object(ok=_FLAG)), 503, is_open=True)},
             "/readyz": {
                 "get": _op(
-                    "Whether it should get requests, why not, and notes on what to mend all the same",
+                    "Whether it should get requests, why not, and notes on what to mend nevertheless",
                     _ok(_ref("Readiness")),
                     is_open=True,
                     more={"503": _content("Not ready", {"anyOf": [_ref("Readiness"), _ref("Error")]})},

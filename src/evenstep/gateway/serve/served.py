@@ -79,7 +79,7 @@ class ServedModel:
         denied: a worker says that it does not serve what it was said to serve; asks it again.
         tokenizer: a tokenizer.json, to count prompts by; empty = they are estimated from their bytes.
         log: where the decision log is written; None = nowhere.
-        relay: takes streams in their usual course; None = nobody does.
+        relay: takes streams in their usual course; None = no relay.
         tenants: whose limits hold for other models, too; None = there are no others.
 
     Attributes:
@@ -313,7 +313,7 @@ class ServedModel:
 
         Args:
             slots: for a worker that does not say.
-            is_scraped: somebody reads its metrics, if it has any.
+            is_scraped: its metrics are read, if it has any.
 
         Raises:
             InputError: it is there with another role.

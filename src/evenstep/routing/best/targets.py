@@ -1,4 +1,4 @@
-"""Where `best` leads each worker: its level, as far as a choice can lead it there, while it stays as it is."""
+"""Where `best` leads each worker: its level, or as near to it as a choice can lead it."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> No
 
 @part
 def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Where each open worker should be now: at its level, as far as a choice can lead it there.
+    """Where each open worker should be now: at its level, or as near to it as a choice can lead it.
 
     Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low
     for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that

@@ -54,7 +54,7 @@ class BFIO(Ruled):
     newcomer counts ``size + growth[h]`` for all h, or until its `waiting_steps` are over where those are known; growth
     that is nan (profiles differ by request) counts as none; requests queued at a worker count with their growth; with
     KV limits that bind, plans that admit more win before plans that balance better; of requests alike in size the
-    oldest is admitted. With two slots to fill from a larger pool, no tie-breaker, nobody overdue and no request's end
+    oldest is admitted. With two slots to fill from a larger pool, no tie-breaker, no overdue request and no request's end
     within the horizon the answer is the optimum; with more it is a local one.
     """
 

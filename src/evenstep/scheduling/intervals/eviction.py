@@ -15,7 +15,7 @@ GROWS, PAUSES, LEAVES = range(3)
 
 @part
 def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
-    """KV tokens of memory that running those that go on takes, as far as budget and seats go."""
+    """KV tokens of memory that the requests take that go on, within budget and seats."""
     budget, seats, total = batch.budget[0], batch.seats[0], 0
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):

@@ -3,7 +3,7 @@
 Those that run grow, in order of admission, decodes before chunks of prefills. As long as they fit to their ends (eq. 3)
 all do. Where a token budget or a batch limit has kept some from running, memory may need some to pause, with what they
 hold, and those nearest to their end go on: while believed lengths are upper bounds, no request is ever evicted. Where one
-was not, the request admitted last gives way. Then the queue is taken in order, as far as eq. 3 allows.
+was not, the request admitted last gives way. Then the queue is taken in order while eq. 3 allows.
 
 A policy says which length it believes by a function ``believed(view, options, row)``.
 """
@@ -144,7 +144,7 @@ def admit_believed(
 def take_back(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> None:
-    """Requests that gave up their memory in this batch come back in order, as far as they fit to their ends."""
+    """Requests that gave up their memory in this batch come back in order while they fit to their ends."""
     batch, ahead, capacity = (
         work.batch,
         Ahead(work.more, work.number, work.base),

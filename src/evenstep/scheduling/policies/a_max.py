@@ -13,7 +13,7 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class AMax(Ruled):
-    """Admits as many requests as fit to their ends if every output is as long as its upper bound; evicts nobody.
+    """Admits as many requests as fit to their ends if every output is as long as its upper bound; evicts no request.
 
     The queue stands in order of upper bounds, ties by chance, and is taken up to the first that does not fit: with equal
     prompts that is the largest set. A request without a bound is believed to fill the memory. Bounds that are too low

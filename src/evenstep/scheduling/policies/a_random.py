@@ -15,7 +15,7 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class ARandom(Ruled):
-    """Admits requests in a random order, fixed by the seed, as far as they fit to their ends, knowing every output length.
+    """Admits requests in a random order, fixed by the seed, while they fit to their ends, knowing every output length.
 
     For analysis, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe.
 

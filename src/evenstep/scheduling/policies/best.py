@@ -34,7 +34,7 @@ WAITED, SIZES = range(foremost.MEMORY, foremost.MEMORY + 2)
 KNOWN = 8
 #: Newcomers shorter than every running prefill go ahead of these, with one part in so many of the budget.
 AHEAD = 2
-#: Times as long as it takes to be overdue after which nobody passes a request that waits for memory.
+#: Times as long as it takes to be overdue after which no request passes one that waits for memory.
 PASSED = 4
 #: Share of what is known of waits that an admission leaves; the last twenty count.
 FADES = 0.95

@@ -1,4 +1,4 @@
-"""Least attained service: whoever has got the fewest tokens goes first."""
+"""Least attained service: the request that has got the fewest tokens goes first."""
 
 from __future__ import annotations
 
