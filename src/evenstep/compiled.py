@@ -231,8 +231,8 @@ def _checked_part_of(part_of: Any) -> Any:
 _kept: list[object] = []  # functions that compiled code calls
 
 #: ``part_of(base, offset, size, dtype)``, so many numbers that lie some bytes behind the beginning of an array: for kernels
-#: that are told of many arrays by one. Nothing is allocated or counted: the caller that gives the address, by `placed`, keeps the
-#: array.
+#: that are told of many arrays by one. Nothing is allocated or counted: the caller that gives the address, by `placed`,
+#: keeps the array.
 _part_of: Any = _array_at if numba is None else _later(_array_at, lambda: _compiled_array_at(has_offset=True), is_door=False)
 part_of: Any = _checked_part_of(_part_of) if CHECKED else _part_of
 

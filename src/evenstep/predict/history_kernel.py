@@ -158,7 +158,7 @@ def asked(state, records, table, counts, trees, requests, ages, ahead):
 
 @jit
 def gone(state, records, table, counts, trees, requests, produced):
-    """Requests went away unfinished, with so much produced: no question follows about them, and the window keeps their ages."""
+    """Requests went away unfinished, with so much produced: no question follows, and the window keeps their ages."""
     for i in range(requests.size):
         place = place_of(table, requests[i])
         number = table[NUMBER, place]

@@ -145,8 +145,8 @@ class Dispatch:
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
         prefix_block_bytes: bytes of a prompt that a block stands for; what two prompts share is known in whole blocks.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
-        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that no request is passed
-            over until only the like are left; 0 = no such bound.
+        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that no request is
+            passed over until only the like are left; 0 = no such bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         seed: key of every random draw.
     """
