@@ -28,7 +28,7 @@ from bench_simulator import YARDSTICK_STEPS_PER_S, burst, plain_step_s
 from contenders import plain_numpy
 from evenstep import compiled, names
 from evenstep.cost.linear import Linear
-from evenstep.predict import window_kernel
+from evenstep.predict import departures
 from evenstep.request import Trace
 from evenstep.routing.doors import KernelCall, kernel_call
 from evenstep.routing.view import expects_loads, horizon_of
@@ -102,10 +102,10 @@ def seconds(call: KernelCall) -> float:
 
 
 @compiled.jit
-def _project_all(repeats, load, running, mask, counts, loads, projected):
+def _project_all(repeats, load, running, counts, loads, projected):
     for _ in range(repeats):
         for g in range(load.size):
-            window_kernel.project(load[g], running[g], 0, 1, 1.0, mask, counts[g], loads[g], projected[g])
+            departures.project(load[g], running[g], 0, 1, 1.0, counts[g], loads[g], projected[g])
 
 
 def projection_s(workers: int, horizon: int) -> float:
@@ -117,9 +117,9 @@ def projection_s(workers: int, horizon: int) -> float:
     counts = rng.poisson(decision_views.COMPLETIONS, (workers, mask + 1)).astype(np.int64)
     loads, projected = counts * 800, np.zeros((workers, horizon + 1))
     load, running = np.full(workers, 60_000), np.full(workers, decision_views.SLOTS)
-    _project_all(1, load, running, mask, counts, loads, projected)
+    _project_all(1, load, running, counts, loads, projected)
     start = time.thread_time()
-    _project_all(200, load, running, mask, counts, loads, projected)
+    _project_all(200, load, running, counts, loads, projected)
     return (time.thread_time() - start) / 200
 
 

@@ -109,7 +109,7 @@ def test_the_checked_build_refuses_indices_and_addresses_outside_their_arrays_an
 
 def test_without_numba_kernels_are_plain_python_with_the_same_bits():
     code = (
-        "from evenstep import compiled, streams, streams_kernel as k; import numpy as np\n"
+        "from evenstep import compiled, streams, draws as k; import numpy as np\n"
         "np.seterr(over='ignore')\n"
         "assert compiled.mode() == 'plain Python (slow)'\n"
         "print(float(k.uniform(7, streams.stream_number('p2c'), 3, 1)) == streams.uniform(7, 'p2c', 3, 1))"

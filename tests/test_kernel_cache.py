@@ -74,15 +74,15 @@ def test_with_nothing_that_can_be_written_nothing_is_kept_and_it_says_what_to_do
 
 def test_a_source_has_kernels_when_their_index_is_not_older(tmp_path):
     elsewhere = Place(False, tmp_path)
-    source = ROOT / "streams_kernel.py"
+    source = ROOT / "draws.py"
     assert not elsewhere.has(source)
     (tmp_path / "evenstep").mkdir()
-    index = tmp_path / "evenstep" / "streams_kernel.uniform-7.py311.nbi"
+    index = tmp_path / "evenstep" / "draws.uniform-7.py311.nbi"
     index.write_bytes(b"")
     os.utime(index, (1, 1))
     assert elsewhere.has(source)  # the folder is named after the sources' contents
     beside = Place(True)
-    newest = max((path.stat().st_mtime for path in beside.folder_of(source).glob("streams_kernel.*.nbi")), default=0)
+    newest = max((path.stat().st_mtime for path in beside.folder_of(source).glob("draws.*.nbi")), default=0)
     assert beside.has(source) == (newest >= source.stat().st_mtime)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep import streams, streams_kernel
+from evenstep import draws, streams
 
 seeds = st.integers(-(2**62), 2**62)
 ids = st.integers(0, 2**62)
@@ -20,7 +20,7 @@ def test_a_key_gives_the_same_number_on_every_machine_for_ever():
 @given(seed=seeds, request=ids, draw=st.integers(0, 1000))
 def test_the_kernel_draws_the_same_bits(seed, request, draw):
     number = streams.stream_number("jsq")
-    assert streams_kernel.uniform(seed, number, request, draw) == streams.uniform(seed, "jsq", request, draw)
+    assert draws.uniform(seed, number, request, draw) == streams.uniform(seed, "jsq", request, draw)
 
 
 @given(seed=seeds, rows=st.lists(ids, max_size=20), draw=st.integers(0, 5))

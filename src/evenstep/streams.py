@@ -2,7 +2,7 @@
 
 Two policies that use the same key get the same random numbers (common random numbers), independent of other draws, their
 order, and the process. The mixer is the finaliser of SplitMix64 applied to each word of the key in turn.
-`streams_kernel.uniform` is the compiled twin for use inside kernels; tests hold the two equal in bits.
+`draws.uniform` draws the same numbers inside kernels, and is apart because it loads the compiler.
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles import halves
 from tests.predict.asked import active, both_stages, finished, ints
 
 from evenstep.errors import InputError
-from evenstep.predict import history_kernel
-from evenstep.predict.history import LONGEST, History, differ
+from evenstep.predict import window
+from evenstep.predict.halves import differ
+from evenstep.predict.history import LONGEST, History
 
 
 def learn(history, completions):
@@ -106,11 +108,11 @@ def test_running_requests_count_as_longer_than_their_age(events, age, horizon, w
 def test_the_compiled_window_is_the_plain_one_bit_by_bit(events, running, leaves):
     compiled = fed(History(5, 0.0, running), events, leaves)
     plain_kernel = {
-        name: getattr(value, "py_func", value) for name, value in vars(history_kernel).items() if callable(value)
+        name: getattr(value, "py_func", value) for name, value in vars(window).items() if callable(value)
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, function in plain_kernel.items():
-            patch.setattr(history_kernel, name, function)
+            patch.setattr(window, name, function)
         plain = fed(History(5, 0.0, running), events, leaves)
         bits = answers(plain)
     assert answers(compiled) == bits
@@ -145,7 +147,7 @@ def test_what_is_known_does_not_grow_with_requests_that_went_away(running):
         history.gone(ints(*range(first, first + 3)), ints(3, 3, 3))
         learn(history, finished(6, first=first + 3))
     assert history.records.size <= 50
-    assert sum(part.nbytes for part in (history._records, history._table)) < 200_000
+    assert sum(part.nbytes for part in (history._held.records, history._held.table)) < 200_000
 
 
 def test_asking_alone_changes_no_answer():
@@ -245,10 +247,11 @@ def test_halves_differ_when_their_distance_is_more_than_chance_explains():
         np.arange(1, 101),
         np.arange(51, 151),
     )  # distance 1/2; chance at level 2: 2 * sqrt(2 / 100) = 0.28
-    assert differ(low, high, 2.0)
-    assert not differ(low, high, 3.6)
-    assert differ(low, high, 3.5)
-    assert not differ(low, low[::-1], 0.01)
+    both = np.concatenate([low, high])
+    assert differ(both, 100, 2.0)
+    assert not differ(both, 100, 3.6)
+    assert differ(both, 100, 3.5)
+    assert not differ(np.concatenate([low, low[::-1]]), 100, 0.01)
 
 
 def test_requests_that_still_run_make_no_difference_by_themselves():
@@ -256,8 +259,10 @@ def test_requests_that_still_run_make_no_difference_by_themselves():
     lengths = rng.integers(1, 400, 2000)
     censored_at = rng.integers(0, 400, 1000)
     young = np.where(lengths[1000:] > censored_at, -censored_at, lengths[1000:])
-    assert differ(lengths[:1000], young[young > 0], 2.0)  # completions alone look shorter
-    assert not differ(lengths[:1000], young, 2.0)
+    assert differ(
+        np.concatenate([lengths[:1000], young[young > 0]]), 1000, 2.0
+    )  # completions alone look shorter
+    assert not differ(np.concatenate([lengths[:1000], young]), 1000, 2.0)
 
 
 @given(
@@ -265,16 +270,16 @@ def test_requests_that_still_run_make_no_difference_by_themselves():
     st.integers(0, 5),
     st.sampled_from([0.3, 0.7, 1.0, 2.0]),
     st.floats(0.1, 0.9),
+    st.sampled_from([1, 10_000]),
 )
-def test_halves_compared_by_counting_are_those_compared_by_sorting(values, ahead, drift, share):
-    records = np.array(values)
+def test_halves_compared_by_counting_are_those_compared_by_sorting(values, ahead, drift, share, tokens):
+    records = np.array(values) * tokens  # lengths of more than 65536 are counted by rank
+    ahead *= tokens
     half = min(len(values) - 1, max(1, int(share * len(values))))
-    counts = np.zeros((6, int(np.abs(records).max()) + 1), np.int64)
-    counted = history_kernel.differ(records, half, drift, ahead, counts)
-    assert bool(counted) == differ(records[:half], records[half:], drift, ahead)
+    assert differ(records, half, drift, ahead) == halves.differ(records[:half], records[half:], drift, ahead)
 
 
-def test_lengths_that_are_too_long_to_count_are_sorted():
+def test_lengths_that_have_no_place_each_are_compared_too():
     history = History(1000, 0.5)
     learn(history, finished(*np.repeat([1, 100_000], 300)))
     assert history.drifts > 0

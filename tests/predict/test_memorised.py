@@ -10,8 +10,8 @@ from tests.predict.asked import active, both_stages, finished
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.predict import memorised_kernel as kernel
 from evenstep.predict.memorised import Memorised
+from evenstep.predict.remembered import parts
 from evenstep.predict.survival import Survival
 from evenstep.predict.view import SurvivalCurve
 
@@ -100,7 +100,7 @@ def test_it_is_found_by_name_and_options_out_of_range_are_named():
 def test_requests_are_sorted_by_bucket_as_by_search_and_stable_sort(bounds, prompts):
     bounds, prompts = np.array(sorted(bounds), np.int64), np.array(prompts, np.int64)
     order, ends = np.empty(prompts.size, np.int64), np.zeros(bounds.size + 2, np.int64)
-    kernel.parts(bounds, prompts, order, ends)
+    parts(bounds, prompts, order, ends)
     bucket = np.searchsorted(bounds, prompts, side="left")
     assert order.tolist() == np.argsort(bucket, kind="stable").tolist()
     assert ends.tolist() == np.searchsorted(np.sort(bucket), np.arange(bounds.size + 2)).tolist()
@@ -137,4 +137,4 @@ def test_a_request_that_went_away_is_known_no_longer(key):
         predictor.gone(finished(4, first=first, key=key))
     histories = [predictor._all, *predictor._sizes._histories]
     assert max(history.records.size for history in histories) <= 40
-    assert sum(history._table.nbytes for history in histories) < 200_000
+    assert sum(history._held.table.nbytes for history in histories) < 200_000

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.predict import memorised_kernel as kernel
+from evenstep.predict import curves
 from evenstep.predict.view import (
     Active,
     Finished,
@@ -75,7 +75,7 @@ class Bounded:
         self._capped += near.size
         stays = _cut(self._inner.curve(active.take(near), horizon), left[near])
         steps_left, leaves = np.empty(near.size), np.empty(near.size)
-        kernel.both_stages(stays, steps_left, leaves)
+        curves.both_stages(stays, steps_left, leaves)
         all_steps, all_leaves = found.steps_left.copy(), found.leaves.copy()
         all_steps[near], all_leaves[near] = steps_left, leaves
         return Prediction(all_steps, all_leaves)

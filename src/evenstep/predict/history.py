@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenstep.errors import InputError
-from evenstep.predict import history_kernel as kernel
+from evenstep.predict import window as kernel
+from evenstep.predict.halves import differ
 from evenstep.predict.view import Prediction
+from evenstep.predict.window import B1
 from evenstep.request import F8, I8
-
-B1: TypeAlias = NDArray[np.bool_]
 
 #: Lengths above are entered as this one: the prefix sums have an entry for every length.
 LONGEST = (1 << 20) - 1
@@ -22,7 +20,6 @@ MOST_OUTSIDE = 100_000
 _FIRST_SIZE = 1 << 11
 _FEWEST = 100  # least requests in the window for a comparison of its halves
 _ROUNDS = 10  # comparisons in the time in which the window fills anew
-_COUNTED = 1 << 16  # lengths up to which halves are compared by counting; longer ones are sorted
 _PENDING = 256  # calls whose ages are kept until the next completion
 
 
@@ -56,33 +53,33 @@ class History:
     ahead: int = 0
     drifts: int = field(default=0, init=False)
     forgotten: int = field(default=0, init=False)
-    _state: I8 = field(init=False, repr=False)
-    _records: I8 = field(init=False, repr=False)
-    _table: I8 = field(init=False, repr=False)
-    _counts: I8 = field(init=False, repr=False)
-    _trees: I8 = field(init=False, repr=False)
+    _held: kernel.Window = field(init=False, repr=False)
     _pending: list[tuple[I8, I8]] = field(default_factory=list[tuple[I8, I8]], init=False, repr=False)
     _counts_running: bool = field(default=False, init=False, repr=False)
     _room: int = field(default=0, init=False, repr=False)
     _until_check: int = field(default=_FEWEST, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._state = np.zeros(kernel.STATE, np.int64)
-        self._state[kernel.LIMIT] = self.window
-        self._records = np.zeros((2, _FIRST_SIZE), np.int64)
-        self._table = np.full((3, _FIRST_SIZE), kernel.FREE, np.int64)
-        self._counts = np.zeros((2, _FIRST_SIZE), np.int64)
-        self._trees = np.zeros((3, _FIRST_SIZE), np.int64)
+        self._held = kernel.Window(
+            state=np.zeros(kernel.STATE, np.int64),
+            records=np.zeros((2, _FIRST_SIZE), np.int64),
+            table=np.full((3, _FIRST_SIZE), kernel.FREE, np.int64),
+            counts=np.zeros((2, _FIRST_SIZE), np.int64),
+            trees=np.zeros((3, _FIRST_SIZE), np.int64),
+        )
+        self._held.state[kernel.LIMIT] = self.window
 
     def __len__(self) -> int:
         """Requests of the window that have ended."""
-        return int(self._state[kernel.NEXT] - self._state[kernel.FIRST] - self._state[kernel.RUNNING])
+        return int(
+            self._held.state[kernel.NEXT] - self._held.state[kernel.FIRST] - self._held.state[kernel.RUNNING]
+        )
 
     @property
     def records(self) -> I8:
         """int64[n], every request of the window in order of entry: its length, or less its age while it runs."""
-        numbers = np.arange(self._state[kernel.FIRST], self._state[kernel.NEXT])
-        return self._records[kernel.LENGTH, numbers & (self._records.shape[1] - 1)]
+        numbers = np.arange(self._held.state[kernel.FIRST], self._held.state[kernel.NEXT])
+        return self._held.records[kernel.LENGTH, numbers & (self._held.records.shape[1] - 1)]
 
     @property
     def lengths(self) -> I8:
@@ -112,9 +109,7 @@ class History:
         self._make_room(requests.size)
         done = 0
         while True:
-            done = kernel.learn(
-                self._state, self._records, self._table, self._counts, self._trees, requests, lengths, done
-            )
+            done = kernel.learn(self._held, requests, lengths, done)
             if done == lengths.size:
                 break
             lengths = self._mended(lengths, requests, done)
@@ -130,7 +125,7 @@ class History:
         A caller that asked about them and omits this call leaves them in the window forever, and the window grows with them.
         """
         self._enter_pending()
-        kernel.gone(self._state, self._records, self._table, self._counts, self._trees, requests, produced)
+        kernel.gone(self._held, requests, produced)
 
     def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, B1]:
         """Both stages at these ages, and bool[N]: about which of them the window says nothing: those get H and 0.
@@ -144,9 +139,7 @@ class History:
             InputError: an age below 0.
         """
         steps_left, leaves, silent = np.empty(age.size), np.empty(age.size), np.empty(age.size, np.bool_)
-        bad = kernel.leaving(
-            self._state, self._counts, self._trees, age, horizon, minimum, steps_left, leaves, silent
-        )
+        bad = kernel.leaving(self._held, age, horizon, minimum, steps_left, leaves, silent)
         if bad >= 0:
             raise InputError("active", "age", int(age[bad]), "an integer >= 0")
         return Prediction(steps_left, leaves), silent
@@ -167,35 +160,26 @@ class History:
         Raises:
             InputError: an age below 0.
         """
-        bad = kernel.curve(self._state, self._counts, self._trees, age, horizon, minimum, stays, silent)
+        bad = kernel.curve(self._held, age, horizon, minimum, stays, silent)
         if bad >= 0:
             raise InputError("active", "age", int(age[bad]), "an integer >= 0")
 
     def _count_running(self) -> None:
         """From now on requests that run count; those known already enter among the ended ones, in order of request."""
         self._counts_running = True
-        state, table = self._state, self._table
+        state, table = self._held.state, self._held.table
         known = table[:, table[kernel.NUMBER] != kernel.FREE]
         numbers = np.arange(state[kernel.FIRST], state[kernel.NEXT])
-        ended = self._records[:, numbers & (self._records.shape[1] - 1)]
+        ended = self._held.records[:, numbers & (self._held.records.shape[1] - 1)]
         requests = np.concatenate([ended[kernel.ID], known[kernel.KEY]])
         values = np.concatenate([ended[kernel.LENGTH], -known[kernel.AGE]])
         order = np.argsort(requests, kind="stable")
         table[kernel.NUMBER] = kernel.FREE
-        for array in (state, self._counts, self._trees):
+        for array in (state, self._held.counts, self._held.trees):
             array[:] = 0
         state[[kernel.LIMIT, kernel.CENSORING]] = self.window, 1
         self._make_room(requests.size)
-        kernel.enter_all(
-            state,
-            self._records,
-            self._table,
-            self._counts,
-            self._trees,
-            requests[order],
-            values[order],
-            self.ahead,
-        )
+        kernel.enter_all(self._held, requests[order], values[order], self.ahead)
 
     def _enter_pending(self) -> None:
         """Record the requests that were asked about."""
@@ -205,102 +189,65 @@ class History:
         self._pending.clear()
 
     def _enter(self, requests: I8, ages: I8) -> None:
-        kernel.asked(
-            self._state, self._records, self._table, self._counts, self._trees, requests, ages, self.ahead
-        )
+        kernel.asked(self._held, requests, ages, self.ahead)
 
     def _make_room(self, requests: int) -> None:
         """Grow the arrays so that so many requests can enter."""
         self._room -= requests
         if self._room >= 0:
             return
-        state = self._state
+        state = self._held.state
         kept = int(state[kernel.NEXT] - state[kernel.FIRST])
-        if kept + requests >= self._records.shape[1]:
+        if kept + requests >= self._held.records.shape[1]:
             numbers = np.arange(state[kernel.FIRST], state[kernel.NEXT])
-            old, self._records = self._records, np.zeros((2, _power(2 * (kept + requests))), np.int64)
-            self._records[:, numbers % self._records.shape[1]] = old[:, numbers % old.shape[1]]
-        if 2 * (state[kernel.ENTRIES] + requests) >= self._table.shape[1]:
-            known = self._table[:, self._table[kernel.NUMBER] != kernel.FREE]
+            old, longer = self._held.records, np.zeros((2, _power(2 * (kept + requests))), np.int64)
+            longer[:, numbers % longer.shape[1]] = old[:, numbers % old.shape[1]]
+            self._held = self._held._replace(records=longer)
+        if 2 * (state[kernel.ENTRIES] + requests) >= self._held.table.shape[1]:
+            known = self._held.table[:, self._held.table[kernel.NUMBER] != kernel.FREE]
             if state[kernel.OUTSIDE] > MOST_OUTSIDE:
                 known = known[:, known[kernel.NUMBER] != kernel.NOWHERE]
             state[[kernel.ENTRIES, kernel.OUTSIDE]] = 0
-            self._table = np.full((3, _power(4 * (known.shape[1] + requests))), kernel.FREE, np.int64)
-            kernel.enter_known(state, self._table, np.ascontiguousarray(known))
-        free = self._table.shape[1] // 2 - int(state[kernel.ENTRIES])
-        self._room = min(self._records.shape[1] - kept, free) - 1 - requests
+            table = np.full((3, _power(4 * (known.shape[1] + requests))), kernel.FREE, np.int64)
+            self._held = self._held._replace(table=table)
+            kernel.enter_known(self._held, np.ascontiguousarray(known))
+        free = self._held.table.shape[1] // 2 - int(state[kernel.ENTRIES])
+        self._room = min(self._held.records.shape[1] - kept, free) - 1 - requests
 
     def _mended(self, lengths: I8, requests: I8, place: int) -> I8:
         """The lengths with what stopped the kernel put right, or an error."""
         length = int(lengths[place])
         if length < 1:
             raise InputError("finished", "output_tokens", length, "an integer >= 1")
-        if length < self._counts.shape[1]:
-            produced = int(self._table[kernel.AGE, int(kernel.place_of(self._table, int(requests[place])))])
+        if length < self._held.counts.shape[1]:
+            produced = int(
+                self._held.table[kernel.AGE, int(kernel.place_of(self._held.table, int(requests[place])))]
+            )
             raise InputError(
-                f"finished: request {requests[place]}", "output_tokens", length, f"at least {produced}",
+                f"finished: request {requests[place]}",
+                "output_tokens",
+                length,
+                f"at least {produced}",
                 "It had produced that many when its prediction was asked for.",
-            )  # fmt: skip
+            )
         size = _power(min(length, LONGEST))
-        self._counts, self._trees = np.zeros((2, size), np.int64), np.zeros((3, size), np.int64)
-        kernel.rebuild(self._state, self._records, self._counts, self._trees)
+        self._held = self._held._replace(
+            counts=np.zeros((2, size), np.int64), trees=np.zeros((3, size), np.int64)
+        )
+        kernel.rebuild(self._held)
         return np.minimum(lengths, LONGEST)
 
     def _compare(self) -> None:
         """Forget the older half while it differs from the recent one."""
         kept = before = self.records.size
         while kept >= _FEWEST:
-            if not self._differ(kept):
+            if not differ(self.records, kept // 2, self.drift, self.ahead):
                 break
-            kernel.forget(self._state, self._records, self._table, self._counts, self._trees, kept // 2)
+            kernel.forget(self._held, kept // 2)
             kept -= kept // 2
         self.drifts += kept < before
         self.forgotten += before - kept
         self._until_check = max(_FEWEST, kept) // _ROUNDS
-
-    def _differ(self, kept: int) -> bool:
-        """Whether the halves of the window do."""
-        records = self.records
-        longest = int(np.abs(records).max()) + 1
-        if longest > _COUNTED:
-            return differ(records[: kept // 2], records[kept // 2 :], self.drift, self.ahead)
-        counts = np.zeros((6, longest), np.int64)
-        return bool(kernel.differ(records, kept // 2, self.drift, self.ahead, counts))
-
-
-def differ(one: I8, other: I8, drift: float, ahead: int = 0) -> bool:
-    """Whether the laws of two samples, some of it censored, lie further apart than chance explains.
-
-    Args:
-        one, other: int64[n] and int64[m], lengths, or less the age of a request that runs.
-        drift: D times ``1 / sqrt(1/n + 1/m)`` from which they do; for n and m stands, at each length, how many requests
-            without censoring would leave as many at risk.
-        ahead: tokens by which the ages may be too high; the laws differ when they do with any ages in between.
-    """
-    at = np.unique(np.concatenate([one[one > 0], other[other > 0]]))
-    (most_one, size_one), (most_other, size_other) = _passing(one, at), _passing(other, at)
-    least_one, least_other = most_one, most_other
-    if ahead > 0:
-        (least_one, size_one), (least_other, size_other) = (
-            _passing(np.where(sample > 0, sample, np.minimum(sample + ahead, 0)), at)
-            for sample in (one, other)
-        )
-    known = (size_one > 0) & (size_other > 0)
-    gap = np.maximum(least_one - most_other, least_other - most_one)[known]
-    return bool(np.any(gap > drift * np.sqrt(1.0 / size_one[known] + 1.0 / size_other[known])))
-
-
-def _passing(sample: I8, at: I8) -> tuple[F8, F8]:
-    """Kaplan-Meier: chances to pass each length of `at`, and how many uncensored requests they are worth."""
-    longest = np.sort(np.abs(sample))
-    ended = np.sort(sample[sample > 0])
-    at_risk = sample.size - np.searchsorted(
-        longest, at, side="left"
-    )  # a running one is at risk up to its age
-    events = np.searchsorted(ended, at, side="right") - np.searchsorted(ended, at, side="left")
-    passing: F8 = np.cumprod(1.0 - events / np.maximum(at_risk, 1), dtype=np.float64)
-    before = np.concatenate([[1.0], passing[:-1]])
-    return passing, np.where(before > 0, at_risk / np.maximum(before, 1e-300), 0.0)
 
 
 def _power(number: int) -> int:

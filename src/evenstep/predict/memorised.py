@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from evenstep.errors import InputError
-from evenstep.predict import memorised_kernel as kernel
+from evenstep.predict import curves
 from evenstep.predict.history import History
 from evenstep.predict.remembered import Prompts, Reached, Sizes
 from evenstep.predict.survival import check_refresh, check_window
@@ -78,7 +78,7 @@ class Memorised:
     def predict(self, active: Active, horizon: int) -> Prediction:
         stays = self.curve(active, horizon)
         steps_left, leaves = np.empty(active.age.size), np.empty(active.age.size)
-        kernel.both_stages(stays, steps_left, leaves)
+        curves.both_stages(stays, steps_left, leaves)
         return Prediction(steps_left, leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
@@ -102,7 +102,7 @@ class Memorised:
             reached = self._reached.asked(key, age)
             curve, short = self._all.curve(reached, horizon)
             stays[rest] = curve
-            kernel.stay_until(reached - age, rest, stays)
+            curves.stay_until(reached - age, rest, stays)
             self._too_short += int(np.count_nonzero(short))
         return stays
 

@@ -8,9 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from evenstep.predict import memorised_kernel as kernel
-from evenstep.predict.history import B1, History
+from evenstep.compiled import jit
+from evenstep.predict import curves
+from evenstep.predict.history import History
 from evenstep.predict.view import Active, Finished
+from evenstep.predict.window import B1
 from evenstep.request import F8, I8
 
 _FIRST_BOUNDS = 200  # prompts known before the first quantiles are taken
@@ -48,7 +50,7 @@ class Prompts:
         for key, length in zip(finished.prompt_key.tolist(), finished.output_tokens.tolist(), strict=True):
             if key != 0:
                 row = self._place(key)  # may make longer arrays
-                kernel.enter(self._lengths, self._held, self._entered, row, length)
+                _enter(self._lengths, self._held, self._entered, row, length)
 
     def curve(self, active: Active, horizon: int, minimum: int) -> tuple[F8, B1]:
         """float64[N, H+1], P(r > h) for h = 0..H, and bool[N]: of which nothing is known; those rows are not set."""
@@ -57,7 +59,7 @@ class Prompts:
         if not self._row or not active.prompt_key.any():
             return stays, silent
         rows = np.array(list(map(self._row.get, active.prompt_key.tolist(), [-1] * count)), np.int64)
-        kernel.curve(self._lengths, self._held, rows, active.age, horizon, minimum, stays, silent)
+        curves.curve(self._lengths, self._held, rows, active.age, horizon, minimum, stays, silent)
         return stays, silent
 
     def _place(self, key: int) -> int:
@@ -142,15 +144,11 @@ class Sizes:
         """Changes of the traffic noticed in any bucket since the bounds were taken."""
         return sum(history.drifts for history in self._histories)
 
-    def bucket_of(self, prompt_tokens: I8) -> I8:
-        """int64[N], the bucket of each prompt."""
-        return np.searchsorted(self.bounds, prompt_tokens, side="left")
-
     def asked(self, request: I8, prompt: I8, age: I8) -> None:
         """int64[N] each: these requests run, and their prompt tokens and ages."""
-        order, parts = self._parts(prompt)
+        order, cuts = self._parts(prompt)
         request, age = request[order], age[order]
-        for bucket, part in parts:
+        for bucket, part in cuts:
             self._histories[bucket].asked(request[part], age[part])
 
     def learn(self, request: I8, prompt: I8, length: I8) -> None:
@@ -165,9 +163,9 @@ class Sizes:
 
     def gone(self, request: I8, prompt: I8, produced: I8) -> None:
         """These went away unfinished: int64[N] each, request ids, prompt tokens and tokens they had produced."""
-        order, parts = self._parts(prompt)
+        order, cuts = self._parts(prompt)
         request, produced = request[order], produced[order]
-        for bucket, part in parts:
+        for bucket, part in cuts:
             self._histories[bucket].gone(request[part], produced[part])
 
     def curve(self, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
@@ -175,23 +173,23 @@ class Sizes:
         stays, silent = np.ones((age.size, horizon + 1)), np.ones(age.size, np.bool_)
         if self.bounds.size == 0:
             return stays, silent
-        order, parts = self._parts(prompt)
+        order, cuts = self._parts(prompt)
         age, found, unknown = age[order], np.empty_like(stays), np.empty_like(silent)
-        for bucket, part in parts:
+        for bucket, part in cuts:
             self._histories[bucket].curve_into(age[part], horizon, minimum, found[part], unknown[part])
         stays[order], silent[order] = found, unknown
         return stays, silent
 
     def _enter(self, request: I8, prompt: I8, length: I8) -> None:
-        order, parts = self._parts(prompt)
+        order, cuts = self._parts(prompt)
         request, length = request[order], length[order]
-        for bucket, part in parts:
+        for bucket, part in cuts:
             self._histories[bucket].learn(request[part], length[part])
 
     def _parts(self, prompt: I8) -> tuple[I8, list[tuple[int, slice]]]:
         """The requests in order of bucket, and the part of that order each bucket has."""
         order, ends = np.empty(prompt.size, np.int64), np.zeros(self.bounds.size + 2, np.int64)
-        kernel.parts(self.bounds, prompt, order, ends)
+        parts(self.bounds, prompt, order, ends)
         to = ends.tolist()
         return order, [(one, slice(low, high)) for one, (low, high) in enumerate(pairwise(to)) if low < high]
 
@@ -207,6 +205,50 @@ class Sizes:
 
     def _empty(self) -> History:
         return History(max(1, self.window // self.buckets), self.drift, self.running, self.ahead)
+
+
+@jit
+def _enter(lengths: I8, held: I8, entered: I8, row: int, length: int) -> None:
+    """A prompt's output length in place of its oldest one once the row is full; `entered` counts them."""
+    lengths[row, entered[row] % lengths.shape[1]] = length
+    entered[row] += 1
+    held[row] = min(entered[row], lengths.shape[1])
+
+
+@jit
+def bucket_of(bounds: I8, tokens: int) -> int:
+    """First bucket whose bound is at least so many tokens."""
+    low, high = 0, bounds.size
+    while low < high:
+        middle = (low + high) // 2
+        if bounds[middle] < tokens:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def parts(bounds: I8, prompts: I8, order: I8, ends: I8) -> None:
+    """Sort requests by bucket, stable, by counting.
+
+    Args:
+        bounds: int64[B - 1], ascending: bucket b holds prompts above ``bounds[b - 1]`` and up to ``bounds[b]``.
+        prompts: int64[N], tokens.
+        order: int64[N], written: places in `prompts`, bucket after bucket.
+        ends: int64[B + 1], zeros, written: bucket b has ``order[ends[b] : ends[b + 1]]``.
+    """
+    for i in range(prompts.size):
+        ends[bucket_of(bounds, prompts[i]) + 1] += 1
+    for b in range(1, ends.size):
+        ends[b] += ends[b - 1]
+    for i in range(prompts.size):
+        b = bucket_of(bounds, prompts[i])
+        order[ends[b]] = i
+        ends[b] += 1
+    for b in range(ends.size - 1, 0, -1):
+        ends[b] = ends[b - 1]
+    ends[0] = 0
 
 
 def _longer(values: I8, size: int) -> I8:

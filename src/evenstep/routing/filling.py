@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
+from evenstep.draws import uniform_from
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.routing.rules import RuleView
 from evenstep.routing.view import HOLD
-from evenstep.streams_kernel import uniform_from
 
 
 class Open(Protocol):

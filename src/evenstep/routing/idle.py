@@ -1,4 +1,3 @@
-# pyright: basic
 """What a host sends itself: a worker that runs nothing gets the oldest request that fits it and that the policy held.
 
 Idle workers are equally loaded, so that is least load, the lowest index first.
@@ -9,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import F2, I1, I2, INT, declared
+from evenstep.request import F8, I8
 from evenstep.routing.view import FREE_SLOTS, HOLD, KV_FREE, QUEUED, RUNNING, WAITING_LOAD
 
 
 @declared(None if INT is None else INT(INT, INT, I2, F2, F2, I1))
-def send_to_idle(first, waiting, workers_i, workers_f, waiting_f, worker):
+def send_to_idle(first: int, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, worker: I8) -> int:
     """Add to the answer in `worker` one request for each idle worker that it sends nothing to.
 
     Args: as in `routing.view`.
@@ -22,7 +22,8 @@ def send_to_idle(first, waiting, workers_i, workers_f, waiting_f, worker):
         int64, requests that were added.
     """
     idle = 0
-    for g in range(workers_i.shape[1]):  # without a branch: it is asked at every decision, and there is seldom one
+    # without a branch: it is asked at every decision, and there is seldom one
+    for g in range(workers_i.shape[1]):
         there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
         idle += (there == 0) & (workers_i[FREE_SLOTS, g] > 0)
     if idle == 0:

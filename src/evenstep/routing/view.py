@@ -12,7 +12,7 @@ The plain door is `RoutingPolicy.route`: a `RoutingView` in, a `RoutingDecision`
 argument       type            meaning
 =============  ==============  ===========================================================================
 decision       int64           running number of this decision
-seed           int64           key of every random draw (`streams_kernel.uniform`)
+seed           int64           key of every random draw (`draws.uniform`)
 now_s          float64         the host's time
 mean_wait_s    float64         mean wait of the requests admitted so far, 0 before the first
 first          int64           column of the oldest waiting request in `waiting_i` and `waiting_f`

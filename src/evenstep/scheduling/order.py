@@ -12,11 +12,11 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from evenstep.compiled import jit
+from evenstep.draws import uniform
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.scheduling.view import EVICTIONS, HIGH, ID, LOST_AT, LOW, PRODUCED, PROMPT, REACHED
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import uniform
 
 #: The stream chances are drawn from.
 CHANCE = "queue-order"

@@ -12,7 +12,7 @@ through a function ``form_batch_into``, which is generated for a rule::
 argument     type           meaning
 ===========  =============  ==============================================================================================
 iteration    int64          running number of this iteration
-seed         int64          key of every random draw (`streams_kernel.uniform`)
+seed         int64          key of every random draw (`draws.uniform`)
 now_s        float64        the host's time
 limits       int64[8]       `TOKEN_BUDGET`, `BATCH_LIMIT`, `KV_CAPACITY`, `KV_FREE`, `BLOCK_TOKENS`, `HOLD_PRODUCED`,
                             `FIRST_DECODED`, `RESIDENT_LIMIT`

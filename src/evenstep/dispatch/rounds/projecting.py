@@ -9,8 +9,8 @@ from evenstep.compiled import F1, F2, I1, I2, INT, declared, part
 from evenstep.dispatch.fleet.mirror import WorkerColumns
 from evenstep.dispatch.requests.rows import NEVER, RequestColumns
 from evenstep.dispatch.transitions import State
-from evenstep.predict.expected_kernel import add_expected, fill_between, steps_between
-from evenstep.predict.window_kernel import enter, project
+from evenstep.predict.departures import enter, project
+from evenstep.predict.expected import add_expected, fill_between, steps_between
 from evenstep.request import F8, I8
 
 _RUNNING = int(State.RUNNING)
@@ -161,7 +161,6 @@ def project_all(
                 0,
                 1,
                 1.0,
-                columns - 1,
                 counts[g],
                 loads[g],
                 projections[g],

@@ -33,7 +33,7 @@ _DECIDING = (
     "compiled.py",
     "request.py",
     "streams.py",
-    "streams_kernel.py",
+    "draws.py",
     "experiments/jobs.py",
     "experiments/sweep/task.py",
 )

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, Table, part
+from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
 from evenstep.routing.filling import has_room, send_to, set_load, set_room, total_free
 from evenstep.routing.roulette import spin
 from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.routing.view import HOLD
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import head, uniform_from
 
 _STREAM = stream_number("aco")
 

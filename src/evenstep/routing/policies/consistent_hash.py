@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from evenstep.compiled import Floats, Ints, Table, part
+from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
 from evenstep.request import F8
 from evenstep.routing.filling import Open, count_requests, list_open, send
 from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import head, uniform_from
 
 MOST_NODES = 1024
 _NODE, _KEY = stream_number("consistent-hash"), stream_number("consistent-hash-key")

@@ -9,13 +9,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
+from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
 from evenstep.request import F8
 from evenstep.routing.filling import list_with_room, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
 from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import head, uniform_from
 
 _STREAM = stream_number("dynamo")
 

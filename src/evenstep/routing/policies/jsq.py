@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from evenstep.compiled import Floats, Ints, part
+from evenstep.draws import head, uniform_from
 from evenstep.routing.filling import draw_all, is_unlimited, list_open, send, take_out, total_free
 from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import head, uniform_from
 
 _STREAM = stream_number("jsq")
 _LONG = 1 << 62

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
+from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
 from evenstep.routing.filling import (
     draw_all,
@@ -20,7 +21,6 @@ from evenstep.routing.filling import (
 )
 from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import head, uniform_from
 
 _STREAM = stream_number("power-of-d")
 _LONG = 1 << 62

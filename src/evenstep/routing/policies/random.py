@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
+from evenstep.draws import head, uniform_from
 from evenstep.routing.filling import (
     draw_all,
     is_unlimited,
@@ -19,7 +20,6 @@ from evenstep.routing.filling import (
 )
 from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import head, uniform_from
 
 _STREAM = stream_number("random")
 

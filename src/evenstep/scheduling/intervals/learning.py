@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from evenstep.compiled import part
+from evenstep.draws import uniform
 from evenstep.scheduling.intervals.eviction import GROWS, give_way, grow, needed
 from evenstep.scheduling.intervals.feasible import Ahead, base, put, remaining, sort
 from evenstep.scheduling.intervals.reserving import ReservedWork, admit_believed
 from evenstep.scheduling.view import RuleView
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import uniform
 
 #: The stream victims' chances are drawn from; another than the queue's, or the first admitted is the first evicted.
 VICTIMS = "victims"

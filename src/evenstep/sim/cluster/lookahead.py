@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from evenstep.compiled import Floats, part
-from evenstep.predict.expected_kernel import fill_between, rounded, step_at, steps_between
-from evenstep.predict.window_kernel import project as project_worker
+from evenstep.predict.departures import project as project_worker
+from evenstep.predict.expected import fill_between, rounded, step_at, steps_between
 from evenstep.sim.cluster.model import DEPARTURES, EXPECTED, LINEAR, NEVER, ORACLE, Run
 from evenstep.sim.cluster.slots import weight, window_add
 
@@ -105,7 +105,6 @@ def project(run: Run) -> None:
                 step,
                 fixed.delta,
                 fixed.unit,
-                fixed.window_mask,
                 ahead.leaving[g],
                 ahead.leaving_units[g],
                 ahead.projections[g],

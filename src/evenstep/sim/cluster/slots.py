@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import part
-from evenstep.predict.window_kernel import enter
+from evenstep.predict.departures import enter
 from evenstep.sim.cluster.model import (
     LINEAR,
     LINES_OF_LONGEST,

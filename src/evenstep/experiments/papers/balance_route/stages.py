@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenstep.compiled import Ints, IntTable, Table, declared, signature
-from evenstep.predict.window_kernel import project
+from evenstep.predict.departures import project
 from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, assign_room, decide
 from evenstep.routing.filling import count_overdue
 from evenstep.routing.policies.br_h import BRH, settings_of
@@ -49,8 +49,7 @@ def project_all(repeats: int, load: Any, running: Any, counts: Any, loads: Any, 
         counts, loads: int64[G, *], their windows of departures.
         projected: float64[G, H+1], written.
     """
-    mask = counts.shape[1] - 1
     for _ in range(repeats):
         for g in range(load.size):
-            project(load[g], running[g], 0, 1, 1.0, mask, counts[g], loads[g], projected[g])
+            project(load[g], running[g], 0, 1, 1.0, counts[g], loads[g], projected[g])
     return repeats

@@ -1,13 +1,16 @@
-# pyright: basic
-"""The survival estimate from a few lengths of the same prompt, request by request."""
+"""Survival curves P(r > h): from a few lengths of the same prompt, shifted, and as both stages of a prediction."""
 
 from __future__ import annotations
 
 from evenstep.compiled import jit
+from evenstep.predict.window import B1
+from evenstep.request import F8, I8
 
 
 @jit
-def curve(lengths, held, place, ages, horizon, minimum, stays, silent):
+def curve(
+    lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1
+) -> None:
     """P(r > h) for h = 0..H of every request whose prompt is remembered well enough.
 
     Args:
@@ -43,7 +46,7 @@ def curve(lengths, held, place, ages, horizon, minimum, stays, silent):
 
 
 @jit
-def stay_until(further, place, stays):
+def stay_until(further: I8, place: I8, stays: F8) -> None:
     """Shift curves that begin `further` steps ahead to where they belong; before that, a request stays.
 
     Args:
@@ -58,15 +61,7 @@ def stay_until(further, place, stays):
 
 
 @jit
-def enter(lengths, held, entered, row, length):
-    """A prompt's output length in place of its oldest one once the row is full; `entered` counts them."""
-    lengths[row, entered[row] % lengths.shape[1]] = length
-    entered[row] += 1
-    held[row] = min(entered[row], lengths.shape[1])
-
-
-@jit
-def both_stages(stays, steps_left, leaves):
+def both_stages(stays: F8, steps_left: F8, leaves: F8) -> None:
     """E[min(r, H)] in 1..H and P(r <= H), float64[N], from the curve P(r > h), float64[N, H+1]; added from left to right."""
     horizon = stays.shape[1] - 1
     for i in range(stays.shape[0]):
@@ -75,39 +70,3 @@ def both_stages(stays, steps_left, leaves):
             expected += stays[i, h]
         steps_left[i] = min(max(expected, 1.0), float(horizon))
         leaves[i] = 1.0 - stays[i, horizon]
-
-
-@jit
-def bucket_of(bounds, tokens):
-    """First bucket whose bound is at least so many tokens."""
-    low, high = 0, bounds.size
-    while low < high:
-        middle = (low + high) // 2
-        if bounds[middle] < tokens:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@jit
-def parts(bounds, prompts, order, ends):
-    """Sort requests by bucket, stable, by counting.
-
-    Args:
-        bounds: int64[B - 1], ascending: bucket b holds prompts above ``bounds[b - 1]`` and up to ``bounds[b]``.
-        prompts: int64[N], tokens.
-        order: int64[N], written: places in `prompts`, bucket after bucket.
-        ends: int64[B + 1], zeros, written: bucket b has ``order[ends[b] : ends[b + 1]]``.
-    """
-    for i in range(prompts.size):
-        ends[bucket_of(bounds, prompts[i]) + 1] += 1
-    for b in range(1, ends.size):
-        ends[b] += ends[b - 1]
-    for i in range(prompts.size):
-        b = bucket_of(bounds, prompts[i])
-        order[ends[b]] = i
-        ends[b] += 1
-    for b in range(ends.size - 1, 0, -1):
-        ends[b] = ends[b - 1]
-    ends[0] = 0

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenstep.predict import window_kernel
+from evenstep.predict import departures
 
 H, MASK = 6, 7
 
@@ -23,9 +23,11 @@ def test_the_window_projects_what_the_requests_will_hold(requests, step, delta):
     for load, left, again in requests:
         if left <= H:
             for sign in (1, -1, 1) if again else (1,):
-                window_kernel.enter(counts, loads, (step + left) & MASK, load + left * delta, sign)
+                departures.enter(counts, loads, (step + left) & MASK, load + left * delta, sign)
     projected = np.zeros(H + 1)
     total = sum(load for load, _, _ in requests)
-    window_kernel.project(total, len(requests), step, delta, 0.5, MASK, counts, loads, projected)
-    expected = [sum(0.5 * (w + h * delta) for w, left, _ in requests if left > h or left > H) for h in range(H + 1)]
+    departures.project(total, len(requests), step, delta, 0.5, counts, loads, projected)
+    expected = [
+        sum(0.5 * (w + h * delta) for w, left, _ in requests if left > h or left > H) for h in range(H + 1)
+    ]
     assert projected.tolist() == expected

@@ -1,4 +1,3 @@
-# pyright: basic
 """Expected loads of a worker, compiled: every running request counts with the chance that it is still there.
 
 They are smooth, so they are added up at some steps only (`routing.view.EXPECTED_AT`, and the last one); at the others they
@@ -8,6 +7,7 @@ lie on the line between. That is what keeps thousands of survival curves cheap a
 from __future__ import annotations
 
 from evenstep.compiled import inlined, jit
+from evenstep.request import F8
 from evenstep.routing.view import EXPECTED_AT
 
 #: Added and taken away again it rounds a load to 2^-20 tokens, so that sums of expected loads are exact in any order.
@@ -15,7 +15,7 @@ ROUNDING = 1.5 * 2.0**32
 
 
 @jit
-def steps_between(horizon):
+def steps_between(horizon: int) -> int:
     """How many steps before the last, H, are added up."""
     n = 0
     while n < len(EXPECTED_AT) and EXPECTED_AT[n] < horizon:
@@ -24,19 +24,21 @@ def steps_between(horizon):
 
 
 @inlined
-def step_at(n, between, horizon):
+def step_at(n: int, between: int, horizon: int) -> int:
     """The n-th step that is added up; the last one from there on."""
     return EXPECTED_AT[n] if n < between else horizon
 
 
 @inlined
-def rounded(expected):
+def rounded(expected: float) -> float:
     """KV tokens, to 2^-20."""
     return (expected + ROUNDING) - ROUNDING
 
 
 @jit
-def add_expected(load, growth, copies, between, curve, since, ahead):
+def add_expected(
+    load: float, growth: F8, copies: float, between: int, curve: F8, since: int, ahead: F8
+) -> None:
     """Add one request to its worker's expected loads.
 
     Args:
@@ -52,7 +54,7 @@ def add_expected(load, growth, copies, between, curve, since, ahead):
 
 
 @jit
-def fill_between(ahead):
+def fill_between(ahead: F8) -> None:
     """Set the steps that were not added up, float64[H+1]."""
     H = ahead.size - 1
     for n in range(1, steps_between(H) + 1):

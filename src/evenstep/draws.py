@@ -1,5 +1,4 @@
-# pyright: basic
-"""Compiled twin of `streams.uniform`, for kernels: the stream is given by its number."""
+"""`streams.uniform` for kernels: the stream is given by its number."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 
 
 @jit
-def _mix(state, word):
+def _mix(state: np.uint64, word: np.uint64) -> np.uint64:
     z = state + _GOLDEN + word
     z = (z ^ (z >> _S30)) * _M1
     z = (z ^ (z >> _S27)) * _M2
@@ -23,13 +22,13 @@ def _mix(state, word):
 
 
 @jit
-def head(seed: int, stream_number: int) -> int:
+def head(seed: int, stream_number: int) -> np.uint64:
     """What all draws of one asker share, as uint64: the first half of the mixing, done once a decision."""
     return _mix(_mix(_ZERO, np.uint64(seed)), np.uint64(stream_number))
 
 
 @jit
-def uniform_from(head: int, request_id: int, draw: int) -> float:
+def uniform_from(head: np.uint64, request_id: int, draw: int) -> float:
     """`uniform` for the asker whose `head` it is."""
     z = _mix(_mix(head, np.uint64(request_id)), np.uint64(draw))
     return np.float64(z >> _S11) * 2.0**-53

@@ -1,4 +1,3 @@
-# pyright: basic
 """A window of requests as counts by length with prefix sums that are kept, not rebuilt (Fenwick trees).
 
 A request of the window has ended, with its output length, or runs, with the tokens it had produced when it was last asked
@@ -8,9 +7,15 @@ whole numbers, so where nothing is censored answers are the same bits in any ord
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple, TypeAlias
 
-from evenstep.compiled import jit
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep.compiled import Ints, IntTable, jit
+from evenstep.request import F8, I8
+
+B1: TypeAlias = NDArray[np.bool_]
 
 #: Places of `state`. Requests have running numbers FIRST .. NEXT - 1 in the window, RUNNING of them unended; the table of
 #: requests that were asked about has ENTRIES, OUTSIDE of them without a place in the window; LIMIT is the window's size;
@@ -26,8 +31,18 @@ NOWHERE, FREE = -1, -2
 ENDED, RUNS, TOKENS = 0, 1, 2
 
 
+class Window(NamedTuple):
+    """A window's arrays; rows and places are named above. All but `state` are made longer as need be."""
+
+    state: Ints
+    records: IntTable
+    table: IntTable
+    counts: IntTable
+    trees: IntTable
+
+
 @jit
-def change(counts, trees, row, value, sign):
+def change(counts: I8, trees: I8, row: int, value: int, sign: int) -> None:
     """Enter (sign 1) or take back (sign -1) one length (row `ENDED`) or age (row `RUNS`)."""
     counts[row, value] += sign
     place = value
@@ -39,15 +54,16 @@ def change(counts, trees, row, value, sign):
 
 
 @jit
-def rebuild(state, records, counts, trees):
+def rebuild(window: Window) -> None:
     """Enter the whole window into empty `counts` and `trees`."""
+    state, records, counts, trees = window.state, window.records, window.counts, window.trees
     for number in range(state[FIRST], state[NEXT]):
         length = records[LENGTH, number & (records.shape[1] - 1)]
         change(counts, trees, ENDED if length > 0 else RUNS, abs(length), 1)
 
 
 @jit
-def place_of(table, request):
+def place_of(table: I8, request: int) -> int:
     """Column of a request in the table, or of the free place where it would stand."""
     mask = table.shape[1] - 1
     place = request & mask
@@ -57,8 +73,9 @@ def place_of(table, request):
 
 
 @jit
-def enter(state, table, request, number, age):
+def enter(window: Window, request: int, number: int, age: int) -> None:
     """Write a request into the table."""
+    state, table = window.state, window.table
     place = place_of(table, request)
     if table[NUMBER, place] == FREE:
         state[ENTRIES] += 1
@@ -69,8 +86,9 @@ def enter(state, table, request, number, age):
 
 
 @jit
-def remove(state, table, place):
+def remove(window: Window, place: int) -> None:
     """Free a place of the table and close the gap in the chains that pass it."""
+    state, table = window.state, window.table
     mask = table.shape[1] - 1
     state[ENTRIES] -= 1
     state[OUTSIDE] -= table[NUMBER, place] == NOWHERE
@@ -88,8 +106,15 @@ def remove(state, table, place):
 
 
 @jit
-def forget(state, records, table, counts, trees, number):
+def forget(window: Window, number: int) -> None:
     """The oldest requests leave the window; those that still run and are known stay so, outside of it."""
+    state, records, table, counts, trees = (
+        window.state,
+        window.records,
+        window.table,
+        window.counts,
+        window.trees,
+    )
     for _ in range(number):
         column = state[FIRST] & (records.shape[1] - 1)
         length = records[LENGTH, column]
@@ -106,11 +131,12 @@ def forget(state, records, table, counts, trees, number):
 
 
 @jit
-def append(state, records, table, counts, trees, request, length):
+def append(window: Window, request: int, length: int) -> None:
     """A request enters the window, ended (length > 0) or running; the oldest make room.
 
     The window holds LIMIT requests; where running ones count, four times as many as run if that is more.
     """
+    state, records, counts, trees = window.state, window.records, window.counts, window.trees
     column = state[NEXT] & (records.shape[1] - 1)
     records[ID, column] = request
     records[LENGTH, column] = length
@@ -122,24 +148,31 @@ def append(state, records, table, counts, trees, request, length):
         state[RUNNING] += 1
     most = max(state[LIMIT], 4 * state[ENTRIES] * state[CENSORING])
     if state[NEXT] - state[FIRST] > most:
-        forget(state, records, table, counts, trees, state[NEXT] - state[FIRST] - most)
+        forget(window, state[NEXT] - state[FIRST] - most)
 
 
 @jit
-def ask(state, records, table, counts, trees, request, produced, ahead):
+def ask(window: Window, request: int, produced: int, ahead: int) -> None:
     """A running request has produced so much; a new one enters the window where running requests count.
 
     It counts as still there `ahead` tokens later: it is asked about again by then, or has ended.
     """
+    state, records, table, counts, trees = (
+        window.state,
+        window.records,
+        window.table,
+        window.counts,
+        window.trees,
+    )
     age = min(produced + ahead, counts.shape[1] - 1)
     place = place_of(table, request)
     number = table[NUMBER, place]
     if number == FREE:
         if state[CENSORING] == 1:
-            enter(state, table, request, state[NEXT], produced)
-            append(state, records, table, counts, trees, request, -age)
+            enter(window, request, state[NEXT], produced)
+            append(window, request, -age)
         else:
-            enter(state, table, request, NOWHERE, produced)
+            enter(window, request, NOWHERE, produced)
         return
     table[AGE, place] = produced
     if number != NOWHERE:
@@ -150,21 +183,22 @@ def ask(state, records, table, counts, trees, request, produced, ahead):
 
 
 @jit
-def asked(state, records, table, counts, trees, requests, ages, ahead):
+def asked(window: Window, requests: I8, ages: I8, ahead: int) -> None:
     """`ask` of several, in order."""
     for i in range(requests.size):
-        ask(state, records, table, counts, trees, requests[i], ages[i], ahead)
+        ask(window, requests[i], ages[i], ahead)
 
 
 @jit
-def gone(state, records, table, counts, trees, requests, produced):
-    """Requests went away unfinished, with so much produced: no question follows, and the window keeps their ages."""
+def gone(window: Window, requests: I8, produced: I8) -> None:
+    """Requests went away unfinished, with so much produced: nobody asks about them again, the window keeps their ages."""
+    records, table, counts, trees = window.records, window.table, window.counts, window.trees
     for i in range(requests.size):
         place = place_of(table, requests[i])
         number = table[NUMBER, place]
         if number == FREE:
             continue
-        remove(state, table, place)
+        remove(window, place)
         if number != NOWHERE:
             column = number & (records.shape[1] - 1)
             age = min(produced[i], counts.shape[1] - 1)
@@ -174,30 +208,37 @@ def gone(state, records, table, counts, trees, requests, produced):
 
 
 @jit
-def enter_all(state, records, table, counts, trees, requests, values, ahead):
+def enter_all(window: Window, requests: I8, values: I8, ahead: int) -> None:
     """Enter requests that have ended (value > 0, a length) or run (value less their age), in order."""
     for i in range(requests.size):
         if values[i] > 0:
-            append(state, records, table, counts, trees, requests[i], values[i])
+            append(window, requests[i], values[i])
         else:
-            ask(state, records, table, counts, trees, requests[i], -values[i], ahead)
+            ask(window, requests[i], -values[i], ahead)
 
 
 @jit
-def enter_known(state, table, known):
+def enter_known(window: Window, known: I8) -> None:
     """Write the columns of another table, int64[3, n], into an empty one."""
     for i in range(known.shape[1]):
-        enter(state, table, known[KEY, i], known[NUMBER, i], known[AGE, i])
+        enter(window, known[KEY, i], known[NUMBER, i], known[AGE, i])
 
 
 @jit
-def learn(state, records, table, counts, trees, requests, lengths, first):
+def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
     """Requests from `first` on have ended, with these lengths, in order.
 
     Returns:
         How many of them are entered: fewer than all when the next length is below 1, does not fit `counts`, or is below
         what its request had produced.
     """
+    state, records, table, counts, trees = (
+        window.state,
+        window.records,
+        window.table,
+        window.counts,
+        window.trees,
+    )
     for i in range(first, requests.size):
         request, length = requests[i], lengths[i]
         if length < 1 or length >= counts.shape[1]:
@@ -205,11 +246,11 @@ def learn(state, records, table, counts, trees, requests, lengths, first):
         place = place_of(table, request)
         number = table[NUMBER, place]
         if number == FREE:
-            append(state, records, table, counts, trees, request, length)
+            append(window, request, length)
             continue
         if length < min(table[AGE, place], counts.shape[1] - 1):
             return i
-        remove(state, table, place)
+        remove(window, place)
         if number != NOWHERE:
             column = number & (records.shape[1] - 1)
             change(counts, trees, RUNS, -records[LENGTH, column], -1)
@@ -217,12 +258,12 @@ def learn(state, records, table, counts, trees, requests, lengths, first):
             records[LENGTH, column] = length
             state[RUNNING] -= 1
         elif state[CENSORING] == 0:
-            append(state, records, table, counts, trees, request, length)
+            append(window, request, length)
     return requests.size
 
 
 @jit
-def below(trees, row, value):
+def below(trees: I8, row: int, value: int) -> int:
     """Prefix sum of a row of the trees: what stands at 1..value."""
     total = 0
     place = value
@@ -233,7 +274,9 @@ def below(trees, row, value):
 
 
 @jit
-def leaving(state, counts, trees, ages, horizon, minimum, steps_left, leaves, silent):
+def leaving(
+    window: Window, ages: I8, horizon: int, minimum: int, steps_left: F8, leaves: F8, silent: B1
+) -> int:
     """Both stages of the survival estimate, for every age.
 
     Args:
@@ -246,6 +289,7 @@ def leaving(state, counts, trees, ages, horizon, minimum, steps_left, leaves, si
     Returns:
         -1, or the place of an age below 0.
     """
+    state, counts, trees = window.state, window.counts, window.trees
     top = counts.shape[1] - 1
     ended = state[NEXT] - state[FIRST] - state[RUNNING]
     running = state[RUNNING] - counts[RUNS, 0]  # those of age 0 are above no age
@@ -290,12 +334,13 @@ def leaving(state, counts, trees, ages, horizon, minimum, steps_left, leaves, si
 
 
 @jit
-def curve(state, counts, trees, ages, horizon, minimum, stays, silent):
+def curve(window: Window, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> int:
     """P(r > h) for h = 0..H of every age, written to `stays`, float64[N, H+1]; 1 where the window says nothing.
 
     Returns:
         As `leaving`.
     """
+    state, counts, trees = window.state, window.counts, window.trees
     top = counts.shape[1] - 1
     ended = state[NEXT] - state[FIRST] - state[RUNNING]
     running = state[RUNNING] - counts[RUNS, 0]
@@ -321,45 +366,3 @@ def curve(state, counts, trees, ages, horizon, minimum, stays, silent):
                 chance = stays[i, h]
                 start = at_risk = max(1, at_risk - counts[RUNS, x])  # 1: nothing is known from here on
     return -1
-
-
-@jit
-def differ(records, half, drift, ahead, counts):
-    """As `history.differ` of the first `half` records and the others, by counting instead of sorting; equal in bits.
-
-    Args:
-        records: int64[n], lengths, or less the age of a request that runs.
-        counts: int64[6, > longest], zeros, working space: for each half those that ended by length, those that run by
-            age, and by age less `ahead`.
-    """
-    for i in range(records.size):
-        row, value = 0 if i < half else 3, records[i]
-        if value > 0:
-            counts[row, value] += 1
-        else:
-            counts[row + 1, -value] += 1
-            counts[row + 2, max(0, -value - ahead)] += 1
-    # of the first half as it is and with younger ages, then of the second: at risk, and the chance to get here
-    risk_a = half - counts[0, 0] - counts[1, 0]
-    risk_b = half - counts[0, 0] - counts[2, 0]
-    risk_c = records.size - half - counts[3, 0] - counts[4, 0]
-    risk_d = records.size - half - counts[3, 0] - counts[5, 0]
-    a, b, c, d = 1.0, 1.0, 1.0, 1.0
-    for x in range(1, counts.shape[1]):
-        one, other = counts[0, x], counts[3, x]
-        if one + other > 0:
-            size_one = risk_b / max(b, 1e-300) if b > 0.0 else 0.0
-            size_other = risk_d / max(d, 1e-300) if d > 0.0 else 0.0
-            a *= 1.0 - one / max(risk_a, 1)
-            b *= 1.0 - one / max(risk_b, 1)
-            c *= 1.0 - other / max(risk_c, 1)
-            d *= 1.0 - other / max(risk_d, 1)
-            if size_one > 0.0 and size_other > 0.0:
-                gap = max(b - c, d - a)
-                if gap > drift * np.sqrt(1.0 / size_one + 1.0 / size_other):
-                    return True
-        risk_a -= one + counts[1, x]
-        risk_b -= one + counts[2, x]
-        risk_c -= other + counts[4, x]
-        risk_d -= other + counts[5, x]
-    return False

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.predict import expected_kernel as kernel
+from evenstep.predict import expected as kernel
 from evenstep.routing.view import EXPECTED_AT
 
 REQUEST = st.tuples(st.integers(1, 5000), st.integers(0, 3), st.floats(0.5, 1.0))

@@ -1,4 +1,3 @@
-# pyright: basic
 """Projected loads kept incrementally: per worker a ring of departures by step, so nothing is rebuilt from requests.
 
 A running request of load w that is expected to leave before step t stands in column ``t & mask`` of its worker's ring:
@@ -9,17 +8,20 @@ load and count grow by themselves, and a decision reads H + 1 columns a worker, 
 from __future__ import annotations
 
 from evenstep.compiled import jit
+from evenstep.request import F8, I8
 
 
 @jit
-def enter(counts, loads, column, load, sign):
+def enter(counts: I8, loads: I8 | F8, column: int, load: float, sign: int) -> None:
     """Enter (sign 1) or take back (sign -1) one departure in a worker's ring: int64 `counts` and load units `loads`."""
     counts[column] += sign
     loads[column] += sign * load
 
 
 @jit
-def project(load, running, step, delta, unit, mask, counts, loads, projected):
+def project(
+    load: float, running: int, step: int, delta: int, unit: float, counts: I8, loads: I8 | F8, projected: F8
+) -> None:
     """Projected load of one worker h = 0..H steps ahead, written to `projected`, float64[H+1].
 
     Args:
@@ -27,9 +29,9 @@ def project(load, running, step, delta, unit, mask, counts, loads, projected):
         step: the coming step.
         delta: units every request gains a step.
         unit: KV tokens of one unit.
-        mask: length of the ring less one, a power of two less one, at least H.
-        counts, loads: int64[mask + 1], the worker's ring of departures.
+        counts, loads: the worker's ring of departures; its length is a power of two above H.
     """
+    mask = counts.size - 1
     projected[0] = load * unit
     for h in range(1, projected.size):
         column = (step + h) & mask

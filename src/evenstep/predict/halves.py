@@ -1,0 +1,71 @@
+"""Whether the older and the recent half of a window of requests come from different traffic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import jit
+from evenstep.request import I8
+
+_COUNTED = 1 << 16  # lengths up to which there is a place for each; of longer ones only for those that occur
+
+
+def differ(records: I8, half: int, drift: float, ahead: int = 0) -> bool:
+    """Whether the laws of two samples, some of it censored, lie further apart than chance explains.
+
+    Args:
+        records: int64[n], lengths, or less the age of a request that runs: the first `half` of them, and the others.
+        drift: D times ``1 / sqrt(1/n + 1/m)`` from which they do; for n and m stands, at each length, how many requests
+            without censoring would leave as many at risk.
+        ahead: tokens by which the ages may be too high; the laws differ when they do with any ages in between.
+    """
+    younger = np.maximum(-records - ahead, 0)
+    longest = int(np.abs(records).max())
+    if longest > _COUNTED:
+        occur = np.unique(np.concatenate([[0], np.abs(records), younger]))
+        records = np.sign(records) * np.searchsorted(occur, np.abs(records))
+        younger, longest = np.searchsorted(occur, younger), occur.size - 1
+    return bool(_differ(records, younger, half, drift, np.zeros((6, longest + 1), np.int64)))
+
+
+@jit
+def _differ(records: I8, younger: I8, half: int, drift: float, counts: I8) -> bool:
+    """`differ`, by counting.
+
+    Args:
+        records: int64[n], lengths, or less the age of a request that runs; or their ranks, which order them alike.
+        younger: int64[n], the ages less what they may be too high by, at least 0; or their ranks.
+        counts: int64[6, > longest], zeros, working space: for each half those that ended by length, those that run by
+            age, and by younger age.
+    """
+    for i in range(records.size):
+        row, value = 0 if i < half else 3, records[i]
+        if value > 0:
+            counts[row, value] += 1
+        else:
+            counts[row + 1, -value] += 1
+            counts[row + 2, younger[i]] += 1
+    # of the first half as it is and with younger ages, then of the second: at risk, and the chance to get here
+    risk_a = half - counts[0, 0] - counts[1, 0]
+    risk_b = half - counts[0, 0] - counts[2, 0]
+    risk_c = records.size - half - counts[3, 0] - counts[4, 0]
+    risk_d = records.size - half - counts[3, 0] - counts[5, 0]
+    a, b, c, d = 1.0, 1.0, 1.0, 1.0
+    for x in range(1, counts.shape[1]):
+        one, other = counts[0, x], counts[3, x]
+        if one + other > 0:
+            size_one = risk_b / max(b, 1e-300) if b > 0.0 else 0.0
+            size_other = risk_d / max(d, 1e-300) if d > 0.0 else 0.0
+            a *= 1.0 - one / max(risk_a, 1)
+            b *= 1.0 - one / max(risk_b, 1)
+            c *= 1.0 - other / max(risk_c, 1)
+            d *= 1.0 - other / max(risk_d, 1)
+            if size_one > 0.0 and size_other > 0.0:
+                gap = max(b - c, d - a)
+                if gap > drift * np.sqrt(1.0 / size_one + 1.0 / size_other):
+                    return True
+        risk_a -= one + counts[1, x]
+        risk_b -= one + counts[2, x]
+        risk_c -= other + counts[4, x]
+        risk_d -= other + counts[5, x]
+    return False
