@@ -21,8 +21,7 @@ def differ(one: I8, other: I8, drift: float, ahead: int = 0) -> bool:
     least_one, least_other = most_one, most_other
     if ahead > 0:
         (least_one, size_one), (least_other, size_other) = (
-            _passing(np.where(sample > 0, sample, np.minimum(sample + ahead, 0)), at)
-            for sample in (one, other)
+            _passing(np.where(sample > 0, sample, np.minimum(sample + ahead, 0)), at) for sample in (one, other)
         )
     known = (size_one > 0) & (size_other > 0)
     gap = np.maximum(least_one - most_other, least_other - most_one)[known]
@@ -33,9 +32,7 @@ def _passing(sample: I8, at: I8) -> tuple[F8, F8]:
     """Kaplan-Meier: chances to pass each length of `at`, and how many uncensored requests they are worth."""
     longest = np.sort(np.abs(sample))
     ended = np.sort(sample[sample > 0])
-    at_risk = sample.size - np.searchsorted(
-        longest, at, side="left"
-    )  # a running one is at risk up to its age
+    at_risk = sample.size - np.searchsorted(longest, at, side="left")  # a running one is at risk up to its age
     events = np.searchsorted(ended, at, side="right") - np.searchsorted(ended, at, side="left")
     passing: F8 = np.cumprod(1.0 - events / np.maximum(at_risk, 1), dtype=np.float64)
     before = np.concatenate([[1.0], passing[:-1]])

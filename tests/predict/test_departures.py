@@ -27,7 +27,5 @@ def test_the_window_projects_what_the_requests_will_hold(requests, step, delta):
     projected = np.zeros(H + 1)
     total = sum(load for load, _, _ in requests)
     departures.project(total, len(requests), step, delta, 0.5, counts, loads, projected)
-    expected = [
-        sum(0.5 * (w + h * delta) for w, left, _ in requests if left > h or left > H) for h in range(H + 1)
-    ]
+    expected = [sum(0.5 * (w + h * delta) for w, left, _ in requests if left > h or left > H) for h in range(H + 1)]
     assert projected.tolist() == expected

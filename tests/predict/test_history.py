@@ -107,9 +107,7 @@ def test_running_requests_count_as_longer_than_their_age(events, age, horizon, w
 @given(lives(), st.integers(0, 3), st.integers(0, 4))
 def test_the_compiled_window_is_the_plain_one_bit_by_bit(events, running, leaves):
     compiled = fed(History(5, 0.0, running), events, leaves)
-    plain_kernel = {
-        name: getattr(value, "py_func", value) for name, value in vars(window).items() if callable(value)
-    }
+    plain_kernel = {name: getattr(value, "py_func", value) for name, value in vars(window).items() if callable(value)}
     with pytest.MonkeyPatch.context() as patch:
         for name, function in plain_kernel.items():
             patch.setattr(window, name, function)
@@ -259,9 +257,7 @@ def test_requests_that_still_run_make_no_difference_by_themselves():
     lengths = rng.integers(1, 400, 2000)
     censored_at = rng.integers(0, 400, 1000)
     young = np.where(lengths[1000:] > censored_at, -censored_at, lengths[1000:])
-    assert differ(
-        np.concatenate([lengths[:1000], young[young > 0]]), 1000, 2.0
-    )  # completions alone look shorter
+    assert differ(np.concatenate([lengths[:1000], young[young > 0]]), 1000, 2.0)  # completions alone look shorter
     assert not differ(np.concatenate([lengths[:1000], young]), 1000, 2.0)
 
 

@@ -123,9 +123,12 @@ def _left(active: Active) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     if left.size and left.min() < 0:
         row = int(np.argmin(left))
         raise InputError(
-            f"active: request {active.request_id[row]}", "max_tokens", int(active.max_tokens[row]),
-            f"at least {active.age[row]}, what it has produced", "0 means no cap.",
-        )  # fmt: skip
+            f"active: request {active.request_id[row]}",
+            "max_tokens",
+            int(active.max_tokens[row]),
+            f"at least {active.age[row]}, what it has produced",
+            "0 means no cap.",
+        )
     return left
 
 

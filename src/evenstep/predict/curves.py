@@ -8,9 +8,7 @@ from evenstep.request import F8, I8
 
 
 @jit
-def curve(
-    lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1
-) -> None:
+def curve(lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
     """P(r > h) for h = 0..H of every request whose prompt is remembered well enough.
 
     Args:

@@ -120,9 +120,7 @@ def evaluate(
         inside = _coverage(predictor, trace, cut)
         scores += [_score(predictor, text, horizon, trace, rows, inside) for horizon in horizons]
         if counted_of(predictor).get("fits") == 0:
-            notes.append(
-                f"{text}: {cut} requests are too few for a first fit; survival answered in its place."
-            )
+            notes.append(f"{text}: {cut} requests are too few for a first fit; survival answered in its place.")
     return Evaluation(trace.name, cut, count - cut, tuple(scores), tuple(dict.fromkeys(notes)))
 
 

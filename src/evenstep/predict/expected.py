@@ -36,9 +36,7 @@ def rounded(expected: float) -> float:
 
 
 @jit
-def add_expected(
-    load: float, growth: F8, copies: float, between: int, curve: F8, since: int, ahead: F8
-) -> None:
+def add_expected(load: float, growth: F8, copies: float, between: int, curve: F8, since: int, ahead: F8) -> None:
     """Add one request to its worker's expected loads.
 
     Args:

@@ -71,9 +71,7 @@ class History:
 
     def __len__(self) -> int:
         """Requests of the window that have ended."""
-        return int(
-            self._held.state[kernel.NEXT] - self._held.state[kernel.FIRST] - self._held.state[kernel.RUNNING]
-        )
+        return int(self._held.state[kernel.NEXT] - self._held.state[kernel.FIRST] - self._held.state[kernel.RUNNING])
 
     @property
     def records(self) -> I8:
@@ -220,9 +218,7 @@ class History:
         if length < 1:
             raise InputError("finished", "output_tokens", length, "an integer >= 1")
         if length < self._held.counts.shape[1]:
-            produced = int(
-                self._held.table[kernel.AGE, int(kernel.place_of(self._held.table, int(requests[place])))]
-            )
+            produced = int(self._held.table[kernel.AGE, int(kernel.place_of(self._held.table, int(requests[place])))])
             raise InputError(
                 f"finished: request {requests[place]}",
                 "output_tokens",
@@ -231,9 +227,7 @@ class History:
                 "It had produced that many when its prediction was asked for.",
             )
         size = _power(min(length, LONGEST))
-        self._held = self._held._replace(
-            counts=np.zeros((2, size), np.int64), trees=np.zeros((3, size), np.int64)
-        )
+        self._held = self._held._replace(counts=np.zeros((2, size), np.int64), trees=np.zeros((3, size), np.int64))
         kernel.rebuild(self._held)
         return np.minimum(lengths, LONGEST)
 

@@ -53,9 +53,7 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
     if own is not None:
         return own(active, low, high)
     if not hasattr(predictor, "curve"):
-        raise InputError(
-            "interval", "predictor", type(predictor).__name__, "a predictor with a method `curve`"
-        )
+        raise InputError("interval", "predictor", type(predictor).__name__, "a predictor with a method `curve`")
     bounds = np.zeros((2, active.age.size), np.int64)
     left = np.arange(active.age.size)
     horizon = _FIRST_HORIZON
@@ -69,9 +67,7 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
                 ended = stays[is_done] <= 1.0 - chance + 1e-12
                 bounds[row, done] = active.age[done] + np.argmax(ended, axis=1)
             unknown.append(part[~is_done & (stays[:, -1] < 1.0)])
-            if (
-                horizon == _FIRST_HORIZON
-            ):  # long outputs, or nothing known: look once further before giving up
+            if horizon == _FIRST_HORIZON:  # long outputs, or nothing known: look once further before giving up
                 unknown[-1] = part[~is_done]
         left = np.concatenate(unknown)
         horizon *= 16
@@ -103,9 +99,7 @@ def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
     if upper.size == 0 or upper[0] < 1 or np.any(np.diff(upper) <= 0):
         raise InputError("interval", "edges", list(edges), "ascending integers >= 1")
     if output_tokens.size and output_tokens.max() > upper[-1]:
-        raise InputError(
-            "interval", "edges", int(upper[-1]), f"a last edge of at least {output_tokens.max()}"
-        )
+        raise InputError("interval", "edges", int(upper[-1]), f"a last edge of at least {output_tokens.max()}")
     bucket = np.searchsorted(upper, output_tokens, side="left")
     lower = np.concatenate([[1], upper[:-1] + 1])
     return lower[bucket], upper[bucket]

@@ -71,9 +71,13 @@ class Memorised:
         without enough history of any kind; `prompts`: remembered; `forgotten`: prompts that made room; `drifts`.
         """
         return {
-            "too_short": self._too_short, "by_prompt": self._by_prompt, "by_size": self._by_size,
-            "prompts": len(self._prompts), "forgotten": self._prompts.forgotten, "drifts": self._all.drifts,
-        }  # fmt: skip
+            "too_short": self._too_short,
+            "by_prompt": self._by_prompt,
+            "by_size": self._by_size,
+            "prompts": len(self._prompts),
+            "forgotten": self._prompts.forgotten,
+            "drifts": self._all.drifts,
+        }
 
     def predict(self, active: Active, horizon: int) -> Prediction:
         stays = self.curve(active, horizon)

@@ -45,9 +45,7 @@ class Recent:
 
     def learn(self, finished: Finished) -> None:
         """Enter completions in order."""
-        for prompt, output in zip(
-            finished.prompt_tokens.tolist(), finished.output_tokens.tolist(), strict=True
-        ):
+        for prompt, output in zip(finished.prompt_tokens.tolist(), finished.output_tokens.tolist(), strict=True):
             place = self.learned % self.window
             self._prompt[place], self._output[place] = prompt, output
             self._before[place] = self._now

@@ -105,9 +105,7 @@ class Reached:
                 if len(reached) == self.keys and key not in reached:
                     del reached[next(iter(reached))]
                 reached[key] = produced
-        return np.array(
-            [reached.get(key, own) if key else own for key, own in zip(keys, ages, strict=True)], np.int64
-        )
+        return np.array([reached.get(key, own) if key else own for key, own in zip(keys, ages, strict=True)], np.int64)
 
 
 @dataclass(slots=True, eq=False)

@@ -31,9 +31,7 @@ class Trees:
         return {"stages": stages, "quantiles": {chance: _text(one) for chance, one in self.quantiles.items()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.stages = {
-            horizon: (_read(one), _read(other)) for horizon, (one, other) in state["stages"].items()
-        }
+        self.stages = {horizon: (_read(one), _read(other)) for horizon, (one, other) in state["stages"].items()}
         self.quantiles = {chance: _read(one) for chance, one in state["quantiles"].items()}
 
 
@@ -68,9 +66,7 @@ class TreesFit:
                 made.stages[horizon] = self._stages(rows, left, weight, horizon)
             target = left.astype(np.float64)
             for chance in self.chances:
-                made.quantiles[chance] = self._fit(
-                    rows, target, weight, objective="quantile", alpha=min(chance, 0.999)
-                )
+                made.quantiles[chance] = self._fit(rows, target, weight, objective="quantile", alpha=min(chance, 0.999))
             self.models = made
         return self.models
 
@@ -87,9 +83,7 @@ class TreesFit:
             "num_threads": 1, "deterministic": True, "force_row_wise": True, "seed": 0, **options,
         }  # fmt: skip
         library = lightgbm()
-        return library.train(
-            settings, library.Dataset(rows, target, weight=weight), num_boost_round=self.trees
-        )
+        return library.train(settings, library.Dataset(rows, target, weight=weight), num_boost_round=self.trees)
 
 
 def _text(model: Any) -> str:

@@ -62,9 +62,7 @@ class Finished:
     def part(self, start: int, end: int) -> Finished:
         """Those from `start` to before `end`."""
         rows = slice(start, end)
-        return Finished(
-            self.request_id[rows], self.prompt_tokens[rows], self.output_tokens[rows], self.prompt_key[rows]
-        )
+        return Finished(self.request_id[rows], self.prompt_tokens[rows], self.output_tokens[rows], self.prompt_key[rows])
 
 
 @runtime_checkable

@@ -191,7 +191,7 @@ def asked(window: Window, requests: I8, ages: I8, ahead: int) -> None:
 
 @jit
 def gone(window: Window, requests: I8, produced: I8) -> None:
-    """Requests went away unfinished, with so much produced: nobody asks about them again, the window keeps their ages."""
+    """Requests went away unfinished, with so much produced: no question follows about them, and the window keeps their ages."""
     records, table, counts, trees = window.records, window.table, window.counts, window.trees
     for i in range(requests.size):
         place = place_of(table, requests[i])
@@ -274,9 +274,7 @@ def below(trees: I8, row: int, value: int) -> int:
 
 
 @jit
-def leaving(
-    window: Window, ages: I8, horizon: int, minimum: int, steps_left: F8, leaves: F8, silent: B1
-) -> int:
+def leaving(window: Window, ages: I8, horizon: int, minimum: int, steps_left: F8, leaves: F8, silent: B1) -> int:
     """Both stages of the survival estimate, for every age.
 
     Args:
@@ -321,9 +319,7 @@ def leaving(
                     at_risk -= counts[ENDED, x]
                     if counts[RUNS, x] > 0:
                         chance *= at_risk / start
-                        start = at_risk = max(
-                            1, at_risk - counts[RUNS, x]
-                        )  # 1: nothing is known from here on
+                        start = at_risk = max(1, at_risk - counts[RUNS, x])  # 1: nothing is known from here on
                 expected += chance * at_risk / start
             if end == age + horizon:
                 at_risk -= counts[ENDED, end]
