@@ -191,7 +191,7 @@ def asked(window: Window, requests: I8, ages: I8, ahead: int) -> None:
 
 @jit
 def gone(window: Window, requests: I8, produced: I8) -> None:
-    """Requests went away unfinished, with so much produced: no question follows about them, and the window keeps their ages."""
+    """Requests went away unfinished, with so much produced: no question follows, and the window keeps their ages."""
     records, table, counts, trees = window.records, window.table, window.counts, window.trees
     for i in range(requests.size):
         place = place_of(table, requests[i])

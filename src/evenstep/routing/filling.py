@@ -222,7 +222,7 @@ def set_load(view: RuleView, load: F8) -> None:
 
 
 @part
-def draw_all(dice: int, draw: int, count: int, view: RuleView, chance: F8) -> None:
+def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8) -> None:
     """The `draw`-th draws of the oldest `count` requests at once: the draws do not wait for each other's answers."""
     for i in range(count):
         chance[i] = uniform_from(dice, view.waiting_id[i], draw)

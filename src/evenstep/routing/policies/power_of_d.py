@@ -99,7 +99,7 @@ def route(view: RuleView, options: PowerOfD, work: Work) -> None:
 
 
 @part
-def send_by_slots(dice: int, d: int, view: RuleView, work: Work) -> None:
+def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
     """Where only slots limit the urn stays as it is between requests: each draw's swap is undone."""
     sent = min(view.waiting_load.size, total_free(view))
     for draw in range(d):

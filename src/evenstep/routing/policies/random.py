@@ -74,7 +74,7 @@ def route(view: RuleView, options: Random, work: Work) -> None:
 
 
 @part
-def send_anywhere(dice: int, view: RuleView, work: Work) -> None:
+def send_anywhere(dice: np.uint64, view: RuleView, work: Work) -> None:
     """Where only slots limit every open worker will do."""
     sent = min(view.waiting_load.size, total_free(view))
     draw_all(dice, 0, sent, view, work.chance)
