@@ -58,10 +58,10 @@ def count_above(keys: Ints, floor: int, limit: int) -> int:
 @borrowing
 def first_with(keys: Ints, key: int) -> int:
     """Row of the oldest request with this key, which must be there."""
-    row = NONE
+    last = 0  # counted from the newest request: the compiler keeps this scan vectorised, and not one for the first
     for i in range(keys.size):
-        row = min(row, i if keys[i] == key else NONE)
-    return row
+        last = max(last, keys.size - i if keys[i] == key else 0)
+    return keys.size - last
 
 
 @borrowing
