@@ -402,3 +402,15 @@ def test_recomputed_is_an_end_where_it_is_a_stop_string_of_the_client():
     reply = plain(hands_back=False)
     assert reply.feed(last) + reply.feed(b"data: [DONE]\n\n") == last + b"data: [DONE]\n\n"
     assert reply.done and not reply.recomputed
+
+
+def test_a_long_prompts_ids_reach_the_client_where_its_only_chunk_is_its_last(monkeypatch):
+    """The last chunk waits for the fingerprint when the client asked for no usage."""
+    monkeypatch.setattr(full_reply, "LONG", 0)
+    monkeypatch.setattr(reply_module, "LONG", 0)
+    choice = b'"index":0,"text":"a","logprobs":null,"finish_reason":"stop","prompt_token_ids":[5,6],"token_ids":[7]'
+    usage = b'"usage":{"prompt_tokens":2,"total_tokens":3,"completion_tokens":1}'
+    head = b'data: {"id":"c","object":"text_completion","created":1,"model":"m","choices":'
+    events = head + b"[{" + choice + b"}]," + usage + b"}\n\n" + head + b"[]," + usage + b"}\n\ndata: [DONE]\n\n"
+    reply = ReplyStream(Dialect(), chat=False, client=Asked(token_ids=True), engine=ALL)
+    assert b'"prompt_token_ids":[5,6]' in reply.feed(events) + reply.end()

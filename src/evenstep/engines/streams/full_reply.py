@@ -260,6 +260,7 @@ class FullReply:
         out = self._take_chunk(cleaning.framed(raw, data, short) if self._cut else raw, short)
         if self._ids_seen and self._before is None:
             out = cleaning.with_prompt_ids(out, self._cut)
+            self._held = cleaning.with_prompt_ids(self._held, self._cut)  # it may be the last chunk, which waits
         self._cut = []
         return out
 

@@ -209,11 +209,11 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields, rounded for readers; nan is omitted, since JSON has no nan."""
+    """The fields, rounded for readers; nan is omitted, since JSON has no nan, and so is what another library hides in a record."""
     if isinstance(record, _Line):
         found = logged_of(record.one)
     else:
-        found = {key: value for key, value in vars(record).items() if key not in _OWN}
+        found = {key: value for key, value in vars(record).items() if key not in _OWN and not key.startswith("_")}
         found |= getattr(record, "fields", {})
     return {
         key: round(value, 6) if isinstance(value, float) else value
