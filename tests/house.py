@@ -20,13 +20,13 @@ SOURCE = ROOT / "src" / "evenstep"
 #: The most of each that there may be today. The goals: 10 wide and 12 long functions, 15 basic files, 60 skips, 8 kernel
 #: twins, and none of the rest.
 CEILINGS = {
-    "functions of more than 8 parameters": 15,
+    "functions of more than 8 parameters": 13,
     "functions of more than 60 lines": 9,
-    "files with `pyright: basic`": 9,
-    "lines with `fmt: skip`": 6,
+    "files with `pyright: basic`": 3,
+    "lines with `fmt: skip`": 0,
     "files named *_layout.py": 0,
     "lines with `import *`": 0,
-    "files named *_kernel.py": 6,
+    "files named *_kernel.py": 1,
     "folders of more than 25 files": 0,
     "circles of files": 0,
     "classes with more than 2 ancestors": 0,

@@ -169,9 +169,13 @@ def _judged(trace: Trace, cut: int, every: int) -> tuple[tuple[I8, I8], int]:
 
 def _active(trace: Trace, row: I8, age: I8) -> Active:
     return Active(
-        row, age, trace.prompt_tokens[row], trace.column("prompt_key")[row],
-        _caps(trace)[row], NOTHING,
-    )  # fmt: skip
+        row,
+        age,
+        trace.prompt_tokens[row],
+        trace.column("prompt_key")[row],
+        _caps(trace)[row],
+        NOTHING,
+    )
 
 
 def _caps(trace: Trace) -> I8:

@@ -79,9 +79,16 @@ class TreesFit:
 
     def _fit(self, rows: F8, target: F8, weight: F8, **options: Any) -> Any:
         settings = {
-            "num_leaves": _LEAVES, "min_data_in_leaf": _LEAST_IN_LEAF, "learning_rate": 0.1, "verbosity": -1,
-            "num_threads": 1, "deterministic": True, "force_row_wise": True, "seed": 0, **options,
-        }  # fmt: skip
+            "num_leaves": _LEAVES,
+            "min_data_in_leaf": _LEAST_IN_LEAF,
+            "learning_rate": 0.1,
+            "verbosity": -1,
+            "num_threads": 1,
+            "deterministic": True,
+            "force_row_wise": True,
+            "seed": 0,
+            **options,
+        }
         library = lightgbm()
         return library.train(settings, library.Dataset(rows, target, weight=weight), num_boost_round=self.trees)
 

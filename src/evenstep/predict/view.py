@@ -31,9 +31,13 @@ class Active:
         """These rows, in this order."""
         left = self.true_left[rows] if self.true_left.size else self.true_left
         return Active(
-            self.request_id[rows], self.age[rows], self.prompt_tokens[rows],
-            self.prompt_key[rows], self.max_tokens[rows], left,
-        )  # fmt: skip
+            self.request_id[rows],
+            self.age[rows],
+            self.prompt_tokens[rows],
+            self.prompt_key[rows],
+            self.max_tokens[rows],
+            left,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -209,7 +209,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields, rounded for readers; nan is omitted, since JSON has no nan, and so is what another library hides in a record."""
+    """The fields, rounded for readers; omitted are nan, which JSON lacks, and what another library hides in a record."""
     if isinstance(record, _Line):
         found = logged_of(record.one)
     else:
