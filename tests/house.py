@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "evenstep"
 #: The most of each that there may be today. The goals: 10 wide and 12 long functions, 15 basic files, 60 skips, 8 kernel
 #: twins, and none of the rest.
 CEILINGS = {
-    "functions of more than 8 parameters": 13,
+    "functions of more than 8 parameters": 10,
     "functions of more than 60 lines": 9,
     "files with `pyright: basic`": 3,
     "lines with `fmt: skip`": 0,

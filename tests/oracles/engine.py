@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from tests.scheduling._keys import key_of_one
 
 from evenstep.cost.batch import Batch, BatchTime
 from evenstep.cost.batch_seconds import seconds_by_table
@@ -166,7 +167,8 @@ class _Engine:
         insort(self.queue, (self.key(request), request.row, request))
 
     def key(self, request: Request) -> float:
-        return order_of(self.policy).key(
+        return key_of_one(
+            order_of(self.policy),
             seed=self.seed,
             request=request.request_id,
             arrival_s=request.arrival_s,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.scheduling._keys import key_of_one
 from tests.scheduling._views import decodes, formed, plain, prefills, rule_view, view_of, waits
 from tests.strategies import engine_runs, engine_views, examples
 
@@ -74,7 +75,8 @@ def test_a_rule_has_the_key_that_the_queue_is_sorted_by(view, policy):
     exec("\n".join(options[1]), names)
     key_of = {Srpt: srpt, Mlfq: mlfq, LeastAttained: least_attained}[type(policy)].key_of
     for k in range(view.left.size):
-        wanted = policy.order.key(
+        wanted = key_of_one(
+            policy.order,
             seed=view.seed,
             request=k,
             arrival_s=float(view.arrival_s[k]),

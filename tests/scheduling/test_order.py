@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles import queue_order
+from tests.scheduling._keys import key_of_one
 
 from evenstep import streams
 from evenstep.errors import InputError
@@ -29,7 +30,7 @@ REQUEST = {
 
 
 def keyed(order, **more):
-    return order.key(seed=3, **REQUEST | more)
+    return key_of_one(order, seed=3, **REQUEST | more)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_a_key_is_the_sum_of_all_that_its_oracle_adds_up(weights, quantum, token
     names = ("prompt", "low", "high", "produced", "reached", "lost_at", "evictions", "attained")
     known = dict(zip(names, tokens, strict=True))
     expected = queue_order.key(order, 3, 7, arrival_s, known)
-    assert order.key(seed=3, request=7, arrival_s=arrival_s, **known) == expected
+    assert key_of_one(order, seed=3, request=7, arrival_s=arrival_s, **known) == expected
     rows = np.zeros((13, 2), np.int64)
     rows[[PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT, EVICTIONS], 1] = tokens[:7]
     rows[ID, 1] = 7
@@ -93,7 +94,8 @@ def test_keys_of_requests_that_have_run_nothing_are_each_one_s_key(weights, requ
     ids = np.arange(len(requests)) + 7
     keys = order.keys(seed=3, request=ids, arrival_s=arrival_s, prompt=prompt, low=low, high=high)
     for k, (at, p, lo, hi) in enumerate(requests):
-        one = order.key(
+        one = key_of_one(
+            order,
             seed=3,
             request=int(ids[k]),
             arrival_s=at,

@@ -65,7 +65,8 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
     evictions = (again | moved).astype(np.int64)
     reached = np.where(evictions > 0, reached, 0)
     lost_at = np.where(moved, produced, reached * share).astype(np.int64)
-    shown = _sorted(order, number % 3, R, arrival, prompt, low, high, produced, reached, lost_at, evictions)
+    known = np.array([np.arange(N), prompt, low, high, produced, reached, lost_at, evictions])
+    shown = _sorted(order, number % 3, R, arrival, known)
 
     def ints(values: Any) -> I8:
         return window(np.asarray(values)[shown], np.int64, spare)
@@ -102,34 +103,7 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
     )
 
 
-def _sorted(
-    order: QueueOrder,
-    seed: int,
-    R: int,
-    arrival: Any,
-    prompt: Any,
-    low: Any,
-    high: Any,
-    produced: Any,
-    reached: Any,
-    lost_at: Any,
-    evictions: Any,
-) -> list[int]:
+def _sorted(order: QueueOrder, seed: int, R: int, arrival: Any, known: Any) -> list[int]:
     """Rows as a view shows them: those that run, then the queue by key."""
-
-    def key(k: int) -> float:
-        return order.key(
-            seed=seed,
-            request=k,
-            arrival_s=float(arrival[k]),
-            prompt=int(prompt[k]),
-            low=int(low[k]),
-            high=int(high[k]),
-            produced=int(produced[k]),
-            reached=int(reached[k]),
-            lost_at=int(lost_at[k]),
-            evictions=int(evictions[k]),
-            attained=0,
-        )
-
-    return [*range(R), *sorted(range(R, prompt.size), key=lambda k: (key(k), k))]
+    key = order.keys_of(seed, known, arrival).tolist()
+    return [*range(R), *sorted(range(R, len(key)), key=lambda k: (key[k], k))]

@@ -74,28 +74,21 @@ class QueueOrder:
         """float64[12], the fields in order: what the compiled loop takes."""
         return np.array(astuple(self))
 
-    def key(
-        self,
-        *,
-        seed: int,
-        request: int,
-        arrival_s: float,
-        prompt: int,
-        low: int,
-        high: int,
-        produced: int,
-        reached: int,
-        lost_at: int,
-        evictions: int,
-        attained: int,
-    ) -> float:
-        """The key of one request; counts in tokens, as in `scheduling.view`."""
-        rows = np.zeros((_ROWS, 1), np.int64)
-        rows[_KNOWN, 0] = request, prompt, low, high, produced, reached, lost_at, evictions
-        return key_of(self.weights, seed, 0, rows, np.array([arrival_s], np.float64), attained)
+    def keys_of(self, seed: int, known: I8, arrival_s: F8) -> F8:
+        """Keys of N requests: float64[N].
+
+        Args:
+            known: int64[8, N], id, prompt, lower and upper bound, produced, reached, lost at, evictions, in tokens as in
+                `scheduling.view`.
+            arrival_s: float64[N].
+        """
+        rows, key = np.zeros((_ROWS, known.shape[1]), np.int64), np.empty(known.shape[1])
+        rows[_KNOWN] = known
+        fill_keys(self.weights, seed, rows, np.array(arrival_s, np.float64), key)
+        return key
 
     def keys(self, *, seed: int, request: I8, arrival_s: F8, prompt: I8, low: I8, high: I8) -> F8:
-        """`key` of requests that have run nothing yet: float64[N]; int64[N] each, arrivals float64[N]."""
+        """Keys of requests that have run nothing yet: float64[N]; int64[N] each, arrivals float64[N]."""
         rows, key = np.zeros((_ROWS, request.size), np.int64), np.empty(request.size)
         rows[_KNOWN[:4]] = request, prompt, low, high
         fill_keys(self.weights, seed, rows, np.array(arrival_s, np.float64), key)
@@ -142,7 +135,7 @@ def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: 
 
 @jit
 def fill_keys(weights: F8, seed: int, rows: I8, arrival_s: F8, key: F8) -> None:
-    """Write the keys of requests that have run nothing."""
+    """Write the keys of requests that have attained nothing."""
     for row in range(key.size):
         key[row] = key_of(weights, seed, row, rows, arrival_s, 0)
 

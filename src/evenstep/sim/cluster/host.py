@@ -60,7 +60,6 @@ def run(
     predictor: Predictor | None,
     options: Options,
     *,
-    slo: Slo | None,
     door: str,
     name: str,
 ) -> Run:
@@ -73,7 +72,7 @@ def run(
     state = prepared(trace, policy, cluster, step_time, options)
     _open_closed_loop(state, cluster)
     conditions = _conditions(policy, cluster, step_time, predictor, options.seed, name)
-    gathered = _Gathered(conditions, options, slo)
+    gathered = _Gathered(conditions, options, options.slo)
     asked = _Asked(predictor, trace, state.run.fixed) if prediction >= model.DEPARTURES else None
     caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
     plain = door_of(policy, kernel, state, name, caches)

@@ -194,7 +194,7 @@ def simulate(
     from evenstep.sim.cluster.host import run
     from evenstep.sim.cluster.state import Options
 
-    options = Options(seed=seed, records=records, decisions=decisions, samples=workers, power=power or Power())
+    options = Options(seed=seed, records=records, decisions=decisions, samples=workers, power=power or Power(), slo=slo)
     return run(
         trace,
         policy,
@@ -202,7 +202,6 @@ def simulate(
         step_time or Linear(),
         predictor,
         options,
-        slo=slo,
         door=door,
         name=name,
     )

@@ -12,6 +12,7 @@ from evenstep import compiled
 from evenstep.compiled import Ints, Record, Rows, cut, fill, one, rows, widened
 from evenstep.cost.power import Power
 from evenstep.cost.view import PiecewiseLinear, StepTime
+from evenstep.measure.metrics import Slo
 from evenstep.request import F8, I8, Trace
 from evenstep.routing import view as seen
 from evenstep.routing.view import HOLD, horizon_of, memory_size_of
@@ -36,7 +37,7 @@ class Options:
     """What is asked of a run besides its trace, policy, cluster and step time.
 
     Args:
-        seed, records, decisions, power: as in `cluster.simulate`.
+        seed, records, decisions, power, slo: as in `cluster.simulate`.
         samples: rows of the table of worker samples.
         prediction: what is known of the coming steps, `NO_PREDICTION` ... `EXPECTED` of the model.
         refresh_every: produced tokens after which a prediction is old.
@@ -47,6 +48,7 @@ class Options:
     decisions: bool = False
     samples: int = 0
     power: Power | None = None
+    slo: Slo | None = None
     prediction: int = model.NO_PREDICTION
     refresh_every: int = 16
 
