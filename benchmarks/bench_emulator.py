@@ -1,7 +1,7 @@
 """Whether one process of `evenstep emulate` keeps its pace: open streams, steps of a stated length, CPU a token.
 
 It cannot show what a slow client costs, nor a network: the client is one process on the same machine that reads and counts
-bytes, and takes a core of its own. Steps have the same length whatever the load (the law has no term in tokens), so that
+bytes, and takes a core of its own. Steps have the same length at any load (the law has no term in tokens), so that
 pace is easy to judge. CPU is the emulator's own count, over the time in which every stream was open.
 
     python benchmarks/bench_emulator.py [--streams 4000 --step-ms 150] [--usage each] [--seconds 10]

@@ -1,6 +1,6 @@
 """What one gateway process carries: a thousand streams at 40 ms a token, two thousand requests a second, and nothing at all.
 
-Engines are emulated with steps of the same length whatever the load; `evenstep load` is the client. Each is a process of its
+Engines are emulated with steps of the same length at any load; `evenstep load` is the client. Each is a process of its
 own, so on two cores they take turns: `late` says whether the engines kept their pace, and whoever reads a figure looks at it
 first. CPU and memory are the gateway's, as the system counts them, while all streams are open. It shows no network
 and no TLS.

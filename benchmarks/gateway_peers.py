@@ -70,7 +70,7 @@ def run(command: Sequence[str], name: str, cwd: Path | None = None) -> str:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]

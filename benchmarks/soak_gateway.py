@@ -277,7 +277,7 @@ def settled(found: Found, page: Target, engines: list[Target], pid: int) -> None
         if not found.left or time.monotonic() > end:
             break
         time.sleep(0.2)
-    time.sleep(6.0)  # until connections to engines that nobody uses are closed
+    time.sleep(6.0)  # until unused connections to engines are closed
     counted = figures(page, ("evenstep_requests_total", "evenstep_recompute_total", "evenstep_retries_total"))
     found.counted, found.recomputed, found.retried = (int(value) for value in counted.values())
     found.sockets += sockets(pid)

@@ -88,7 +88,7 @@ _all: list[Late] = []
 
 @contextmanager
 def in_compiled_code() -> Generator[None]:
-    """This thread runs compiled code inside the block, whatever the others run: it loads what they will need."""
+    """This thread alone runs compiled code inside the block: it loads what the others will need."""
     change.threads.add(get_ident())
     try:
         for kernel in list(_all):

@@ -13,7 +13,7 @@ class AffineKv:
     """``d0 + d1 * KV tokens held by the batch``.
 
     Args:
-        d0_s: seconds of an iteration whatever it holds.
+        d0_s: seconds of an iteration with any batch.
         d1_s: seconds a KV token.
 
     Raises:

@@ -16,7 +16,7 @@ class Linear:
     """``dt = overhead_s + sync + per_token_s * L*``.
 
     Args:
-        overhead_s: C, seconds of a step whatever the load.
+        overhead_s: C, seconds of a step at any load.
         per_token_s: t_l, seconds a resident KV token.
         sync_s: synchronisation term added to C: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
 

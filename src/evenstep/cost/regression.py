@@ -15,7 +15,7 @@ class Regression:
     """The sum of what a batch holds, each times its coefficient; what ``evenstep fit step-time`` finds when all is logged.
 
     Args:
-        constant_s: seconds of an iteration whatever it holds.
+        constant_s: seconds of an iteration with any batch.
         token_s, request_s, kv_s: seconds a token it runs, a request in it, a KV token it holds afterwards.
         square_s: seconds a squared token of a prefill chunk.
         crossed_s: seconds a token of a prefill chunk times those computed before it.

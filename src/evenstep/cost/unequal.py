@@ -33,7 +33,7 @@ class Unequal:
 
     Args:
         share: of the way to the longest, 0..1; 0 is the law without it.
-        overhead_s: C, seconds of a step whatever the load.
+        overhead_s: C, seconds of a step at any load.
         per_token_s: t_l, seconds a resident KV token; left alone where knots are given.
         knots: pairs of KV load in tokens and seconds without overhead; loads ascend, seconds never fall. Empty = none.
         sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).

@@ -1,7 +1,7 @@
 """Tables of named columns, shared by plain methods and compiled functions.
 
 A table's columns are declared once, as a `NamedTuple` of `Ints` and `Floats`. Plain methods read and write single numbers
-through memory views, compiled functions get the same columns as arrays under the same names. No address is kept: whoever
+through memory views, compiled functions get the same columns as arrays under the same names. No address is kept: code that
 holds a column keeps its memory alive, and a table that grows makes new columns.
 """
 

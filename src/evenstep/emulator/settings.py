@@ -30,7 +30,7 @@ class EmulatorSettings:
         dialect: whose words: vllm or sglang.
         model: name of the served model.
         role: both, prefill (its answers leave KV for another engine) or decode (it fetches it).
-        overhead_s: seconds of a step whatever the load, C.
+        overhead_s: seconds of a step at any load, C.
         per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
         sync_s: seconds of synchronisation added to C.
         law: step-time law in place of these three, e.g. piecewise:knots=0:0/40000:0.003/110000:0.012.

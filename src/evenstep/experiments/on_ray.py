@@ -164,7 +164,7 @@ def _check_listens(address: str) -> None:
     try:
         socket.create_connection((place.hostname, place.port), timeout=ANSWER_S / 3).close()
     except OSError as error:
-        raise ConnectionError(f"Nobody answers there: {error}.") from None
+        raise ConnectionError(f"Nothing answers there: {error}.") from None
 
 
 _shared: dict[str, Any] = {}

@@ -53,7 +53,7 @@ class FleetSettings:
         kv_reserve: KV tokens of growth a policy sees set aside for every request on a worker.
         prefill_base_s: seconds of prefill before a timed request becomes visible.
         prefill_per_token_s: seconds of prefill a prompt token.
-        overhead_s: seconds of a decode step whatever the load, C.
+        overhead_s: seconds of a decode step at any load, C.
         per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.
         sync_s: seconds of synchronisation added to C, or pairs of group size and seconds, e.g. 8:0.0002/64:0.0009.
         worker_speeds: speed of each worker, 1 = one token in per_token_s, e.g. 1,1.5,2 or 8*1/8*0.5; uniform:1:2 draws them.

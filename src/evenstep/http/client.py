@@ -76,7 +76,7 @@ class Client:
         """A request is sent; the next answer is its answer.
 
         Args:
-            is_head: it is a HEAD request: its answer has no body, whatever its head says.
+            is_head: it is a HEAD request: its answer has no body, even where its head gives a length.
         """
         self._state, self._is_head, self.head = _WAITING, is_head, None
 

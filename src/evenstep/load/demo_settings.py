@@ -20,7 +20,7 @@ class DemoSettings:
         policies: routing policies one after the other, NAME[:key=value,...]; @MS behind it = gather so long.
         ranks: emulated data-parallel ranks, all in one barrier group.
         slots: requests a rank runs at a time.
-        overhead_s: seconds of a step whatever the load, C.
+        overhead_s: seconds of a step at any load, C.
         per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
         load: requests come at this share of what the fleet could do with even loads; above 1 all slots fill.
         seed: key of the prompts.

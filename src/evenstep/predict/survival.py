@@ -16,7 +16,7 @@ from evenstep.request import F8
 
 @dataclass(eq=False)
 class Survival:
-    """Reads both stages off the lengths of the latest requests, whatever the request is.
+    """Reads both stages off the lengths of the latest requests; it reads nothing of the request itself.
 
     With F their distribution function, a request of age a leaves within H steps with chance
     ``p = (F(a+H) - F(a)) / (1 - F(a))``; if it does, it stays ``mu = mean(o - a | a < o <= a+H)`` steps more; so it is

@@ -258,7 +258,7 @@ class Deciding:
                 answer = self.door.answer(shown)
             except PolicyError as error:
                 reason, self._said = "contract", str(error)
-            except Exception as error:  # whatever a guest raises; counted, told and in the log
+            except Exception as error:  # a guest may raise anything; it is counted, told and logged
                 reason, self._said = "raised", f"{type(error).__name__}: {error}"
             else:
                 if self.stopwatch is not None:

@@ -124,7 +124,7 @@ def opened(
         limit: first rows of a trace, or requests to draw.
         skip_bad_rows: leave out rows that cannot be read.
         format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
-        seed: key of whatever a reader draws, and of Poisson arrivals.
+        seed: key of all that a reader draws, and of Poisson arrivals.
 
     Raises:
         InputError: a file that cannot be read, or a load under a law that is not linear.

@@ -157,7 +157,7 @@ def _said(found: Observed) -> list[str]:
         said.append("The log shows too few steps to fit a step-time law: the default one is used.")
     elif law.seconds_per_token == 0.0:
         said.append(
-            f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average, whatever the load: the law has no slope."
+            f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average, at any load: the law has no slope."
         )
     else:
         said.append(

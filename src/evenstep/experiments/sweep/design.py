@@ -69,7 +69,7 @@ def design_of(found: SweepFile, document: Document) -> Design:
     """The design of a sweep file.
 
     Raises:
-        InputError: naming file, line and field of whatever does not fit, or the point at which settings do not fit
+        InputError: naming file, line and field of what does not fit, or the point at which settings do not fit
             together.
     """
     known = metric_names()

@@ -98,7 +98,7 @@ class AssignWork(NamedTuple):
 
 
 def assign_room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `AssignWork` beyond the answer; the horizon is the policy's, whatever the host projects."""
+    """Numbers in each array of `AssignWork` beyond the answer."""
     steps, subsets = options.horizon + 1, 1 << min(options.candidates, ENUMERATED)
     ints = (workers, workers, workers, steps, MOST, MOST, subsets, waiting)
     floats = (workers * steps, workers * steps, workers, workers, steps, steps, steps, MOST, subsets)
@@ -233,7 +233,7 @@ def send_one(g: int, row: int, work: AssignWork) -> int:
 
 @borrowing
 def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
-    """Send a request to the worker of largest score, whatever else waits; returns how many were sent.
+    """Send a request to the worker of largest score, ignoring the others that wait; returns how many were sent.
 
     It leaves the pool even when it fits nowhere, and is then held.
     """

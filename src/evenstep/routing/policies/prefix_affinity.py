@@ -27,7 +27,7 @@ class PrefixAffinity(Ruled):
 
     Args:
         cached_share: share of a prompt that must be cached for a worker to be chosen for it, 0..1.
-        balance_abs: requests by which loads may differ, whatever the factor.
+        balance_abs: requests by which loads may always differ.
         balance_rel: factor by which loads may differ, >= 1.
         bound: as in `consistent-hash`, where caches are unknown.
         virtual_nodes: likewise.

@@ -15,7 +15,7 @@ from evenstep.scheduling.view import RuleView
 
 @dataclass(frozen=True, slots=True)
 class LeastAttained(Ruled):
-    """Whoever has produced the fewest output tokens goes first, running or waiting; the others pause with their KV.
+    """The request with the fewest output tokens goes first, running or waiting; the others pause with their KV.
 
     New requests go before all that decode. A token that was produced once counts, also after a restart from zero. When
     memory is short the request with the most tokens is evicted; with little memory requests take turns in it, and each

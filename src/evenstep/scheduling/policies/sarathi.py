@@ -31,7 +31,7 @@ def form_batch(view: RuleView, options: Sarathi, batch: Batch) -> None:
 
 @part
 def decodes_first(view: RuleView, batch: Batch) -> None:
-    """One batch of Sarathi, whatever the queue's order is."""
+    """One batch of Sarathi, for a queue in any order."""
     if run_phase(view, batch, 1) > 0:
         run_phase(view, batch, 0)
     if batch.gone[0] == 0:

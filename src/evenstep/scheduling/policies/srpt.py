@@ -15,7 +15,7 @@ from evenstep.scheduling.view import RuleView
 
 @dataclass(frozen=True, slots=True)
 class Srpt(Ruled):
-    """Whoever is predicted to have the least output left goes first, running or waiting; the others pause with their KV.
+    """The request with the least predicted output left goes first, running or waiting; the others pause with their KV.
 
     Budget and seats go by the predicted remainder; when memory is short the request with the largest one is evicted. A
     request that outgrows its prediction counts as ever shorter, and is not interrupted any more.

@@ -13,7 +13,7 @@ from evenstep.scheduling.view import UNLIMITED
 
 @dataclass(frozen=True, slots=True)
 class Vllm(Ruled):
-    """Running requests in order of admission, whatever their phase; then the queue's first, while they fit.
+    """Running requests in order of admission, prefill or decode alike; then the queue's first, while they fit.
 
     A running request that does not fit evicts the one admitted last; after an eviction no request is admitted in this
     iteration. At most `batch_limit` requests hold memory at a time.

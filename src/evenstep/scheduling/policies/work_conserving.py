@@ -25,7 +25,7 @@ class WorkConserving(Ruled):
     """A batch of tokens of the K_p oldest requests with prefill left and of the K_d oldest that decode.
 
     Work-conserving while the caps do not bind: the budget is filled whenever there is as much to run, a seat and memory. A
-    cap K_d below the budget is not, whatever the load (the paper's theorem needs both).
+    cap K_d below the budget is not, at any load (the paper's theorem needs both).
 
     Running requests are older than those that wait: age goes by admission, then by arrival. When a running request does
     not fit, the one admitted last gives up its memory. A request is admitted when the whole of its prefill fits; where
