@@ -19,6 +19,7 @@ from evenstep.experiments.leaderboard import file as leaderboard_file
 from evenstep.experiments.leaderboard.page import page
 from evenstep.experiments.leaderboard.picture import picture
 from evenstep.experiments.leaderboard.table import read_table
+from evenstep.experiments.reproduce import papers
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
 from evenstep.experiments.sweep import file as sweep_file
 from evenstep.gateway.config.config import GatewayConfig
@@ -28,6 +29,7 @@ from evenstep.gateway.operate.metrics_page import HELP, kind_of
 from evenstep.gateway.operate.openapi import document
 from evenstep.gateway.serve.ended import Ended
 from evenstep.load.settings import LoadSettings
+from evenstep.report.papers import markdown
 from evenstep.workload.synthetic import yaml_schema
 
 HERE = Path(__file__).parent / "reference"
@@ -47,6 +49,7 @@ def pages() -> dict[Path, str]:
         HERE / "leaderboard.md": page(board, data="leaderboard.parquet", picture=f"../images/{image.name}"),
         image: picture(board),
         HERE / "gateway.md": _gateway(),
+        HERE / "papers.md": PAPERS.format(papers=markdown(papers())),
         HERE / "cli.md": "\n".join([HEAD, *(_command(name) for name in names.members("cli"))]),
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
         HERE / "schemas" / "compare-engine.json": _json(
@@ -121,6 +124,27 @@ refused. Errors: `{{"error": {{"message", "field", "value"}}}}`.
 On stderr, `log.format` `text` or `json`: `time`, `level`, `logger`, `message` and fields. What does not fit into the pipe
 is thrown away and counted. Kinds of notices of the dispatcher: `fallback`, `policy-off`, `foreign`, `divergence`,
 `disagreement`, `ejected`, `recovered`, `last-healthy`. With `log.access` a line for each request that is over: {ended}.
+"""
+
+
+PAPERS = """# From papers to code
+
+Every theorem, lemma, proposition, algorithm, figure and table of five papers: what it says, the code, a command, and the
+verdict of a run at full size. *Holds*: ours shows what it says; of a definition or an algorithm, the code is it. *Holds
+within*: in part, or up to what stands behind it. *Does not*: ours shows otherwise. *Not ours to have*: nothing to run,
+or data and machines that are not to be had. `evenstep reproduce NAME` prints figures with intervals and every free
+constant; `evenstep reproduce all` writes one page for all ([how](../how-to/reproduce-a-paper.md)). Modules are below
+`evenstep`. This page is written by `make reference` from `src/evenstep/experiments/papers/papers.yaml`.
+
+{papers}
+## What stands in
+
+Azure-2024 and the proprietary trace of BalanceRoute are not to be had, nor is a long piece of BurstGPT. By default the
+experiments draw synthetic workloads (`burst`, `heavy`, `near-cap`), whose laws each output names; `--trace FILE` takes a
+real trace in their place. Nearest to the paper's data are the published Azure 2023 conversation trace for Azure-2024,
+BurstGPT itself, and Mooncake's conversation trace where long prompts matter. `bfio-fig5` fits the bundled length samples.
+
+Where a paper is silent or its text lost a formula, the docstring of the code says which reading we took.
 """
 
 

@@ -106,3 +106,9 @@ def test_json_has_no_nan():
     found = json.loads(json.dumps(findings.json_object(made(nan=True)), allow_nan=False))
     assert found["rows"][0]["ours"]["value"] is None
     assert found["constants"] == [{"name": "C", "value": "60 ms", "why": "not given"}]
+
+
+def test_a_quick_run_has_no_verdict_in_json_either():
+    held = [claim["holds"] for claim in findings.json_object(made())["claims"]]
+    assert True in held or False in held
+    assert {claim["holds"] for claim in findings.json_object(made(quick=True))["claims"]} == {None}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenstep.cli._flags import add_format, add_processes
+
+if TYPE_CHECKING:
+    from evenstep.experiments.reproduce import Setting
+    from evenstep.report.findings import Reproduction
 
 
 class Reproduce:
@@ -18,17 +22,18 @@ class Reproduce:
         "Runs one experiment of the papers this project builds on and prints the paper's numbers beside ours with 95 %\n"
         "intervals, every free constant, what stands in for data that is not to be had, where and why we differ.\n"
         "Writes the figure (SVG, PNG), the data behind it (Parquet) and a page of all of it (HTML).\n"
-        "`list` shows what there is."
+        "`list` shows what there is; `all` runs everything and writes one page for the five papers, papers.html."
     )
     examples = (
         "evenstep reproduce list",
         "evenstep reproduce bfio-table1 --quick",
         "evenstep reproduce bfio-fig5 --trace sample:burstgpt --trace sample:azure-conv",
         "evenstep reproduce bfio-table1 --format latex --seeds 10",
+        "evenstep reproduce all --quick --processes 2",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("name", metavar="NAME|list", help="an experiment, or list; a file of yours: mine.py")
+        parser.add_argument("name", metavar="NAME|list|all", help="an experiment, list or all; a file of yours: mine.py")
         parser.add_argument(
             "--quick",
             action="store_true",
@@ -82,14 +87,10 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from evenstep.cli._outputs import check_folder, lines_of, versions
+    from evenstep.cli._outputs import check_folder, lines_of
     from evenstep.errors import InputError
     from evenstep.experiments.progress import Bar
-    from evenstep.experiments.reproduce import Setting, reproduce
-    from evenstep.report import findings
-    from evenstep.report.findings_files import write
+    from evenstep.experiments.reproduce import Setting
 
     for flag, value, low in (
         ("--seeds", args.seeds, 1),
@@ -107,22 +108,70 @@ def _reproduce(args: argparse.Namespace) -> int:
         processes=args.processes,
         progress=Bar(lines=lines_of(args.format)),
     )
-    found = replace(reproduce(args.name, setting), command=args.command_line, versions=versions())
-    written = write(found, Path(args.out))
-    if args.format == "table":
-        print("\n".join(findings.text_lines(found)))
-    elif args.format == "csv":
-        sys.stdout.write(findings.csv_text(found))
-    elif args.format == "latex":
-        sys.stdout.write(findings.latex_text(found))
-    else:
-        _print_json(findings.json_object(found))
+    if args.name == "all":
+        return _all(args, setting)
+    found, written = _one(args, args.name, setting)
+    _print([found], args.format)
     told = f"wrote {', '.join(str(path) for path in written)}"
-    print(
-        f"\n{told}" if args.format == "table" else told,
-        file=sys.stdout if args.format == "table" else sys.stderr,
-    )
+    is_table = args.format == "table"
+    print(f"\n{told}" if is_table else told, file=sys.stdout if is_table else sys.stderr)
     return 0
+
+
+def _one(args: argparse.Namespace, name: str, setting: Setting) -> tuple[Reproduction, list[Path]]:
+    from dataclasses import replace
+
+    from evenstep.cli._outputs import versions
+    from evenstep.experiments.reproduce import reproduce
+    from evenstep.report.findings_files import write
+
+    found = replace(reproduce(name, setting), command=args.command_line, versions=versions())
+    return found, write(found, Path(args.out))
+
+
+def _all(args: argparse.Namespace, setting: Setting) -> int:
+    """Every experiment, one after the other; one that fails is named on the page, and the exit code is 1."""
+    import time
+
+    from evenstep import names
+    from evenstep.errors import EvenstepError, InputError
+    from evenstep.experiments.reproduce import papers
+    from evenstep.measure.output_file import replacing
+    from evenstep.report.papers import page
+
+    if args.trace:
+        raise InputError("evenstep reproduce", "--trace", ", ".join(args.trace), "none: all takes each experiment's own")
+    found: dict[str, Reproduction | str] = {}
+    every = names.members("experiments")
+    for number, name in enumerate(every, 1):
+        began = time.monotonic()
+        try:
+            found[name] = _one(args, name, setting)[0]
+        except EvenstepError as error:
+            found[name] = str(error)
+        ended = f"did not run: {found[name]}" if isinstance(found[name], str) else f"{time.monotonic() - began:.0f} s"
+        print(f"{number}/{len(every)} {name}: {ended}", file=sys.stderr, flush=True)
+    path = Path(args.out) / ("papers-quick.html" if args.quick else "papers.html")
+    with replacing(path) as out:
+        out.write(page(papers(), found, args.command_line).encode())
+    ran = [one for one in found.values() if not isinstance(one, str)]
+    _print(ran, args.format)
+    print(f"wrote {path}", file=sys.stdout if args.format == "table" else sys.stderr)
+    return 0 if len(ran) == len(found) else 1
+
+
+def _print(found: list[Reproduction], form: str) -> None:
+    from evenstep.report import findings
+
+    if form == "csv":
+        head, *_ = findings.csv_text(found[0]).splitlines(keepends=True)
+        sys.stdout.write(head + "".join(findings.csv_text(one).removeprefix(head) for one in found))
+    elif form == "json":
+        objects = [findings.json_object(one) for one in found]
+        _print_json(objects[0] if len(objects) == 1 else {"version": 1, "reproductions": objects})
+    else:
+        texts = [findings.latex_text(one) if form == "latex" else "\n".join(findings.text_lines(one)) for one in found]
+        sys.stdout.write("\n\n".join(texts) + ("" if form == "latex" else "\n"))
 
 
 def _print_json(value: Any) -> None:

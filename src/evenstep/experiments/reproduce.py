@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from evenstep import names
+from evenstep.config import load
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 from evenstep.experiments.compare.compare import opened
@@ -21,6 +23,7 @@ from evenstep.measure.comparison import Interval, mean_interval, paired_differen
 from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.records import Run
 from evenstep.report.findings import Findings, Reproduction, Row
+from evenstep.report.papers import Paper, Papers
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.replicate import Drawn, Source
@@ -107,6 +110,11 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
     if how.traces:
         found = replace(found, constants=[c for c in found.constants if c.name not in OF_WORKLOADS])
     return Reproduction(name, experiment.title, experiment.source, found, how.quick, how.replicates)
+
+
+def papers() -> tuple[Paper, ...]:
+    """Every item of the five papers with code, command and verdict."""
+    return load(Path(__file__).with_name("papers") / "papers.yaml", Papers).papers
 
 
 def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime) -> tuple[Source, str]:

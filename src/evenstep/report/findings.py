@@ -299,7 +299,7 @@ def json_object(found: Reproduction) -> dict[str, Any]:
         "versions": dict(found.versions),
         "interval": intervals_sentence(found),
         "rows": [asdict(row) for row in said.rows],
-        "claims": [asdict(claim) for claim in said.claims],
+        "claims": [{**asdict(claim), "holds": None if found.quick else claim.holds} for claim in said.claims],
         "constants": [{**asdict(c), "value": str(c.value)} for c in said.constants],
         "remark": said.remark,
         "stands_in": said.stands_in,

@@ -11,7 +11,8 @@ from evenstep.measure.output_file import make_folder, replacing
 from evenstep.report.figures import picture
 from evenstep.report.findings import QUICK, Reproduction, cells, intervals_sentence, json_object, verdict
 
-_STYLE = """
+#: Of pages of findings.
+STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; }
@@ -77,21 +78,21 @@ def page(found: Reproduction, drawing: str) -> str:
     quick = f'<p class="quick">{escape(QUICK)}</p>' if found.quick else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(found.name)}</title><style>{_STYLE}</style></head><body>
+<title>{escape(found.name)}</title><style>{STYLE}</style></head><body>
 <h1>{escape(found.title)}</h1>
 <p>{escape(found.source)}</p>{quick}
 {drawing[drawing.index("<svg") :]}
-<h2>Numbers</h2>{_table(head, rows, numbers=3)}<p>{escape(intervals_sentence(found))}</p>
-<h2>Claims of the paper</h2>{_table(["verdict", "claim", "ours"], claims) if claims else "<p>It makes none to test.</p>"}
+<h2>Numbers</h2>{table_of(head, rows, numbers=3)}<p>{escape(intervals_sentence(found))}</p>
+<h2>Claims of the paper</h2>{table_of(["verdict", "claim", "ours"], claims) if claims else "<p>It makes none to test.</p>"}
 <h2>Where and why we differ</h2><p>{escape(said.remark)}.</p>
 <p>Stands in: {escape(said.stands_in)}.</p>
-<h2>Free constants</h2>{_table(["name", "value", "why"], constants)}
+<h2>Free constants</h2>{table_of(["name", "value", "why"], constants)}
 <footer>{escape(found.command)}<br>{escape(versions)}</footer>
 </body></html>
 """
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
     """An HTML table; columns from `numbers` on are numbers."""
 
     def row(values: Sequence[str]) -> str:

@@ -1,0 +1,116 @@
+"""What the five papers say, item by item, with code, command and verdict: as a page of the reference and as one of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+from evenstep.report.findings import QUICK, Reproduction, verdict
+from evenstep.report.findings_files import STYLE, table_of
+
+#: ``holds``: what it says is what ours shows; ``holds within``: in part, or up to what `why` says.
+Verdict = Literal["holds", "holds within", "does not", "not ours to have"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One row: what a paper says, and where that is here.
+
+    Args:
+        of: the paper's own numbers, such as ``Theorem 1``.
+        says: the claim, in one sentence.
+        verdict: what came out at full size; of a definition or an algorithm, whether the code is it.
+        why: what limits the verdict, with figures; empty only where it holds.
+        code: modules or attributes below ``evenstep``.
+        run: experiments of ``evenstep reproduce``.
+        test: files or folders below ``tests``.
+        also: another command, whole.
+    """
+
+    of: tuple[str, ...]
+    says: str
+    verdict: Verdict
+    why: str = ""
+    code: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    also: str = ""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands, whole; where there is none, its tests."""
+        named = tuple(f"evenstep reproduce {name}" for name in self.run) + ((self.also,) if self.also else ())
+        return named or tuple(f"pytest tests/{place}" for place in self.test)
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper and its items, in the paper's order."""
+
+    name: str
+    title: str
+    rows: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Papers:
+    """The data file."""
+
+    papers: tuple[Paper, ...]
+
+
+def markdown(papers: Sequence[Paper]) -> str:
+    """A table a paper."""
+    lines: list[str] = []
+    for paper in papers:
+        lines += [f"## {paper.name}", "", paper.title, "", "| item | what | code | command | verdict |"]
+        lines.append("|---|---|---|---|---|")
+        for item in paper.rows:
+            code, commands = (", ".join(f"`{name}`" for name in names) for names in (item.code, item.commands))
+            lines.append(f"| {', '.join(item.of)} | {item.says} | {code} | {commands} | {_judged(item)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _judged(item: Item) -> str:
+    return f"**{item.verdict}**{f': {item.why}' if item.why else ''}"
+
+
+def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], command: str = "") -> str:
+    """The page of a run of every experiment; it loads nothing.
+
+    Args:
+        papers: the items.
+        found: by experiment what came out, or why nothing did.
+        command: the command line.
+    """
+    ran = [one for one in found.values() if isinstance(one, Reproduction)]
+    quick = f'<p class="quick">{escape(QUICK)}</p>' if any(one.quick for one in ran) else ""
+    parts = [_section(paper, found) for paper in papers]
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>evenstep: five papers</title><style>{STYLE}</style></head><body>
+<h1>What five papers say, and what comes out here</h1>
+<p>Recorded: the verdict of a run at full size. This run: the claims that each experiment tests, by 95 % intervals.</p>
+{quick}
+{"".join(parts)}
+<footer>{escape(command)}</footer></body></html>
+"""
+
+
+def _section(paper: Paper, found: Mapping[str, Reproduction | str]) -> str:
+    rows = [[", ".join(i.of), i.says, ", ".join(i.code), ", ".join(i.commands), i.verdict, i.why] for i in paper.rows]
+    names = dict.fromkeys(name for item in paper.rows for name in item.run if name in found)
+    items = table_of(["item", "what", "code", "command", "recorded", "why"], rows)
+    return f"<h2>{escape(paper.name)}</h2><p>{escape(paper.title)}</p>{items}{''.join(_run(n, found[n]) for n in names)}"
+
+
+def _run(name: str, found: Reproduction | str) -> str:
+    if isinstance(found, str):
+        return f"<h3>{escape(name)}</h3><p>did not run: {escape(found)}</p>"
+    claims = [[verdict(claim, found.quick), claim.says, claim.seen] for claim in found.findings.claims]
+    told = table_of(["this run", "claim", "ours"], claims) if claims else ""
+    link = f'<a href="{escape(found.stem)}.html">{escape(name)}</a>'
+    return f"<h3>{link}: {escape(found.title)}</h3>{told}<p>{escape(found.findings.remark)}</p>"
