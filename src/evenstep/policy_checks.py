@@ -1,0 +1,212 @@
+"""Promises that routing and scheduling policies share, each a named check on the answers to a set of views."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.errors import PolicyError
+from evenstep.traps import watching
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found; `message` is a sentence, empty when there is nothing to say."""
+
+    name: str
+    passed: bool
+    message: str = ""
+
+
+class KernelCall(Protocol):
+    """A decision through the compiled door."""
+
+    def decision(self) -> Any: ...
+
+    def overrun(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """A policy and how it is asked.
+
+    Args:
+        policy: the policy.
+        verb: name of its method.
+        answer: class of its answers.
+        views: makes the views; `spare` numbers stand behind the arrays of each.
+        own: an answer as own copies: a policy may hand out an array that it writes again.
+        differ: how two answers to a view differ, as a sentence; empty when they are equal in bits.
+        kernel_call: the call through the compiled door; None without a kernel.
+    """
+
+    policy: Any
+    verb: str
+    answer: type[Any]
+    views: Callable[[int], Sequence[Any]]
+    own: Callable[[Any], Any]
+    differ: Callable[[Any, Any, Any], str]
+    kernel_call: Callable[[Any, Any], KernelCall | None]
+
+    def raw(self, view: Any) -> Any:
+        """What the policy answers."""
+        return getattr(self.policy, self.verb)(view)
+
+    def ask(self, view: Any) -> Any:
+        """The same as own copies."""
+        return self.own(self.raw(view))
+
+
+def verdict(name: str, message: str) -> Finding:
+    """Passed without a message, failed with one."""
+    return Finding(name, not message, message)
+
+
+def frozen(policy: Any) -> Finding:
+    """Its fields are its parameters, and stay as they are."""
+    parameters: Any = getattr(type(policy), "__dataclass_params__", None)
+    is_frozen = parameters is not None and parameters.frozen
+    text = f"{type(policy).__name__} is no frozen dataclass; write @dataclass(frozen=True) above it"
+    return verdict("frozen", "" if is_frozen else text)
+
+
+def answers(judged: Judged) -> tuple[Finding, list[Any]]:
+    """It answers every view, also an empty one, with a decision. Its first imports happen here.
+
+    Returns:
+        The verdict, and the answers as they are.
+    """
+    said: list[Any] = []
+    for number, view in enumerate(judged.views(0)):
+        try:
+            decision = judged.raw(view)
+        except Exception as error:
+            if isinstance(error, ValueError) and "read-only" in str(error):
+                text = "it writes into its view, whose arrays are read-only; copy what you count on"
+                return Finding("view left alone", False, text), said
+            text = f"view {number}: {judged.verb} raises {type(error).__name__}: {error}"
+            return Finding("answers", False, text), said
+        if not isinstance(decision, judged.answer):
+            text = f"{judged.verb} answers {type(decision).__name__}; expected a {judged.answer.__name__}"
+            return Finding("answers", False, text), said
+        said.append(judged.own(decision))
+    return Finding("answers", True), said
+
+
+def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[str], str]) -> dict[str, str]:
+    """By check, the first rule that an answer breaks, as a sentence; empty when none.
+
+    Args:
+        names: of the checks. rules: for each view the broken rule, empty when none. owner: the check that owns a rule.
+    """
+    broken = dict.fromkeys(names, "")
+    for number, rule in enumerate(rules):
+        if rule and not broken.get(owner(rule)):
+            broken[owner(rule)] = f"view {number}: {rule}"
+    return broken
+
+
+def outside(judged: Judged) -> list[Finding]:
+    """It looks at nothing but its view: no frames or objects of the host, no clock, no chance of its own, no system."""
+    views, seen = judged.views(1000), dict[str, str]()
+    with watching() as found:
+        said = [judged.ask(view) for view in views]
+    for kind, what in found:
+        seen.setdefault(kind, what)
+    texts = {
+        "peek": f"it reaches outside its view: {seen.get('peek')}",
+        "clock": f"it reads a clock: {seen.get('clock')}; the view has now_s",
+        "chance": f"it draws from {seen.get('chance')}; use streams.uniform(view.seed, name, request_id)",
+        "system": f"it calls the system: {seen.get('system')}",
+    }
+    texts = {kind: text if kind in seen else "" for kind, text in texts.items()}
+    return [
+        verdict("no peeking", texts["peek"] or _behind_the_window(judged, said)),
+        verdict("no clock", texts["clock"]),
+        verdict("no chance of its own", texts["chance"]),
+        verdict("no system calls", texts["system"]),
+    ]
+
+
+def _behind_the_window(judged: Judged, said: Sequence[Any]) -> str:
+    """Equal views with other numbers behind their arrays must get equal answers."""
+    for number, (view, other) in enumerate(zip(judged.views(0), said, strict=True)):
+        if judged.differ(judged.ask(view), other, view):
+            return f"view {number}: the answer depends on what stands behind the view's arrays"
+    return ""
+
+
+def deterministic(judged: Judged) -> Finding:
+    """The same view gets the same answer, at once."""
+    for number, (view, again) in enumerate(zip(judged.views(0), judged.views(0), strict=True)):
+        differs = judged.differ(judged.ask(view), judged.ask(again), view)
+        if differs:
+            differs = differs.replace("the kernel", "then").replace(f"plain {judged.verb}", "it first")
+            return Finding("deterministic", False, f"view {number}, asked twice: {differs}")
+    return Finding("deterministic", True)
+
+
+def view_left_alone(judged: Judged) -> Finding:
+    """Nothing in the view changes: no value, no array taken off its read-only lock, no field replaced."""
+    for number, view in enumerate(judged.views(0)):
+        fields = {f.name: getattr(view, f.name) for f in dataclasses.fields(view)}
+        before = copy.deepcopy(fields)
+        judged.raw(view)
+        for field, value in fields.items():
+            what = ""
+            if getattr(view, field) is not value:
+                what = "replaces"
+            elif isinstance(value, np.ndarray) and value.flags.writeable:
+                what = "takes the lock off"
+            elif isinstance(value, np.ndarray) and not np.array_equal(
+                value, before[field], equal_nan=value.dtype.kind == "f"
+            ):
+                what = "changes"
+            if what:
+                return Finding("view left alone", False, f"view {number}: {judged.verb} {what} {field}")
+    return Finding("view left alone", True)
+
+
+def pure_memory(judged: Judged) -> Finding:
+    """What it remembers goes through `memory`: the answer does not depend on what was asked before."""
+    views = judged.views(0)
+    forward = [judged.ask(view) for view in views]
+    backward = [judged.ask(view) for view in reversed(judged.views(0))][::-1]
+    for number, (view, one, other) in enumerate(zip(views, forward, backward, strict=True)):
+        if judged.differ(one, other, view):
+            text = "the answer depends on what was asked before; keep it in memory (memory_size)"
+            return Finding("pure memory", False, f"view {number}: {text}")
+    return Finding("pure memory", True)
+
+
+def doors_agree(judged: Judged) -> Finding:
+    """The kernel, where there is one, gives the same bits, and writes only where it may."""
+    for number, view in enumerate(judged.views(0)):
+        call = judged.kernel_call(judged.policy, view)
+        if call is None:
+            return Finding("doors agree", True, "no kernel: the plain door only")
+        differs = judged.differ(judged.ask(view), call.decision(), view) or call.overrun()
+        if differs:
+            return Finding("doors agree", False, f"view {number}: {differs}")
+    return Finding("doors agree", True)
+
+
+def same_digest(policy: Any, simulate: Callable[[Any, str], str]) -> Finding:
+    """A short run comes to its end with one digest: again, and through the other door."""
+    doors = ["plain", "plain"] + ["compiled"] * (compiled.kernel_of(policy) is not None)
+    try:
+        digests = [simulate(policy, door) for door in doors]
+    except PolicyError as error:
+        return Finding("same digest", False, f"a short run fails: {error}")
+    text = ""
+    if digests[0] != digests[1]:
+        text = f"two equal runs: {digests[0][:16]} and {digests[1][:16]}"
+    elif digests[-1] != digests[0]:
+        text = f"plain door {digests[0][:16]}, compiled door {digests[-1][:16]}"
+    return verdict("same digest", text)
