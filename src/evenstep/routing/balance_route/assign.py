@@ -355,7 +355,7 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
         if best < 0:
             return
         low, high, slope = peak_of(best, settings, work)
-        before = height(best, work)
+        before = height(best, work) if settings.margin_first else 0.0
         if work.free[best] == 1 and low == high and (not settings.fit or settings.candidates > 1):
             row = pick_for_one_slot(best, low, slope, settings, work)
             sent = send_one(best, row, work)

@@ -35,15 +35,15 @@ def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
     Returns:
         The largest key up to `high`, or -1; the smallest above it, or `NONE`; and how many are above it.
     """
-    under, over, above = -1, NONE, 0
+    under, short, above = -1, 0, 0
     top = min(high, limit)
     for i in range(keys.size):
         k = keys[i]
         under = max(under, k if k <= top else -1)
         is_beyond = (k > high) & (k <= limit)
-        over = min(over, k if is_beyond else NONE)
+        short = max(short, NONE - k if is_beyond else 0)  # counted from `NONE` down: so the compiler vectorises it
         above += 1 if is_beyond else 0
-    return under, over, above
+    return under, NONE - short, above
 
 
 @borrowing
