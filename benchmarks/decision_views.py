@@ -60,5 +60,5 @@ def _view(rng: np.random.Generator, G: int, W: int, H: int, number: int) -> Rout
         projections=projections,
         growth=np.arange(H + 1, dtype=np.float64),
         cached_tokens=np.zeros((0, 0)),
-        memory=np.zeros(4, np.int64),
+        memory=np.zeros(128, np.int64),
     )
