@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TextIO
 
 import msgspec
@@ -26,10 +27,12 @@ from evenstep.gateway.serve.ended import Ended
 #: Everything evenstep says is said below this name.
 NAME = "evenstep"
 _access = logging.getLogger("evenstep.gateway.access")
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "fields"}
 _WAITING = 10_000
 _LAST_LINES_S = 3.0
 _GATHER_S = 0.05  # the thread lets records gather for so long
+_TIMES = ("wait_s", "ttft_s", "tpot_s", "seconds")
 _AT_ONCE = 32  # records that are formatted before the event loop gets its turn
 
 
@@ -45,7 +48,9 @@ def access(one: Ended) -> None:
 
 
 def logged_of(one: Ended) -> dict[str, Any]:
-    """The fields of that line."""
+    """The fields of that line; times that are not known are left out."""
+    asked_s = one.arrived_s
+    times = one.sent_s - asked_s, one.first_s - asked_s, one.tpot_s, one.ended_s - asked_s
     return {
         "request_id": one.request_id,
         "outcome": one.outcome,
@@ -59,10 +64,7 @@ def logged_of(one: Ended) -> dict[str, Any]:
         "output_tokens": one.output_tokens,
         "tries": one.tries,
         "continued": one.continued,
-        "wait_s": one.sent_s - one.arrived_s,
-        "ttft_s": one.ttft_s,
-        "tpot_s": one.tpot_s,
-        "seconds": one.ended_s - one.arrived_s,
+        **{name: int(1e6 * t + 0.5) / 1e6 for name, t in zip(_TIMES, times, strict=True) if t >= 0.0},
     }
 
 
@@ -123,11 +125,11 @@ class JsonLine(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_shown(record),
         }
+        found.update(_shown(record))
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
-        line = msgspec.json.encode(found, enc_hook=str)
+        line = _encode(found)
         return line.decode() if line.isascii() else json.dumps(found, default=str)
 
 
@@ -205,16 +207,21 @@ class _Entry(logging.Handler):
 
 
 def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second = int(record.created)
+    return f"{_second(second)}.{int((record.created - second) * 1000):03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:
     """The fields, rounded for readers; omitted are nan, which JSON lacks, and what another library hides in a record."""
     if isinstance(record, _Line):
-        found = logged_of(record.one)
-    else:
-        found = {key: value for key, value in vars(record).items() if key not in _OWN and not key.startswith("_")}
-        found |= getattr(record, "fields", {})
+        return logged_of(record.one)
+    found = {key: value for key, value in vars(record).items() if key not in _OWN and not key.startswith("_")}
+    found |= getattr(record, "fields", {})
     return {
         key: round(value, 6) if isinstance(value, float) else value
         for key, value in found.items()
