@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -61,13 +61,13 @@ class PrefixIndex:
         Returns:
             Blocks that had to go for it, the one used longest ago first.
         """
-        mine, bit = self._held[worker], 1 << worker
+        mine, holders, bit = self._held[worker], self._holders, 1 << worker
         for block in reversed(blocks[: self.room[worker]]):
             if block in mine:
                 mine.move_to_end(block)
             else:
                 mine[block] = None
-                self._holders[block] = self._holders.get(block, 0) | bit
+                holders[block] = holders.get(block, 0) | bit
         return self._make_fit(worker)
 
     def size(self, worker: int) -> int:
@@ -85,8 +85,7 @@ class PrefixIndex:
 
     def forget(self, worker: int) -> None:
         """A worker was lost, and with it all it held."""
-        for block in self._held[worker]:
-            self._drop(block, 1 << worker)
+        self._drop(self._held[worker], 1 << worker)
         self._held[worker].clear()
 
     def check(self) -> None:
@@ -103,16 +102,15 @@ class PrefixIndex:
     def _make_fit(self, worker: int) -> list[int]:
         mine = self._held[worker]
         dropped = [mine.popitem(last=False)[0] for _ in range(len(mine) - self.room[worker])]
-        for block in dropped:
-            self._drop(block, 1 << worker)
+        self._drop(dropped, 1 << worker)
         return dropped
 
-    def _drop(self, block: int, bit: int) -> None:
-        left = self._holders[block] & ~bit
-        if left:
-            self._holders[block] = left
-        else:
-            del self._holders[block]
+    def _drop(self, blocks: Iterable[int], bit: int) -> None:
+        holders = self._holders
+        for block in blocks:
+            left = holders.pop(block) & ~bit
+            if left:
+                holders[block] = left
 
 
 def _bits(mask: int) -> list[int]:

@@ -58,7 +58,8 @@ class Prefixes:
         self._room = room
         self._blocks: dict[int, tuple[int, ...]] = {}  # row -> blocks
         self._new: set[int] = set()  # rows not looked up yet
-        self._sharing: dict[int, tuple[int, set[int]]] = {}  # block -> blocks before it, rows looked up
+        self._ends: dict[int, set[int]] = {}  # block -> rows looked up, for whose prompt some worker's run may end with it
+        self._ends_of: dict[int, set[int]] = {}  # row -> these blocks of it
         self._depth: I8 = np.zeros((0, 0), np.int64)  # [row, worker], blocks held; of rows looked up
         self._count: I8 = np.zeros(0, np.int64)  # blocks of each row looked up
         self._space: F8 = np.zeros(0)
@@ -104,9 +105,8 @@ class Prefixes:
 
     def forget(self, row: int) -> None:
         """The request is over."""
-        blocks = self._blocks.pop(row, None)
-        if blocks is not None:
-            self._let_go(row, blocks)
+        if self._blocks.pop(row, None) is not None:
+            self._let_go(row)
 
     def lost(self, worker: int) -> None:
         """The worker restarted: it holds nothing."""
@@ -140,18 +140,18 @@ class Prefixes:
         if blocks is None:
             self._places[worker].sent(prompt, 0)
             return
-        self._let_go(row, blocks)
-        held = self._index.held(worker, blocks)
+        held = int(self._depth[row, worker]) if self._count[row] else self._index.held(worker, blocks)
+        self._let_go(row)
         hit = prompt * held // len(blocks)
         self.hit_tokens += hit
         self._places[worker].sent(prompt, hit)
         dropped = self._index.add(worker, blocks)
-        if not self._sharing:
+        if not self._ends:
             return
         kept = blocks[: self._index.room[worker]]
-        if held < len(kept) and kept[held] in self._sharing:
-            for other in self._sharing[kept[held]][1]:
-                self._depth[other, worker] = _alike(kept, self._blocks[other])
+        if held < len(kept):
+            for other in self._ends.get(kept[held], ()):
+                self._reaches(other, worker, _alike(kept, self._blocks[other]))
         self._went(worker, dropped)
 
     def cached(self, rows: I8, prompts: I8) -> F8:
@@ -188,9 +188,10 @@ class Prefixes:
         asked = {row for row in self._blocks if self._count[row]}
         if asked | self._new != self._blocks.keys() & waiting:
             raise RuntimeError("prefixes are kept up for others than those that wait")
-        sharing = {row for _, rows in self._sharing.values() for row in rows}
-        if sharing != asked:
-            raise RuntimeError(f"prefixes of rows {sorted(sharing ^ asked)[:3]} are kept for no row, or not at all")
+        if self._ends_of.keys() != asked or {row for rows in self._ends.values() for row in rows} != asked:
+            raise RuntimeError(
+                f"prefixes of rows {sorted(self._ends_of.keys() ^ asked)[:3]} are kept for no row, or not at all"
+            )
         if self._index is not None:
             self._index.check()
             for row in asked:
@@ -198,38 +199,48 @@ class Prefixes:
                     raise RuntimeError(f"what workers hold of row {row} is out of date")
 
     def _went(self, worker: int, dropped: list[int]) -> None:
-        """Requests that wait see that a worker no longer holds these blocks."""
+        """Requests that wait see that a worker no longer holds these blocks: of each prompt the last one that it held."""
         for block in dropped:
-            if block in self._sharing:
-                before, rows = self._sharing[block]
-                for other in rows:
-                    self._depth[other, worker] = min(self._depth[other, worker], before)
+            for other in self._ends.get(block, ()):
+                depth = int(self._depth[other, worker])
+                if depth and self._blocks[other][depth - 1] == block:
+                    self._reaches(other, worker, depth - 1)
 
     def _look_up(self, row: int) -> None:
         """From now on it is known how much of a request's prompt each worker holds."""
         blocks = self._blocks[row]
         self._new.discard(row)
-        self._count[row] = len(blocks)
+        self._count[row], self._ends_of[row] = len(blocks), set()
+        self._end(row, 0)
         if self._index is not None:
-            self._depth[row] = self._index.match(blocks)
-        for before, block in enumerate(blocks):
-            found = self._sharing.get(block)
-            if found is None:
-                self._sharing[block] = before, {row}
-            else:
-                found[1].add(row)
+            self._depth[row] = found = self._index.match(blocks)
+            for depth in set(found.tolist()):
+                self._end(row, depth)
 
-    def _let_go(self, row: int, blocks: tuple[int, ...]) -> None:
+    def _reaches(self, row: int, worker: int, depth: int) -> None:
+        """A worker holds so many blocks of a request's prompt now."""
+        self._depth[row, worker] = depth
+        self._end(row, depth)
+
+    def _end(self, row: int, depth: int) -> None:
+        """Some worker holds so many blocks of a request's prompt: what happens to the last of them and to the one after it
+        concerns the request.
+        """
+        ends = self._ends_of[row]
+        for block in self._blocks[row][max(0, depth - 1) : depth + 1]:
+            if block not in ends:
+                ends.add(block)
+                self._ends.setdefault(block, set()).add(row)
+
+    def _let_go(self, row: int) -> None:
         """Forget a request that is no longer needed."""
         self._new.discard(row)
-        if not self._count[row]:
-            return
         self._count[row] = 0
-        for block in blocks:
-            rows = self._sharing[block][1]
+        for block in self._ends_of.pop(row, ()):
+            rows = self._ends[block]
             rows.discard(row)
             if not rows:
-                del self._sharing[block]
+                del self._ends[block]
 
     def _grow(self, row: int) -> None:
         room = max(1024, 2 * self._count.size, row + 1)

@@ -28,9 +28,9 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     Returns:
         The body and the options it asks for. The same bytes if nothing has to change.
     """
-    if request.frame.goes_unchanged:
-        return request.body, request.frame.asked
-    changes: dict[str, bytes | None] = {name: None for name in ROUTING_FIELDS if name in request.frame.fields}
+    if request.goes_unchanged:
+        return request.body, request.asked
+    changes: dict[str, bytes | None] = {name: None for name in ROUTING_FIELDS if name in request.fields}
     asked = request.asked
     if request.stream and dialect.counts:
         asked = Asked(asked.usage or dialect.usage_needs_final, True, asked.token_ids or token_ids)

@@ -135,7 +135,7 @@ def _text(prompt: bytes) -> str | None:
 
 def can_break(request: GenerationRequest) -> bool:
     """Whether the request allows a broken answer to continue at all; only then are ids worth asking for."""
-    if request.slots == 1 and request.frame.fields.keys().isdisjoint(_HINDERING):
+    if request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING):
         return True
     nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)
     return not _hindrance(request, nothing)

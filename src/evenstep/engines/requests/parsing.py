@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -35,14 +36,14 @@ _ROUTING = frozenset(ROUTING_FIELDS)
 _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
-class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The members of a body other than its prompt.
+class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A request for tokens.
 
     Args:
         kind: ``chat`` or ``completions``.
+        body: as the client sent it.
         fields: the position of each member of the body.
         model: the model asked for.
-        model_value: its JSON, as in the body.
         stream: whether the answer is a stream.
         n: answers the client gets for each prompt.
         best_of: sequences the engine runs for each prompt.
@@ -51,12 +52,16 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
         user: a key that may pin a request to the worker of similar ones; empty if not given.
         asked: accounting the client asked for.
         goes_unchanged: engines get it as it is: it does not stream, and no member would choose an engine's rank or memory.
+        prompts: prompts of the body; more than one only in completions.
+        prompt_tokens: the number of ids if the prompt came as ids; else -1.
+        prompt_at: where the value of ``prompt`` or ``messages`` begins and ends in the body.
+        session: a key that may pin it to the worker of similar requests; empty if not given.
     """
 
     kind: Literal["chat", "completions"]
+    body: bytes
     fields: Mapping[str, splice.Span]
     model: str
-    model_value: bytes
     stream: bool
     n: int
     best_of: int
@@ -64,83 +69,37 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
     min_tokens: int
     user: str
     asked: Asked
-    stops_at_recomputed: bool
     goes_unchanged: bool
-
-
-class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A request for tokens.
-
-    Args:
-        frame: the other members of its body.
-        body: as the client sent it.
-        prompt: bytes of the prompt: the value of ``prompt`` or ``messages``.
-        prompts: prompts of the body; more than one only in completions.
-        prompt_tokens: the number of ids if the prompt came as ids; else -1.
-        session: a key that may pin it to the worker of similar requests; empty if not given.
-    """
-
-    frame: Frame
-    body: bytes
-    prompt: bytes
-    prompts: int = 1
-    prompt_tokens: int = -1
-    session: str = ""
-
-    @property
-    def kind(self) -> Literal["chat", "completions"]:
-        """``chat`` or ``completions``."""
-        return self.frame.kind
+    prompts: int
+    prompt_tokens: int
+    prompt_at: tuple[int, int]
+    session: str
 
     @property
     def chat(self) -> bool:
         """Whether it is a chat."""
-        return self.frame.kind == "chat"
+        return self.kind == "chat"
 
     @property
-    def fields(self) -> Mapping[str, splice.Span]:
-        """Where each member of the body lies."""
-        return self.frame.fields
+    def prompt(self) -> bytes:
+        """The bytes of the prompt, copied; a long one costs."""
+        return self.body[slice(*self.prompt_at)]
 
     @property
-    def model(self) -> str:
-        """The model asked for."""
-        return self.frame.model
-
-    @property
-    def stream(self) -> bool:
-        """Whether the answer is a stream."""
-        return self.frame.stream
-
-    @property
-    def n(self) -> int:
-        """Answers the client gets for each prompt."""
-        return self.frame.n
+    def prompt_bytes(self) -> int:
+        """The size of the prompt."""
+        start, stop = self.prompt_at
+        return stop - start
 
     @property
     def slots(self) -> int:
         """Sequences the engine runs at once: the larger of n and best_of, for each prompt."""
-        return self.frame.best_of * self.prompts
+        return self.best_of * self.prompts
 
     @property
-    def max_tokens(self) -> int:
-        """Output tokens of one sequence at most; -1 where only the context limits it."""
-        return self.frame.max_tokens
-
-    @property
-    def min_tokens(self) -> int:
-        """Output tokens of one sequence at least."""
-        return self.frame.min_tokens
-
-    @property
-    def user(self) -> str:
-        """A key that may pin it to where its like went; empty where not given."""
-        return self.frame.user
-
-    @property
-    def asked(self) -> Asked:
-        """The accounting the client asked for."""
-        return self.frame.asked
+    def stops_at_recomputed(self) -> bool:
+        """Whether ``recomputed`` is a stop string of the client."""
+        return "stop" in self.fields and b'"recomputed"' in self.value("stop")
 
     def value(self, name: str) -> bytes:
         """The bytes of one member; empty where it is not there."""
@@ -194,49 +153,49 @@ def read_request(
             raise InputError(_WHERE, "body", f"byte {error.start}", "UTF-8") from None
     if headers:
         session = next((headers[name] for name in session_headers if headers.get(name)), session)
-    frame, prompt = _frame(body, kind == "chat")
-    prompts, prompt_tokens = _messages(prompt) if kind == "chat" else _prompts(prompt)
-    slots = frame.best_of * prompts
-    if slots > max_slots:
-        raise InputError(_WHERE, "n", slots, f"at most {max_slots} sequences in one request")
-    return GenerationRequest(frame, body, prompt, prompts, prompt_tokens, session)
-
-
-def _frame(body: bytes, chat: bool) -> tuple[Frame, bytes]:
-    """Parse a body into its frame and its prompt."""
     fields = splice.members(body, _WHERE)
     given = _given(body, fields)
     if not given.model:
         raise InputError(_WHERE, "model", "missing", "the name of a model")
-    span = fields.get("messages" if chat else "prompt", (0, 0, 0))
+    is_chat = kind == "chat"
     n = _count("n", given.n, 1, least=1)
-    best_of = n if chat else _count("best_of", given.best_of, n, least=1)
+    best_of = n if is_chat else _count("best_of", given.best_of, n, least=1)
     if best_of < n:
         raise InputError(_WHERE, "best_of", best_of, f"an integer >= n, {n}")
-    if chat:
+    if is_chat:
         max_tokens = _count("max_tokens", given.max_tokens, -1, least=1)
         max_tokens = _count("max_completion_tokens", given.max_completion_tokens, max_tokens, least=1)
     else:  # a completion may ask for the echo of its prompt alone
         max_tokens = _count("max_tokens", given.max_tokens, DEFAULT_COMPLETION_TOKENS, least=0)
-    options = given.stream_options or _NO_OPTIONS
+    min_tokens = _count("min_tokens", given.min_tokens, 0, least=0)
+    _, start, stop = fields.get("messages" if is_chat else "prompt", (0, 0, 0))
+    prompts, prompt_tokens = (_messages if is_chat else _prompts)(body, start, stop)
+    if best_of * prompts > max_slots:
+        raise InputError(_WHERE, "n", best_of * prompts, f"at most {max_slots} sequences in one request")
+    is_stream, options = bool(given.stream), given.stream_options or _NO_OPTIONS
     usage = bool(options.include_usage)
-    _, value, stop = fields["model"]
-    frame = Frame(
-        kind="chat" if chat else "completions",
-        fields=fields,
-        model=given.model,
-        model_value=body[value:stop],
-        stream=bool(given.stream),
-        n=n,
-        best_of=best_of,
-        max_tokens=max_tokens,
-        min_tokens=_count("min_tokens", given.min_tokens, 0, least=0),
-        user=given.user or "",
-        asked=Asked(usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)),
-        stops_at_recomputed="stop" in fields and b'"recomputed"' in body[slice(*fields["stop"][1:])],
-        goes_unchanged=not given.stream and _ROUTING.isdisjoint(fields),
+    return GenerationRequest(
+        kind,
+        body,
+        fields,
+        given.model,
+        is_stream,
+        n,
+        best_of,
+        max_tokens,
+        min_tokens,
+        given.user or "",
+        _ASKED[usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)],
+        not is_stream and _ROUTING.isdisjoint(fields),
+        prompts,
+        prompt_tokens,
+        (start, stop),
+        session,
     )
-    return frame, body[span[1] : span[2]]
+
+
+#: What a client may ask for, by the fields of `Asked`.
+_ASKED = {key: Asked(*key) for key in itertools.product((False, True), repeat=3)}
 
 
 class _Given(msgspec.Struct, gc=False):
@@ -291,30 +250,34 @@ def _count(name: str, found: int | None, default: int, least: int) -> int:
     return found
 
 
-def _messages(raw: bytes) -> tuple[int, int]:
-    if not raw.startswith(b"[{") and _first_inside(raw) != b"{":
-        raise InputError(_WHERE, "messages", raw[:40].decode("utf-8", "replace") or "missing", "a list of messages")
+def _messages(body: bytes, start: int, stop: int) -> tuple[int, int]:
+    if not body.startswith(b"[{", start, stop) and _first_inside(body, start, stop) != b"{":
+        raise InputError(_WHERE, "messages", _beginning(body, start, stop), "a list of messages")
     return 1, -1
 
 
-def _prompts(raw: bytes) -> tuple[int, int]:
+def _prompts(body: bytes, start: int, stop: int) -> tuple[int, int]:
     """How many prompts there are, and their tokens where they are ids."""
-    if raw.startswith(b'"'):
+    if body.startswith(b'"', start, stop):
         return 1, -1
-    first = _first_inside(raw)
+    first = _first_inside(body, start, stop)
     if first.isdigit():
-        return 1, raw.count(b",") + 1
+        return 1, body.count(b",", start, stop) + 1
     if first == b'"':
-        return len(splice.items(raw)), -1
+        return len(splice.items(body[start:stop])), -1
     if first == b"[":
-        rows = splice.items(raw)
-        if all(_first_inside(row).isdigit() for row in rows):
-            return len(rows), raw.count(b",") + 1
-    shown = raw[:40].decode("utf-8", "replace") or "missing"
-    raise InputError(_WHERE, "prompt", shown, "text, a list of token ids, or a list of prompts")
+        rows = splice.items(body[start:stop])
+        if all(_first_inside(row, 0, len(row)).isdigit() for row in rows):
+            return len(rows), body.count(b",", start, stop) + 1
+    raise InputError(_WHERE, "prompt", _beginning(body, start, stop), "text, a list of token ids, or a list of prompts")
 
 
-def _first_inside(raw: bytes) -> bytes:
+def _beginning(body: bytes, start: int, stop: int) -> str:
+    """The first bytes of a prompt, for messages."""
+    return body[start : min(stop, start + 40)].decode("utf-8", "replace") or "missing"
+
+
+def _first_inside(text: bytes, start: int, stop: int) -> bytes:
     """The first byte inside an array; nothing where it is no array."""
-    found = _FIRST.match(raw)
+    found = _FIRST.match(text, start, stop)
     return found[1] if found else b""

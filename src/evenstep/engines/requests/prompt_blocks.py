@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 
+import numpy as np
+
 from evenstep.engines.requests.parsing import GenerationRequest
 
 #: Members next to the prompt that change its KV cache, in a fixed order.
@@ -34,19 +36,23 @@ def prompt_blocks(
     Returns:
         Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them.
     """
-    prompt = request.prompt
-    if len(prompt) <= block_bytes:  # the common case
+    start, stop = request.prompt_at
+    if stop - start <= block_bytes:  # the common case
         return []
-    digest = hashlib.blake2b(digest_size=8, key=key)
+    fields, body = request.fields, request.body
+    digest = hashlib.sha256(b"%d:%b" % (len(key), key))
     for name in _SEED:
-        value = request.value(name)
-        digest.update(b"%d:" % len(value) + value)
+        if name in fields:
+            value = request.value(name)
+            digest.update(b"%b=%d:%b" % (name.encode(), len(value), value))
     most = max_blocks or max(1, _HASHED // block_bytes)
-    found: list[int] = []
-    for block in range(min(most, (len(prompt) - 1) // block_bytes)):  # a chat's closing bracket is not content
-        digest.update(prompt[block * block_bytes : (block + 1) * block_bytes])
-        found.append(_id(digest.digest()))
-    return found
+    blocks = min(most, (stop - start - 1) // block_bytes)  # a chat's closing bracket is not content
+    update, told, view, found = digest.update, digest.digest, memoryview(body), list[bytes]()
+    for at in range(start, start + blocks * block_bytes, block_bytes):
+        update(view[at : at + block_bytes])
+        found.append(told())
+    ids: list[int] = (np.frombuffer(b"".join(found), "<u8")[:: digest.digest_size // 8] >> 1).tolist()
+    return ids
 
 
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
@@ -55,15 +61,13 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
     A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes: hashing all of it would
     cost as much as the rest of the request's handling.
     """
-    prompt, model = request.prompt, request.frame.model_value
-    digest, size = _keyed(key).copy(), len(prompt)
-    if size > 2 * _LONG_END:
-        digest.update(prompt[:_LONG_END])
-        digest.update(prompt[-_LONG_END:])
-        digest.update(b"%d:%b" % (size, model))
+    digest, body, (start, stop) = _keyed(key).copy(), request.body, request.prompt_at
+    if stop - start > 2 * _LONG_END:
+        digest.update(body[start : start + _LONG_END])
+        digest.update(b"%b%d:%b" % (body[stop - _LONG_END : stop], stop - start, request.value("model")))
     else:
-        digest.update(prompt)
-        digest.update(model)
+        digest.update(body[start:stop])
+        digest.update(request.value("model"))
     return _id(digest.digest()) or 1
 
 

@@ -74,8 +74,11 @@ def _laid_out(text: bytes, values: Mapping[str, msgspec.Raw]) -> dict[str, Span]
     if at - gap != len(text):
         return None
     if gap:  # without gaps no other text is as short
-        written = b", ".join([b'"%b": %b' % (name.encode(), value) for name, value in values.items()])
-        if text[1:-1] != written:
+        begin, between = 0, list[bytes]()
+        for _, start, stop in found.values():
+            between.append(text[begin:start])
+            begin = stop
+        if b"".join(between) != ('{"' + '": , "'.join(found) + '": ').encode() or not text.endswith(b"}"):
             return None
     return found
 

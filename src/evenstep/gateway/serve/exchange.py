@@ -73,7 +73,7 @@ class Exchange:
 
     def __init__(self, model: ServedModel, client: Client, request: GenerationRequest, name: str, asking: Asking) -> None:
         self.model, self.client, self.request, self.name, self.asking = model, client, request, name, asking
-        self._can_break = request.frame.stream and can_break(request)
+        self._can_break = request.stream and can_break(request)
 
     @property
     def can_continue(self) -> bool:
@@ -99,7 +99,7 @@ class Exchange:
             self.story.sent(attached.name)
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
         settings = attached.endpoint.settings
-        if self.request.frame.stream:
+        if self.request.stream:
             leg = self._leg = Stream(self, command.leg, attached, command.row, self._reply(attached, None))
             self._send(leg, attached, body, settings.first_byte_s)
         else:
@@ -289,7 +289,7 @@ class Exchange:
     def _write_body(self, attached: Attached) -> None:
         """The body for engines of this dialect."""
         request = self.request
-        if request.frame.goes_unchanged:
+        if request.goes_unchanged:
             self._body = request.body
             return
         dialect = attached.dialect
@@ -314,9 +314,9 @@ class Exchange:
             keep=self._can_break,
             fingerprint=attached.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
-            limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt),
+            limit=_EVENT_BYTES + _BYTES_PER_ID * request.prompt_bytes,
             habits=attached.habits,
-            hands_back=not request.frame.stops_at_recomputed,
+            hands_back=not request.stops_at_recomputed,
         )
 
     def _keep_what_is_there(self, leg: Collecting) -> None:

@@ -126,20 +126,20 @@ class Front:
         except InputError as error:
             self._turn_away(received, client, refusals.bad_request(error))
             return
-        caller, frame, name = asking.caller, request.frame, received.name
+        caller, name = asking.caller, received.name
         assert caller is not None
-        pool = self.pools.pool_of(frame.model)
+        pool = self.pools.pool_of(request.model)
         if pool is None:
-            self._turn_away(received, client, self._unknown(frame.model))
+            self._turn_away(received, client, self._unknown(request.model))
             return
         now_s = time.monotonic()
         exchange = Exchange(pool, client, request, name, asking)
         estimate = pool.estimate(exchange)
         sinks = self.class_sinks if asking.number else self.sinks
         if sinks:
-            exchange.story = Story(sinks, name, asking, now_s, frame.model, estimate, asking.number)
+            exchange.story = Story(sinks, name, asking, now_s, request.model, estimate, asking.number)
         salt, size = self._salt, pool.dispatcher.settings.prefix_block_bytes
-        session = request.session or asking.task or frame.user
+        session = request.session or asking.task or request.user
         event = Arrived(
             now_s=now_s,
             request=pool.number(exchange),
@@ -148,9 +148,9 @@ class Front:
             request_class=asking.number,
             key=prompt_key(request, salt),
             session=name_key(session, salt) if session else 0,
-            max_tokens=max(0, frame.max_tokens),
+            max_tokens=max(0, request.max_tokens),
             expected_tokens=asking.expected,
-            copies=frame.best_of * request.prompts,
+            copies=request.best_of * request.prompts,
             can_continue=exchange.can_continue,
             blocks=tuple(prompt_blocks(request, salt, block_bytes=size)) if pool.reads_cached else (),
         )

@@ -232,7 +232,7 @@ class Whole(Collecting):
 
     def whole(self, body: bytes) -> None:
         try:
-            hands_back = not self.exchange.request.frame.stops_at_recomputed
+            hands_back = not self.exchange.request.stops_at_recomputed
             answer = read_answer(body, self.attached.dialect.finish_reasons, hands_back)
         except EngineError as error:
             self._lose("stream", str(error))

@@ -291,7 +291,7 @@ class ServedModel:
         request = exchange.request
         if request.prompt_tokens >= 0:
             return max(1, request.prompt_tokens)
-        exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
+        exchange.size = self._tokenizer.count(request) if self._tokenizer else request.prompt_bytes
         estimate = self.sizes.estimate(request.model, exchange.size)
         if estimate > _SMALL:
             estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
