@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -25,12 +24,11 @@ from evenstep.errors import InputError, PolicyError
 from evenstep.predict.view import is_oracle
 from evenstep.request import I8
 from evenstep.routing.policies.least_load import LeastLoad
-from evenstep.routing.view import HOLD, RoutingView, expects_loads
+from evenstep.routing.view import HOLD, expects_loads
 
 PREDICTOR = "bounded"
 #: Completions after which the older ones weigh half in the mean output.
 HALF_OF = 1 << 14
-_NO_MEMORY: I8 = np.zeros(0, np.int64)
 
 
 class Deciding:
@@ -192,30 +190,28 @@ class Deciding:
         if watch:
             self.meters.stages["prepare"].add(prepared - start)
             self.meters.stages["route"].add(self.decided_s - prepared)
-        answer, reason = self._leave_no_worker_idle(pool, answer, margin, reason, excluded)
+        worker = answer.tolist()
+        if len(pool.here) > most or excluded or HOLD in worker:
+            worker, reason = self._leave_no_worker_idle(pool, worker, margin, reason, excluded)
         was_off = self.fallback.is_off
         self.fallback.after(reason, now_s)
         if reason:
             self._tell(reason, was_off, now_s)
-        worker = answer.tolist()
         outcome = "fallback" if reason else "held" if worker.count(HOLD) == most else "admitted"
         self.meters.decisions[self.door.text, outcome] += 1
         if self.keep_round is not None:
-            self.keep_round(self._record(shown.view(_NO_MEMORY), worker, reason))
+            self.keep_round(self._record(shown, worker, reason))
         self.decisions += 1
         return worker
 
     def _leave_no_worker_idle(
-        self, pool: Pool, answer: I8, margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
-    ) -> tuple[I8, Reason]:
+        self, pool: Pool, answer: list[int], margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
+    ) -> tuple[list[int], Reason]:
         """The answer, with requests that fit idle workers sent there; ``held`` where the policy held one of them."""
-        shown, packed = answer.size, self.packed
-        if len(pool.here) == shown and not excluded and not (answer == HOLD).any():
-            return answer, reason
-        holds = np.count_nonzero(answer == HOLD)
+        shown, packed = len(answer), self.packed
         about = self.idle.fill(packed, pool, shown, margin, excluded)
-        added = packed.worker[:about]
-        if not reason and np.count_nonzero(added[:shown] == HOLD) < holds:
+        added: list[int] = packed.worker[:about].tolist()
+        if not reason and added[:shown].count(HOLD) < answer.count(HOLD):
             reason = "held"
         return added, reason
 
@@ -296,45 +292,17 @@ class Deciding:
                 reason, self._said = "predictor", f"{type(error).__name__}: {error}"
         return reason
 
-    def _record(self, view: RoutingView, worker: list[int], reason: Reason) -> Round:
+    def _record(self, shown: Shown, worker: list[int], reason: Reason) -> Round:
         requests, workers = self.rows.at.request, self.mirror.workers
         rows = self.packed.waiting[: len(worker)].tolist()
         return Round(
-            decision=view.decision,
-            waiting=view.waiting_id.size,
-            seen=_digest(view),
+            decision=shown.decision,
+            waiting=shown.waiting,
+            seen=shown.checksum(),
             sent={requests[row]: workers[g].spec.name for row, g in zip(rows, worker, strict=True) if g != HOLD},
             fallback=reason,
             why=self.fallback.last.why if reason and self.fallback.last else "",
         )
-
-
-def _digest(view: RoutingView) -> int:
-    """A checksum of everything in a view that a policy may decide by, but for its memory."""
-    parts: tuple[Any, ...] = (
-        np.array([view.decision, view.seed]),
-        np.array([view.now_s, view.mean_wait_s]),
-        view.group,
-        view.queued,
-        view.queued_load,
-        view.load,
-        view.free_slots,
-        view.running,
-        view.kv_free,
-        view.seconds_per_token,
-        view.waiting_id,
-        view.waiting_load,
-        view.waited_s,
-        view.waiting_class,
-        view.waiting_key,
-        view.waiting_steps,
-        view.projections,
-        view.cached_tokens,
-    )
-    found = 0
-    for part in parts:
-        found = zlib.crc32(np.ascontiguousarray(part).data, found)
-    return found
 
 
 def _predictor(text: str) -> Any:

@@ -3,6 +3,8 @@ one."""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,7 @@ from evenstep.routing.view import (
 )
 
 _NO_PROJECTIONS = 0
+_STAMP = struct.Struct("=qqdd")
 _NOBODY: I8 = np.zeros(0, np.int64)
 _show, _holds = compiled.entry(showing.show), compiled.entry(showing.holds)
 
@@ -213,6 +216,31 @@ class Shown:
     mean_wait_s: float
     waiting: int
     packed: Packed
+
+    def checksum(self) -> int:
+        """Of everything that a policy may decide by, but for its memory."""
+        packed, ints, floats = self.packed, self.packed.workers_i, self.packed.workers_f
+        waiting_i, waiting_f = packed.waiting_i[:, : self.waiting], packed.waiting_f[:, : self.waiting]
+        parts = (
+            _STAMP.pack(self.decision, self.seed, self.now_s, self.mean_wait_s),
+            ints[at.GROUP],
+            ints[at.QUEUED],
+            floats[at.QUEUED_LOAD],
+            floats[at.LOAD],
+            ints[at.FREE_SLOTS],
+            ints[at.RUNNING],
+            floats[at.KV_FREE],
+            floats[at.SECONDS_PER_TOKEN],
+            waiting_i[at.ID],
+            waiting_f[at.WAITING_LOAD],
+            self.now_s - waiting_f[at.SINCE_S],
+            waiting_i[at.CLASS],
+            waiting_i[at.KEY],
+            waiting_f[at.STEPS],
+            np.ascontiguousarray(packed.projections),
+            np.ascontiguousarray(packed.cached),
+        )
+        return zlib.crc32(b"".join(parts))  # type: ignore[arg-type]  # arrays are buffers
 
     def view(self, memory: I8) -> RoutingView:
         """Read-only windows on the arrays."""
