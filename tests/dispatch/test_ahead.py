@@ -130,6 +130,45 @@ def test_the_predictor_learns_before_it_is_asked_and_in_order():
     assert says.learned == [7, 3]
 
 
+def test_much_learning_and_many_predictions_take_turns():
+    """No turn looks at more than `_LOOKED_AT` requests to learn, or asks about more than `_AT_ONCE`."""
+
+    class Slow(Says):
+        left, seen = 0, 0
+
+        def begin(self, finished):
+            self.left += 2500
+            self.learn(finished)
+
+        def advance(self, rows):
+            self.seen = min(rows, self.left)
+            self.left -= self.seen
+            return 0 if self.left else max(rows - self.seen, 1)
+
+        def predict(self, active, horizon):
+            self.was_behind = self.left > 0
+            return super().predict(active, horizon)
+
+    slow = Slow(6.0)
+    ahead, table = Ahead(slow, 8, False), running(*[(0, 10, 2, 1)] * 300)
+    mirror = mirror_of([3600], [300])
+    ahead.ended(999, 1, 2, 0)
+    learned, asked = [], []
+    while ahead.has_asked(table, mirror):
+        learned.append(slow.seen)
+        asked.append(sum(map(len, slow.asked)))
+        slow.seen = 0
+    assert learned == [1024, 1024, 452, 0, 0, 0]
+    assert asked == [0, 0, 0, 128, 256, 300]
+    assert not slow.was_behind
+    for _ in range(16):
+        ahead.ended(1000, 1, 2, 0)
+    assert slow.seen == 1024, "completions are learned as they come, a part at each"
+    ahead.ended(1001, 1, 2, 0)
+    ahead.ended(1002, 1, 2, 0)
+    assert slow.left == 0
+
+
 def test_a_predictor_that_keeps_requests_hears_of_those_that_went_away():
     class Kept(Says):
         def gone(self, unfinished):

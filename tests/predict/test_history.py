@@ -10,9 +10,12 @@ from tests.oracles import halves
 from tests.predict.asked import active, both_stages, finished, ints
 
 from evenstep.errors import InputError
+from evenstep.predict import history as history_module
 from evenstep.predict import window
 from evenstep.predict.halves import differ
 from evenstep.predict.history import LONGEST, History
+from evenstep.predict.memorised import Memorised
+from evenstep.predict.view import Finished
 
 
 def learn(history, completions):
@@ -114,6 +117,37 @@ def test_the_compiled_window_is_the_plain_one_bit_by_bit(events, running, leaves
         plain = fed(History(5, 0.0, running), events, leaves)
         bits = answers(plain)
     assert answers(compiled) == bits
+
+
+@settings(max_examples=60, deadline=None)
+@given(lives(), st.integers(1, 3), st.integers(1, 4))
+def test_learning_in_parts_ends_where_learning_at_once_does(events, running, rows):
+    """Each part looks at a piece of `_PIECE` requests at least; a history that is asked in between does the rest first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history_module, "_PIECE", 1)
+        patch.setattr(history_module, "_PENDING", 6)  # ages of a request are made one
+        parts = fed(History(9, 0.5, running, ahead=2), events)
+        parts.begin(ints(50, 51, 52), ints(30, 3, 61))
+        turns = 0
+        while not parts.advance(rows):
+            turns += 1
+    at_once = fed(History(9, 0.5, running, ahead=2), events)
+    at_once.learn(ints(50, 51, 52), ints(30, 3, 61))
+    assert answers(parts) == answers(at_once)
+    assert turns >= 3 // rows - 1
+
+
+def test_asking_before_all_is_learned_is_asking_after_it():
+    """A prediction asked for while learning goes on is that of a predictor that has learned everything."""
+    answers = []
+    for rows in (1, 1 << 40):
+        memorised = Memorised(running=3, window=300)
+        for at in range(0, 900, 60):
+            memorised.curve(active(*range(60), first=at), 8)
+            memorised.begin(Finished(*np.arange(at, at + 30)[None].repeat(2, 0), ints(*range(80, 110)), ints(*[0] * 30)))
+            memorised.advance(rows)
+        answers.append(memorised.curve(active(*range(0, 100, 9), first=2000), 8).tobytes())
+    assert answers[0] == answers[1]
 
 
 def answers(history):

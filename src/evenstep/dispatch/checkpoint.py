@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 
 _PREDICTORS = "evenstep.predict."
 _QUICK = 1  #: level of zlib
-_LAYOUT = 9  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
+_LAYOUT = 10  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
 _MODULES = {
     f"evenstep.dispatch.{folder}{name}"
     for folder, names in (

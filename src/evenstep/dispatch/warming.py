@@ -9,6 +9,7 @@ from evenstep.dispatch.settings import Settings, WorkerSpec
 
 _REQUESTS = 1500  # enough for the predictors' first buckets and first growth, and more than a window shows
 _TOKENS = 30
+_LONG = 2100  # tokens of one answer: more than a predictor first has room for
 
 
 def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> None:
@@ -39,6 +40,8 @@ def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> 
                 blocks=(1, 2 + request % 5),
             )
         )
+    if (ahead := fleet.dispatcher.parts.deciding.ahead) is not None:
+        ahead.ended(_REQUESTS, 1, _LONG, 0)
     for step in range(1, 20 * _REQUESTS):
         if not fleet.dispatcher.rows.by_request:
             return

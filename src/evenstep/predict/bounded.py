@@ -17,6 +17,7 @@ from evenstep.predict.view import (
     Fit,
     Fits,
     Keeps,
+    LearnsInParts,
     Prediction,
     SurvivalCurve,
     counted_of,
@@ -94,6 +95,14 @@ class Bounded:
 
     def learn(self, finished: Finished) -> None:
         self._inner.learn(finished)
+
+    def begin(self, finished: Finished) -> None:
+        """As the other predictor; all at once if it has no parts."""
+        (self._inner.begin if isinstance(self._inner, LearnsInParts) else self._inner.learn)(finished)
+
+    def advance(self, rows: int) -> int:
+        """As the other predictor."""
+        return self._inner.advance(rows) if isinstance(self._inner, LearnsInParts) else rows
 
     def gone(self, unfinished: Finished) -> None:
         """As the other predictor, if it keeps requests."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -20,7 +22,13 @@ MOST_OUTSIDE = 100_000
 _FIRST_SIZE = 1 << 11
 _FEWEST = 100  # least requests in the window for a comparison of its halves
 _ROUNDS = 10  # comparisons in the time in which the window fills anew
-_PENDING = 256  # calls whose ages are kept until the next completion
+_PENDING = 1 << 10  # ages kept until the next completion before those of a request are made one
+_PIECE = 256  # requests entered at a time
+ALL = 1 << 62  # rows: `advance` does all there is
+
+#: What is left of learning, in order: ages of requests that run, completions, values of `_count_running`; then whether
+#: running requests count from now on, and whether the traffic has changed.
+_Job: TypeAlias = tuple[Literal["runs", "ended", "values", "count", "compare"], I8, I8]
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +63,9 @@ class History:
     forgotten: int = field(default=0, init=False)
     _held: kernel.Window = field(init=False, repr=False)
     _pending: list[tuple[I8, I8]] = field(default_factory=list[tuple[I8, I8]], init=False, repr=False)
+    _pending_rows: int = field(default=0, init=False, repr=False)
+    _most_pending: int = field(default=_PENDING, init=False, repr=False)
+    _jobs: deque[_Job] = field(default_factory=deque[_Job], init=False, repr=False)
     _counts_running: bool = field(default=False, init=False, repr=False)
     _room: int = field(default=0, init=False, repr=False)
     _until_check: int = field(default=_FEWEST, init=False, repr=False)
@@ -90,12 +101,14 @@ class History:
 
         It is known from the next one on that ends or goes away, so that asking alone changes no answer.
         """
+        self.advance()
         self._pending.append((request_id, age))
-        if len(self._pending) > _PENDING:
-            requests, ages = (np.concatenate(part)[::-1] for part in zip(*self._pending, strict=True))
-            _, last = np.unique(requests, return_index=True)
-            last = np.sort(last)[::-1]
-            self._pending = [(requests[last], ages[last])]
+        self._pending_rows += age.size
+        if self._pending_rows > self._most_pending:
+            requests, ages = (np.concatenate(part) for part in zip(*self._pending, strict=True))
+            kept = kernel.last_ages(requests, ages, np.full(_power(2 * ages.size), -1, np.int64))
+            self._pending, self._pending_rows = [(requests[:kept].copy(), ages[:kept].copy())], kept
+            self._most_pending = _PENDING + 2 * kept
 
     def learn(self, requests: I8, lengths: I8) -> None:
         """Enter completions in order, int64[N] each; the oldest requests leave once the window is full.
@@ -103,26 +116,71 @@ class History:
         Raises:
             InputError: a length below 1, or below what its request had produced when it was last asked about.
         """
-        self._enter_pending()
+        self.begin(requests, lengths)
+        self.advance()
+
+    def begin(self, requests: I8, lengths: I8) -> None:
+        """As `learn`, but the work is left to `advance`."""
+        self.advance()
+        self._put_pending()
+        self._put("ended", requests, lengths)
+        self._jobs.append(("count", requests, lengths))
+        self._jobs.append(("compare", requests, lengths))
+
+    def advance(self, rows: int = ALL) -> int:
+        """Go on learning until so many rows are looked at; how many of them are left: none if there is more to do.
+
+        Raises:
+            InputError: as `learn`.
+        """
+        while self._jobs and rows > 0:
+            kind, requests, values = self._jobs.popleft()
+            rows -= self._do(kind, requests, values)
+        return 0 if self._jobs else max(rows, 1)
+
+    def _do(self, kind: str, requests: I8, values: I8) -> int:
+        """Do a part of learning; how many rows it looked at."""
+        if kind == "count":
+            return self._count_running() if not self._counts_running and 0 < self.running <= len(self) else 0
+        if kind == "compare":
+            self._until_check -= values.size
+            return self._compare() if self._until_check <= 0 and self.drift > 0.0 else 0
         self._make_room(requests.size)
+        if kind == "runs":
+            kernel.asked(self._held, requests, values, self.ahead)
+        elif kind == "values":
+            kernel.enter_all(self._held, requests, values, self.ahead)
+        else:
+            self._end(requests, values)
+        return requests.size
+
+    def _end(self, requests: I8, lengths: I8) -> None:
         done = 0
         while True:
             done = kernel.learn(self._held, requests, lengths, done)
             if done == lengths.size:
-                break
+                return
             lengths = self._mended(lengths, requests, done)
-        if not self._counts_running and 0 < self.running <= len(self):
-            self._count_running()
-        self._until_check -= lengths.size
-        if self._until_check <= 0 and self.drift > 0.0:
-            self._compare()
+
+    def _put(self, kind: Literal["runs", "ended", "values"], requests: I8, values: I8) -> None:
+        """Leave requests to `advance`."""
+        for at in range(0, requests.size, _PIECE):
+            self._jobs.append((kind, requests[at : at + _PIECE], values[at : at + _PIECE]))
+
+    def _put_pending(self) -> None:
+        """Leave the requests that were asked about to `advance`."""
+        for running, ages in self._pending:
+            self._put("runs", running, ages)
+        self._pending.clear()
+        self._pending_rows = 0
 
     def gone(self, requests: I8, produced: I8) -> None:
         """Record requests that left unfinished, int64[N] each, with their tokens: they count as longer than that, only here.
 
         A caller that asked about them and omits this call leaves them in the window forever, and the window grows with them.
         """
-        self._enter_pending()
+        self._put_pending()
+        self.advance()
         kernel.gone(self._held, requests, produced)
 
     def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, B1]:
@@ -162,7 +220,7 @@ class History:
         if bad >= 0:
             raise InputError("active", "age", int(age[bad]), "an integer >= 0")
 
-    def _count_running(self) -> None:
+    def _count_running(self) -> int:
         """From now on requests that run count; those known already enter among the ended ones, in order of request."""
         self._counts_running = True
         state, table = self._held.state, self._held.table
@@ -176,18 +234,10 @@ class History:
         for array in (state, self._held.counts, self._held.trees):
             array[:] = 0
         state[[kernel.LIMIT, kernel.CENSORING]] = self.window, 1
-        self._make_room(requests.size)
-        kernel.enter_all(self._held, requests[order], values[order], self.ahead)
-
-    def _enter_pending(self) -> None:
-        """Record the requests that were asked about."""
-        for running, ages in self._pending:
-            self._make_room(running.size)
-            self._enter(running, ages)
-        self._pending.clear()
-
-    def _enter(self, requests: I8, ages: I8) -> None:
-        kernel.asked(self._held, requests, ages, self.ahead)
+        later, self._jobs = self._jobs, deque()
+        self._put("values", requests[order], values[order])
+        self._jobs.extend(later)
+        return requests.size
 
     def _make_room(self, requests: int) -> None:
         """Grow the arrays so that so many requests can enter."""
@@ -231,7 +281,7 @@ class History:
         kernel.rebuild(self._held)
         return np.minimum(lengths, LONGEST)
 
-    def _compare(self) -> None:
+    def _compare(self) -> int:
         """Forget the older half while it differs from the recent one."""
         kept = before = self.records.size
         while kept >= _FEWEST:
@@ -242,6 +292,7 @@ class History:
         self.drifts += kept < before
         self.forgotten += before - kept
         self._until_check = max(_FEWEST, kept) // _ROUNDS
+        return before // 4
 
 
 def _power(number: int) -> int:

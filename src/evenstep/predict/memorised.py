@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.predict import curves
-from evenstep.predict.history import History
+from evenstep.predict.history import ALL, History
 from evenstep.predict.remembered import Prompts, Reached, Sizes
 from evenstep.predict.survival import check_refresh, check_window
 from evenstep.predict.view import Active, Finished, Prediction
@@ -111,12 +111,20 @@ class Memorised:
         return stays
 
     def learn(self, finished: Finished) -> None:
-        self._all.learn(finished.request_id, finished.output_tokens)
+        self.begin(finished)
+        self.advance(ALL)
+
+    def advance(self, rows: int) -> int:
+        left = self._all.advance(rows)
+        return self._sizes.advance(left) if left else 0
+
+    def begin(self, finished: Finished) -> None:
+        self._all.begin(finished.request_id, finished.output_tokens)
         self._prompts.learn(finished)
         if self.buckets > 1:
             unkeyed = np.flatnonzero(finished.prompt_key == 0)
             if unkeyed.size:
-                self._sizes.learn(
+                self._sizes.begin(
                     finished.request_id[unkeyed],
                     finished.prompt_tokens[unkeyed],
                     finished.output_tokens[unkeyed],

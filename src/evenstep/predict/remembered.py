@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep.compiled import jit
 from evenstep.predict import curves
-from evenstep.predict.history import History
+from evenstep.predict.history import ALL, History
 from evenstep.predict.view import Active, Finished
 from evenstep.predict.window import B1
 from evenstep.request import F8, I8
@@ -151,6 +151,11 @@ class Sizes:
 
     def learn(self, request: I8, prompt: I8, length: I8) -> None:
         """Enter completions in order: int64[N] each, request ids, prompt tokens and output tokens."""
+        self.begin(request, prompt, length)
+        self.advance()
+
+    def begin(self, request: I8, prompt: I8, length: I8) -> None:
+        """As `learn`, but the work is left to `advance`."""
         self._enter(request, prompt, length)
         place = np.arange(self._learned, self._learned + length.size) % self.window
         self._latest[:, place] = request, prompt, length
@@ -158,6 +163,13 @@ class Sizes:
         self._until_bounds -= length.size
         if self._until_bounds <= 0:
             self._take_bounds()
+
+    def advance(self, rows: int = ALL) -> int:
+        """As `History.advance`."""
+        for history in self._histories:
+            if rows > 0:
+                rows = history.advance(rows)
+        return rows
 
     def gone(self, request: I8, prompt: I8, produced: I8) -> None:
         """These went away unfinished: int64[N] each, request ids, prompt tokens and tokens they had produced."""
@@ -182,7 +194,7 @@ class Sizes:
         order, cuts = self._parts(prompt)
         request, length = request[order], length[order]
         for bucket, part in cuts:
-            self._histories[bucket].learn(request[part], length[part])
+            self._histories[bucket].begin(request[part], length[part])
 
     def _parts(self, prompt: I8) -> tuple[I8, list[tuple[int, slice]]]:
         """The requests in order of bucket, and the part of that order each bucket has."""
@@ -196,7 +208,7 @@ class Sizes:
         place = np.arange(self._learned - held, self._learned) % self.window
         request, prompt, length = self._latest[:, place]
         cut = np.maximum((np.arange(1, self.buckets) * held) // self.buckets - 1, 0)
-        self.bounds = np.unique(np.sort(prompt)[cut])
+        self.bounds = np.unique(np.partition(prompt, cut)[cut])
         self._histories = [self._empty() for _ in range(self.bounds.size + 1)]
         self._enter(request, prompt, length)
         self._until_bounds = held

@@ -78,6 +78,12 @@ class Survival:
     def learn(self, finished: Finished) -> None:
         self._history.learn(finished.request_id, finished.output_tokens)
 
+    def begin(self, finished: Finished) -> None:
+        self._history.begin(finished.request_id, finished.output_tokens)
+
+    def advance(self, rows: int) -> int:
+        return self._history.advance(rows)
+
     def gone(self, unfinished: Finished) -> None:
         self._history.gone(unfinished.request_id, unfinished.output_tokens)
 

@@ -93,6 +93,22 @@ class Keeps(Protocol):
         ...
 
 
+@runtime_checkable
+class LearnsInParts(Protocol):
+    """A predictor whose `learn` may take long, and that lets its host do other things in between.
+
+    Asked before it has learned everything, it does the rest first: its answers are those after `learn`.
+    """
+
+    def begin(self, finished: Finished) -> None:
+        """As `learn`, but the work is left to `advance`."""
+        ...
+
+    def advance(self, rows: int) -> int:
+        """Go on learning until so many rows are looked at; how many of them are left: 0 if there is more to do."""
+        ...
+
+
 class Fit(Protocol):
     """A fit that is due, with everything it is made of."""
 

@@ -190,6 +190,25 @@ def asked(window: Window, requests: I8, ages: I8, ahead: int) -> None:
 
 
 @jit
+def last_ages(requests: I8, ages: I8, table: I8) -> int:
+    """Keep one entry a request, where it first stands, with its last age; how many there are.
+
+    Args:
+        requests, ages: int64[N], changed. table: int64[M], all -1, working space; M a power of two above N.
+    """
+    kept, mask = 0, table.size - 1
+    for i in range(requests.size):
+        request, place = requests[i], requests[i] & mask
+        while table[place] >= 0 and requests[table[place]] != request:
+            place = (place + 1) & mask
+        if table[place] < 0:
+            table[place], requests[kept] = kept, request
+            kept += 1
+        ages[table[place]] = ages[i]
+    return kept
+
+
+@jit
 def gone(window: Window, requests: I8, produced: I8) -> None:
     """Requests went away unfinished, with so much produced: no question follows, and the window keeps their ages."""
     records, table, counts, trees = window.records, window.table, window.counts, window.trees

@@ -28,6 +28,7 @@ from evenstep.predict.view import (
     Fit,
     Fits,
     Keeps,
+    LearnsInParts,
     Predictor,
     SurvivalCurve,
     counted_of,
@@ -35,8 +36,9 @@ from evenstep.predict.view import (
 from evenstep.request import F8, I8
 
 _LEARNED_AT_ONCE = 16  # completions
+_LOOKED_AT = 1024  # requests that learning looks at, before the host gets back to its reads
 _MANY = 32  # predictions that are asked for before a round, not in it
-_AT_ONCE = 256  # of them, so that the host gets back to its reads
+_AT_ONCE = 128  # of them, so that the host gets back to its reads
 _due, _ask, _believe = map(compiled.entry, (projecting.due, projecting.ask, projecting.believe))
 _believe_leaves, _keep = compiled.entry(projecting.believe_leaves), compiled.entry(projecting.keep)
 _project_all, _project_expected = (
@@ -62,6 +64,7 @@ class Ahead:
         self.is_literal = getattr(predictor, "refresh", "anchored") == "literal"
         self.expects = expects and isinstance(predictor, SurvivalCurve)
         self._fits, self._keeps = isinstance(predictor, Fits), isinstance(predictor, Keeps)
+        self._in_parts, self._learning = isinstance(predictor, LearnsInParts), False
         self.projections: F8 = np.zeros((0, horizon + 1))
         self._curves: F8 = np.zeros((0, 0))
         self._due: I8 = np.zeros(0, np.int64)
@@ -79,9 +82,11 @@ class Ahead:
         Many are learned as they come, so that a round need not wait for all of it.
         """
         self._ended.append((request, prompt, output, key))
-        if len(self._ended) >= _LEARNED_AT_ONCE:
+        if self._learning or len(self._ended) >= _LEARNED_AT_ONCE:
             try:
-                self._learn()
+                if len(self._ended) >= _LEARNED_AT_ONCE:
+                    self._learn()
+                self._learn_on(_LOOKED_AT)
             except Exception as error:  # a predictor is a guest; the next round says so
                 self._failed = error
 
@@ -96,9 +101,20 @@ class Ahead:
             self._failed = error
 
     def _learn(self) -> None:
+        """Let the predictor learn what has ended, or begin to."""
         columns = np.array(self._ended, np.int64).T.copy()
         self._ended = []
-        self.predictor.learn(Finished(columns[0], columns[1], columns[2], columns[3]))
+        finished = Finished(columns[0], columns[1], columns[2], columns[3])
+        if self._in_parts:
+            self.predictor.begin(finished)
+            self._learning = True
+        else:
+            self.predictor.learn(finished)
+
+    def _learn_on(self, rows: int) -> None:
+        """Go on with what was begun."""
+        if self._learning:
+            self._learning = self.predictor.advance(rows) == 0
 
     @property
     def fit(self) -> Fit | None:
@@ -124,17 +140,24 @@ class Ahead:
         self._seen = []
 
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
-        """Do part of the next round's work if many predictions are due; return whether there was any.
+        """Do part of the next round's work if there is much of it; return whether there was.
 
-        A part is up to `_AT_ONCE` predictions; the last part also computes the projections.
+        A part is `_LOOKED_AT` requests that learning looks at, or up to `_AT_ONCE` predictions; the last part also computes
+        the projections.
         """
         if self._failed is not None:
             return False
         seen = self._look(rows, mirror)
         count = self._find_due(rows)
-        if count < _MANY:
-            return False
         try:
+            if count and self._ended and not self._learning:
+                self._learn()
+            learns = self._learning
+            self._learn_on(_LOOKED_AT)
+            if self._learning or count < _MANY:
+                return self._learning
+            if learns:
+                return True
             if count > _AT_ONCE:
                 self._ask(rows, count, _AT_ONCE)
             else:
@@ -192,8 +215,9 @@ class Ahead:
             self._seen = []
         if self.expects and self._curves.shape[0] != rows:
             kept = self._curves
-            self._curves = np.ones((rows, self.horizon + self.every + 1))
-            self._curves[: min(rows, len(kept))] = kept[:rows] if len(kept) else 1.0
+            self._curves = np.zeros((rows, self.horizon + self.every + 1))  # one is written before it is read
+            if kept.shape[1]:
+                self._curves[: len(kept)] = kept[:rows]
         if self._due.size != rows:
             self._due, self._order = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
 
@@ -207,7 +231,12 @@ class Ahead:
         columns, count = rows.columns, min(due, most)
         if self._ended:
             self._learn()
-        due_rows = self._due[:due][np.argsort(self._order[:due], kind="stable")][:count]
+            self._learning = False  # the predictor does the rest as it is asked
+        due_rows, order = self._due[:due], self._order[:due]
+        if count < due:
+            first = np.argpartition(order, count)[:count]
+            due_rows, order = due_rows[first], order[first]
+        due_rows = due_rows[np.argsort(order, kind="stable")]
         asked = np.empty((5, count), np.int64)
         _ask(columns.given, due_rows, asked)
         active = Active(
