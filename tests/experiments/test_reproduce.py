@@ -13,10 +13,12 @@ from evenstep.experiments.reproduce import (
     SEEDS,
     Experiment,
     Setting,
+    all_of,
     clearly,
     joined,
     ratio,
     reproduce,
+    within,
 )
 from evenstep.measure.comparison import Interval, paired_difference
 
@@ -50,6 +52,21 @@ def test_a_difference_without_a_clear_sign_settles_nothing():
     assert clearly(paired_difference([1.0, 1.1, 0.9], [2.0, 2.1, 2.2]), +1) is False
     assert clearly(Interval(0.1, -1.0, 1.2), +1) is None
     assert clearly(Interval(5.0, None, None), +1) is None
+
+
+def test_a_range_is_kept_only_by_the_whole_interval():
+    assert within(Interval(0.5, 0.42, 0.58), 0.4, 0.6) is True
+    assert within(Interval(0.5, 0.39, 0.58), 0.4, 0.6) is None
+    assert within(Interval(0.5, 0.42, 0.61), 0.4, 0.6) is None
+    assert within(Interval(0.7, 0.61, 0.79), 0.4, 0.6) is False
+    assert within(Interval(0.3, 0.21, 0.39), 0.4, 0.6) is False
+    assert within(Interval(0.5, None, None), 0.4, 0.6) is None
+
+
+def test_a_claim_of_several_cases_holds_if_all_do_and_fails_with_one():
+    assert all_of([True, True]) is True
+    assert all_of([True, None]) is None
+    assert all_of([None, False, True]) is False
 
 
 def test_tables_are_joined_row_after_row():

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from evenstep.cost.power import Power, watts
 from evenstep.cost.unit import Unit
-from evenstep.measure.engine_records import judged
+from evenstep.errors import InputError
+from evenstep.measure.engine_records import energy_j, judged
 from evenstep.measure.metrics import Slo
 from evenstep.request import Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
@@ -61,3 +63,13 @@ def test_goodput_counts_requests_within_both_limits_and_one_token_has_no_gap():
     assert found["goodput_requests_per_s"] == sum(good) / done.totals.makespan_s
     assert found["goodput_tokens_per_s"] == table.output_tokens[good].sum() / done.totals.makespan_s
     assert judged(done, Slo(ttft_s=1e9))["slo_share"] == 1.0
+
+
+def test_energy_is_that_of_the_tokens_and_of_the_time_without_a_batch():
+    power = Power(model_params=1e9, peak_flops=312e12, idle_w=50.0, max_w=250.0)
+    trace = Trace(prompt_tokens=np.array([7, 3]), output_tokens=np.array([1, 1]), arrival_s=np.array([0.0, 2.0]))
+    done = simulate_engine(trace, Sarathi(), engine=Engine(), batch_time=Unit(seconds_each=0.5))
+    both = float(watts(power, np.array([14.0, 6.0])).sum()) * 0.5
+    assert energy_j(power, done) == pytest.approx(both + 1.5 * 50.0)
+    with pytest.raises(InputError, match="records"):
+        energy_j(power, simulate_engine(trace, Sarathi(), engine=Engine(), records=False))

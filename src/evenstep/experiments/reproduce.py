@@ -20,7 +20,6 @@ from evenstep.experiments.contenders import contender
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.progress import Progress, Silent
 from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.records import Run
 from evenstep.report.findings import Findings, Reproduction, Row
 from evenstep.report.papers import Paper, Papers
@@ -177,8 +176,8 @@ def run_policies(
     return dict(zip(policies, outcome.runs, strict=True))
 
 
-def values(runs: Sequence[Run] | Sequence[EngineRun], name: str, factor: float = 1.0) -> list[float]:
-    """A field of the summary, one number a replicate; nan where a replicate has none."""
+def values(runs: Sequence[Any], name: str, factor: float = 1.0) -> list[float]:
+    """A field of the `summary` of runs of any kind, one number a replicate; nan where a replicate has none."""
     return [float("nan") if (v := run.summary[name]) is None else factor * float(v) for run in runs]
 
 
@@ -251,6 +250,18 @@ def clearly(difference: Interval, sign: int) -> bool | None:
     if difference.low is None or difference.high is None or not difference.is_clear:
         return None
     return (difference.value > 0) == (sign > 0)
+
+
+def within(value: Interval, low: float, high: float) -> bool | None:
+    """Whether a value lies in a range: None if its interval reaches over an end, or without an interval."""
+    if value.low is None or value.high is None:
+        return None
+    return True if low <= value.low and value.high <= high else False if value.high < low or value.low > high else None
+
+
+def all_of(verdicts: Sequence[bool | None]) -> bool | None:
+    """The verdict on a claim that is made of several cases: False if one does not hold, None if one is not settled."""
+    return False if False in verdicts else None if None in verdicts else True
 
 
 def beyond(value: Interval, limit: float) -> Interval:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.cost.power import Power, watts
+from evenstep.errors import InputError
 from evenstep.measure.metrics import Slo, goodput, meets
 from evenstep.measure.quantiles import AllValues, LogHistogram
 from evenstep.request import F8, I8, Trace
@@ -197,6 +199,19 @@ def summary(run: EngineRun) -> dict[str, Any]:
         "counted": dict(totals.counted),
     }
     return found
+
+
+def energy_j(power: Power, run: EngineRun) -> float:
+    """Joules of a run with records: each iteration at the power of the tokens it runs a second, the rest of the time idle.
+
+    Source: BF-IO eqs. 10, 11, for an engine that is one worker; here tokens of prefills count, too.
+    """
+    if run.iterations is None:
+        raise InputError("energy", "records", None, "a run with its iterations recorded")
+    busy_s, tokens = run.iterations.seconds, run.iterations.tokens.astype(float)
+    rate = np.divide(tokens, busy_s, out=np.zeros_like(tokens), where=busy_s > 0)
+    idle_s = run.totals.makespan_s - float(busy_s.sum())
+    return float(np.dot(watts(power, rate), busy_s)) + power.idle_w * idle_s
 
 
 def first_and_next_s(table: EngineRequestTable) -> tuple[F8, F8]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.experiments.papers.quick import ours, quick
+from tests.experiments.papers.quick import ours, quick, saves_iterations_and_costs_latency
 
 from evenstep.experiments.papers.wait.nested_real import drawn
 
@@ -18,10 +18,14 @@ def test_outputs_lie_in_the_bin_of_their_type_and_prompts_differ():
 
 @pytest.mark.slow
 def test_waiting_saves_iterations_and_costs_latency():
+    saves_iterations_and_costs_latency("nested-real", "Nested WAIT, solved")
+
+
+@pytest.mark.slow
+def test_the_half_second_is_a_row_of_its_own():
     found = quick("nested-real")
-    own, base = (
-        {q: ours(found, f"{who}, 55 requests/s", q) for q in ("iterations", "mean latency")}
-        for who in ("Nested WAIT", "Sarathi")
-    )
-    assert own["iterations"] <= base["iterations"]
-    assert own["mean latency"] >= base["mean latency"]
+    rows = {row.case: row for row in found.findings.rows if row.quantity == "added latency"}
+    case = "512 tokens, 0.5 of capacity"
+    own, base = (ours(found, f"{who}, {case}", "mean latency") for who in ("Nested WAIT", "Sarathi"))
+    assert rows[f"Nested WAIT over Sarathi, {case}"].ours.value == pytest.approx(own - base)
+    assert all(row.paper == 0.5 for row in rows.values()) and len(rows) == 12

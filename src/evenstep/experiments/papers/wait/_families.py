@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evenstep.cost.affine_kv import AffineKv
-from evenstep.experiments.papers.wait._wait import Workload, thresholds
+from evenstep.experiments.papers.wait._wait import Case, Workload, thresholds
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.report.findings import Constant, Findings
 from evenstep.scheduling.policies.nested_wait import NestedWait
@@ -14,8 +15,6 @@ from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import with_slack
 
-#: Arrivals over the largest rate.
-LOADS = (0.5, 0.9, 1.1)
 #: The ten types: prompts, outputs and arrivals of each, and the paper's ratios of their thresholds.
 PROMPT, OUTPUTS = 60, tuple(range(50, 501, 50))
 SHARES, RATIOS = (23, 11, 8, 7, 6, 4, 3, 2, 1, 1), (66, 43, 32, 24, 17, 11, 7, 4, 2, 1)
@@ -24,30 +23,41 @@ LIMIT = 50 * sum(RATIOS) + RATIOS[0]
 LAW = AffineKv(0.01, 4e-8)
 
 
-def known_lengths(
-    demand: str, figure: int, prompts: tuple[int, ...], outputs: tuple[int, ...], shares: tuple[int, ...], limit: int
-) -> Experiment:
-    """WAIT with thresholds in proportion, and as printed, compared with vLLM and Sarathi at a batch limit."""
+def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, ...], limit: int) -> Workload:
+    """WAIT with thresholds in proportion, and as printed, for what fits an iteration; at the paper's rate and at loads."""
+
+    def gated(case: Case) -> Mapping[str, SchedulingPolicy]:
+        own, printed = (thresholds(case.fits, rates, outputs, printed=p) for p in (False, True))
+        return {"WAIT": Wait(own), "WAIT, thresholds as printed": Wait(printed)}
+
+    return Workload(prompts, outputs, rates, limit, gated, rates=(sum(rates),))
+
+
+def known_lengths(demand: str, figure: int, work: Workload) -> Experiment:
+    """The experiment on known lengths."""
 
     def run(setting: Setting) -> Findings:
-        own = thresholds(limit, shares, outputs)
-        printed = thresholds(limit, shares, outputs, printed=True)
-        gated = {"WAIT": Wait(own), "WAIT, thresholds as printed": Wait(printed)}
-        return Workload(prompts, outputs, shares, limit, gated, loads=LOADS).find(
+        return work.find(
             setting,
             "below capacity every policy that keeps up has the throughput of the arrivals, so waiting cannot raise it; what "
-            "WAIT saves is iterations, and it pays in latency",
+            "WAIT saves is iterations and their energy, and it pays in latency. With few tokens an iteration a threshold of "
+            "one a type is already more than fits",
             [
                 Constant(
                     "thresholds",
-                    f"{own}; as printed {printed}",
-                    "in proportion to the arrivals, as eq. 9 needs; sec. 6.1 prints another rule",
+                    "; ".join(f"{case.tokens:,} tokens: {gated_thresholds(work, case)}" for case in work.cases(quick=True)),
+                    "in proportion to the arrivals, as eq. 9 needs; then as printed in sec. 6.1; for what fits an iteration",
                 )
             ],
         )
 
     title = f"WAIT against vLLM and Sarathi, {demand} demand"
     return Experiment(title, f"WAIT sec. 6.1, Fig. {figure}", run, most_traces=0)
+
+
+def gated_thresholds(work: Workload, case: Case) -> str:
+    """The thresholds of every policy under test, for tables."""
+    return ", ".join(str(getattr(policy, "thresholds", ())) for policy in work.gated(case).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,58 +67,61 @@ class TenTypes:
     rate: float
     over: int
 
-    @property
-    def scaled(self) -> tuple[int, ...]:
-        """The ratios over that number, rounded, 1 at least."""
-        return tuple(max(round(n / self.over), 1) for n in RATIOS)
+    def types(self, rate: float) -> Types:
+        """The types at a rate."""
+        return Types([rate * share / sum(SHARES) for share in SHARES], (PROMPT,) * 10, OUTPUTS, LAW.d0_s, LAW.d1_s)
 
-    @property
-    def types(self) -> Types:
-        rates = [self.rate * share / sum(SHARES) for share in SHARES]
-        return Types(rates, (PROMPT,) * 10, OUTPUTS, LAW.d0_s, LAW.d1_s)
+    def scaled(self, fits: float) -> tuple[int, ...]:
+        """The ratios over that number, or less where an iteration holds less; rounded, 1 at least."""
+        share = min(1 / self.over, fits / LIMIT)
+        return tuple(max(round(n * share), 1) for n in RATIOS)
 
-    @property
-    def solved(self) -> tuple[int, ...]:
-        """The least thresholds of eq. 10 for this rate and law."""
-        return tuple(with_slack(self.types, 0.0, iterations=1e6, delta=0.01).thresholds.tolist())
+    def solved(self, rate: float) -> tuple[int, ...]:
+        """The least thresholds of eq. 10 for a rate and the law."""
+        return tuple(with_slack(self.types(rate), 0.0, iterations=1e6, delta=0.01).thresholds.tolist())
 
-    @property
-    def gated(self) -> dict[str, SchedulingPolicy]:
-        both = {"Nested WAIT": self.scaled, "Nested WAIT, solved": self.solved}
+    def gated(self, case: Case) -> Mapping[str, SchedulingPolicy]:
+        both = {"Nested WAIT": self.scaled(case.fits), "Nested WAIT, solved": self.solved(case.rate / max(case.load, 1.0))}
         return {name: NestedWait(own, OUTPUTS[:-1]) for name, own in both.items()}
 
+    @property
+    def work(self) -> Workload:
+        return Workload((PROMPT,) * 10, OUTPUTS, SHARES, LIMIT, self.gated, rates=(self.rate,), law=LAW)
+
     def constants(self, why: str) -> list[Constant]:
+        fits = {case.tokens: case.fits for case in self.work.cases(quick=True)}
+        scaled = "; ".join(f"{tokens:,} tokens: {self.scaled(own)}" for tokens, own in fits.items())
         return [
-            Constant("thresholds", self.scaled, why),
-            Constant("solved thresholds", self.solved, "the least of eq. 10 for this rate and law"),
+            Constant("thresholds", scaled, why),
+            Constant("solved thresholds", f"{self.solved(self.rate)} at {self.rate:g}/s", "the least of eq. 10"),
         ]
 
 
-def ten_types(figure: int, rate: float, over: int, why: str) -> Experiment:
+def ten_types(figure: int, ten: TenTypes, why: str) -> Experiment:
     """The ten types at a rate, with `why` as the remark on the thresholds obtained."""
-    ten = TenTypes(rate, over)
 
     def run(setting: Setting) -> Findings:
-        first = ten.scaled[0]
-        return Workload((PROMPT,) * 10, OUTPUTS, SHARES, LIMIT, ten.gated, rates=(rate,), law=LAW).find(
+        first = ten.scaled(LIMIT)[0]
+        return ten.work.find(
             setting,
-            f"the first segment runs only when {first} prompts wait, which takes {first / rate:.2g} s at this rate, "
+            f"the first segment runs only when {first} prompts wait, which takes {first / ten.rate:.2g} s at this rate, "
             f"against {LAW.d0_s:g} s of an empty iteration; until then everybody pauses, so that decodes wait for arrivals, "
             "not for the engine",
             ten.constants(why),
         )
 
-    title = f"Nested WAIT on ten types, {rate:g} requests a second"
+    title = f"Nested WAIT on ten types, {ten.rate:g} requests a second"
     return Experiment(title, f"WAIT sec. 6.2, Fig. {figure}", run, most_traces=0)
 
 
-WAIT_LOW = known_lengths("low", 7, (10, 10), (10, 20), (1000, 1000), 512)
-WAIT_HIGH = known_lengths("high", 8, (20, 20, 20), (100, 200, 300), (6000, 4000, 2000), 4096)
+LOW = known((10, 10), (10, 20), (1000, 1000), 512)
+HIGH = known((20, 20, 20), (100, 200, 300), (6000, 4000, 2000), 4096)
+QPS55, QPS550 = TenTypes(55.0, 10), TenTypes(550.0, 1)
+WAIT_LOW, WAIT_HIGH = known_lengths("low", 7, LOW), known_lengths("high", 8, HIGH)
 NESTED_QPS55 = ten_types(
     12,
-    55.0,
-    10,
-    "the paper's ratios, over ten for a tenth of the rate; it prints no scale. Rounded they break eq. 10 "
-    "(4/7 is below 0.6515), so part of what is lost is the rounding",
+    QPS55,
+    "the paper's ratios, over ten for a tenth of the rate, and less where an iteration holds less; it prints no scale. "
+    "Rounded they break eq. 10 (4/7 is below 0.6515), so part of what is lost is the rounding",
 )
-NESTED_QPS550 = ten_types(13, 550.0, 1, "the paper's ratios; it prints no scale")
+NESTED_QPS550 = ten_types(13, QPS550, "the paper's ratios, over a number where an iteration holds less; it prints no scale")

@@ -1,4 +1,4 @@
-"""Common parts of the WAIT experiments: types at swept rates, policies under one batch limit, throughput and latency."""
+"""Common parts of the WAIT experiments: policies under the same limits of tokens and prompts, at swept rates."""
 
 from __future__ import annotations
 
@@ -10,29 +10,80 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
-from evenstep.experiments.reproduce import Setting, clearly, grouped, row, values
-from evenstep.measure.comparison import paired_difference
-from evenstep.measure.engine_records import EngineRun
+from evenstep.cost.power import Power
+from evenstep.experiments.reproduce import Setting, all_of, clearly, grouped, row, values
+from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.measure.engine_records import EngineRun, energy_j
 from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import I8, Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.workload.synthetic.arrivals import Poisson
 
-LAW = AffineKv()
+LAW, POWER = AffineKv(), Power()
+#: Tokens an iteration may run, the same for all policies.
+TOKEN_LIMITS = (512, 2048)
+#: Arrivals over the largest rate.
+LOADS = (0.5, 0.9, 1.1)
 FIELDS = {
-    "throughput_tokens_per_s": ("throughput", "tokens/s"),
+    "steady_tokens_per_s": ("throughput", "tokens/s"),
     "e2e_mean_s": ("mean latency", "s"),
     "iterations": ("iterations", ""),
+    "energy_j_per_token": ("energy", "J/token"),
+}
+#: What is compared with each baseline: the field, the better sign, the words, and the largest load it is said of.
+COMPARED = (
+    ("steady_tokens_per_s", 1, "has a higher throughput than", np.inf),
+    ("e2e_mean_s", -1, "has a lower latency than", np.inf),
+    ("iterations", -1, "takes fewer iterations below capacity than", 1.0),
+    ("energy_j_per_token", -1, "takes less energy a token below capacity than", 1.0),
+)
+#: The baselines, and whether the next batch is formed while one runs.
+BASELINES: Mapping[str, tuple[SchedulingPolicy, bool]] = {
+    "vanilla vLLM": (VanillaVllm(), False),
+    "vLLM V1": (Vllm(), True),
+    "Sarathi": (Sarathi(), False),
 }
 
-#: Runs by (policy, arrivals a second), one a replicate.
-Runs = Mapping[tuple[str, float], Sequence[EngineRun]]
 #: Prompt and output tokens of requests from their types, a seed and the number of a replicate: int64[N] each.
 Lengths = Callable[[I8, int, int], tuple[I8, I8]]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Limits and arrivals that a policy is compared under.
+
+    Args:
+        tokens: limit of an iteration.
+        load: arrivals over the largest rate.
+        rate: arrivals, requests a second.
+        fits: requests of the mix that an iteration can run.
+        said: for tables.
+    """
+
+    tokens: int
+    load: float
+    rate: float
+    fits: float
+    said: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """What is kept of a run."""
+
+    summary: dict[str, Any]
+    digest: str
+
+
+#: Runs by (policy, case), one a replicate.
+Runs = Mapping[tuple[str, Case], Sequence[Shown]]
+#: The policies under test for a case.
+Gated = Callable[[Case], Mapping[str, SchedulingPolicy]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +94,7 @@ class Workload:
         prompts, outputs: tokens of each type; means where `lengths` draws them.
         shares: arrivals of each type, in proportion.
         batch_limit: B, requests of an iteration.
-        gated: name to the policy under test.
-        loads: arrival rates to try, as multiples of the engine's largest; or empty.
+        gated: the policies under test.
         rates: arrival rates, requests a second, where the paper gives them.
         requests: of a replicate, in full size.
         law: batch time.
@@ -55,20 +105,36 @@ class Workload:
     outputs: Sequence[int]
     shares: Sequence[float]
     batch_limit: int
-    gated: Mapping[str, SchedulingPolicy]
-    loads: Sequence[float] = ()
+    gated: Gated
     rates: Sequence[float] = ()
-    requests: int = 20_000
+    requests: int = 12_000
     law: AffineKv = LAW
     lengths: Lengths | None = None
 
-    @property
-    def largest_rate(self) -> float:
-        """Requests a second of an engine that runs full batches of the mix's mean."""
-        share = np.asarray(self.shares) / sum(self.shares)
+    def mean(self, per_type: Any) -> float:
+        """A number of each type, over the mix."""
+        return float(np.dot(np.asarray(self.shares, float) / sum(self.shares), per_type))
+
+    def fits(self, tokens: int) -> float:
+        """Requests of the mix that an iteration can run, each as often at every stage, within both limits."""
         prompt, output = np.asarray(self.prompts, float), np.asarray(self.outputs, float)
-        stages, work = float(share @ (output + 1)), float(share @ ((output + 1) * (prompt + output / 2)))
-        return self.batch_limit / stages / (self.law.d0_s + self.law.d1_s * self.batch_limit * work / stages)
+        return min(self.batch_limit, tokens * self.mean(output + 1) / self.mean(prompt + output))
+
+    def largest_rate(self, tokens: int) -> float:
+        """Requests a second of an engine that runs full batches of the mix's mean."""
+        prompt, output = np.asarray(self.prompts, float), np.asarray(self.outputs, float)
+        each = self.fits(tokens) / self.mean(output + 1)
+        return each / (self.law.d0_s + self.law.d1_s * each * self.mean((output + 1) * (prompt + output / 2)))
+
+    def cases(self, quick: bool = False) -> list[Case]:
+        """Every limit with every rate; in the reduced size the first load only."""
+        found: list[Case] = []
+        for tokens in TOKEN_LIMITS:
+            most, fits = self.largest_rate(tokens), self.fits(tokens)
+            own = [(load, load * most, f"{load:g} of capacity") for load in LOADS]
+            own += [(rate / most, rate, f"{rate:,.0f} requests/s") for rate in self.rates]
+            found += [Case(tokens, load, rate, fits, f"{tokens:,} tokens, {said}") for load, rate, said in own]
+        return [one for one in found if one.said.endswith(f"{LOADS[0]:g} of capacity")] if quick else found
 
     def trace(self, rate: float, requests: int, seed: int, replicate: int) -> Trace:
         """Poisson arrivals, each of a type drawn by the shares."""
@@ -85,104 +151,142 @@ class Workload:
             name="types",
         )
 
-    def one(self, policy: SchedulingPolicy, label: str, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
-        """A run that ends with the last arrival: the end of a burst is not the subject."""
-        trace = self.trace(rate, requests, seed, replicate)
-        engine = Engine(token_budget=0, batch_limit=self.batch_limit, resident_limit=0, first_token="decode")
-        return simulate_engine(
-            trace,
-            policy,
-            engine=engine,
-            batch_time=self.law,
-            records=False,
-            name=label,
-            until_s=float(trace.column("arrival_s")[-1]),
+    def one(self, policy: SchedulingPolicy, case: Case, trace: Trace, ahead: bool = False) -> EngineRun:
+        """A run that ends with the last arrival, or with work left: the end of a burst is not the subject."""
+        engine = Engine(
+            token_budget=case.tokens,
+            batch_limit=min(self.batch_limit, case.tokens),
+            resident_limit=0,
+            first_token="decode",
+            schedules_ahead=ahead,
         )
+        half_s = len(trace) / 2 / self.largest_rate(case.tokens)
+        until_s = max(float(trace.column("arrival_s")[-1]), half_s)
+        return simulate_engine(trace, policy, engine=engine, batch_time=self.law, until_s=until_s)
 
-    def find(self, setting: Setting, remark: str, constants: Sequence[Constant] = ()) -> Findings:
-        """Every policy at every rate, on the same arrivals."""
-        requests = setting.pick(self.requests, 6_000)
-        rates = [float(r) for r in self.rates] or [load * self.largest_rate for load in self.loads]
-        rates = setting.pick(rates, rates[:1])
-        policies: dict[str, SchedulingPolicy] = {**self.gated, "vLLM": Vllm(), "Sarathi": Sarathi()}
-        runs: Runs = {
-            (label, rate): [self.one(policy, label, rate, requests, setting.seed, r) for r in range(setting.replicates)]
-            for label, policy in policies.items()
-            for rate in rates
+    def shown(self, label: str, policy: SchedulingPolicy, case: Case, trace: Trace) -> Shown:
+        """A run's figures with its energy."""
+        run = self.one(policy, case, trace, BASELINES[label][1] if label in BASELINES else False)
+        assert run.iterations is not None
+        half_s = run.totals.makespan_s / 2
+        late = run.requests.output_tokens[run.requests.finished_s > half_s]
+        own = {
+            "steady_tokens_per_s": float(late.sum()) / half_s,
+            "energy_j_per_token": energy_j(POWER, run) / max(int(run.iterations.produced.sum()), 1),
         }
+        return Shown({**run.summary, **own}, run.digest)
+
+    def runs(self, setting: Setting) -> Runs:
+        """Every policy in every case, on the same arrivals."""
+        requests, cases = self.size(setting), self.cases(setting.quick)
+        runs: dict[tuple[str, Case], list[Shown]] = {}
+        for case in cases:
+            traces = [self.trace(case.rate, requests, setting.seed, r) for r in range(setting.replicates)]
+            policies = {**self.gated(case), **{label: policy for label, (policy, _) in BASELINES.items()}}
+            for label, policy in policies.items():
+                runs[label, case] = [self.shown(label, policy, case, trace) for trace in traces]
+        return runs
+
+    def size(self, setting: Setting) -> int:
+        """Requests of a replicate."""
+        return setting.pick(self.requests, 3_000)
+
+    def find(self, setting: Setting, remark: str, constants: Sequence[Constant] = (), runs: Runs | None = None) -> Findings:
+        """What comes out of every policy in every case."""
+        runs, cases = runs or self.runs(setting), self.cases(setting.quick)
+        labels = list(dict.fromkeys(label for label, _ in runs))
+        gated = [label for label in labels if label not in BASELINES]
         return Findings(
-            rows=[one for rate in rates for field in FIELDS for one in _rows(runs, policies, rate, field)],
-            claims=[
-                _claim(runs, label, other, rate, field, sign, says)
-                for label in self.gated
-                for rate in rates
-                for other in ("vLLM", "Sarathi")
-                for field, sign, says in (
-                    ("throughput_tokens_per_s", 1, "has a higher throughput than"),
-                    ("e2e_mean_s", -1, "has a lower latency than"),
-                )
-            ],
-            constants=[
-                Constant(
-                    "batch time",
-                    f"d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token",
-                    "the paper prints neither",
-                ),
-                Constant("B", self.batch_limit, "the same for all policies; the paper does not print it"),
-                Constant(
-                    "rates",
-                    ", ".join(f"{r:,.3g}" for r in rates) + " requests/s",
-                    f"full batches of the mix would do {self.largest_rate:,.3g}",
-                ),
-                Constant("requests", requests, "of each replicate, arrivals Poisson"),
-                Constant("memory, token budget", "no limit", "the paper compares at one batch limit"),
-                Constant(
-                    "end",
-                    "the last arrival",
-                    "throughput and latency are of requests completed by then; a longer "
-                    "latency leaves more of them over, which the throughput shows as a loss",
-                ),
-                Constant("max_hold_s", 1.0, "the paper's rules never run the last of a burst"),
-                *constants,
-            ],
+            rows=[_row(runs, label, case, field) for case in cases for field in FIELDS for label in labels],
+            claims=[_claim(runs, label, other, cases, *how) for label in gated for other in BASELINES for how in COMPARED],
+            constants=[*self.constants(self.size(setting)), *constants],
             remark=remark,
             stands_in="the batch-time law of the paper's eq. 1 for Vidur on an A100",
             data={
-                **grouped(runs, ("policy", "rate_per_s")),
+                **grouped(
+                    {(label, case.tokens, case.rate): own for (label, case), own in runs.items()},
+                    ("policy", "tokens", "rate_per_s"),
+                ),
                 **{f: [v for own in runs.values() for v in values(own, f)] for f in FIELDS},
-                "gates_broken": [run.totals.counted.get("gates_broken", 0) for k in runs for run in runs[k]],
+                "gates_broken": [one.summary["counted"].get("gates_broken", 0) for own in runs.values() for one in own],
+                "digest": [one.digest for own in runs.values() for one in own],
             },
-            draw=lambda figure: _draw(figure, runs, list(policies), rates),
-            size=(8.5, 3.6),
+            draw=lambda figure: _draw(figure, runs, labels, cases),
+            size=(8.5, 6.4),
         )
 
+    def constants(self, requests: int) -> list[Constant]:
+        """What the paper leaves open."""
+        most = "; ".join(f"{b:,}: {self.fits(b):,.0f}, {self.largest_rate(b):,.3g}/s" for b in TOKEN_LIMITS)
+        return [
+            Constant(
+                "batch time",
+                f"d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token",
+                "the paper prints neither",
+            ),
+            Constant("token limits", TOKEN_LIMITS, "of an iteration, the same for all; the paper prints none"),
+            Constant("prompt limit B", self.batch_limit, "of an iteration, at most its tokens; not printed"),
+            Constant("requests that fit, capacity", most, "an iteration of the mix within both limits, by token limit"),
+            Constant("requests", requests, "of each replicate, arrivals Poisson"),
+            Constant("memory", "no limit", "the paper names none for its experiments"),
+            Constant(
+                "end",
+                "the last arrival, or the time in which half of them could be served",
+                "latency is of requests completed by then; throughput of those completed in the second half, "
+                "since a longer latency fills the engine for longer first",
+            ),
+            Constant("max_hold_s", 1.0, "the paper's rules never run the last of a burst"),
+            Constant(
+                "vLLM V1",
+                "forms the next batch while one runs",
+                "as it does by default; formed like the others, its batches are Sarathi's to the bit, "
+                "since it serves running requests first, too. The paper's vLLM puts new arrivals first: vanilla vLLM",
+            ),
+            Constant(
+                "energy",
+                f"{POWER.idle_w:g} W idle to {POWER.max_w:g} W, {POWER.model_params:g} parameters",
+                "BF-IO's power law over the tokens an iteration runs; idle time is counted",
+            ),
+        ]
 
-def _rows(runs: Runs, policies: Mapping[str, Any], rate: float, field: str) -> list[Row]:
-    base, found = values(runs["Sarathi", rate], field), list[Row]()
-    for label in policies:
-        own, case = values(runs[label, rate], field), f"{label}, {rate:,.3g} requests/s"
-        found.append(row(case, *FIELDS[field], own, None, () if label == "Sarathi" else base, "Sarathi"))
-    return found
+
+def _row(runs: Runs, label: str, case: Case, field: str) -> Row:
+    base = () if label == "Sarathi" else values(runs["Sarathi", case], field)
+    return row(f"{label}, {case.said}", *FIELDS[field], values(runs[label, case], field), None, base, "Sarathi")
 
 
-def _claim(runs: Runs, label: str, other: str, rate: float, field: str, sign: int, says: str) -> Claim:
-    apart = paired_difference(values(runs[label, rate], field), values(runs[other, rate], field))
-    text = f"{label} {says} {other} at {rate:,.3g} requests/s"
-    return Claim(text, clearly(apart, sign), f"{with_interval(apart)} {FIELDS[field][1]}")
+def relative(ours: Sequence[float], base: Sequence[float]) -> Interval:
+    """Paired differences in percent of `base`."""
+    return mean_interval([100 * (a / b - 1) if b else np.nan for a, b in zip(ours, base, strict=True)])
 
 
-def _draw(figure: Any, runs: Runs, policies: Sequence[str], rates: Sequence[float]) -> None:
-    panels = figure.subplots(1, 2)
-    for axes, field in zip(panels, ("throughput_tokens_per_s", "e2e_mean_s"), strict=True):
-        for colour, label in zip(COLOURS, policies, strict=False):
-            means = [np.mean(values(runs[label, rate], field)) for rate in rates]
-            axes.plot(rates, means, color=colour, lw=1.3, marker=".", label=label)
-        quantity, unit = FIELDS[field]
-        labelled(axes, "requests/s", f"{quantity}, {unit}")
-    panels[0].legend(frameon=False)
+def _claim(
+    runs: Runs, label: str, other: str, cases: Sequence[Case], field: str, sign: int, says: str, up_to: float
+) -> Claim:
+    """One comparison in every case with a load below `up_to`: it holds if the intervals of all have the sign."""
+    apart = {
+        case.said: relative(values(runs[label, case], field), values(runs[other, case], field))
+        for case in cases
+        if case.load < up_to
+    }
+    seen = "; ".join(f"{said} {with_interval(one)} %" for said, one in apart.items())
+    return Claim(f"{label} {says} {other}", all_of([clearly(one, sign) for one in apart.values()]), seen)
 
 
-def thresholds(limit: int, shares: Sequence[float], outputs: Sequence[int], *, printed: bool = False) -> tuple[int, ...]:
+def _draw(figure: Any, runs: Runs, labels: Sequence[str], cases: Sequence[Case]) -> None:
+    panels = figure.subplots(len(TOKEN_LIMITS), 2, squeeze=False)
+    for line, tokens in zip(panels, TOKEN_LIMITS, strict=True):
+        own = sorted((case for case in cases if case.tokens == tokens), key=lambda case: case.rate)
+        for axes, field in zip(line, ("steady_tokens_per_s", "e2e_mean_s"), strict=True):
+            for colour, label in zip(COLOURS, labels, strict=False):
+                means = [np.mean(values(runs[label, case], field)) for case in own]
+                axes.plot([case.rate for case in own], means, color=colour, lw=1.3, marker=".", label=label)
+            quantity, unit = FIELDS[field]
+            labelled(axes, "requests/s", f"{quantity}, {unit}", f"{tokens:,} tokens an iteration")
+    panels[0][0].legend(frameon=False, fontsize=7)
+
+
+def thresholds(limit: float, shares: Sequence[float], outputs: Sequence[int], *, printed: bool = False) -> tuple[int, ...]:
     """WAIT's thresholds under a batch limit B, at least 1.
 
     n_j = B lambda_j / sum lambda_i (l'_i + 1), in proportion to the arrivals as eq. 9 needs; as `printed` in sec. 6.1,

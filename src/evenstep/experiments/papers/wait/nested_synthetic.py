@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from evenstep.experiments.papers.wait._families import LOADS
-from evenstep.experiments.papers.wait._wait import Workload
+from collections.abc import Mapping
+
+from evenstep.experiments.papers.wait._families import gated_thresholds
+from evenstep.experiments.papers.wait._wait import Case, Workload
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.report.findings import Constant, Findings
 from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.scheduling.view import SchedulingPolicy
 
 OUTPUTS, SHARES, RATIOS = (20, 40, 80, 160), (20, 40, 80, 160), (15, 14, 12, 8)
+LIMIT = sum(n * (end - start) for n, start, end in zip(RATIOS, (0, *OUTPUTS[:-1]), OUTPUTS, strict=True)) + RATIOS[0]
+
+
+def gated(case: Case) -> Mapping[str, SchedulingPolicy]:
+    """The paper's ratios, less where an iteration holds less."""
+    share = min(case.fits / LIMIT, 1.0)
+    return {"Nested WAIT": NestedWait(tuple(max(round(n * share), 1) for n in RATIOS), OUTPUTS[:-1])}
+
+
+WORK = Workload((10,) * 4, OUTPUTS, SHARES, LIMIT, gated)
 
 
 def run(setting: Setting) -> Findings:
-    starts = (0, *OUTPUTS[:-1])
-    limit = sum(n * (end - start) for n, start, end in zip(RATIOS, starts, OUTPUTS, strict=True)) + RATIOS[0]
-    gated = {"Nested WAIT": NestedWait(RATIOS, OUTPUTS[:-1])}
-    work = Workload((10,) * 4, OUTPUTS, SHARES, limit, gated, loads=LOADS)
-    return work.find(
+    scaled = "; ".join(f"{case.tokens:,} tokens: {gated_thresholds(WORK, case)}" for case in WORK.cases(quick=True))
+    return WORK.find(
         setting,
         "below capacity every policy that keeps up has the throughput of the arrivals; pausing at the segments' heads costs "
         "latency. The ratios are those of eq. 10 with equality, so the queues at the heads have no drift back",
-        [Constant("thresholds", RATIOS, "the paper's ratios, taken as they are; B is the batch they fill")],
+        [
+            Constant(
+                "thresholds", scaled, "the paper's ratios, less where an iteration holds less; B is the batch they fill"
+            ),
+            Constant("rates", "0.5, 0.9 and 1.1 of capacity", "the paper prints the proportions of the types only"),
+        ],
     )
 
 
