@@ -42,6 +42,35 @@ def test_theta_is_the_root_and_above_its_lower_bound(above, share, data):
     assert root >= theta_at_least(above, own, share) * (1 - 1e-9)
 
 
+def test_roots_that_can_be_worked_out():
+    """(3/4 + z/4)^10 = z^5 is (3/4 + z/4)^2 = z, whose roots are 1 and 9."""
+    assert theta(10, 5, 0.25) == pytest.approx(math.log(9))
+    assert theta(10, 5, 0.0) == math.inf
+    assert theta(1000, 999, 1e-3) == pytest.approx(1000 * math.log(1000))
+
+
+def test_eq_12_by_hand():
+    """theta_2 = ln 9; with (m - 1) S / delta = 81 the queue of segment 2 is 5 + 2, and that of segment 3 one feed of 5."""
+    two = Types((300.0, 100.0), (20, 20), (10, 30), 0.01, 0.0)
+    assert segment_work(two).tolist() == [20 + 10 * 25.5, 20 * 40.5]
+    full = 10 * 275 + 5 * 810
+    assert enough_memory(two, np.array([10, 5]), 8.1, 0.1) == pytest.approx(full + 30 * (5 + 2))
+    three = Types((12.0, 3.0, 1.0), (20, 20, 20), (10, 30, 40), 0.01, 0.0)
+    full += 5 * 10 * 55.5
+    assert enough_memory(three, np.array([10, 5, 5]), 4.05, 0.1) == pytest.approx(full + 30 * (5 + 2) + 50 * 5)
+
+
+def test_kingmans_bound_by_hand():
+    assert queue_at_most(10, 5, 0.25) == pytest.approx(5 + 10 * 0.1875 / (2 * 2.5))
+
+
+def test_thresholds_by_hand():
+    """T = 1 s: 10 arrivals, 11; 11 / 4 = 2.75, or with a slack of 2 standard deviations 2.75 + 2 sqrt(11 * 3 / 16) = 5.62."""
+    types = Types((7.5, 2.5), (20, 20), (10, 30), 1.0, 0.0)
+    assert with_slack(types, 0.0, iterations=1.0, delta=0.1).thresholds.tolist() == [11, 3]
+    assert with_slack(types, 2.0, iterations=1.0, delta=0.1).thresholds.tolist() == [11, 6]
+
+
 def test_a_segment_that_takes_less_than_reaches_it_has_no_root():
     assert theta(5, 5, 0.5) == math.inf
     with pytest.raises(InputError, match="n_i"):

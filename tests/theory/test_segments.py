@@ -1,5 +1,7 @@
 """How many segments Nested WAIT should have."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from evenstep.request import Trace
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.fluid import Types, equilibrium
-from evenstep.theory.nested_thresholds import doubts, solve
+from evenstep.theory.nested_thresholds import doubts, solve, with_slack
 from evenstep.theory.segments import best, designs, expected_latency_s, least_kv_tokens, merged
 
 CHANCE = 0.97 ** np.arange(60)
@@ -58,6 +60,18 @@ def test_numbers_that_cannot_keep_up_are_left_out_and_too_little_memory_is_refus
     for count in (0, 61):
         with pytest.raises(InputError, match="segments"):
             merged(TYPES, count)
+
+
+def test_the_expected_latency_by_hand():
+    """T = 1 s, stages of 10 / 4 s. Before: 9 others over 8 a second, and 1 / (2 (10 - 4)); at the head .375 requests, 1 a second."""
+    types = Types((3.0, 1.0), (20, 20), (10, 30), 1.0, 0.0)
+    solved = replace(with_slack(types, 0.0, iterations=1.0, delta=0.1), thresholds=np.array([10, 5]))
+    first = 9 / 8 + 1 / 12
+    wanted = (3 * (11 * 2.5 + first) + 31 * 2.5 + first + 0.375) / 4
+    assert expected_latency_s(types, types, solved) == pytest.approx(wanted)
+    merged_first = Types((4.0,), (20,), (30,), 1.0, 0.0)
+    one = replace(with_slack(merged_first, 0.0, iterations=1.0, delta=0.1), thresholds=np.array([10]))
+    assert expected_latency_s(types, merged_first, one) == pytest.approx((3 * 11 + 31) * 2.5 / 4 + first)
 
 
 def test_the_expected_latency_is_near_a_simulated_one():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenstep.errors import InputError
 from evenstep.theory.fluid import Types
-from evenstep.theory.wait_thresholds import doubts, least
+from evenstep.theory.wait_thresholds import doubts, expected_latency_s, least, solved
 
 SMALL = st.lists(st.tuples(st.floats(0.5, 20), st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=3)
 
@@ -54,3 +54,23 @@ def test_memory_and_load_that_do_not_suffice_are_refused():
         least(Types((10.0,), (10,), (10,), 0.05, 0.0), kv_tokens=10)
     with pytest.raises(InputError, match="load"):
         least(Types((10.0,), (10,), (10,), 0.05, 1.0))
+
+
+def test_the_expected_latency_by_hand():
+    """T = 1 s. Type 1 arrives 2 a second for n = 6: a stage lasts 3 s, 5 others take 2.5 s, half; queue 1 / (2 (6 - 2))."""
+    types = Types((2.0, 1.0), (10, 10), (4, 9), 1.0, 0.0)
+    found = expected_latency_s(types, solved(types, np.array([6, 2])))
+    assert found.tolist() == pytest.approx([5 * 3 + 1.25 + 0.125, 10 * 2 + 0.5 + 0.5])
+
+
+def test_a_full_batch_by_hand():
+    types = Types((2.0, 1.0), (10, 20), (4, 9), 1.0, 0.001)
+    found = solved(types, np.array([6, 2]))
+    assert found.kv_tokens == 6 * 5 * 12 + 2 * 10 * 24.5
+    assert found.iteration_s == pytest.approx(1.0 + 0.85)
+    assert found.stage_s.tolist() == pytest.approx([3.0, 2.0])
+
+
+def test_a_type_that_does_not_arrive_waits_for_ever():
+    found = solved(Types((0.0,), (1,), (1,), 1.0, 0.0), np.array([2]))
+    assert found.stage_s.tolist() == [np.inf]

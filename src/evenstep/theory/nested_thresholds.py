@@ -21,6 +21,8 @@ from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types
 
 _MOST = 1_000_000
+#: Beyond it 1 - p is lost beside p e^theta.
+_FAR = 100.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,17 +88,18 @@ def theta(above: int, own: int, share: float) -> float:
         )
 
     def exponent(x: float) -> float:
-        return above * math.log1p(share * math.expm1(x)) - own * x
+        grown = math.log1p(share * math.expm1(x)) if x < _FAR else x + math.log(share)
+        return above * grown - own * x
 
-    low, high = 0.0, 1.0
-    while exponent(high) < 0:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if exponent(middle) < 0 else (low, middle)
-    return low
+    root = 1.0
+    while exponent(root) < 0:
+        root *= 2
+    while True:  # it is convex: Newton's steps from above the root only descend
+        slope = above * share / (share + (1 - share) * math.exp(-root)) - own
+        lower = root - exponent(root) / slope
+        if not 0 < lower < root:
+            return root
+        root = lower
 
 
 def theta_at_least(above: int, own: int, share: float) -> float:
@@ -141,11 +144,12 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
     """
     check_types(types)
     shares, work, whole = go_on(types.arrivals_per_s), segment_work(types), float(sum(types.arrivals_per_s))
-    seconds = types.d0_s
+    seconds, floor, sqrt = types.d0_s, math.floor, math.sqrt
+    chances = [(p, kappa * sqrt(p * (1 - p))) for p in shares.tolist()]
     for _ in range(_MOST):
-        n = [math.floor(whole * seconds) + 1]
-        for p in shares.tolist():
-            n.append(math.floor(p * n[-1] + kappa * math.sqrt(n[-1] * p * (1 - p))) + 1)
+        n = [last := math.floor(whole * seconds) + 1]
+        for p, spread in chances:
+            n.append(last := floor(p * last + spread * sqrt(last)) + 1)
         longer = float(types.d0_s + types.d1_s * np.dot(n, work))
         if longer == seconds:
             thresholds = np.array(n, np.int64)

@@ -77,6 +77,22 @@ def solved(types: Types, thresholds: I8) -> WaitThresholds:
     return WaitThresholds(thresholds, seconds, float(np.dot(thresholds, types.work)), stage)
 
 
+def expected_latency_s(types: Types, solved: WaitThresholds) -> F8:
+    """Approximate latency of a request of each type, float64[m], seconds.
+
+    (l'_j + 1) stages at the type's pace; before the first there is half the time in which n_j - 1 more arrive, and the
+    queue by Kingman's bound, lambda_j T / (2 (n_j - lambda_j T)), over the rate.
+
+    Source: WAIT, proof of Theorem 1.
+    """
+    n, rates = solved.thresholds, np.asarray(types.arrivals_per_s, float)
+    stages = np.asarray(types.output_tokens, float) + 1
+    queues = solved.iteration_s / (2 * (n - rates * solved.iteration_s))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gathers = np.where(n > 1, (n - 1) / (2 * rates), 0.0)
+    return stages * solved.stage_s + gathers + queues
+
+
 def doubts(types: Types, thresholds: I8) -> list[str]:
     """Which conditions of eq. 9 some thresholds break, each with its numbers; none where they hold.
 

@@ -1,4 +1,4 @@
-"""WAIT sec. 7.2, Figs. 16 and 17: the memory Nested WAIT needs, by its number of segments."""
+"""WAIT sec. 7.2, Figs. 16 to 18: the memory Nested WAIT needs, by its number of segments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.theory.fluid import Types
 from evenstep.theory.segments import Design, designs, least_kv_tokens
 
-TYPES, PROMPT, RATES, HORIZON_S, DELTAS = 500, 62, (50.0, 500.0), 200.0, (0.1, 1e-5)
+TYPES, PROMPT = 500, 62
+#: Figure, requests a second, delta and horizon in seconds of each of the paper's panels.
+PANELS = (
+    (16, 50.0, 0.1, 200.0),
+    (16, 50.0, 1e-5, 200.0),
+    (17, 500.0, 0.1, 200.0),
+    (17, 500.0, 1e-5, 200.0),
+    (18, 50.0, 0.001, 20.0),
+    (18, 50.0, 0.001, 2_000.0),
+)
+RATES = (50.0, 500.0)
 COUNTS = (1, 2, 5, 10, 20, 25, 50, 100, 250, 500)
 #: The number the paper says is enough.
 ENOUGH = 10
@@ -21,8 +31,8 @@ D0_S, D1_S = 0.01, 4e-8
 #: Each further token is reached with this probability; the mean of 1..500 is then 156 tokens.
 GOES_ON = 0.995
 
-#: Designs by (requests a second, delta), in order of L.
-Found = Mapping[tuple[float, float], Sequence[Design]]
+#: Designs by panel, in order of L.
+Found = Mapping[tuple[int, float, float, float], Sequence[Design]]
 
 
 def types_at(rate: float) -> Types:
@@ -34,9 +44,7 @@ def types_at(rate: float) -> Types:
 def run(setting: Setting) -> Findings:
     counts = setting.pick(COUNTS, (1, 5, 10, 50, 500))
     found: Found = {
-        (rate, delta): designs(types_at(rate), counts, iterations=HORIZON_S / D0_S, delta=delta)
-        for rate in RATES
-        for delta in DELTAS
+        panel: designs(types_at(panel[1]), counts, iterations=panel[3] / D0_S, delta=panel[2]) for panel in PANELS
     }
     flat = [(key, one) for key, tried in found.items() for one in tried]
     return Findings(
@@ -51,16 +59,19 @@ def run(setting: Setting) -> Findings:
                 f"d0 = {D0_S:g} s, d1 = {D1_S:g} s a KV token",
                 "the paper prints neither; the law's usual d1 would be too slow for 500 requests a second",
             ),
-            Constant("S", f"{HORIZON_S / D0_S:,.0f} iterations", "T = 200 s of empty iterations, the most there can be"),
+            Constant("S", f"T / {D0_S:g} s iterations", "empty ones all the time, the most there can be"),
             Constant("thresholds", "least integers of eq. 14, at the best of seven slacks", "the paper does not say which"),
         ],
         remark="a threshold is a whole number, at least one: at 50 requests a second one request a stage is enough however "
         "many segments there are, so a full batch never shrinks and each further segment only adds the queue at its head. "
+        "Nor does the horizon matter there: with equal thresholds no segment queues more than one feed (Fig. 18). "
         "Few segments cannot keep up at 500: everybody counts as if it stayed to its segment's end",
         stands_in="a geometric law of output lengths for the frequencies of the paper's data",
         data={
-            "requests_per_s": [key[0] for key, _ in flat],
-            "delta": [key[1] for key, _ in flat],
+            **{
+                name: [key[i] for key, _ in flat]
+                for i, name in enumerate(("figure", "requests_per_s", "delta", "horizon_s"))
+            },
             "segments": [one.segments for _, one in flat],
             "full_batch_kv_tokens": [one.solved.kv_tokens for _, one in flat],
             "queues_kv_tokens": [one.queue_kv_tokens for _, one in flat],
@@ -71,11 +82,16 @@ def run(setting: Setting) -> Findings:
     )
 
 
+def said(panel: tuple[int, float, float, float]) -> str:
+    """A panel, for tables."""
+    return "{1:g} requests/s, delta {2:g}, T = {3:g} s".format(*panel)
+
+
 def _rows(found: Found) -> list[Row]:
     rows: list[Row] = []
-    for (rate, delta), tried in found.items():
+    for panel, tried in found.items():
         for one in tried:
-            case = f"{rate:g} requests/s, delta {delta:g}, L = {one.segments}"
+            case = f"{said(panel)}, L = {one.segments}"
             rows += [
                 row(case, "memory that suffices", "KV tokens", [one.solved.enough_kv_tokens]),
                 row(case, "of it a full batch", "KV tokens", [one.solved.kv_tokens]),
@@ -94,18 +110,18 @@ def _rows(found: Found) -> list[Row]:
 
 def _claims(found: Found, counts: Sequence[int]) -> list[Claim]:
     claims: list[Claim] = []
-    for (rate, delta), tried in found.items():
+    for panel, tried in found.items():
         needs = {one.segments: one.solved.enough_kv_tokens for one in tried}
         best = min(tried, key=lambda one: one.solved.enough_kv_tokens)
-        least, where = needs[best.segments], f"at {rate:g} requests/s, delta {delta:g}"
+        least, where = needs[best.segments], f"at {said(panel)}"
         few = [count for count in counts if count not in needs]
-        said = f"least with L = {best.segments}: {least:,.0f}"
-        said += f"; L = {', '.join(map(str, few))} cannot keep up" if few else ""
+        seen = f"least with L = {best.segments}: {least:,.0f}"
+        seen += f"; L = {', '.join(map(str, few))} cannot keep up" if few else ""
         share, over = best.solved.kv_tokens / least, needs[ENOUGH] / least - 1
         u_shaped = counts[0] < best.segments < counts[-1]
         tenth = f"L = {ENOUGH} needs at most a tenth more than the best L {where}"
         claims += [
-            Claim(f"memory is U-shaped in L {where} (Figs. 16, 17)", u_shaped, said),
+            Claim(f"memory is U-shaped in L {where} (Fig. {panel[0]})", u_shaped, seen),
             Claim(f"with the best L most of it is the full batch {where}", share > 0.5, f"{share:.0%}"),
             Claim(tenth, over <= 0.1, f"{over:+.1%}"),
         ]
@@ -115,8 +131,8 @@ def _claims(found: Found, counts: Sequence[int]) -> list[Claim]:
 def _draw(figure: Any, found: Found) -> None:
     panels = figure.subplots(1, len(RATES))
     for axes, rate in zip(panels, RATES, strict=True):
-        for colour, delta in zip(COLOURS, DELTAS, strict=False):
-            tried = found[rate, delta]
+        own = {panel: tried for panel, tried in found.items() if panel[1] == rate}
+        for colour, (panel, tried) in zip(COLOURS, own.items(), strict=False):
             x = [one.segments for one in tried]
             axes.plot(
                 x,
@@ -124,7 +140,7 @@ def _draw(figure: Any, found: Found) -> None:
                 color=colour,
                 marker=".",
                 lw=1.3,
-                label=f"enough, delta {delta:g}",
+                label=f"enough, delta {panel[2]:g}, T = {panel[3]:g} s",
             )
             full = [one.solved.kv_tokens for one in tried]
             axes.plot(x, full, color=colour, lw=1.0, ls=":", label="of it a full batch")
@@ -135,4 +151,4 @@ def _draw(figure: Any, found: Found) -> None:
     panels[1].legend(frameon=False, fontsize=7)
 
 
-experiment = Experiment("Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16, 17", run, most_traces=0)
+experiment = Experiment("Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16-18", run, most_traces=0)
