@@ -102,8 +102,8 @@ class EngineSettings:
         return slo_of(self.slo)
 
 
-def check(settings: EngineSettings) -> EngineSettings:
-    """The settings, seen to be in range.
+def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:
+    """The settings, seen to be in range; `where` is for errors.
 
     Raises:
         InputError: naming the first flag that is not.
@@ -111,16 +111,16 @@ def check(settings: EngineSettings) -> EngineSettings:
     for name, low in (("seeds", 1), ("seed", 0), ("limit", 1)):
         value = getattr(settings, name)
         if value is not None and value < low:
-            raise InputError("evenstep compare", f"--{name}", value, f"an integer >= {low}")
+            raise InputError(where, f"--{name}", value, f"an integer >= {low}")
     for name in ("rate", "load", "until_s"):
         value = getattr(settings, name)
         if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError("evenstep compare", f"--{name.replace('_', '-')}", value, "a finite number > 0")
+            raise InputError(where, f"--{name.replace('_', '-')}", value, "a finite number > 0")
     if settings.arrivals not in ("timed", "together"):
         expected = "timed or together with --engine"
-        raise InputError("evenstep compare", "--arrivals", settings.arrivals, expected)
+        raise InputError(where, "--arrivals", settings.arrivals, expected)
     if settings.rate is not None and settings.load is not None:
-        raise InputError("evenstep compare", "--load", settings.load, "a rate or a load, not both")
+        raise InputError(where, "--load", settings.load, "a rate or a load, not both")
     return settings
 
 

@@ -1,0 +1,144 @@
+"""Thresholds of WAIT and Nested WAIT for a trace and an engine, each with the inequality it satisfies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.affine_kv import AffineKv
+from evenstep.cost.batch import BatchTime
+from evenstep.errors import InputError
+from evenstep.request import Trace
+from evenstep.sim.engine.simulation import Engine
+from evenstep.theory import segments, wait_thresholds
+from evenstep.theory.fluid import Types, equilibrium
+from evenstep.workload.replicate import rate
+
+#: Types of outputs at most; longer outputs share bins.
+MOST_TYPES = 500
+#: Numbers of segments that are tried.
+COUNTS = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, 100, 200, 500)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What the thresholds are for.
+
+    Args:
+        trace: the requests, with arrival times.
+        engine: its memory.
+        law: seconds of an iteration, affine in the KV tokens.
+        segments: L of Nested WAIT; None = the number that needs the least memory.
+        iterations, delta: S, and the probability that memory does not suffice for so many.
+
+    Raises:
+        InputError: a number out of range, a law of another form, or a trace without a rate.
+    """
+
+    trace: Trace
+    engine: Engine
+    law: BatchTime
+    segments: int | None = None
+    iterations: float = 1e6
+    delta: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, AffineKv):
+            name = type(self.law).__name__
+            raise InputError("thresholds", "--batch-time", name, "affine-kv, the law of WAIT's eq. 1")
+        if not (math.isfinite(self.iterations) and self.iterations >= 1):
+            raise InputError("thresholds", "--iterations", self.iterations, "a finite number >= 1")
+        if not 0 < self.delta < 1:
+            raise InputError("thresholds", "--delta", self.delta, "a probability above 0, below 1")
+        if not rate(self.trace) > 0:
+            raise InputError(self.trace.name or "trace", "arrivals", "no rate", "several arrival times, or --rate")
+
+    @property
+    def kv_tokens(self) -> float | None:
+        return float(self.engine.kv_tokens) or None
+
+    def types(self, kind: Any, prompts: bool) -> Types:
+        """Types by a number of each request; of their mean outputs, or with one prompt of their longest."""
+        assert isinstance(self.law, AffineKv)
+        trace, (_, which, counts) = self.trace, np.unique(kind, return_inverse=True, return_counts=True)
+        rates = counts * (rate(trace) / len(trace))
+        if prompts:
+            prompt, output = (np.bincount(which, own) / counts for own in (trace.prompt_tokens, trace.output_tokens))
+        else:
+            prompt, output = np.full(counts.size, trace.prompt_tokens.mean()), np.zeros(counts.size)
+            np.maximum.at(output, which, trace.output_tokens)
+        return Types(rates.tolist(), prompt.tolist(), output.tolist(), self.law.d0_s, self.law.d1_s)
+
+
+def answer(asked: Asked) -> dict[str, Any]:
+    """Thresholds, memory and latency of both policies, and what each threshold satisfies, for a table or as JSON.
+
+    WAIT's types are the trace's classes, of mean lengths; Nested WAIT's are its output lengths, of one mean prompt.
+
+    Raises:
+        InputError: an engine that does not keep up, or too little memory; with the numbers.
+    """
+    trace = asked.trace
+    classes = trace.request_class if trace.request_class is not None else np.zeros(len(trace), np.int64)
+    return {
+        "version": 1,
+        "trace": trace.name,
+        "requests_per_s": rate(trace),
+        "wait": _wait(asked, asked.types(classes, prompts=True), np.unique(classes).tolist()),
+        "nested_wait": _nested(asked),
+    }
+
+
+def _wait(asked: Asked, types: Types, names: list[int]) -> dict[str, Any]:
+    found = wait_thresholds.least(types, asked.kv_tokens)
+    latency = wait_thresholds.expected_latency_s(types, found)
+    return {
+        "fluid_kv_tokens": equilibrium(types).kv_tokens,
+        "iteration_s": found.iteration_s,
+        "kv_tokens": found.kv_tokens,
+        "expected_latency_s": float(np.average(latency, weights=types.arrivals_per_s)),
+        "gates": [
+            {
+                "type": name,
+                "threshold": n,
+                "requests_per_s": a_second,
+                "expected_latency_s": own,
+                "satisfies": f"eq. 9: {found.iteration_s:.4g} s < n / lambda = {n / a_second:.4g} s",
+            }
+            for name, n, a_second, own in zip(
+                names, found.thresholds.tolist(), types.arrivals_per_s, latency.tolist(), strict=True
+            )
+        ],
+    }
+
+
+def _nested(asked: Asked) -> dict[str, Any]:
+    output = asked.trace.output_tokens
+    types = asked.types((output - 1) // math.ceil(int(output.max()) / MOST_TYPES), prompts=False)
+    many = len(types.output_tokens)
+    counts = [count for count in COUNTS if count <= many] if asked.segments is None else [asked.segments]
+    best = segments.best(types, counts, kv_tokens=asked.kv_tokens, iterations=asked.iterations, delta=asked.delta)
+    found, whole = best.solved, sum(types.arrivals_per_s)
+    n = found.thresholds.tolist()
+    said = [f"eq. 10: {found.iteration_s:.4g} s < n_1 / lambda = {n[0] / whole:.4g} s"]
+    said += [
+        f"eq. 10: n_{i + 2} / n_{i + 1} = {n[i + 1] / n[i]:.4g} > p = {p:.4g}" for i, p in enumerate(found.go_on.tolist())
+    ]
+    return {
+        "fluid_kv_tokens": segments.least_kv_tokens(types),
+        "segments": best.segments,
+        "ends": found.ends.tolist(),
+        "slack": found.kappa,
+        "iteration_s": found.iteration_s,
+        "kv_tokens": found.kv_tokens,
+        "enough_kv_tokens": found.enough_kv_tokens,
+        "satisfies": f"eq. 12: enough for {asked.iterations:g} iterations with probability {1 - asked.delta:g}",
+        "expected_latency_s": best.latency_s,
+        "gates": [
+            {"segment": i + 1, "threshold": own, "satisfies": text}
+            for i, (own, text) in enumerate(zip(n, said, strict=True))
+        ],
+    }

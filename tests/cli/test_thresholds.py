@@ -1,0 +1,52 @@
+"""``evenstep thresholds`` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evenstep.cli.main import main
+
+FILE = ["thresholds", "sample:azure-conv", "--limit", "2000"]
+
+
+def test_each_gate_is_shown_with_the_inequality_it_satisfies(capsys):
+    assert main([*FILE, "--rate", "4", "--segments", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "WAIT, wait:thresholds=1\n  type 0: n = 1, eq. 9: " in out
+    assert out.count("eq. 10: ") == 4 and out.count("eq. 12: ") == 1
+    assert "4 requests a second" in out
+
+
+def test_json_says_the_same_in_numbers_and_the_inequalities_hold(capsys):
+    assert main([*FILE, "--rate", "4", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for policy in ("wait", "nested_wait"):
+        own = found[policy]
+        assert own["iteration_s"] < own["gates"][0]["threshold"] / 4.0
+        assert own["iteration_s"] == pytest.approx(0.01 + 4e-7 * own["kv_tokens"])
+        assert own["fluid_kv_tokens"] < own["kv_tokens"]
+        assert own["expected_latency_s"] > own["iteration_s"]
+    nested = found["nested_wait"]
+    assert len(nested["gates"]) == nested["segments"] == len(nested["ends"]) + 1
+    assert nested["enough_kv_tokens"] > nested["kv_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--rate", "0"], "--rate is 0.0"),
+        (["--rate", "500"], "load is"),
+        (["--rate", "4", "--engine", "kv-tokens=1000"], "at least"),
+        (["--batch-time", "token-budget"], "expected affine-kv"),
+        (["--batch-time", "affine-kv:d0-s=0"], "d0_s is 0.0"),
+        (["--rate", "4", "--segments", "0"], "segments is 0"),
+        (["--delta", "1"], "--delta is 1.0"),
+        (["--iterations", "0"], "--iterations is 0.0"),
+    ],
+)
+def test_what_cannot_be_solved_is_one_line_and_exit_code_2(capsys, flags, said):
+    assert main([*FILE, *flags]) == 2
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
