@@ -71,3 +71,47 @@ def test_the_instance_of_theorem_3_4_stays_below_the_bound_it_is_to_prove(alpha,
     assert intervals.a_max_on_instance(alpha, mix) < intervals.a_max_ratio(alpha)[0]
     assert intervals.a_max_on_instance(alpha, 1.0) == pytest.approx(1 / alpha)
     assert intervals.a_max_on_instance(1.0, mix) == pytest.approx(1)
+
+
+def test_bounds_by_hand():
+    """alpha = 1/4: (1 + 2) / (1/2) and (1 + 4) / (1/2); (1 + 4) / 2; (3 - 1/4) / 2; 1 + (1/4) / (3/2). A ninth: 4 / (2/9), ..."""
+    assert intervals.a_max_ratio(1 / 4) == (6.0, 10.0)
+    assert intervals.a_max_ratio(1 / 9) == pytest.approx((18.0, 45.0))
+    assert intervals.a_random_ratio(1 / 4) == 2.5 and intervals.a_random_ratio(1 / 9) == pytest.approx(5.0)
+    assert intervals.a_min_two_points(1 / 4) == 1.375
+    assert intervals.a_ell_bound(1 / 4) == pytest.approx(7 / 6) and intervals.a_ell_bound(3 / 4) == pytest.approx(17 / 8)
+    assert intervals.a_ell_bound(1 / 2) == pytest.approx(1.5) and intervals.a_min_fit(1) == pytest.approx(1.22163, abs=1e-5)
+    assert intervals.a_max_on_instance(1 / 4, 1 / 2) == pytest.approx((0.75 * 1.5) / (0.25 * 1.5))
+    assert intervals.a_ell_ratio(1 / 2, 2, 3) == pytest.approx(1 + (1.5 + 4.5) / (1 + 3 + 9))
+    assert intervals.a_min_bound(4) == pytest.approx(25 / 12)
+
+
+def test_the_general_form_by_hand():
+    """s = 1, l = 2, outputs 2 and 3, one of each: at k = 2, d = 3: (2 + 3) (3/3 + 3/4 + 2 * 1/4) * 3; at k = 3: 3 * 1/4.
+
+    Below: 2 * 3 * (1 + 2) + 3 * 4.
+    """
+    mix = np.array([0.0, 1.0, 1.0])
+    assert intervals.a_min_mixed(mix, 1, 2) == pytest.approx((3 * 5 * 2.25 + 3 * 0.25) / (18 + 12))
+    assert intervals.a_min_mixed(np.array([9.0, 1.0, 1.0]), 1, 2) == intervals.a_min_mixed(mix, 1, 2)
+
+
+@given(st.lists(st.floats(0.01, 5), min_size=2, max_size=9))
+def test_without_prompts_the_general_form_is_the_quotient(counts):
+    assert intervals.a_min_mixed(np.array(counts), 0, 1) == pytest.approx(intervals.a_min_ratio(np.array(counts)))
+
+
+@pytest.mark.parametrize("lower", [0, 3])
+def test_a_lower_bound_outside_the_outputs_is_refused(lower):
+    with pytest.raises(InputError, match="lower"):
+        intervals.a_min_mixed(np.ones(2), 1, lower)
+
+
+@pytest.mark.parametrize("longest", [1, 2, 9, 60])
+def test_the_worst_mix_is_the_pencil_s_largest_eigenvector(longest):
+    import scipy.linalg
+
+    form, base = intervals.a_min_forms(longest)
+    worst, mix = intervals.a_min_worst(longest)
+    assert worst == pytest.approx(float(scipy.linalg.eigh(form, base)[0][-1]), rel=1e-12)
+    assert np.abs(form @ mix - worst * base @ mix).max() < 1e-9 * np.abs(form @ mix).max()

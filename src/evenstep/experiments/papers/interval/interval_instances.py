@@ -14,6 +14,7 @@ from evenstep.cost.unit import Unit
 from evenstep.experiments.papers.interval._interval import STANDS_IN, lengths
 from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, grouped, ratio
 from evenstep.measure.comparison import mean_interval
+from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import I8, Trace
@@ -45,26 +46,40 @@ FIG4 = {"prompt": (41, 11, 4_961), "output": (85, 43, 9_702)}
 Values = dict[tuple[str, str], list[float]]
 
 
-def started(policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True) -> I8:
-    """The iteration in which each request of one prompt token starts, int64[N].
+def engine_run(
+    policy: SchedulingPolicy,
+    output: I8,
+    bounds: tuple[I8, I8],
+    memory: int,
+    seed: int,
+    *,
+    prompt: int = 1,
+    holds: bool = True,
+) -> EngineRun:
+    """One run of requests that are all there at the start, an iteration a unit of time.
 
     Args:
         policy: the policy.
-        output, low, high: int64[N], output lengths and their believed bounds.
+        output, bounds: int64[N] each, output lengths and their believed bounds.
         memory: KV tokens.
         seed: key of the policy's draws.
-        holds: whether memory counts the token produced last; without it prompts are as good as 0 (s = 0).
+        prompt: tokens of each prompt, at least 1.
+        holds: whether memory counts the token produced last; without it prompts of 1 are as good as 0 (s = 0).
     """
-    run = simulate_engine(
-        Trace(np.ones_like(output), output, arrival_s=np.zeros(output.size), synthetic=True),
+    return simulate_engine(
+        Trace(np.full_like(output, prompt), output, arrival_s=np.zeros(output.size), synthetic=True),
         policy,
         engine=Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=holds),
         batch_time=Unit(),
-        bounds=(low, high),
+        bounds=bounds,
         seed=seed,
     )
-    assert run.requests is not None
-    return run.requests.first_iteration - int(run.requests.first_iteration.min())
+
+
+def started(policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True) -> I8:
+    """The iteration in which each request of one prompt token starts, int64[N]; see `engine_run`."""
+    first = engine_run(policy, output, (low, high), memory, seed, holds=holds).requests.first_iteration
+    return first - int(first.min())
 
 
 def lower_bound(alpha: float, mix: float, batches: int, seed: int) -> tuple[float, float]:

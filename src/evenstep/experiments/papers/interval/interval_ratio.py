@@ -1,0 +1,364 @@
+"""Interval scheduling's competitive ratios: Figs. 1-3, and its closed forms against the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.experiments.papers.interval.interval_instances import engine_run
+from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, grouped, ratio, within
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.report.figures import COLOURS, labelled
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.request import F8, I8
+from evenstep.scheduling.policies.a_ell import AEll
+from evenstep.scheduling.policies.a_max import AMax
+from evenstep.scheduling.policies.a_min import AMin
+from evenstep.scheduling.policies.a_random import ARandom
+from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
+from evenstep.scheduling.view import SchedulingPolicy
+from evenstep.theory import intervals as theory
+
+#: Fig. 1: the paper's a, b and c of a ln(u + b) + c, and the lengths it is fitted over.
+FIT, LENGTHS = (0.2555, 0.2793, 1.1587), range(1, 101)
+#: Where the printed fit is compared.
+SPREAD = (1, 2, 5, 10, 20, 50, 80, 120, 200, 300, 500, 750, 1000)
+#: Fig. 3.
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
+#: How near a simulated latency is to be to its closed form, and how near the completions of Proposition 4.5.
+NEAR, NEAR_COMPLETED = 0.02, 0.01
+#: H-SF's mean latency over the longest output: with less, what is left over at the end counts.
+LOADED = 25
+A_MIN, HINDSIGHT = "A_min", "H-SF"
+#: Policies that see bounds alone.
+BLIND: Mapping[str, SchedulingPolicy] = {
+    A_MIN: AMin(),
+    "A_min, repaired": AMin(reading="repaired"),
+    "A_min, evicts the least KV": AMin(victim="least-kv"),
+    "A_min, evicts the last": AMin(victim="last"),
+    "A_max": AMax(),
+    "A_ell": AEll(),
+}
+#: Values by (part, case, quantity), one a replicate.
+Values = dict[tuple[str, str, str], list[float]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """An instance: prompts of s, outputs from l to u, and the share of each output 1..u."""
+
+    prompt: int
+    lower: int
+    mix: F8
+
+    @property
+    def name(self) -> str:
+        return f"s = {self.prompt}, l = {self.lower}, u = {self.mix.size}"
+
+    @property
+    def memory(self) -> int:
+        """100 (s + u), of the paper's M -> inf."""
+        return 100 * (self.prompt + self.mix.size)
+
+    def output(self, count: int) -> I8:
+        counts = np.round(self.mix / self.mix.sum() * count).astype(np.int64)
+        return np.repeat(np.arange(1, self.mix.size + 1), counts)
+
+    def latencies(self, policy: SchedulingPolicy, count: int, seed: int) -> tuple[float, F8]:
+        """Mean latency in iterations, and of each output 1..u the share that was never evicted."""
+        output = self.output(count)
+        low, high = np.full_like(output, self.lower), np.full_like(output, self.mix.size)
+        shown = {"prompt": max(self.prompt, 1), "holds": self.prompt > 0}
+        run = engine_run(policy, output, (low, high), self.memory, seed, **shown)
+        table = run.requests
+        kept = np.bincount(table.output_tokens, table.evictions == 0, self.mix.size + 1)
+        every = np.bincount(table.output_tokens, minlength=self.mix.size + 1)
+        return float(run.summary["e2e_mean_s"]), (kept / np.maximum(every, 1))[1:]
+
+    def enough(self, lengths: float) -> int:
+        """Requests that make H-SF's mean latency so many times the longest output."""
+        return round(lengths * self.mix.size / self.hindsight(1))
+
+    def hindsight(self, count: int) -> float:
+        """H-SF's mean latency as the proof of Lemma 4.6 has it."""
+        k = np.arange(1, self.mix.size + 1, dtype=float)
+        x = self.mix / self.mix.sum()
+        later = np.cumsum(x[::-1])[::-1] - x
+        return count / (2 * self.memory) * float((k * (self.prompt + k) * x * (x + 2 * later)).sum())
+
+
+def even(prompt: int, lower: int, upper: int) -> Case:
+    """As many of every output."""
+    return Case(prompt, lower, np.where(np.arange(1, upper + 1) < lower, 0.0, 1.0))
+
+
+CASES = (
+    Case(0, 1, theory.a_min_worst(8)[1]),
+    even(2, 2, 10),
+    even(5, 3, 6),
+    even(10, 4, 8),
+    Case(20, 10, np.where(np.arange(1, 61) < 10, 0.0, 0.95 ** np.arange(60))),
+)
+
+
+def run(setting: Setting) -> Findings:
+    values: Values = {}
+    parts = [_figures(), _lemma(setting, values), _random(setting, values), _search(setting, values)]
+    return Findings(
+        rows=[row for rows, _ in parts for row in rows],
+        claims=[claim for _, claims in parts for claim in claims],
+        constants=[
+            Constant("M", "100 (s + u)", "the paper: M -> inf"),
+            Constant("requests", f"H-SF's mean latency is {setting.pick(LOADED, 3)} u", "the paper: n -> inf"),
+            Constant("near", f"{NEAR:.0%}, completions {NEAR_COMPLETED:.0%}", "ours; the paper says O(1/M)"),
+            Constant("eq. 3", "a request beyond its bound is believed to end next", "read literally it would count nothing"),
+            Constant("Theorem 4.2", f"{setting.pick(24, 3)} random mixes of up to 12 outputs", "the paper: any instance"),
+        ],
+        remark="the closed form of A_min has a request of output j completed in period i with probability (s + i) / (s + j), "
+        "as if memory were full at every age. Where requests complete they free memory for those that grow, so that A_min "
+        "evicts few: its latency is below the form where evictions would cost much, and above it at s = 0, where only "
+        "evictions would teach it the order. H-SF's side is as the proof has it. Fig. 1's printed fit is "
+        "that of long outputs",
+        stands_in="nothing: instances are the paper's or made",
+        data={
+            **grouped(values, ("part", "case", "quantity")),
+            "replicate": [r for own in values.values() for r in range(len(own))],
+            "value": [v for own in values.values() for v in own],
+        },
+        draw=_draw,
+        size=(11.0, 3.4),
+    )
+
+
+def fitted() -> tuple[F8, float]:
+    """Least squares of a ln(u + b) + c over Fig. 1's lengths, and its R^2."""
+    from scipy.optimize import curve_fit
+
+    y = [theory.a_min_worst(n)[0] for n in LENGTHS]
+    found: F8 = curve_fit(lambda u, a, b, c: a * np.log(u + b) + c, np.array(LENGTHS, float), y, p0=FIT)[0]
+    return found, explained(LENGTHS, found)
+
+
+def explained(lengths: Sequence[int], coefficients: Sequence[float] | F8) -> float:
+    """R^2 of a ln(u + b) + c over some lengths."""
+    a, b, c = coefficients
+    y = np.array([theory.a_min_worst(n)[0] for n in lengths])
+    gap = y - (a * np.log(np.array(lengths) + b) + c)
+    return 1 - float((gap**2).sum() / ((y - y.mean()) ** 2).sum())
+
+
+def geometric(q: float, *, weighted: bool = False) -> float:
+    """A_min's closed form on the geometric law, or the linearly weighted one, far enough out."""
+    k = np.arange(1, min(int(40 / (1 - q)), 100_000) + 2, dtype=float)
+    return theory.a_min_mixed((k if weighted else 1.0) * q ** (k - 1), 0, 1)
+
+
+def two_points(lower: int, upper: int) -> float:
+    """The closed form's largest value on two outputs, over mixes of them."""
+    mixes = np.zeros((400, upper))
+    mixes[:, lower - 1] = np.geomspace(1e-2, 1e3, 400)
+    mixes[:, -1] = 1.0
+    return max(theory.a_min_mixed(mix, 0, lower) for mix in mixes)
+
+
+def _figures() -> tuple[list[Row], list[Claim]]:
+    found, square = fitted()
+    rows = [Row("Fig. 1", f"{n} of a ln(u + b) + c", "", p, _exact(v)) for n, p, v in zip("abc", FIT, found, strict=True)]
+    rows.append(Row("Fig. 1", "R^2 of the fit", "", "> 0.9999", _exact(square)))
+    as_printed = {first: explained([u for u in SPREAD if u >= first], FIT) for first in (1, 50)}
+    for first, share in as_printed.items():
+        rows.append(Row(f"Fig. 1, u from {first} to 1,000", "R^2 of the printed fit", "", "> 0.9999", _exact(share)))
+    rows.append(Row("Fig. 1, u = 1,000", "CR(A_min)", "", theory.a_min_fit(1000), _exact(theory.a_min_worst(1000)[0])))
+    plain, weighted = ([geometric(q, weighted=w) for q in SHARES] for w in (False, True))
+    closed = [theory.a_min_weighted_geometric(q) for q in SHARES]
+    rows += [
+        Row(f"Fig. 3, q = {q:g}", "CR(A_min), geometric", "", "< 1.7", _exact(v)) for q, v in zip(SHARES, plain, strict=True)
+    ]
+    rows += [
+        Row(f"Fig. 3, q = {q:g}", "CR(A_min), weighted geometric", "", paper, _exact(own))
+        for q, paper, own in zip(SHARES, closed, weighted, strict=True)
+    ]
+    two = {(low, up): two_points(low, up) for low, up in ((1, 2), (1, 4), (2, 8), (1, 16))}
+    for (low, up), own in two.items():
+        rows.append(Row(f"Theorem 5.1, {low} and {up}", "CR(A_min)", "", theory.a_min_two_points(low / up), _exact(own)))
+    above = max(own / theory.a_min_two_points(low / up) for (low, up), own in two.items())
+    grows = bool((np.diff(plain) > 0).all() and (np.diff(weighted) > 0).all())
+    return rows, [
+        Claim("Fig. 1: a fit of this form has R^2 > 0.9999", square > 0.9999, f"{square:.6f}"),
+        Claim(
+            "Fig. 1: so have the printed numbers",
+            as_printed[1] > 0.9999,
+            "; ".join(f"{share:.5f} from u = {first} on" for first, share in as_printed.items()),
+        ),
+        Claim(
+            "Fig. 3: the ratio grows with q, and stays below 1.7 and 14/9",
+            grows and max(plain) < 1.7 and max(weighted) <= 14 / 9,
+            f"at most {max(plain):.4f} and {max(weighted):.4f}",
+        ),
+        Claim(
+            "Theorem 5.1: the closed form is at most (3 - alpha)/2 on two outputs",
+            above <= 1 + 1e-9,
+            f"at most {above:.4f} of it",
+        ),
+    ]
+
+
+def _lemma(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
+    """Lemma 4.6, H-SF's side of it, and Proposition 4.5 in its first period."""
+    rows: list[Row] = []
+    ratios: list[tuple[Interval, float]] = []
+    sides: list[tuple[Interval, float]] = []
+    kept: list[tuple[Interval, float]] = []
+    for case in CASES:
+        count = case.enough(setting.pick(LOADED, 3))
+        seeds = [setting.seed + r for r in range(setting.replicates)]
+        learned = [case.latencies(BLIND[A_MIN], count, seed) for seed in seeds]
+        best = [case.latencies(HindsightShortestFirst(), count, seed)[0] for seed in seeds]
+        printed = theory.a_min_mixed(case.mix, case.prompt, case.lower)
+        own = values["Lemma 4.6", case.name, "ratio"] = [mine / base for (mine, _), base in zip(learned, best, strict=True)]
+        values["Lemma 4.6", case.name, "H-SF"] = best
+        last = values["Proposition 4.5", case.name, "completed"] = [float(shares[-1]) for _, shares in learned]
+        chance = (case.prompt + case.lower) / (case.prompt + case.mix.size)
+        for pairs, what, printed_, mine in (
+            (ratios, "CR(A_min), Lemma 4.6", printed, own),
+            (sides, "mean latency of H-SF, iterations", case.hindsight(case.output(count).size), best),
+            (kept, "share of the longest that A_min completes at first, Proposition 4.5", chance, last),
+        ):
+            pairs.append((mean_interval(mine), printed_))
+            rows.append(Row(case.name, what, "", round(printed_, 4), pairs[-1][0]))
+    return rows, [
+        _all_within("Lemma 4.6: A_min's ratio is the closed form's", ratios, NEAR),
+        _all_within("Lemma 4.6: H-SF's latency is the closed form's", sides, NEAR),
+        _all_within(
+            "Proposition 4.5: in the first period (s + l) / (s + j) of output j are completed", kept, NEAR_COMPLETED
+        ),
+    ]
+
+
+def _all_within(says: str, pairs: Sequence[tuple[Interval, float]], share: float) -> Claim:
+    told = [within(own, paper, share) for own, paper in pairs]
+    holds = False if False in told else None if None in told else True
+    apart = "; ".join(f"{100 * (own.value / paper - 1):+.1f} %" for own, paper in pairs)
+    return Claim(f"{says} (within {share:.0%})", holds, apart)
+
+
+def _random(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
+    """Lemma 8.8, Theorems 3.3 and 8.6: A_max(M), A_random(alpha M) and A_random(M)."""
+    rows: list[Row] = []
+    tested: dict[str, list[Interval]] = {"Lemma 8.8": [], "Theorem 3.3": [], "Theorem 8.6": []}
+    for case in (even(0, 5, 10), even(0, 2, 8), even(10, 5, 20), Case(0, 2, np.eye(8)[1] * 3 + np.eye(8)[7])):
+        alpha, count = case.lower / case.mix.size, case.enough(setting.pick(LOADED, 3))
+        policies = {
+            "A_max": AMax(),
+            "part": ARandom(memory_scale=alpha),
+            "A_random": ARandom(),
+            HINDSIGHT: HindsightShortestFirst(),
+        }
+        own = {
+            name: [case.latencies(policy, count, setting.seed + r)[0] for r in range(setting.replicates)]
+            for name, policy in policies.items()
+        }
+        outputs = f"{case.name}, {np.count_nonzero(case.mix)} outputs"
+        for where, above, below, bound in (
+            ("Lemma 8.8", "A_max", "part", 1.0),
+            ("Theorem 3.3", "A_max", HINDSIGHT, theory.a_max_ratio(alpha)[1]),
+            ("Theorem 8.6", "A_random", HINDSIGHT, theory.a_random_ratio(alpha)),
+        ):
+            values[where, outputs, "ratio"] = [a / b for a, b in zip(own[above], own[below], strict=True)]
+            found = ratio(own[above], own[below])
+            over = "A_random(alpha M)" if below == "part" else below
+            rows.append(Row(f"{where}, {outputs}", f"latency of {above} over {over}", "", f"<= {bound:.4g}", found))
+            tested[where].append(beyond(found, bound))
+    return rows, [
+        Claim(
+            f"{where}: its bound holds on every instance", _all_below(found), "; ".join(with_interval(one) for one in found)
+        )
+        for where, found in tested.items()
+    ]
+
+
+def _all_below(found: Sequence[Interval]) -> bool | None:
+    told = [clearly(one, -1) for one in found]
+    return False if False in told else None if None in told else True
+
+
+def _search(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
+    """Random mixes: whether a policy that sees the same bounds has a lower latency, or a lower largest ratio, than A_min."""
+    tried = setting.pick(24, 3)
+    cases = [random_case(setting.seed, draw) for draw in range(tried)]
+    seeds = [setting.seed + r for r in range(setting.replicates)]
+    counts = [case.enough(setting.pick(LOADED, 3)) for case in cases]
+    best = [
+        [case.latencies(HindsightShortestFirst(), n, seed)[0] for seed in seeds]
+        for case, n in zip(cases, counts, strict=True)
+    ]
+    found: dict[str, list[list[float]]] = {}
+    for name, policy in BLIND.items():
+        own = [
+            [case.latencies(policy, n, seed)[0] / b for seed, b in zip(seeds, base, strict=True)]
+            for case, n, base in zip(cases, counts, best, strict=True)
+        ]
+        found[name] = own
+        for case, one in zip(cases, own, strict=True):
+            key = ("Theorem 4.2", f"{case.name}, {np.count_nonzero(case.mix)} outputs", name)
+            values[key] = values.get(key, []) + one
+    most = {name: np.max(own, axis=0).tolist() for name, own in found.items()}
+    rows = [Row(name, "largest ratio found", "", None, mean_interval(own)) for name, own in most.items()]
+    broken: dict[str, int] = {}
+    for name, own in found.items():
+        pairs = zip(own, found[A_MIN], strict=True)
+        broken[name] = sum(clearly(paired_difference(one, base), -1) is True for one, base in pairs)
+        rows.append(Row(name, "instances with a lower latency than A_min", "", "0", _exact(broken[name])))
+    others = [name for name in most if name != A_MIN]
+    apart = {name: paired_difference(most[name], most[A_MIN]) for name in others}
+    lower = [name for name, one in apart.items() if clearly(one, -1)]
+    settled = all(clearly(one, +1) for one in apart.values())
+    return rows, [
+        Claim(
+            "proof of Theorem 4.2: on no instance has a policy that sees the same bounds a lower latency than A_min",
+            not any(broken.values()),
+            ", ".join(f"{name} has on {broken[name]} of {tried}" for name in others),
+        ),
+        Claim(
+            "Theorem 4.2: no such policy has a smaller largest ratio than A_min over the instances searched",
+            False if lower else True if settled else None,
+            ", ".join(f"{name} {with_interval(one)}" for name, one in apart.items()) + " apart",
+        ),
+    ]
+
+
+def random_case(seed: int, draw: int) -> Case:
+    """Prompts of 0, 2 or 10, a lower bound of 1 to 4, up to 12 outputs, any two or all of them."""
+    dice = streams.uniform(seed, "interval-search", np.arange(16), draw=draw)
+    prompt, lower = (0, 2, 10)[int(3 * dice[0])], 1 + int(4 * dice[1])
+    mix = np.zeros(lower + 1 + int(8 * dice[2]))
+    shares = dice[3 : 3 + mix.size - lower + 1] ** 2 + 0.02
+    mix[lower - 1 :] = shares
+    if dice[15] < 0.5:
+        mix[lower:-1] = 0.0
+    return Case(prompt, lower, mix)
+
+
+def _exact(value: float) -> Interval:
+    return mean_interval([float(value)])
+
+
+def _draw(figure: Any) -> None:
+    left, middle, right = figure.subplots(1, 3)
+    left.plot(LENGTHS, [theory.a_min_worst(n)[0] for n in LENGTHS], color=COLOURS[0], label="largest eigenvalue")
+    left.plot(LENGTHS, [theory.a_min_fit(n) for n in LENGTHS], "k:", label="the paper's fit")
+    labelled(left, "u", "CR(A_min)", "Fig. 1", legend=True)
+    alphas = np.linspace(0.01, 0.99, 99)
+    for colour, of, says in ((COLOURS[0], theory.a_min_two_points, "A_min"), (COLOURS[1], theory.a_ell_bound, "A_ell")):
+        middle.plot(alphas, [of(float(a)) for a in alphas], color=colour, label=says)
+    labelled(middle, "alpha", "", "Fig. 2, two outputs", legend=True)
+    for colour, weighted, says in ((COLOURS[0], False, "geometric"), (COLOURS[1], True, "weighted")):
+        right.plot(SHARES, [geometric(q, weighted=weighted) for q in SHARES], color=colour, marker=".", label=says)
+    labelled(right, "q", "", "Fig. 3", legend=True)
+
+
+experiment = Experiment("competitive ratios", "Interval scheduling Figs. 1-3, Lemma 4.6, Theorem 4.2", run, most_traces=0)

@@ -1,0 +1,42 @@
+"""Interval scheduling's competitive ratios at their reduced size."""
+
+import numpy as np
+import pytest
+from tests.experiments.papers.quick import ours, quick
+
+from evenstep.experiments.papers.interval.interval_ratio import CASES, Case, even, fitted, geometric, random_case, two_points
+from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
+from evenstep.theory import intervals
+
+
+@pytest.mark.slow
+def test_closed_forms_hold_whatever_the_size_and_the_simulated_ratio_is_not_the_closed_form():
+    found = quick("interval-ratio")
+    held = {claim.says.partition(":")[0]: claim.holds for claim in found.findings.claims if "form" in claim.says}
+    assert held["Fig. 1"] and held["Theorem 5.1"] and held["Lemma 4.6"] is False
+    assert ours(found, "Fig. 1, u = 1,000", "CR(A_min)") == pytest.approx(2.92392, abs=1e-5)
+    bounded = [row for row in found.findings.rows if str(row.paper).startswith("<= ")]
+    assert len(bounded) == 12 and all(row.ours.value <= float(row.paper[3:]) for row in bounded)
+
+
+def test_the_fit_of_figure_1_and_the_laws_of_figure_3():
+    (a, _, c), square = fitted()
+    assert a == pytest.approx(0.2605, abs=1e-4) and c == pytest.approx(1.1357, abs=1e-4) and 0.9999 < square < 1
+    assert geometric(0.5) == pytest.approx(1.55606, abs=1e-5)
+    assert geometric(0.9, weighted=True) == pytest.approx(intervals.a_min_weighted_geometric(0.9))
+    assert two_points(1, 4) == pytest.approx(intervals.a_min_two_points(1 / 4), rel=1e-3)
+
+
+def test_hindsight_takes_as_long_as_the_proof_of_the_lemma_says():
+    case = even(5, 3, 6)
+    count = case.enough(25)
+    assert case.hindsight(count) == pytest.approx(25 * 6, rel=1e-3)
+    assert case.latencies(HindsightShortestFirst(), count, 0)[0] == pytest.approx(case.hindsight(count), rel=0.02)
+
+
+def test_cases_have_outputs_in_their_intervals_and_as_many_as_asked():
+    for case in (*CASES, *(random_case(0, draw) for draw in range(20))):
+        output = case.output(1000)
+        assert case.lower <= output.min() and output.max() == case.mix.size and abs(output.size - 1000) < 20
+        assert case.memory == 100 * (case.prompt + case.mix.size)
+    assert Case(0, 1, np.array([3.0, 1.0])).output(8).tolist() == [1] * 6 + [2] * 2
