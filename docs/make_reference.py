@@ -167,7 +167,12 @@ def _gateway() -> str:
         reasons=", ".join(f"`{reason}`" for reason in get_args(Reason) if reason),
         metrics="\n".join(["| metric | type | meaning |", "|---|---|---|", *metrics, ""]),
         endpoints="\n".join(["| request | answer |", "|---|---|", *endpoints, ""]),
-        ended=", ".join(f"`{name}`" for name in logged_of(Ended("", "complete", 0))),
+        ended=", ".join(
+            f"`{name}`"
+            for name in logged_of(
+                Ended("", "complete", 0, arrived_s=0.0, sent_s=0.0, first_s=0.0, ended_s=1.0, output_tokens=2)
+            )
+        ),
     )
 
 

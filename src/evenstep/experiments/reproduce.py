@@ -270,16 +270,6 @@ def beyond(value: Interval, limit: float) -> Interval:
     return Interval(value.value - limit, low, high)
 
 
-def within(value: Interval, target: float, share: float) -> bool | None:
-    """Whether a value is within a share of a target; None if its interval holds an end of that band, or has no ends."""
-    if value.low is None or value.high is None:
-        return None
-    low, high = sorted(target * (1 + sign * share) for sign in (-1, 1))
-    if low <= value.low and value.high <= high:
-        return True
-    return False if value.high < low or value.low > high else None
-
-
 def grouped(runs: Mapping[tuple[Any, ...], Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
     """The parts of the keys as columns, a row a replicate."""
     return {name: [key[i] for key in runs for _ in runs[key]] for i, name in enumerate(names)}

@@ -6,8 +6,6 @@ from array import array
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-import numpy as np
-
 from evenstep import names
 from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.fleet.prefixes import Prefixes

@@ -60,13 +60,7 @@ def run(setting: Setting) -> Findings:
                 for x, runs in line.items()
             ],
             *[
-                Row(
-                    sweep,
-                    "exponent of the gain in B" if sweep == "B" else "exponent of the gain in log G",
-                    "",
-                    0.5,
-                    _exponent(line, sweep),
-                )
+                Row(sweep, f"exponent of the gain in {'B' if sweep == 'B' else 'log G'}", "", 0.5, _exponent(line, sweep))
                 for sweep, line in lines.items()
             ],
         ],

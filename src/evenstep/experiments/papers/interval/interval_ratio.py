@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.experiments.papers.interval.interval_instances import engine_run
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, grouped, ratio, within
+from evenstep.experiments.reproduce import Experiment, Setting, all_of, beyond, clearly, grouped, ratio, within
 from evenstep.measure.comparison import Interval, mean_interval, paired_difference
 from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
@@ -118,7 +118,7 @@ def run(setting: Setting) -> Findings:
             Constant("eq. 3", "a request beyond its bound is believed to end next", "read literally it would count nothing"),
             Constant("Theorem 4.2", f"{setting.pick(24, 3)} random mixes of up to 12 outputs", "the paper: any instance"),
         ],
-        remark="the closed form of A_min has a request of output j completed in period i with probability (s + i) / (s + j), "
+        remark="the closed form of A_min completes a request of output j in period i with probability (s + i) / (s + j), "
         "as if memory were full at every age. Where requests complete they free memory for those that grow, so that A_min "
         "evicts few: its latency is below the form where evictions would cost much, and above it at s = 0, where only "
         "evictions would teach it the order. H-SF's side is as the proof has it. Fig. 1's printed fit is "
@@ -240,8 +240,8 @@ def _lemma(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
 
 
 def _all_within(says: str, pairs: Sequence[tuple[Interval, float]], share: float) -> Claim:
-    told = [within(own, paper, share) for own, paper in pairs]
-    holds = False if False in told else None if None in told else True
+    told = [within(own, paper * (1 - share), paper * (1 + share)) for own, paper in pairs]
+    holds = all_of(told)
     apart = "; ".join(f"{100 * (own.value / paper - 1):+.1f} %" for own, paper in pairs)
     return Claim(f"{says} (within {share:.0%})", holds, apart)
 
