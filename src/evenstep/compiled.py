@@ -4,8 +4,8 @@ Kernels are plain functions marked with `jit` (helpers) or `route_kernel` (a rou
 declared signature so that the simulator's loop is compiled once and kept in the disk cache). Without numba, or with
 ``EVENSTEP_PLAIN=1``, they run as plain Python, and `mode()` says so to banners and manifests: never silently.
 
-``EVENSTEP_CHECKED=1`` compiles the checked build: an index outside its array and an address outside the array that it was
-told for raise an IndexError. Its code has a cache of its own, so that the two builds never mix.
+``EVENSTEP_CHECKED=1`` compiles the checked build: an index outside its array raises an IndexError. Its code has a cache of
+its own, so that the two builds never mix.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstep import kernel_cache
-from evenstep.addresses import is_inside
 from evenstep.kernel_locks import locks
 from evenstep.late import Late, change
 
@@ -152,55 +151,12 @@ def borrowing_inlined(function: F) -> F:
     return _made(function, {"forceinline": True, **_BORROWING})
 
 
-def external(name: str, signature: str) -> Any:
-    """A function of the system's C library for kernels to call; None where nothing is compiled.
-
-    Args:
-        name: its symbol.
-        signature: numba's types, ``intp(int32, uintp)``; addresses are ``uintp``.
-    """
-    if numba is None:
-        return None
-    arguments, result = numba.core.sigutils.normalize_signature(signature)
-    return numba.types.ExternalFunction(name, result(*arguments))
-
-
-def _array_at(base: int, offset: int, size: int, dtype: Any) -> NDArray[Any]:
-    count = int(size) * np.dtype(dtype).itemsize
-    held: Any = (ctypes.c_char * count).from_address(int(base) + int(offset))
-    return np.frombuffer(held, dtype)
-
-
-def _compiled_array_at(has_offset: bool) -> Any:
-    """`part_of`, or `array_at`, which has no offset."""
-    from numba.extending import intrinsic  # pyright: ignore[reportMissingTypeStubs]
-    from numba.np.arrayobj import make_array, populate_array  # pyright: ignore[reportMissingTypeStubs]
-
-    number = numba.types.int64
-
-    def made(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array = make_array(signature.return_type)(context, builder)
-        item = context.get_constant(numba.types.intp, signature.return_type.dtype.bitwidth // 8)
-        *address, size, _ = values
-        begin = builder.inttoptr(builder.add(*address) if has_offset else address[0], array.data.type)
-        populate_array(array, begin, [size], [item], item, None)
-        return array._getvalue()
-
-    def part_of(_typing: Any, base: Any, offset: Any, size: Any, dtype: Any) -> Any:
-        return numba.types.Array(dtype.dtype, 1, "C")(number, number, number, dtype), made
-
-    def array_at(_typing: Any, address: Any, size: Any, dtype: Any) -> Any:
-        return numba.types.Array(dtype.dtype, 1, "C")(number, number, dtype), made
-
-    return intrinsic(part_of if has_offset else array_at)
-
-
 def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
     """A Python function that kernels call by a symbol of this name, in any process that has made it. It must not raise.
 
     Args:
         name: its symbol, one for the whole program.
-        signature: as in `external`; of int64 and float64.
+        signature: numba's types, ``float64(int64, float64)``; no others.
         function: what is called.
     """
     if numba is None:
@@ -212,49 +168,10 @@ def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
     made = ctypes.CFUNCTYPE(kinds[result], *(kinds[argument] for argument in arguments))(function)
     _kept.append(made)
     llvmlite.binding.add_symbol(name, ctypes.cast(made, ctypes.c_void_p).value)
-    return external(name, signature)
-
-
-def _checked_part_of(part_of: Any) -> Any:
-    """`part_of`, with the check in front."""
-    inside = callback("evenstep_is_inside", "int64(int64, int64, int64)", is_inside)
-
-    def checked(base: Any, offset: Any, size: Any, dtype: Any) -> Any:
-        found = part_of(base, offset, size, dtype)
-        if inside(base, offset, size * found.itemsize) == 0:
-            raise IndexError("compiled code used an address outside the array that it was told")
-        return found
-
-    return inlined(checked)
+    return numba.types.ExternalFunction(name, result(*arguments))
 
 
 _kept: list[object] = []  # functions that compiled code calls
-
-#: ``part_of(base, offset, size, dtype)``, so many numbers that lie some bytes behind the beginning of an array: for kernels
-#: that are told of many arrays by one. Nothing is allocated or counted: the caller that gives the address, by `placed`,
-#: keeps the array.
-_part_of: Any = _array_at if numba is None else _later(_array_at, lambda: _compiled_array_at(has_offset=True), is_door=False)
-part_of: Any = _checked_part_of(_part_of) if CHECKED else _part_of
-
-
-def _from_its_beginning(address: Any, size: Any, dtype: Any) -> Any:
-    return part_of(address, 0, size, dtype)
-
-
-#: ``array_at(address, size, dtype)``, so many numbers from the beginning of an array on; as `part_of`.
-array_at: Any = (
-    inlined(_from_its_beginning)
-    if numba is None or CHECKED
-    else _later(_from_its_beginning, lambda: _compiled_array_at(has_offset=False), is_door=False)
-)
-
-
-@inlined
-def seen_as(values: Any, offset: Any, size: Any, dtype: Any) -> Any:
-    """So many numbers of another kind, from some bytes of an array on."""
-    found = _part_of(values.ctypes.data, offset, size, dtype)
-    check(offset >= 0 and size >= 0 and offset + size * found.itemsize <= values.size * values.itemsize)
-    return found
 
 
 def declared(signature: Any) -> Callable[[F], F]:
@@ -324,6 +241,7 @@ ReadTable: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", dimensi
 Ints: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", writable=True)]
 Floats: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", writable=True)]
 Table: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", dimensions=2, writable=True)]
+Octets: TypeAlias = Annotated[NDArray[np.uint8], ArrayOf("uint8", writable=True)]
 IntTable: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", dimensions=2, writable=True)]
 
 
@@ -442,7 +360,7 @@ def struct(shape: type[tuple[Any, ...]]) -> Any:
 
 
 def signature(returns: Any, *arguments: Any) -> Any:
-    """A signature from the types that a `struct` may have, structs, and numba's own types; None without numba."""
+    """A signature from the types that a `struct` may have, structs, `bytes` and numba's own types; None without numba."""
     if numba is None:
         return None
     found, *given = (
@@ -456,6 +374,10 @@ def _field_type(shape: type, name: str, hint: Any) -> Any:
     scalars = {int: numba.types.int64, float: numba.types.float64, bool: numba.types.boolean}
     if hint in scalars:
         return scalars[hint]
+    if hint is bytes:
+        return numba.types.Bytes(numba.types.uint8, 1, "C", readonly=True)
+    if get_origin(hint) is tuple:
+        return numba.types.Tuple([_field_type(shape, name, item) for item in get_args(hint)])
     if get_origin(hint) is Rows:
         return numba.types.Array(numba.from_dtype(_dtype(*get_args(hint))), 1, "C")
     if isinstance(hint, type) and issubclass(hint, Record):

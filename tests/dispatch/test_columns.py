@@ -49,17 +49,17 @@ def test_chunks_find_the_columns_that_a_grown_table_has():
     story.worker("a", slots=3000)
     sent = story.sent(0)
     story.chunk(sent.row)
-    before = story.d.deliveries.tables()
-    assert story.d.deliveries.tables() is before
+    before = story.d.parts.barriers.tables()
+    assert story.d.parts.barriers.tables() is before
     for request in range(1, 1100):  # more than there are rows at first
         story.arrives(request)
     story.tick()
-    after = story.d.deliveries.tables()
+    after = story.d.parts.barriers.tables()
     assert after is not before and len(after.requests.worker) > len(before.requests.worker)
     story.chunk(sent.row)
     assert story.d.rows.at.produced[sent.row] == 2 and before.requests.produced[sent.row] == 1
     story.worker("b")
-    assert story.d.deliveries.tables() is not after
+    assert story.d.parts.barriers.tables() is not after
 
 
 def test_chunks_find_room_for_steps_far_ahead():
@@ -68,9 +68,9 @@ def test_chunks_find_room_for_steps_far_ahead():
     one, other = story.sent(0), story.sent(1)
     for row in (one.row, other.row):
         story.chunk(row)
-    before = story.d.deliveries.tables()
+    before = story.d.parts.barriers.tables()
     story.chunk(one.row, tokens=100)
-    after = story.d.deliveries.tables()
+    after = story.d.parts.barriers.tables()
     assert after.early_room >= 99 > before.early_room
     story.chunk(other.row, tokens=100)
     assert [story.d.rows.at.produced[row] for row in (one.row, other.row)] == [101, 101]

@@ -1,4 +1,4 @@
-"""Chunks counted one by one and many at once: two implementations of one promise."""
+"""Chunks told one by one, by the shortcut where it holds, and counted many at once: two ways of one promise."""
 
 from __future__ import annotations
 
@@ -33,12 +33,18 @@ def one_by_one(told: Story, rows: list[int], tokens: list[int], now_s: float) ->
         told.d.produced(row, count)
 
 
-def at_once(told: Story, rows: list[int], tokens: list[int], now_s: float, ahead: bool) -> None:
-    """As the relay tells of them: it may have counted the first of them itself."""
+def at_once(told: Story, rows: list[int], tokens: list[int], now_s: float) -> None:
+    """As one call of `count_chunks`, again after each chunk that it leaves to the host."""
     dispatcher, chunks = told.d, np.array([*rows, *tokens], np.int64)
-    dispatcher.now_s = now_s
-    counted = count(chunks, 0, len(rows), now_s, -1, dispatcher.deliveries.tables()) if ahead else 0
-    dispatcher.produced_all(chunks, counted, len(rows))
+    deliveries, barriers = dispatcher.deliveries, dispatcher.parts.barriers
+    dispatcher.now_s, counted = now_s, 0
+    while counted < len(rows):
+        before, counted = counted, count(chunks, counted, len(rows), now_s, -1, barriers.tables())
+        if counted == before:
+            deliveries.deliver(rows[counted], tokens[counted])
+            counted += 1
+        if barriers.ended[0] >= 0:
+            barriers.stepped()
 
 
 def state(told: Story) -> tuple[object, ...]:
@@ -70,7 +76,7 @@ def chunks(draw):
         tokens = [draw(st.sampled_from([usual, usual, usual, 1, 3])) for _ in range(size)]
         after = draw(st.sampled_from(["", "", "", "ends", "comes"]))
         batches.append((list(places[:size]), tokens, draw(st.sampled_from([0.02, 0.02, 0.1])), after))
-    return requests, batches, draw(st.integers(1, 3)), draw(st.booleans())
+    return requests, batches, draw(st.integers(1, 3))
 
 
 def happens(told: Story, what: str, rows: list[int], place: int) -> None:
@@ -85,7 +91,7 @@ def happens(told: Story, what: str, rows: list[int], place: int) -> None:
 @examples(120)
 @given(chunks())
 def test_many_at_once_leave_the_same_state(case):
-    requests, batches, workers, ahead = case
+    requests, batches, workers = case
     (one, rows), (other, same) = fleet(workers, requests), fleet(workers, requests)
     assert rows == same
     now_s, gone = 1.0, set()
@@ -93,7 +99,7 @@ def test_many_at_once_leave_the_same_state(case):
         now_s += after_s
         here = [(rows[place], count) for place, count in zip(places, tokens, strict=True) if place not in gone]
         one_by_one(one, [row for row, _ in here], [count for _, count in here], now_s)
-        at_once(other, [row for row, _ in here], [count for _, count in here], now_s, ahead)
+        at_once(other, [row for row, _ in here], [count for _, count in here], now_s)
         for told in (one, other):
             told.now_s = now_s
             happens(told, after, rows, places[0])
@@ -108,7 +114,7 @@ def test_many_at_once_leave_the_same_state_also_after_hundreds_of_steps(tokens):
     for step in range(600 // tokens):
         now_s = 1.0 + 0.02 * step + 0.001 * (step % 7)
         one_by_one(one, rows, [tokens] * 6, now_s)
-        at_once(other, rows, [tokens] * 6, now_s, ahead=True)
+        at_once(other, rows, [tokens] * 6, now_s)
     assert state(one) == state(other)
     assert min(group.steps for group in one.d.parts.barriers.steps) > 500
 
@@ -123,10 +129,10 @@ def slow_ones(told: Story) -> list[tuple[object, ...]]:
 
 def test_steps_are_counted_without_the_long_way_from_beginning_to_end():
     told, rows = fleet(1, 6)
-    at_once(told, rows, [1] * 6, 0.5, ahead=True)
+    at_once(told, rows, [1] * 6, 0.5)
     slow = slow_ones(told)
     for step in range(10):
-        at_once(told, rows, [8] * 6, 1.0 + step, ahead=True)
+        at_once(told, rows, [8] * 6, 1.0 + step)
     assert told.d.rows.columns.ints[:, rows].max() >= 80
     assert not slow
 
@@ -134,25 +140,23 @@ def test_steps_are_counted_without_the_long_way_from_beginning_to_end():
 def test_where_somebody_waits_for_the_end_of_a_step_counting_stops_there():
     told, rows = fleet(1, 2)
     for now_s in (1.0, 2.0):
-        at_once(told, rows, [1, 1], now_s, ahead=True)
+        at_once(told, rows, [1, 1], now_s)
     told.now_s = 2.5
     told.arrives(50)
-    chunks, tables = np.array([*rows, *rows, 1, 1, 1, 1]), told.d.deliveries.tables()
+    chunks, tables = np.array([*rows, *rows, 1, 1, 1, 1]), told.d.parts.barriers.tables()
     told.d.now_s = 3.0
     assert count(chunks, 0, 4, 3.0, -1, tables) == 2 and tables.ended[0] == 0
-    told.d.produced_all(chunks, 2, 4)
+    told.d.parts.barriers.stepped()
+    one_by_one(told, rows, [1, 1], 3.0)
     assert tables.ended[0] == -1 and told.d.rows.columns.arrays.produced[rows].tolist() == [4, 4]
 
 
-def test_the_log_has_the_same_chunks_either_way():
-    def logged(give):
-        records = []
-        told, rows = fleet(1, 4, records.append)
-        for step in range(3):
-            give(told, rows, [1, 2, 1, 1], 1.0 + step)
-        told.d.flush()
-        return [record for record in records if isinstance(record, Chunks)]
-
-    first = logged(one_by_one)
-    assert first == logged(lambda *args: at_once(*args, ahead=False))
-    assert first[-1].rows and first[-1].tokens[:4] == [1, 2, 1, 1]
+def test_the_log_has_every_chunk():
+    records = []
+    told, rows = fleet(1, 4, records.append)
+    for step in range(3):
+        one_by_one(told, rows, [1, 2, 1, 1], 1.0 + step)
+    told.d.flush()
+    chunks = [record for record in records if isinstance(record, Chunks)]
+    assert [row for one in chunks for row in one.rows] == rows * 3
+    assert chunks[-1].tokens[:4] == [1, 2, 1, 1]

@@ -23,7 +23,7 @@ async def ask(endpoint):
 def test_an_address_is_read_as_urls_are():
     async def story():
         endpoint = Endpoint("http://[::1]:81/v/", Engines(), asyncio.get_running_loop())
-        assert (endpoint.authority, endpoint.base, endpoint.is_tls) == ("[::1]:81", "/v", False)
+        assert (endpoint.authority, endpoint.base) == ("[::1]:81", "/v")
         assert Endpoint("https://h", Engines(), asyncio.get_running_loop()).authority == "h:443"
 
     asyncio.run(story())

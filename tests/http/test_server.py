@@ -270,9 +270,8 @@ def test_a_status_without_a_name_and_the_answer_to_head():
 def test_an_answer_in_pieces_is_framed_as_its_client_can_read(text, length, stays, carried):
     server = asked(text)
     server.start(200, b"text/event-stream", b"Cache-Control: no-cache\r\n", length)
-    assert server.is_begun and server.state is State.ANSWERING
+    assert server.state is State.ANSWERING
     first = server.piece(b"ab")
-    assert not server.is_begun
     rest = server.piece(b"cde") + server.piece(b"", last=True)
     head, _, body = (first + rest).partition(b"\r\n\r\n")
     assert body == carried

@@ -53,7 +53,7 @@ class Dispatcher:
 
     Attributes:
         parts: where everything about requests and workers is kept.
-        produced, produced_all: as in `Deliveries`.
+        produced: as in `Deliveries`.
 
     Raises:
         InputError: an unknown policy, predictor or option.
@@ -95,7 +95,7 @@ class Dispatcher:
         self.arrivals = Arrivals(parts, self.requests)
         self.admission = Admission(parts)
         self.deliveries = deliveries = Deliveries(parts, self.requests)
-        self.produced, self.produced_all = deliveries.produced, deliveries.produced_all
+        self.produced = deliveries.produced
 
     # --- what a host reads and writes ----------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The path of a chunk: how many tokens came for which request, and which step of its group they belong to.
 
-Rules of this file. `steps.counting` counts chunks, many at once, steps that begin and end with them included. What it
-leaves to the host is done here: first tokens, more room, and rounds that waited for the end of a step. `Deliveries.produced`
-has a shortcut for a chunk that neither begins nor ends a step.
+Rules of this file. `steps.counting` counts chunks, steps that begin and end with them included. What it leaves to the host
+is done here: first tokens, more room, and rounds that waited for the end of a step. `Deliveries.produced` has a shortcut for
+a chunk that neither begins nor ends a step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evenstep.dispatch.columns import numbers
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.steps.counting import count_chunks
-from evenstep.dispatch.steps.state import NEW, StepTables
+from evenstep.dispatch.steps.state import NEW
 from evenstep.request import I8
 
 _count = compiled.entry(count_chunks)
@@ -40,10 +40,6 @@ class Deliveries:
         self._bound: tuple[Any, ...] = (None, None, None)
         self.look()
 
-    def tables(self) -> StepTables:
-        """What chunks change, for a host that calls `count_chunks` itself and hands over its count to `produced_all`."""
-        return self._barriers.tables()
-
     def produced(self, row: int, tokens: int) -> None:
         """A chunk of the request in this row carried so many tokens, 1 or more, of all its copies together."""
         now_s = self._turn.now_s
@@ -65,31 +61,6 @@ class Deliveries:
                 self.deliver(row, tokens)
             if self._ended[0] >= 0:
                 self._barriers.stepped()
-
-    def produced_all(self, told: I8, counted: int, count: int) -> None:
-        """As `produced`, of several chunks in order.
-
-        Args:
-            told: int64[2 n], the row of each, then the tokens of each.
-            counted: so many of them the host has counted by `count_chunks`, with `tables`.
-            count: how many they are.
-        """
-        now_s, barriers = self._turn.now_s, self._barriers
-        if self._is_logged:
-            pairs = told.reshape(2, -1)[:, :count].T.tolist()
-            self._chunks += [(row, tokens, now_s) for row, tokens in pairs]
-            counted = _count(told, 0, count, now_s, -1, barriers.tables())
-        while True:
-            if self._ended[0] >= 0:
-                barriers.stepped()
-            elif counted < count:
-                self.deliver(int(told[counted]), int(told[told.size // 2 + counted]))
-                counted += 1
-                if self._ended[0] >= 0:
-                    barriers.stepped()
-            if counted >= count:
-                return
-            counted = _count(told, counted, count, now_s, -1, barriers.tables())
 
     def deliver(self, row: int, tokens: int) -> None:
         """A chunk that `count_chunks` leaves to the host: a first token, or more room is needed."""

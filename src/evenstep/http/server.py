@@ -308,11 +308,6 @@ class Server(Generic[P]):
             data, self._prefix = self._prefix + data, b""
         return data
 
-    @property
-    def is_begun(self) -> bool:
-        """The answer has begun, and its head waits for the first piece."""
-        return bool(self._prefix)
-
     def close(self) -> None:
         """Read nothing more, and forget what was read."""
         self.state, self.keep_alive = _OVER, False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from evenstep.engines.streams.chunks import Choice, Usage, is_role, read_head
 from evenstep.engines.streams.first_chunk import Start
-from evenstep.engines.streams.full_reply import DONE_EVENT, LESSONS, LONG, FullReply
+from evenstep.engines.streams.full_reply import DONE_EVENT, LONG, FullReply
 from evenstep.engines.streams.last_chunk import told
 from evenstep.engines.streams.sse import Event
 from evenstep.engines.streams.template import Quick, learned
@@ -37,7 +37,7 @@ class ReplyStream(FullReply):
         if not at:
             if not self.finished:
                 at, count, out = quick.read(data, self._counted[0], self._kept)
-                self.passed(count, b"")
+                self._passed(count)
             if at < len(data) and self._repeats:
                 at, more = self._read_end(quick, data, at)
                 out += more
@@ -62,37 +62,10 @@ class ReplyStream(FullReply):
         counted[0] = count
         return at, out
 
-    @property
-    def usual(self) -> Quick | None:
-        """The probable form of the next event; None if unknown."""
-        return self._quick if self._is_between and not self.finished else None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether earlier streams have shown how the next event looks."""
-        return self.usual is not None and self._lessons == LESSONS
-
-    @property
-    def counted(self) -> int:
-        """Output tokens of its first choice."""
-        return self._counted[0]
-
-    @property
-    def keeps(self) -> bool:
-        """Whether text and ids of usual events are kept."""
-        return self._kept is not None
-
-    def passed(self, count: int, kept: bytes) -> None:
-        """Usual events were read elsewhere, by `template_kernel.read_chunks`.
-
-        Args:
-            count: output tokens of its first choice by now.
-            kept: their texts and ids.
-        """
+    def _passed(self, count: int) -> None:
+        """Usual events were read; by now its only choice has so many output tokens."""
         self.produced += count - self._counted[0]
         self._counted[0] = count
-        if self._kept is not None:
-            self._kept += kept
 
     def _read_start(self, data: bytes) -> tuple[bytes, bytes]:
         """The first event of the stream, if it matches that of an earlier one.
@@ -126,7 +99,7 @@ class ReplyStream(FullReply):
             if not size:
                 return at, b""
             at += size
-            self.passed(self._counted[0] + 1, b"")
+            self._passed(self._counted[0] + 1)
             self._open.clear()
             self.finished = self._is_whole = True
             self._final = out[6:-2]
@@ -159,7 +132,7 @@ class ReplyStream(FullReply):
                 rest = b"".join([raw for raw, _ in events[place + 1 :]])
                 read, count, more = quick.read_all(rest, self._counted[0], self._kept)
                 if read:
-                    self.passed(count, b"")
+                    self._passed(count)
                     out.append(more)
                     break
         return b"".join(out)
@@ -172,7 +145,7 @@ class ReplyStream(FullReply):
         at, count, out = quick.read(raw, self._counted[0], self._kept)
         if not at:
             return self._take(raw, data)
-        self.passed(count, b"")
+        self._passed(count)
         return out
 
     def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:

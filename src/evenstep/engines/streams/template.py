@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstep.engines.streams import template_kernel as kernel
+from evenstep import compiled
+from evenstep.engines.streams.template_kernel import read_chunks
 from evenstep.late import change
 from evenstep.request import I8
 
@@ -28,6 +29,7 @@ _LONGEST = 32 * 1024
 _SPACE: NDArray[np.uint8] = np.zeros(8 * _LONGEST, np.uint8)
 _HALF = _SPACE.size // 2
 _BYTES = _SPACE.data
+_read = compiled.entry(read_chunks)
 
 
 class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -41,7 +43,7 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
         total_first: ``total_tokens`` comes before ``completion_tokens``.
         prompt_tokens: ``total_tokens`` beyond ``completion_tokens``.
         tail: the bytes for the client after the text; empty = as the engine sent them.
-        shape: uint8, all of these bytes concatenated, `rest` in its three pieces.
+        shape: all of these bytes concatenated, `rest` in its three pieces.
         parts: int64, the length of each piece, and the numbers above, as in `template_kernel`.
     """
 
@@ -52,7 +54,7 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
     total_first: bool
     prompt_tokens: int
     tail: bytes
-    shape: NDArray[np.uint8]
+    shape: bytes
     parts: I8
 
     def read_chunks(self, data: bytes, count: int, kept: bytearray | None, is_framed: bool) -> tuple[int, int, bytes]:
@@ -63,10 +65,10 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
         """
         if not change.is_compiled or len(data) > _LONGEST:
             return 0, count, b""
-        at, count, begin, end, stop = kernel.read_chunks(data, self.shape, self.parts, count, is_framed, _SPACE)
+        at, count, begin, end, stop = _read(data, 0, len(data), self.shape, self.parts, count, is_framed, _SPACE)
         if kept is not None:
             kept += _BYTES[_HALF:stop]
-        return at, count, bytes(_BYTES[begin:end])
+        return at, count, _BYTES[begin:end].tobytes()
 
     def read_all(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
         """As `read`, of events that are read only if all of them fit."""
@@ -159,7 +161,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
         total_first=total_first,
         prompt_tokens=prompt_tokens,
         tail=tail,
-        shape=np.frombuffer(b"".join(shape), np.uint8),
+        shape=b"".join(shape),
         parts=np.array([*map(len, shape), len(found), total_first, prompt_tokens, out != raw], np.int64),
     )
 

@@ -42,8 +42,7 @@ class Habit:
         told, prefix = _told(request_id, created), quick.prefix
         if request_id and all(prefix.count(one) == 1 for one in told):
             ends = np.cumsum(quick.parts[:PIECES]).tolist()
-            shape = quick.shape.tobytes()
-            self._pieces = [shape[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+            self._pieces = [quick.shape[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
             self._told, self._usual = told, quick
 
     def guess(self, request_id: bytes, created: bytes, prompt_tokens: int) -> Quick | None:
@@ -70,7 +69,7 @@ class Habit:
             prefix=prefix,
             rest=rest,
             prompt_tokens=prompt_tokens if last.counts else 0,
-            shape=np.frombuffer(b"".join(pieces), np.uint8),
+            shape=b"".join(pieces),
             parts=parts,
         )
 

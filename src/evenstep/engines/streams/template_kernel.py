@@ -1,11 +1,15 @@
 # pyright: basic
-"""The compiled twin of `quick.Quick.read`, for bodies that are still in HTTP chunks: one pass over the bytes."""
+"""The compiled twin of `template.Quick.read`, for bodies that are still in HTTP chunks: one pass over the bytes.
+
+It takes a buffer and two offsets, and keeps nothing. The checked build (``EVENSTEP_CHECKED=1``) verifies every index.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import jit
+from evenstep import compiled
+from evenstep.compiled import Ints, Octets, jit
 
 #: Places in `Quick.parts`: bytes of each piece of `Quick.shape`, in this order; then how many counts an event has (0 or 2),
 #: whether ``total_tokens`` is first, what it is beyond ``completion_tokens``, and whether the client gets other bytes.
@@ -100,12 +104,13 @@ def _counts_end(data, at, stop, shape, rest, parts, count):
     return at
 
 
-@jit
-def read_chunks(data, shape, parts, count, is_framed, out):
+@compiled.declared(compiled.signature(tuple[int, int, int, int, int], bytes, int, int, bytes, Ints, int, bool, Octets))
+def read_chunks(data, begin, end, shape, parts, count, is_framed, out):
     """The HTTP chunks at the start of these bytes, as long as all that is in them are usual events.
 
     Args:
-        data: bytes, beginning with the size of a chunk.
+        data: bytes.
+        begin, end: the part of them to read, which begins with the size of a chunk.
         shape, parts: see `Quick`.
         count: tokens of the answer so far.
         is_framed: what the client gets is one HTTP chunk, else bare.
@@ -113,13 +118,15 @@ def read_chunks(data, shape, parts, count, is_framed, out):
             event, each with a quote behind it.
 
     Returns:
-        How many bytes were read, tokens of the answer then, where in `out` the client's bytes begin and end, and where
-        texts and ids end, which begin at n // 2.
+        Where the chunks end that were read, tokens of the answer then, where in `out` the client's bytes begin and end,
+        and where texts and ids end, which begin at n // 2.
     """
-    size, half = len(data), out.size // 2
+    start, size, half = max(begin, 0), min(end, len(data)), out.size // 2
     lead, rest = parts[PREFIX], parts[PREFIX] + parts[LEAD]
     tail = rest + parts[REST_0] + parts[REST_1] + parts[REST_2]
-    done, tokens, done_w, done_k = 0, count, _FRAME, half
+    done, tokens, done_w, done_k = start, count, _FRAME, half
+    if tail + parts[TAIL] != len(shape) or half < _FRAME:
+        size = start
     while done < size:
         at, length, w, k, n = done, 0, done_w, done_k, tokens
         while at < size and at - done < 8:  # the size of this chunk
@@ -139,7 +146,7 @@ def read_chunks(data, shape, parts, count, is_framed, out):
             break
         at += 2
         while 0 <= at < stop:
-            begin, text = at, _same(data, at, stop, shape, 0, parts[PREFIX])
+            first, text = at, _same(data, at, stop, shape, 0, parts[PREFIX])
             if text < 0:
                 at = -1
                 break
@@ -152,14 +159,16 @@ def read_chunks(data, shape, parts, count, is_framed, out):
                 at = -1
                 break
             at = _counts_end(data, number_end, stop, shape, rest, parts, n + 1)
-            if at < 0:
+            if at <= first:
+                at = -1
                 break
             n += 1
             upto = text_end if parts[CHANGES] == 1 else at
-            if w + upto - begin + parts[TAIL] + 2 > half:
+            held = text_end - text + number_end - number + 2
+            if w + upto - first + parts[TAIL] + 2 > half or k + held > out.size:
                 at = -1
                 break
-            w = _copied(data, begin, upto - begin, out, w)
+            w = _copied(data, first, upto - first, out, w)
             w = _copied(shape, tail, parts[TAIL], out, w)
             k = _copied(data, text, text_end - text, out, k)
             out[k] = 34
@@ -170,7 +179,7 @@ def read_chunks(data, shape, parts, count, is_framed, out):
             break
         done, tokens, done_w, done_k = stop + 2, n, w, k
     begin = _FRAME
-    if is_framed and done > 0:
+    if is_framed and done > start:
         left = done_w - _FRAME
         out[done_w], out[done_w + 1], done_w = 13, 10, done_w + 2
         out[begin - 2], out[begin - 1], begin = 13, 10, begin - 2

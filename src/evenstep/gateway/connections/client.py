@@ -256,15 +256,6 @@ class Client(asyncio.Protocol):
         if machine.state is not _OVER:
             self.transport.write(machine.forward(data))
 
-    def socket(self) -> int:
-        """File descriptor that pieces of an answer can be written to, as `forward` does; -1 where that is not possible."""
-        transport = self.transport
-        is_taken = not self.is_busy or self._machine.is_begun or transport.get_write_buffer_size()
-        if is_taken or transport.is_closing():
-            return -1
-        found = transport.get_extra_info("socket")
-        return -1 if found is None or transport.get_extra_info("sslcontext") is not None else found.fileno()
-
     def abort(self) -> None:
         """Close without an answer: it cannot be ended correctly, or the client has left."""
         self._gone()

@@ -43,7 +43,6 @@ class Endpoint:
         self._tls = (tls or ssl.create_default_context()) if is_tls else None
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.authority = f"{host}:{self._port}"
-        self.is_tls = is_tls
         self.base = parts.path.rstrip("/")
         self.heads = response_heads()
         self.connections: set[EngineConnection] = set()

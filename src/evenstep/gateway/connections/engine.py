@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, cast
 
 from evenstep.dispatch.events import Kind
@@ -23,6 +25,7 @@ from evenstep.http.heads import Heads
 
 _STALE_S = 1.0  # a connection that was closed meanwhile shows it sooner, and had nothing to do for longer
 _DRAIN_S = 1.0  # for the end of a body whose stream is complete
+_AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge every read at once; Linux has it
 
 
 class Leg(Protocol):
@@ -60,24 +63,10 @@ class Leg(Protocol):
         ...
 
 
-class Borrowed(Protocol):
-    """Reads a connection's socket in its place."""
-
-    @property
-    def heard_s(self) -> float:
-        """Monotonic seconds at which something came last."""
-        ...
-
-    def end(self) -> None:
-        """Return it, at once."""
-        ...
-
-
 class Owner(Protocol):
     """An engine's address, with the connections to it."""
 
     loop: asyncio.AbstractEventLoop
-    is_tls: bool
     heads: Heads[ResponseHead]
     connections: set[EngineConnection]
 
@@ -105,8 +94,8 @@ class EngineConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_data", "_endpoint", "_idle_s", "_is_closed", "_is_old", "_is_paused", "_leg", "_lent"),
-        *("_machine", "_sent_s", "_silence_s", "_transport", "deadline"),
+        *("_data", "_endpoint", "_idle_s", "_is_closed", "_is_old", "_is_paused", "_leg"),
+        *("_machine", "_sent_s", "_transport", "deadline"),
     )
 
     def __init__(self, endpoint: Owner) -> None:
@@ -117,15 +106,8 @@ class EngineConnection(asyncio.Protocol):
         self._is_closed = self._is_old = self._is_paused = False
         self._idle_s = math.inf
         self._data: tuple[bytes, bytes] | None = None  # of a request whose answer has not begun
-        self._lent: Borrowed | None = None
-        self._sent_s = self._silence_s = 0.0
+        self._sent_s = 0.0
         self.deadline = Deadline(endpoint.loop, self._late)
-
-    @property
-    def is_between(self) -> bool:
-        """Whether the next byte begins an HTTP chunk of a body."""
-        framing = self._machine.framing
-        return framing is not None and framing.is_between and not self._is_closed
 
     # --- called by a leg ----------------------------------------------------------------------------------------
 
@@ -162,38 +144,16 @@ class EngineConnection(asyncio.Protocol):
             self._transport.resume_reading()
             self.deadline.set(until_s)
 
-    def socket(self) -> int:
-        """File descriptor that its bytes can be read from; -1 = none, they are encrypted or it is not read now."""
-        if self._is_paused or self._endpoint.is_tls or self._is_closed or self._transport.is_closing():
-            return -1
-        found = self._transport.get_extra_info("socket")
-        return -1 if found is None else found.fileno()
+    def acknowledge_late(self) -> None:
+        """Have the system acknowledge two chunks at a time, if they arrive within 40 ms.
 
-    def lend(self, to: Borrowed, silence_s: float) -> None:
-        """Let another reader take over its socket until it is `returned`.
-
-        Args:
-            silence_s: the longest silence.
+        Acknowledging each chunk is a large part of the cost of reading it. If chunks come later than that, the system
+        returns to single acknowledgements by itself, so this is said for each stream.
         """
-        self._lent, self._silence_s = to, silence_s
-        self._transport.pause_reading()
-
-    def returned(self, heard_s: float) -> None:
-        """It is read here again.
-
-        Args:
-            heard_s: when something came last.
-        """
-        self._lent = None
-        if not self._is_closed:
-            self.deadline.set(heard_s + self._silence_s)
-            self._transport.resume_reading()
-
-    def goes_on(self, data: bytes) -> None:
-        """Read bytes that no leg takes as whole chunks."""
-        piece = None if self._is_closed else self._machine.receive(data)
-        if piece is not None:
-            self._take(piece)
+        sock = self._transport.get_extra_info("socket")
+        if _AT_ONCE is not None and sock is not None and not self._is_closed:
+            with suppress(OSError):  # the peer is gone
+                sock.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
 
     def let_go(self) -> None:
         """The leg needs no more; the rest of the body may only be its end."""
@@ -206,8 +166,6 @@ class EngineConnection(asyncio.Protocol):
         """Close at once; the engine stops working on the request."""
         if not self._is_closed:
             self._is_closed = True
-            if self._lent is not None:
-                self._lent.end()
             self._drop_leg()
             self.deadline.end()
             self._endpoint.forget(self)
@@ -226,7 +184,9 @@ class EngineConnection(asyncio.Protocol):
             if not data:
                 return
         self._data = None
-        self.goes_on(data)
+        piece = None if self._is_closed else self._machine.receive(data)
+        if piece is not None:
+            self._take(piece)
 
     def eof_received(self) -> None:
         """The transport closes and calls `connection_lost`; a connection without work must not be used until then."""
@@ -236,8 +196,6 @@ class EngineConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_closed:
             return
-        if self._lent is not None:
-            self._lent.end()
         leg, data = self._leg, self._data
         piece = self._machine.end() if exc is None else None
         is_at_once = data is not None and time.monotonic() - self._sent_s < _STALE_S
@@ -302,10 +260,6 @@ class EngineConnection(asyncio.Protocol):
             leg.broke(kind, why)
 
     def _late(self) -> None:
-        lent = self._lent
-        if lent is not None and lent.heard_s + self._silence_s > time.monotonic():
-            self.deadline.set(lent.heard_s + self._silence_s)
-            return
         self._break("stall", "it was silent for too long")
 
     def _drop_leg(self) -> None:

@@ -31,7 +31,6 @@ _KERNELS = (
     "dispatch/steps/counting.py",
     "dispatch/requests/sending.py",
     "engines/streams/template_kernel.py",
-    "gateway/connections/relaying.py",
 )
 
 

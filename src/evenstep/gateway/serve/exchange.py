@@ -321,10 +321,8 @@ class Exchange:
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
         """The part of a continued stream that the client has."""
-        if isinstance(leg, Stream) and self._can_break:
-            leg.settle()
-            if leg.reply.produced:
-                self._before = leg.reply.so_far()
+        if isinstance(leg, Stream) and self._can_break and leg.reply.produced:
+            self._before = leg.reply.so_far()
 
     def _close_stream(self, before: SoFar) -> None:
         end = closing(before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage)

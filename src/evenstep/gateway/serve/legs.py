@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
@@ -22,7 +21,6 @@ from evenstep.gateway.connections.engine import EngineConnection
 from evenstep.gateway.serve.asking import Asking
 from evenstep.gateway.serve.attached import Attached
 from evenstep.http.head import ResponseHead
-from evenstep.request import I8
 
 _MOST_REFUSAL = 64 * 1024
 _MOST_ANSWER = 64 * 1024 * 1024
@@ -30,37 +28,12 @@ _MOST_ANSWER = 64 * 1024 * 1024
 _NOT_THE_CLIENTS = {408, 421, 425, 429}
 _ABOUT_KEYS = {401, 403}
 _NOT_FOUND = 404
-_TAKES = 8  # times a stream is taken by the relay; one that is given back more often is not as usual as that
-
-
-class Taken(Protocol):
-    """A stream while the relay has it."""
-
-    def end(self) -> None:
-        """Give it back."""
-        ...
-
-
-class Taker(Protocol):
-    """Forwards streams in their usual course: the relay."""
-
-    def take(self, stream: Stream) -> Taken | None:
-        """Take a stream; None if it stays here."""
-        ...
 
 
 class Counter(Protocol):
-    """The served model, as a leg and the relay see it; `ServedModel` says what each member means."""
-
-    @property
-    def dispatcher(self) -> Dispatcher: ...
-
-    @property
-    def relay(self) -> Taker | None: ...
+    """The served model, as a leg sees it; `ServedModel` says what each member means."""
 
     def produced(self, row: int, tokens: int, now_s: float) -> None: ...
-
-    def produced_all(self, told: I8, counted: int, count: int, now_s: float) -> None: ...
 
     def denied(self, attached: Attached, model: str) -> None: ...
 
@@ -265,26 +238,10 @@ class Stream(Collecting):
         self.counted = reply.produced  # tokens reported to the dispatcher
         self._seen = reply.produced  # tokens at the last check
         self.silence_s = attached.endpoint.settings.silence_s
-        self.flow: Taken | None = None  # while the relay has it
-        self._takes = _TAKES
 
     @property
     def at_once(self) -> None:
         """It goes out piece by piece."""
-
-    def passed(self, count: int, kept: bytes) -> None:
-        """The relay forwarded usual events and reported them."""
-        self.reply.passed(count, kept)
-        self.counted = self._seen = self.reply.produced
-
-    def settle(self) -> None:
-        """Take the stream back from the relay, to use its state."""
-        if self.flow is not None:
-            self.flow.end()
-
-    def abort(self) -> None:
-        self.settle()
-        super().abort()
 
     def chunks(self, data: bytes) -> bytes:
         exchange, reply = self.exchange, self.reply
@@ -299,26 +256,17 @@ class Stream(Collecting):
         client.forward(out)
         if client.paused:
             self.connection.pause()  # type: ignore[union-attr]
-        news, self.counted = reply.produced - self.counted, reply.produced
-        self._seen = reply.produced
+        produced = self._seen = reply.produced
+        news, self.counted = produced - self.counted, produced
         if news > 0:
             exchange.model.produced(self.row, news, now_s)
-        if at == len(data):
-            self._pass_on()
         return data[at:]
-
-    def _pass_on(self) -> None:
-        """Usual events may be what comes next: the relay takes them, if it can."""
-        relay = self.exchange.model.relay
-        if self._takes and relay is not None and self.connection is not None:
-            self._takes -= 1
-            self.flow = relay.take(self)
 
     def body(self, data: bytes) -> None:
         if self._refused:
             super().body(data)
             return
-        reply, exchange, begins = self.reply, self.exchange, False
+        reply, exchange = self.reply, self.exchange
         out = reply.feed(data)
         now_s = time.monotonic()
         if reply.done:
@@ -336,7 +284,7 @@ class Stream(Collecting):
         elif has_grown:
             self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]
             exchange.start(out)
-            begins = True
+            self.connection.acknowledge_late()  # type: ignore[union-attr]
         elif out:
             exchange.held += out
         news = produced - self.counted
@@ -349,8 +297,6 @@ class Stream(Collecting):
             self._lose("recomputed", "it hands the request back")
         elif reply.failure is not None:
             self._fail("stream", str(reply.failure))
-        elif begins and reply.is_known and self.connection is not None and self.connection.is_between:
-            self._pass_on()
 
     def ended(self) -> None:
         if self._refused:

@@ -21,7 +21,6 @@ from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.endpoint import Endpoint
-from evenstep.gateway.connections.relay import relay_on
 from evenstep.gateway.operate.decision_log import log_of
 from evenstep.gateway.serve.attached import Attached
 from evenstep.gateway.serve.fetching import fetch, learn_version
@@ -50,7 +49,7 @@ class Pools:
 
     def __init__(self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None) -> None:
         self.config, self.loop, self.tls = config, loop, tls
-        self._relay, self._tenants = relay_on(loop), Tenants()
+        self._tenants = Tenants()
         self.by_model: dict[str, ServedModel] = {}
         self.cards: dict[str, ModelCard] = {}
         self.workers: dict[str, Worker] = {}
@@ -207,8 +206,6 @@ class Pools:
             task.cancel()
         for endpoint in self._endpoints.values():
             endpoint.close()
-        if self._relay is not None:
-            self._relay.close()
         for pool in self._pools.values():
             pool.close()
 
@@ -289,7 +286,6 @@ class Pools:
             denied=self._denied,
             tokenizer=config.tokenizers.get(name, ""),
             log=log,
-            relay=self._relay,
             tenants=self._tenants,
         )
         return pool

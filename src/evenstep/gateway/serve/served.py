@@ -27,12 +27,10 @@ from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.prompt_size import PromptSizes
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.gateway.connections.client import Client
-from evenstep.gateway.connections.relay import Relay
 from evenstep.gateway.operate.decision_log import DecisionLog
 from evenstep.gateway.operate.fitting import Fitting
 from evenstep.gateway.serve.attached import Attached
 from evenstep.gateway.serve.service import Job
-from evenstep.request import I8
 
 _log = logging.getLogger("evenstep.gateway")
 _ASK_AGAIN_S = 1.0
@@ -79,7 +77,6 @@ class ServedModel:
         denied: a worker says that it does not serve what it was said to serve; asks it again.
         tokenizer: a tokenizer.json, to count prompts by; empty = they are estimated from their bytes.
         log: where the decision log is written; None = nowhere.
-        relay: takes streams in their usual course; None = no relay.
         tenants: whose limits hold for other models, too; None = there are no others.
 
     Attributes:
@@ -103,7 +100,6 @@ class ServedModel:
         denied: Callable[[ServedModel, Attached], None],
         tokenizer: str = "",
         log: DecisionLog | None = None,
-        relay: Relay | None = None,
         tenants: Tenants | None = None,
     ) -> None:
         self.name = name
@@ -111,6 +107,7 @@ class ServedModel:
         self.dispatcher = Dispatcher(
             policy, predictor=predictor, settings=settings, stopwatch=wall, log=log, processor=spent
         )
+        self._turn, self._count = self.dispatcher.parts.turn, self.dispatcher.produced
         if tenants is not None:
             self.dispatcher.parts.door.share(tenants)
         self.attached: dict[str, Attached] = {}
@@ -120,7 +117,6 @@ class ServedModel:
         self._loop, self._probe, self._removed, self._denied = loop, probe, removed, denied
         self._exchanges: dict[int, Placed] = {}
         self._number = 0  # of the last request
-        self.relay = relay
         self._events: deque[ev.Event] = deque()
         self._ended: list[ev.Finished] = []  # to be told before these
         self._is_telling = self._is_looking = self._is_due = False
@@ -216,10 +212,10 @@ class ServedModel:
 
     def produced(self, row: int, tokens: int, now_s: float) -> None:
         """A chunk went out."""
-        dispatcher = self.dispatcher
-        dispatcher.now_s = now_s
-        dispatcher.produced(row, tokens)
-        if dispatcher.due:
+        turn = self._turn
+        turn.now_s = now_s
+        self._count(row, tokens)
+        if turn.due:
             self._tick_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
@@ -228,14 +224,6 @@ class ServedModel:
             self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
         else:
             self.dispatcher.counted(row, tokens)
-
-    def produced_all(self, told: I8, counted: int, count: int, now_s: float) -> None:
-        """Chunks went out; see `Dispatcher.produced_all`."""
-        dispatcher = self.dispatcher
-        dispatcher.now_s = now_s
-        dispatcher.produced_all(told, counted, count)
-        if dispatcher.due:
-            self._tick_soon()
 
     def snapshot(self) -> dict[str, Any]:
         """Everything its dispatcher measures, as of now."""
