@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from evenstep.compiled import ROUTE_TYPE, declared, part, signature
-from evenstep.routing.idle import send_to_idle
+from evenstep.routing.idle import has_idle, send_to_idle
 from evenstep.sim.cluster.arrivals import reveal
 from evenstep.sim.cluster.events import (
     apply_decision,
@@ -161,7 +161,7 @@ def decide(route: Any, run: Run) -> int:
         now.bound = ask(route, run, offered)
         if now.error_kind != 0:
             return BROKEN
-        if fixed.may_hold == 0:
+        if fixed.may_hold == 0 and has_idle(fleet.workers_i):
             added = send_to_idle(now.first, offered, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
             now.held += added > 0
         status = apply_decision(run)

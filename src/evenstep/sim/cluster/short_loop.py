@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.compiled import ROUTE_TYPE, Ints, declared, part, signature
-from evenstep.routing.idle import send_to_idle
+from evenstep.routing.idle import has_idle, send_to_idle
 from evenstep.routing.view import HOLD
 from evenstep.sim.cluster.lookahead import overloaded
 from evenstep.sim.cluster.model import (
@@ -261,7 +261,7 @@ def decide(route: Any, run: ShortRun) -> int:
         )
         if now.error_kind != 0:
             return BROKEN
-        if fixed.may_hold == 0:
+        if fixed.may_hold == 0 and has_idle(fleet.workers_i):
             added = send_to_idle(now.first, now.waiting, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
             now.held += added > 0
         if admit(run, possible) == BROKEN:
