@@ -370,6 +370,11 @@ def signature(returns: Any, *arguments: Any) -> Any:
     return found(*given)
 
 
+def several(kind: Any, count: int) -> Any:
+    """The type of so many values of one type, for a `signature`; None without numba."""
+    return None if numba is None else numba.types.UniTuple(kind, count)
+
+
 def _field_type(shape: type, name: str, hint: Any) -> Any:
     scalars = {int: numba.types.int64, float: numba.types.float64, bool: numba.types.boolean}
     if hint in scalars:

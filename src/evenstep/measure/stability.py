@@ -67,11 +67,22 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, w
         raise InputError("stability", "trace", f"{arrival_s.size} requests by {end} s", "arrivals over time")
     times = np.linspace(warm_up * end, end, stretches * _SAMPLES, endpoint=False)
     held = in_system(run.iterations, arrival_s, times).reshape(stretches, _SAMPLES).mean(axis=1)
-    apart_s = (1 - warm_up) * end / stretches
-    drift = _wider(mean_interval((np.diff(held) / apart_s).tolist()))
     arrived = np.searchsorted(arrival_s, np.array([times[0], end]), side="right")
     rate = float(arrived[1] - arrived[0]) / (end - float(times[0]))
-    return Stability(_verdict(drift, tolerance * rate), drift, rate)
+    return judged(held, (1 - warm_up) * end / stretches, rate, tolerance)
+
+
+def judged(held: F8, apart_s: float, arrivals_per_s: float, tolerance: float = 0.01) -> Stability:
+    """The verdict on the mean number in a system over consecutive stretches of equal length.
+
+    Args:
+        held: float64[K], K >= 3.
+        apart_s: seconds of a stretch.
+        arrivals_per_s: what a drift is measured by.
+        tolerance: share of it that still counts as zero.
+    """
+    drift = _wider(mean_interval((np.diff(held) / apart_s).tolist()))
+    return Stability(_verdict(drift, tolerance * arrivals_per_s), drift, arrivals_per_s)
 
 
 def _wider(drift: Interval) -> Interval:

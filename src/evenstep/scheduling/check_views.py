@@ -65,7 +65,7 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
     evictions = (again | moved).astype(np.int64)
     reached = np.where(evictions > 0, reached, 0)
     lost_at = np.where(moved, produced, reached * share).astype(np.int64)
-    known = np.array([np.arange(N), prompt, low, high, produced, reached, lost_at, evictions])
+    known = np.array([np.arange(N), prompt, low, high, produced, reached, lost_at, evictions, np.arange(N) % 2])
     shown = _sorted(order, number % 3, R, arrival, known)
 
     def ints(values: Any) -> I8:

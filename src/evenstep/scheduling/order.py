@@ -15,7 +15,7 @@ from evenstep.compiled import jit
 from evenstep.draws import uniform
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
-from evenstep.scheduling.view import EVICTIONS, HIGH, ID, LOST_AT, LOW, PRODUCED, PROMPT, REACHED
+from evenstep.scheduling.view import CLASS, EVICTIONS, HIGH, ID, LOST_AT, LOW, PRODUCED, PROMPT, REACHED
 from evenstep.streams import stream_number
 
 #: The stream chances are drawn from.
@@ -23,9 +23,9 @@ CHANCE = "queue-order"
 _CHANCE = stream_number(CHANCE)
 #: Places of the weights in `QueueOrder.weights`.
 BY_ARRIVAL, BY_PROMPT, BY_LOW, BY_HIGH, BY_PRODUCED, BY_REACHED = range(6)
-BY_LEARNED, BY_RAISED, BY_CHANCE, BY_LEVEL, QUANTUM, BY_SERVED = range(6, 12)
+BY_LEARNED, BY_RAISED, BY_CHANCE, BY_LEVEL, QUANTUM, BY_SERVED, BY_CLASS = range(6, 13)
 #: Rows of the table that `key_of` reads, and those of them that it needs.
-_ROWS, _KNOWN = LOST_AT + 1, [ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT, EVICTIONS]
+_ROWS, _KNOWN = LOST_AT + 1, [ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT, EVICTIONS, CLASS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class QueueOrder:
         quantum: tokens of the first level.
         served: of the level, by the same quantum, of the prompt and the most output tokens it ever had: a request joins
             at the level of its prompt.
+        request_class: of the number of its class.
     """
 
     arrival: float = 0.0
@@ -61,6 +62,7 @@ class QueueOrder:
     level: float = 0.0
     quantum: float = 1.0
     served: float = 0.0
+    request_class: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in zip(self.__slots__, astuple(self), strict=True):
@@ -71,15 +73,15 @@ class QueueOrder:
 
     @property
     def weights(self) -> F8:
-        """float64[12], the fields in order: what the compiled loop takes."""
+        """float64[13], the fields in order: what the compiled loop takes."""
         return np.array(astuple(self))
 
     def keys_of(self, seed: int, known: I8, arrival_s: F8) -> F8:
         """Keys of N requests: float64[N].
 
         Args:
-            known: int64[8, N], id, prompt, lower and upper bound, produced, reached, lost at, evictions, in tokens as in
-                `scheduling.view`.
+            known: int64[9, N], id, prompt, lower and upper bound, produced, reached, lost at, evictions, class, in tokens
+                as in `scheduling.view`.
             arrival_s: float64[N].
         """
         rows, key = np.zeros((_ROWS, known.shape[1]), np.int64), np.empty(known.shape[1])
@@ -87,10 +89,13 @@ class QueueOrder:
         fill_keys(self.weights, seed, rows, np.array(arrival_s, np.float64), key)
         return key
 
-    def keys(self, *, seed: int, request: I8, arrival_s: F8, prompt: I8, low: I8, high: I8) -> F8:
+    def keys(
+        self, *, seed: int, request: I8, arrival_s: F8, prompt: I8, low: I8, high: I8, request_class: I8 | int = 0
+    ) -> F8:
         """Keys of requests that have run nothing yet: float64[N]; int64[N] each, arrivals float64[N]."""
         rows, key = np.zeros((_ROWS, request.size), np.int64), np.empty(request.size)
         rows[_KNOWN[:4]] = request, prompt, low, high
+        rows[CLASS] = request_class
         fill_keys(self.weights, seed, rows, np.array(arrival_s, np.float64), key)
         return key
 
@@ -109,7 +114,7 @@ def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: 
     """The key of the request in a row, in float order of the weights.
 
     Args:
-        weights: float64[12], `QueueOrder.weights`.
+        weights: float64[13], `QueueOrder.weights`.
         seed: of the run.
         row: of the request.
         rows: int64[13, *], what is known of all requests, in the rows of `scheduling.view`.
@@ -130,6 +135,7 @@ def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: 
     key += weights[BY_RAISED] * max(low, reached)
     key += weights[BY_CHANCE] * chance
     key += weights[BY_LEVEL] * level(attained, weights[QUANTUM])
+    key += weights[BY_CLASS] * rows[CLASS, row]
     return key + weights[BY_SERVED] * level(rows[PROMPT, row] + ever, weights[QUANTUM])
 
 

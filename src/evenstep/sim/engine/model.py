@@ -34,7 +34,8 @@ class Fixed(Record):
     keeps_evicted: int  # whether memory that is given up stays readable until others take it
     schedules_ahead: int  # whether a batch is formed when the one before it starts
     asks: int  # whether the host is asked for the bounds of requests that arrive
-    is_rank: int  # whether this engine is one rank of several: it stops at each batch
+    is_rank: int  # whether this engine is one of several: it stops at each batch
+    is_keyed: int  # whether the host has given the requests that come their places in the queue, by `Hidden.key`
     seed: int
     swap_per_token_s: float
     swap_s: float  # each time

@@ -44,7 +44,8 @@ def join(run: Run, row: int) -> None:
     """A request joins the queue where its key belongs; the shorter side of the queue makes room."""
     now, requests, waiting = run.now, run.requests, run.lists.waiting
     hidden = requests.hidden[row]
-    hidden.key = key_of(run.policy.order, run.fixed.seed, row, requests.table.T, requests.arrival_s, hidden.attained)
+    if run.fixed.is_keyed == 0:
+        hidden.key = key_of(run.policy.order, run.fixed.seed, row, requests.table.T, requests.arrival_s, hidden.attained)
     place = place_of(run, row, hidden.key)
     first, end = now.first, now.first + now.waiting
     if first > 0 and (place - first < end - place or end == waiting.size):

@@ -62,12 +62,12 @@ class Task:
 
 def prepared(task: Task) -> Run:
     """The state before the first iteration; its table of iterations is empty."""
-    fixed, count = _fixed(task), len(task.trace)
+    fixed, count = fixed_of(task), len(task.trace)
     now = one(Now)
     now.known = count
     now.kv_free = fixed.kv_capacity
     now.unused_blocks = fixed.kv_capacity // fixed.block_tokens
-    requests = _requests(task)
+    requests = requests_of(task)
     lists = _lists(count)
     lists.coming[:] = _coming(task, requests)
     classes = int(task.trace.column("request_class").max(initial=0)) + 1
@@ -124,7 +124,7 @@ def _limited(value: int) -> int:
     return value or UNLIMITED
 
 
-def _fixed(task: Task) -> Fixed:
+def fixed_of(task: Task) -> Fixed:
     engine, fixed = task.engine, one(Fixed)
     block, is_decode = engine.block_tokens, engine.first_token == "decode"
     fixed.token_budget = _limited(engine.token_budget)
@@ -145,7 +145,7 @@ def _fixed(task: Task) -> Fixed:
     return fixed
 
 
-def _requests(task: Task) -> model.Requests:
+def requests_of(task: Task) -> model.Requests:
     trace, count = task.trace, len(task.trace)
     low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
     words = len(get_type_hints(model.Shown))
@@ -189,6 +189,7 @@ def _coming(task: Task, requests: model.Requests) -> I8:
         prompt=column(shown, "prompt_tokens"),
         low=column(shown, "output_low"),
         high=column(shown, "output_high"),
+        request_class=column(shown, "request_class"),
     )
     return np.lexsort((keys, arrival_s)).astype(np.int64)
 

@@ -73,6 +73,19 @@ class Poisson:
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """Equal gaps."""
+
+    requests_per_s: float
+
+    def __post_init__(self) -> None:
+        _hold(self, "requests_per_s")
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+        return np.arange(requests) / self.requests_per_s
+
+
+@dataclass(frozen=True, slots=True)
 class Gamma:
     """Gamma gaps with this coefficient of variation (1 is Poisson; above, bursts; below, a steadier stream)."""
 

@@ -183,6 +183,24 @@ class Geometric(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class Poisson(_Checked):
+    """Poisson law of this mean, before clipping; a length of 0 tokens is drawn as `low`."""
+
+    mean: float
+    low: int = 1
+    high: int = HIGHEST
+
+    def _promises(self) -> tuple[Promise, ...]:
+        return (("mean", _is_positive(self.mean), "a finite number > 0"),)
+
+    def quantile(self, u: F8) -> I8:
+        from scipy.special import pdtr
+
+        most = int(self.mean + 10 * math.sqrt(self.mean)) + 20
+        return np.clip(np.searchsorted(pdtr(np.arange(most), self.mean), u, side="right"), self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
 class Pareto(_Checked):
     """Pareto law of this tail exponent; give its `mean` (alpha > 1) or its `minimum`, both before clipping."""
 

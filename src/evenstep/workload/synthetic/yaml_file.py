@@ -125,6 +125,7 @@ LAWS: dict[str, type] = {
     "lognormal": laws.Lognormal,
     "gamma": laws.Gamma,
     "geometric": laws.Geometric,
+    "poisson": laws.Poisson,
     "pareto": laws.Pareto,
     "pareto-tailed": laws.ParetoTailed,
     "bimodal": laws.Bimodal,
@@ -135,6 +136,7 @@ PROCESSES: dict[str, type] = {
     "saturated": arrivals.Saturated,
     "at-once": arrivals.AtOnce,
     "poisson": arrivals.Poisson,
+    "constant": arrivals.Constant,
     "gamma": arrivals.Gamma,
     "on-off": arrivals.OnOff,
     "diurnal": arrivals.Diurnal,
@@ -154,7 +156,7 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
             names its place as ``section.key``.
     """
     file = config.read_yaml(path)
-    document: Document = _Reading(path, file).made(Document, {"version": VERSION, **file.values}, "")
+    document: Document = Reading(path, file).made(Document, {"version": VERSION, **file.values}, "")
     if (document.synthetic is None) == (document.trace is None):
         found = "both" if document.trace else "neither"
         raise InputError(file.path, "synthetic and trace", found, "one of the two")
@@ -184,7 +186,7 @@ def _synthetic(file: config.Document, section: SyntheticSection | None, name: st
 
 def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
     options = section.options if prefix_blocks else {"prefix_blocks": False, **section.options}
-    file = reading.file_of(_beside(path, section.file))
+    file = reading.file_of(beside(path, section.file))
     if file.suffix in {".yaml", ".yml"} and section.format is None:
         raise InputError(str(path), "trace.file", section.file, "a trace file", "A workload file cannot name another.")
     if section.limit is not None and section.limit < 1:
@@ -199,7 +201,7 @@ def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
     )
 
 
-class _Reading:
+class Reading:
     """Makes values of one file; knows its lines for messages and its folder for relative paths."""
 
     def __init__(self, path: Path, file: config.Document) -> None:
@@ -246,6 +248,11 @@ class _Reading:
                 raise InputError(self.file.where(place), place, value, "a list")
             items = cast("list[Any]", value)
             return [self.made(options[0], item, f"{place}[{number}]") for number, item in enumerate(items)]
+        if typing.get_origin(inner) is dict and dataclasses.is_dataclass(options[1]):
+            if not isinstance(value, Mapping):
+                raise InputError(self.file.where(place), place, value, "a mapping of names to values")
+            named = cast("Mapping[Any, Any]", value)
+            return {str(name): self.made(options[1], one, _join(place, str(name))) for name, one in named.items()}
         try:
             return msgspec.convert(value, inner)
         except msgspec.ValidationError as error:
@@ -275,10 +282,11 @@ class _Reading:
         return made
 
     def _read(self, file: str, format: str | None) -> Trace:
-        return reading.read_trace(_beside(self.path, file), format, prefix_blocks=False)
+        return reading.read_trace(beside(self.path, file), format, prefix_blocks=False)
 
 
-def _beside(path: Path, file: str) -> str:
+def beside(path: Path, file: str) -> str:
+    """A file that a YAML file names: a sample, or a path from the YAML file's folder on."""
     return file if file.startswith("sample:") else str(path.parent / file)
 
 

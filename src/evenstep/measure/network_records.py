@@ -1,0 +1,136 @@
+"""The records of a network's run, and every figure computed from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evenstep.measure.digest import combined
+from evenstep.measure.engine_records import EngineRun, latencies
+from evenstep.measure.stability import Stability, judged
+from evenstep.request import F8, I8
+
+#: Share of a run before the verdict on its path, and stretches that it is cut into.
+_WARM_UP, _STRETCHES = 0.5, 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskTable:
+    """One row a task; T rows.
+
+    Args:
+        task_type: int64[T], its type's place in the network.
+        arrival_s, finished_s: float64[T], seconds; nan where it is not done.
+        calls, tokens: int64[T], calls it is made of, and tokens of the calls that are done.
+    """
+
+    task_type: I8
+    arrival_s: F8
+    finished_s: F8
+    calls: I8
+    tokens: I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallTable:
+    """One row a call; C rows.
+
+    Args:
+        task, kind, engine: int64[C], its task, its call in `NetworkRun.kinds`, the engine that it was sent to or -1.
+        released_s, finished_s: float64[C], seconds; inf and nan before.
+    """
+
+    task: I8
+    kind: I8
+    engine: I8
+    released_s: F8
+    finished_s: F8
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkRun:
+    """One run of a network.
+
+    Args:
+        name, order: as in its file.
+        seed: key of every draw.
+        types: types of tasks.
+        kinds: (type, call) by name.
+        engines: the engines' runs by name.
+        tasks, calls: the tables.
+        times_s: float64[S], when the engines were looked at.
+        requests, tokens: int64[S, E], calls in each engine, and the tokens they have still to run there.
+        until_s: when the run was stopped, or its last event.
+        counted_s: time over which tasks arrived: the verdict is on it.
+    """
+
+    name: str
+    order: str
+    seed: int
+    types: tuple[str, ...]
+    kinds: tuple[tuple[str, str], ...]
+    engines: dict[str, EngineRun]
+    tasks: TaskTable
+    calls: CallTable
+    times_s: F8
+    requests: I8
+    tokens: I8
+    until_s: float
+    counted_s: float
+
+    @cached_property
+    def digest(self) -> str:
+        """The engine's own where there is one, else the SHA-256 of all engines' digests in order."""
+        return combined(tuple(run.digest for run in self.engines.values()))
+
+    def stability(self, engine: int | None = None) -> Stability:
+        """The verdict on the calls in one engine, or in all, by their drift over the second half of the run."""
+        path = self.requests.sum(axis=1) if engine is None else self.requests[:, engine]
+        inside = np.flatnonzero((self.times_s >= _WARM_UP * self.counted_s) & (self.times_s <= self.counted_s))
+        inside = inside[inside.size % _STRETCHES :]
+        held = path[inside].reshape(_STRETCHES, -1).mean(axis=1) if inside.size else np.zeros(_STRETCHES)
+        came = self.calls.released_s < np.inf
+        if engine is not None:
+            came &= self.calls.engine == engine
+        counted = came & (self.calls.released_s >= _WARM_UP * self.counted_s) & (self.calls.released_s <= self.counted_s)
+        span_s = (1 - _WARM_UP) * self.counted_s
+        return judged(held, span_s / _STRETCHES, float(counted.sum()) / span_s)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Every figure by name: tasks, calls, latencies in seconds, and each engine's own."""
+        done = ~np.isnan(self.tasks.finished_s)
+        span = self.tasks.finished_s - self.tasks.arrival_s
+        ran = ~np.isnan(self.calls.finished_s)
+        types = {
+            name: {"tasks": int((own := done & (self.tasks.task_type == k)).sum()), **latencies("task", span[own])}
+            for k, name in enumerate(self.types)
+        }
+        engines = {
+            name: {
+                "verdict": self.stability(e).verdict,
+                "requests": run.totals.requests,
+                "unfinished": run.totals.unfinished,
+                "busy_share": run.totals.busy_s / self.until_s if self.until_s else 0.0,
+                "tokens_left": int(self.tokens[-1, e]) if self.tokens.size else 0,
+                "iterations": run.totals.iterations,
+                "evictions": run.totals.evictions,
+            }
+            for e, (name, run) in enumerate(self.engines.items())
+        }
+        return {
+            "tasks": int(done.sum()),
+            "unfinished_tasks": int((~done).sum()),
+            "calls": int(ran.sum()),
+            "tasks_per_s": float(done.sum()) / self.until_s if self.until_s else 0.0,
+            **latencies("task", span[done]),
+            **latencies("call", (self.calls.finished_s - self.calls.released_s)[ran]),
+            "makespan_s": self.until_s,
+            "tokens_left": int(self.tokens[-1].sum()) if self.tokens.size else 0,
+            "verdict": self.stability().verdict,
+            "types": types,
+            "engines": engines,
+        }

@@ -1,0 +1,70 @@
+"""Class first: the lowest class number has priority, and later classes get what it leaves of the budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstep.compiled import part
+from evenstep.scheduling.batch import Batch, admit
+from evenstep.scheduling.eviction import run_or_evict
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+
+#: Seconds of arrival that one class number weighs in the queue's order: more than any run lasts.
+_APART_S = float(1 << 32)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFirst(Ruled):
+    """Work-conserving by priority: class 0 first, and within a class decodes, then prefills under way, then the queue.
+
+    A batch mixes classes only where the first cannot fill it. A call that has begun keeps its memory while calls of an
+    earlier class take its place in the batch, so nothing is lost: the priority is non-preemptive. When a running request
+    does not fit the memory, the one admitted last gives up its own. A request is admitted when the whole of its prefill
+    fits.
+
+    Source: Throughput-optimal sec. 4.3, the scheduling of its Rybko-Stolyar network.
+    """
+
+    @property
+    def order(self) -> QueueOrder:
+        return QueueOrder(arrival=1.0, request_class=_APART_S)
+
+
+@rule
+def form_batch(view: RuleView, options: ClassFirst, batch: Batch) -> None:
+    """One class after the other; the queue is sorted by class."""
+    at, is_open = 0, True
+    found = next_class(view, view.waiting.size, at, -1)
+    while found >= 0 and batch.budget[0] > 0 and batch.seats[0] > 0:
+        run_class(view, batch, found, 1)
+        run_class(view, batch, found, 0)
+        while is_open and at < view.waiting.size and view.request_class[view.waiting[at]] == found:
+            is_open = batch.gone[0] == 0 and admit(view, batch, view.waiting[at], view.running.size + at, 0)
+            at += is_open
+        found = next_class(view, view.waiting.size if is_open else 0, at, found)
+
+
+@part
+def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
+    """The running requests of a class and phase, in order of admission."""
+    for position in range(view.running.size):
+        row: int = view.running[position]
+        if view.request_class[row] == found and view.decoding[row] == decoding:
+            run_or_evict(view, batch, position)
+
+
+@part
+def next_class(view: RuleView, waits: int, at: int, last: int) -> int:
+    """The first class after `last` of those that run and of the queue's places `at` to `waits`; -1 where there is none."""
+    found = -1
+    if at < waits:
+        found = view.request_class[view.waiting[at]]
+    for position in range(view.running.size):
+        one = view.request_class[view.running[position]]
+        if one > last and (found < 0 or one < found):
+            found = one
+    return found
+
+
+policy = ClassFirst

@@ -1,0 +1,305 @@
+"""NETWORK.yaml: engines, tasks made of calls, and how calls are ordered.
+
+```yaml
+version: 1
+until_s: 1000
+engines:
+  pool: {count: 4, routing: jsq, engine: "token-budget=512"}
+tasks:
+  chat:
+    arrivals: {process: poisson, requests_per_s: 50}
+    calls:
+      answer: {engine: pool, prompt: {law: constant, tokens: 129}, output: {law: constant, tokens: 112}}
+```
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from evenstep import config, names
+from evenstep.cost.batch import BatchTime
+from evenstep.errors import InputError, nearest
+from evenstep.request import Trace
+from evenstep.scheduling.view import SchedulingPolicy
+from evenstep.sim.engine.settings import Engine
+from evenstep.workload.synthetic import arrivals, laws
+from evenstep.workload.synthetic.yaml_file import Reading, TraceFile, beside
+
+Order = Literal["fcfs", "oldest-task", "least-attained", "critical-path", "longest-path"]
+#: What `then` leads to where the task goes no further.
+END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSection:
+    """One engine, or a group of equal engines behind a routing policy.
+
+    Args:
+        engine: as `compare --engine`: token-budget=512,kv-tokens=20000,...; each engine runs alone, so data-parallel is 1.
+        batch_time: a batch-time law, NAME:key=value.
+        policy: the scheduling policy inside, NAME:key=value; class-first where calls have priorities.
+        count: engines of the group.
+        routing: the routing policy in front of a group.
+        priority: calls in order of priority, each as TASK.CALL; calls that are not listed come last.
+    """
+
+    engine: str = ""
+    batch_time: str = "token-budget"
+    policy: str | None = None
+    count: int = 1
+    routing: str = "jsq"
+    priority: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InputError("engine", "count", self.count, "an integer >= 1")
+        _ = self.server, self.law, self.scheduling, self.balancer
+
+    @property
+    def server(self) -> Engine:
+        spec = names.parse(f"engine:{self.engine}" if self.engine else "engine")
+        spec.pop("name")
+        made: Engine = names.make(Engine, spec, where="engine")
+        if made.data_parallel != 1:
+            raise InputError("engine", "engine", self.engine, "data-parallel=1", "Use count for several engines.")
+        return made
+
+    @property
+    def law(self) -> BatchTime:
+        return names.build("batch", names.parse(self.batch_time))
+
+    @property
+    def scheduling(self) -> SchedulingPolicy:
+        default = "class-first" if self.priority else "sarathi"
+        return names.build("scheduling", names.parse(self.policy or default))
+
+    @property
+    def balancer(self) -> Any:
+        policy = names.build("routing", names.parse(self.routing))
+        if getattr(policy, "horizon", 0):
+            raise InputError("engine", "routing", self.routing, "a routing policy that does not look ahead")
+        return policy
+
+
+@dataclass(frozen=True, slots=True)
+class CallSection:
+    """One call of a task.
+
+    Args:
+        engine: the engine or group that runs it.
+        prompt, output: laws of its lengths.
+        after: calls that have to be done before it starts; nothing = it starts with the task, or where `then` leads to it.
+        then: what follows it by chance, call -> probability; `end` goes no further. May lead back: a loop.
+        delay_s: seconds between the end of what it waits for and its start: a tool, a person.
+    """
+
+    engine: str
+    prompt: laws.Law
+    output: laws.Law
+    after: list[str] = field(default_factory=list[str])
+    then: dict[str, float] = field(default_factory=dict[str, float])
+    delay_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.delay_s) and self.delay_s >= 0):
+            raise InputError("call", "delay_s", self.delay_s, "a finite number of seconds >= 0")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSection:
+    """Tasks of one type: drawn from a graph of calls, or recorded ones.
+
+    Args:
+        calls: the calls by name; not beside `trace`.
+        arrivals: when tasks arrive.
+        count: tasks; as many as arrive until `until_s` when left out.
+        trace: recorded requests: each session is a task, its requests are the calls, and each follows the one before it.
+        engine: the engine or group that runs the calls of `trace`.
+    """
+
+    calls: dict[str, CallSection] = field(default_factory=dict[str, CallSection])
+    arrivals: arrivals.Arrivals | None = None
+    count: int | None = None
+    trace: TraceFile | None = None
+    engine: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 1:
+            raise InputError("task", "count", self.count, "an integer >= 1")
+        if bool(self.calls) == (self.trace is not None):
+            found = "both" if self.calls else "neither"
+            raise InputError("task", "calls and trace", found, "one of the two")
+        if self.trace is None and (self.arrivals is None or self.engine is not None):
+            where = "arrivals" if self.arrivals is None else "engine"
+            raise InputError("task", where, getattr(self, where) or "missing", "arrivals, and an engine of each call")
+        if self.trace is not None and self.engine is None:
+            raise InputError("task", "engine", "missing", "the engine that runs the recorded calls")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Engines on one clock, and the tasks whose calls they run.
+
+    Args:
+        engines: engines and groups by name.
+        tasks: types of tasks by name.
+        until_s: when the run stops, tasks left over; nothing = when all tasks are done.
+        order: who waits first at every engine, within a priority: ``fcfs``, the scheduling policy's own order;
+            ``oldest-task`` by the task's arrival; ``least-attained`` by the tokens that the task's calls have run;
+            ``critical-path``, calls with the least slack to their task's longest path; ``longest-path``, calls with
+            the longest path still before them.
+        seed: key of every draw.
+        name, description: for reports.
+    """
+
+    engines: dict[str, EngineSection]
+    tasks: dict[str, TaskSection]
+    until_s: float | None = None
+    order: Order = "fcfs"
+    seed: int = 0
+    name: str = ""
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if self.until_s is not None and not (math.isfinite(self.until_s) and self.until_s > 0):
+            raise InputError("network", "until_s", self.until_s, "a finite number of seconds > 0")
+        for which in ("engines", "tasks"):
+            if not getattr(self, which):
+                raise InputError("network", which, "empty", "at least one")
+        for name, task in self.tasks.items():
+            check_task(self, name, task)
+        self._check_priorities()
+        if self.until_s is None:
+            for name, task in self.tasks.items():
+                if task.trace is None and task.count is None:
+                    hint = "Or say when the run stops, by until_s."
+                    raise InputError("network", f"tasks.{name}.count", "missing", "a number of tasks", hint)
+
+    def _check_priorities(self) -> None:
+        known = {f"{task}.{call}" for task, one in self.tasks.items() for call in one.calls}
+        for name, engine in self.engines.items():
+            for k, call in enumerate(engine.priority):
+                if call not in known:
+                    raise InputError("network", f"engines.{name}.priority[{k}]", call, "TASK.CALL", nearest(call, known))
+
+
+def load(path: str | Path) -> Network:
+    """Read NETWORK.yaml.
+
+    Raises:
+        InputError: a value that does not fit, an unknown engine or call, probabilities that do not sum to one, a cycle
+            without exit; each names its place.
+    """
+    place = Path(path)
+    file = config.read_yaml(place)
+    try:
+        return Reading(place, file).made(Network, {"name": place.stem, **file.values}, "")
+    except InputError as error:
+        where = error.where if error.where.startswith(file.path) else file.where(error.field)
+        raise InputError(where, error.field, error.value, error.expected, error.hint) from None
+
+
+def read_traces(path: str | Path, network: Network) -> dict[str, Trace]:
+    """The recorded traces that NETWORK.yaml names, by type of task."""
+    from evenstep.workload import reading
+
+    found: dict[str, Trace] = {}
+    for name, task in network.tasks.items():
+        if task.trace is not None:
+            options = {"prefix_blocks": False, **task.trace.options}
+            file = beside(Path(path), task.trace.file)
+            skip, limit = task.trace.skip_bad_rows, task.trace.limit
+            found[name] = reading.read_trace(file, task.trace.format, limit=limit, skip_bad_rows=skip, **options)
+    return found
+
+
+def check_task(network: Network, name: str, task: TaskSection) -> None:
+    """Refuse calls that lead nowhere.
+
+    Raises:
+        InputError: an unknown engine or call, probabilities that do not sum to one, or a cycle without exit.
+    """
+    place = f"tasks.{name}"
+    if task.engine is not None and task.engine not in network.engines:
+        raise InputError("network", f"{place}.engine", task.engine, "a known engine", nearest(task.engine, network.engines))
+    for which, call in task.calls.items():
+        at = f"{place}.calls.{which}"
+        if call.engine not in network.engines:
+            hint = nearest(call.engine, network.engines)
+            raise InputError("network", f"{at}.engine", call.engine, "a known engine", hint)
+        for before in call.after:
+            if before not in task.calls:
+                raise InputError("network", f"{at}.after", before, "a call of the task", nearest(before, task.calls))
+        for follows, chance in call.then.items():
+            if follows != END and follows not in task.calls:
+                raise InputError("network", f"{at}.then", follows, f"a call of the task, or {END}", nearest(follows, task.calls))
+            if not 0 <= chance <= 1:
+                raise InputError("network", f"{at}.then.{follows}", chance, "a probability, 0 to 1")
+            if follows != END and task.calls[follows].after:
+                raise InputError("network", f"{at}.then.{follows}", chance, "a call without `after`")
+        if call.then and abs(sum(call.then.values()) - 1) > 1e-9:
+            total = round(sum(call.then.values()), 9)
+            raise InputError("network", f"{at}.then", total, "probabilities that sum to 1", f"Add {END}: to stop there.")
+    _check_cycles(place, task)
+
+
+def _check_cycles(place: str, task: TaskSection) -> None:
+    """Every call has to begin some day, and every task has to end.
+
+    Raises:
+        InputError: naming a call of the cycle.
+    """
+    calls = task.calls
+    led_to = {follows for call in calls.values() for follows, chance in call.then.items() if chance > 0}
+    begun = {name for name, call in calls.items() if not call.after and (name not in led_to)}
+    if calls and not begun:
+        first = next(iter(calls))
+        if calls[first].after:
+            raise InputError("network", f"{place}.calls.{first}.after", calls[first].after[0], "a cycle with a beginning")
+        begun = {first}
+    reached = set(begun)
+    while True:
+        more = {
+            name
+            for name, call in calls.items()
+            if name not in reached
+            and (
+                (call.after and all(before in reached for before in call.after))
+                or any(calls[one].then.get(name, 0) > 0 for one in reached)
+            )
+        }
+        if not more:
+            break
+        reached |= more
+    lost = [name for name in calls if name not in reached]
+    if lost:
+        what = calls[lost[0]].after or [lost[0]]
+        hint = "The calls wait for each other."
+        raise InputError("network", f"{place}.calls.{lost[0]}.after", what[0], "no cycle without exit", hint)
+    exits = {name for name, call in calls.items() if not call.then or call.then.get(END, 0) > 0}
+    while True:
+        more = {
+            name for name, call in calls.items() if name not in exits and any(call.then.get(one, 0) > 0 for one in exits)
+        }
+        if not more:
+            break
+        exits |= more
+    stuck = [name for name in calls if name not in exits]
+    if stuck:
+        what = next(iter(calls[stuck[0]].then))
+        hint = f"Give {END} or a call outside the cycle a probability above 0."
+        raise InputError("network", f"{place}.calls.{stuck[0]}.then", what, "no cycle without exit", hint)
+
+
+def first_calls(task: TaskSection) -> list[str]:
+    """Calls that start with the task: those that wait for nothing and that no other call leads to, else the first."""
+    led_to = {follows for call in task.calls.values() for follows, chance in call.then.items() if chance > 0}
+    found = [name for name, call in task.calls.items() if not call.after and name not in led_to]
+    return found or [next(iter(task.calls))]
+
+
+ORDERS = get_args(Order)

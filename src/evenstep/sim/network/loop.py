@@ -1,0 +1,400 @@
+"""The compiled loop of a network of engines: one clock, every engine at its own pace.
+
+Order of events at one moment:
+
+1. batches that end now have run their tokens, and calls that are done release those that waited for them;
+2. calls whose time has come, of new tasks or released, go to an engine of their group, in order of time and row;
+3. every engine without a batch under way forms one, as a single engine does (`sim.engine`).
+
+The clock then goes to the earliest of the next batch's end, the next release, and the next time a policy asks for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.compiled import BATCH_TYPE, ROUTE_TYPE, declared, inlined, part, several, signature
+from evenstep.cost.batch_seconds import seconds_of
+from evenstep.routing.view import (
+    CLASS,
+    FREE_SLOTS,
+    ID,
+    KEY,
+    KV_FREE,
+    LOAD,
+    QUEUED,
+    QUEUED_LOAD,
+    RUNNING,
+    SECONDS_PER_TOKEN,
+    SINCE_S,
+    STEPS,
+    WAITING_LOAD,
+)
+from evenstep.routing.view import GROUP as BARRIER
+from evenstep.scheduling.view import PICKED
+from evenstep.sim.engine.batch import run_batch
+from evenstep.sim.engine.loop import iterate
+from evenstep.sim.engine.model import DONE, HAS_FORMED, HAS_NONE, HOLDS_FOR_EVER, STOPPED, Lists, Policy, Run
+from evenstep.sim.engine.model import RUNNING as GOES_ON
+from evenstep.sim.network.model import (
+    BAD_ROUTE,
+    FCFS,
+    LEAST_ATTAINED,
+    OLDEST_TASK,
+    ROUTE_RAISED,
+    Net,
+)
+
+#: Different policies that a network may have inside its engines, and in front of them.
+MOST_POLICIES = 8
+#: Keys of one priority; a lower priority's lie above all of them.
+_CLASS = float(1 << 44)
+#: Slots of an engine that takes every call and lets it wait itself.
+_ANY = 1 << 40
+
+
+@inlined
+def run_of(net: Net, e: int) -> Run:
+    """One engine's state as its own loop knows it: windows, not copies."""
+    site, ends, lists, small, flat = net.sites[e], net.sites[e + 1], net.lists, net.small, net.flat
+    policy = Policy(
+        small.order[e],
+        small.limits[e],
+        small.counts[e],
+        small.arrived[e],
+        flat.memory[site.memory : ends.memory],
+        flat.parameters[site.parameters : ends.parameters],
+        flat.scratch_i[site.scratch_i : ends.scratch_i],
+        flat.scratch_f[site.scratch_f : ends.scratch_f],
+        lists.picked[2 * e : 2 * e + 2],
+        lists.evicted[e],
+    )
+    return Run(
+        net.fixed[e],
+        net.now[e],
+        net.requests,
+        Lists(lists.coming[e], lists.running[e], lists.waiting[e], lists.finished[e]),
+        net.kept[site.kept : ends.kept],
+        policy,
+        small.batch[e],
+        net.laws[site.law : ends.law],
+        small.gaps[e],
+        net.table,
+    )
+
+
+@part
+def is_before(net: Net, i: int, j: int) -> bool:
+    """Whether entry i of the heap comes before entry j."""
+    one_s, other_s = net.heap_s[i], net.heap_s[j]
+    return one_s < other_s or (one_s == other_s and net.heap_row[i] < net.heap_row[j])
+
+
+@part
+def swap(net: Net, i: int, j: int) -> None:
+    """Two entries of the heap change places."""
+    net.heap_s[i], net.heap_s[j] = net.heap_s[j], net.heap_s[i]
+    net.heap_row[i], net.heap_row[j] = net.heap_row[j], net.heap_row[i]
+
+
+@part
+def push(net: Net, at_s: float, row: int) -> None:
+    """A call joins the heap."""
+    at = net.clock.heap
+    net.clock.heap += 1
+    net.heap_s[at], net.heap_row[at] = at_s, row
+    while at > 0 and is_before(net, at, (at - 1) >> 1):
+        swap(net, at, (at - 1) >> 1)
+        at = (at - 1) >> 1
+
+
+@part
+def pop(net: Net) -> None:
+    """The first call leaves the heap."""
+    net.clock.heap -= 1
+    end, at = net.clock.heap, 0
+    swap(net, 0, end)
+    while 2 * at + 1 < end:
+        child = 2 * at + 1
+        if child + 1 < end and is_before(net, child + 1, child):
+            child += 1
+        if not is_before(net, child, at):
+            break
+        swap(net, child, at)
+        at = child
+
+
+@part
+def next_release_s(net: Net) -> float:
+    """When the next call is sent to an engine; inf where none will be."""
+    at_s = np.inf
+    if net.clock.coming < net.roots.size:
+        at_s = net.root_s[net.clock.coming]
+    if net.clock.heap > 0:
+        at_s = min(at_s, net.heap_s[0])
+    return at_s
+
+
+@part
+def next_s(net: Net) -> float:
+    """The time of the next event; inf where nothing is left to happen."""
+    at_s = next_release_s(net)
+    for e in range(net.now.size):
+        at_s = min(at_s, net.sites[e].next_s)
+    return at_s
+
+
+@part
+def look(net: Net, before_s: float) -> None:
+    """Write down what the engines hold, at every regular moment up to a time."""
+    clock, samples = net.clock, net.samples
+    while clock.samples < samples.tokens.shape[0] and clock.sample_s <= before_s:
+        for e in range(net.now.size):
+            now = net.now[e]
+            samples.requests[clock.samples, e] = now.known - now.finished
+            samples.tokens[clock.samples, e] = outstanding(net, e)
+        clock.samples += 1
+        clock.sample_s += clock.every_s
+
+
+@part
+def outstanding(net: Net, e: int) -> int:
+    """Tokens that the calls sent to an engine have still to run there."""
+    now = net.now[e]
+    return net.sites[e].work + now.wasted_tokens - now.prefill_tokens - now.decode_tokens
+
+
+@part
+def end_batches(net: Net, now_s: float) -> None:
+    """Event 1."""
+    for e in range(net.now.size):
+        site = net.sites[e]
+        if site.formed == 1 and site.next_s <= now_s:
+            run = run_of(net, e)
+            first = run.now.finished
+            run_batch(run, run.now.step_s)
+            site.formed = 0
+            for i in range(first, run.now.finished):
+                end_call(net, run.lists.finished[i], now_s)
+
+
+@part
+def end_call(net: Net, row: int, now_s: float) -> None:
+    """A call is done: calls that waited for it alone are released."""
+    call = net.calls[row]
+    net.attained[call.task] += call.work
+    for i in range(call.children, net.calls[row + 1].children):
+        child = net.children[i]
+        net.calls[child].pending -= 1
+        if net.calls[child].pending == 0:
+            push(net, now_s + net.calls[child].delay_s, child)
+
+
+@part
+def release(routes: Any, net: Net, now_s: float) -> int:
+    """Event 2; answers a code."""
+    clock = net.clock
+    while True:
+        is_root = clock.coming < net.roots.size and net.root_s[clock.coming] <= now_s
+        if is_root and clock.heap > 0:
+            root_s = net.root_s[clock.coming]
+            is_root = root_s < net.heap_s[0] or (root_s == net.heap_s[0] and net.roots[clock.coming] < net.heap_row[0])
+        if is_root:
+            row = net.roots[clock.coming]
+            clock.coming += 1
+        elif clock.heap > 0 and net.heap_s[0] <= now_s:
+            row = net.heap_row[0]
+            pop(net)
+        else:
+            return GOES_ON
+        code = send(routes, net, row, now_s)
+        if code != GOES_ON:
+            return code
+
+
+@part
+def send(routes: Any, net: Net, row: int, now_s: float) -> int:
+    """A call goes to an engine of its group, and waits there; answers a code."""
+    call = net.calls[row]
+    group, request = net.groups[call.group], net.requests.shown[row]
+    e = 0
+    if group.count > 1:
+        e = choose(routes, net, call.group, row, now_s)
+        if e < 0 or e >= group.count:
+            net.clock.detail = row
+            net.clock.group = call.group
+            return ROUTE_RAISED if net.clock.raised == 1 else BAD_ROUTE
+    e += group.first
+    site, now = net.sites[e], net.now[e]
+    call.engine = e
+    net.requests.arrival_s[row] = now_s
+    request.request_class = call.request_class
+    if group.is_keyed == 1:
+        net.requests.hidden[row].key = key_of(net, row)
+    net.lists.coming[e, now.known] = row
+    now.known += 1
+    net.clock.released += 1
+    site.work += call.work
+    site.waiting_tokens += request.prompt_tokens
+    if site.formed == 0:
+        site.next_s = now_s
+    return GOES_ON
+
+
+@part
+def key_of(net: Net, row: int) -> float:
+    """Where a call waits: by its priority, then by the network's order; the smallest first."""
+    call, order = net.calls[row], net.clock.order
+    key = call.key
+    if order == FCFS:
+        key = float(net.clock.released)
+    elif order == OLDEST_TASK:
+        key = float(call.task)
+    elif order == LEAST_ATTAINED:
+        key = float(net.attained[call.task])
+    return call.rank * _CLASS + key
+
+
+@part
+def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
+    """Ask the routing policy of a group; its answer counts the group's engines from 0."""
+    group, ends, routing, flat = net.groups[g], net.groups[g + 1], net.routing, net.route_flat
+    n, first = group.count, group.first
+    ints = routing.workers_i[group.workers : group.workers + 4 * n].reshape((4, n))
+    floats = routing.workers_f[group.workers : group.workers + 4 * n].reshape((4, n))
+    need = float(net.requests.shown[row].prompt_tokens)
+    for i in range(n):
+        now, site = net.now[first + i], net.sites[first + i]
+        held = float(net.fixed[first + i].kv_capacity - now.kv_free)
+        ints[BARRIER, i], ints[QUEUED, i] = 0, now.waiting + now.known - now.coming
+        ints[FREE_SLOTS, i], ints[RUNNING, i] = _ANY, now.running
+        floats[LOAD, i], floats[QUEUED_LOAD, i] = held, float(site.waiting_tokens)
+        floats[KV_FREE, i] = max(group.capacity - held - site.waiting_tokens, need)
+        floats[SECONDS_PER_TOKEN, i] = 1.0
+    routing.waiting_i[ID, 0], routing.waiting_i[CLASS, 0] = row, net.calls[row].request_class
+    routing.waiting_i[KEY, 0] = net.calls[row].task
+    routing.waiting_f[WAITING_LOAD, 0], routing.waiting_f[SINCE_S, 0] = need, now_s
+    routing.waiting_f[STEPS, 0] = np.nan
+    routing.worker[0] = -1
+    net.clock.group = g
+    routes[group.policy](
+        group.decisions,
+        net.clock.seed,
+        now_s,
+        0.0,
+        0,
+        1,
+        ints,
+        floats,
+        routing.waiting_i,
+        routing.waiting_f,
+        routing.workers_f[:0].reshape((n, 0)),
+        routing.growth,
+        routing.nothing,
+        flat.memory[group.memory : ends.memory],
+        flat.parameters[group.parameters : ends.parameters],
+        flat.scratch_i[group.scratch_i : ends.scratch_i],
+        flat.scratch_f[group.scratch_f : ends.scratch_f],
+        routing.worker,
+    )
+    group.decisions += 1
+    return routing.worker[0] if net.clock.raised == 0 else -1
+
+
+@part
+def form_batches(policies: Any, net: Net, now_s: float) -> int:
+    """Event 3; answers a code."""
+    for e in range(net.now.size):
+        site = net.sites[e]
+        if site.formed == 0 and site.next_s <= now_s:
+            run = run_of(net, e)
+            if run.now.now_s < now_s:
+                run.now.now_s, run.now.seen_s = now_s, now_s
+            net.clock.engine = e
+            code = form(policies, run, site)
+            if code != GOES_ON:
+                return code
+            count_waiting(net, run, site)
+    return GOES_ON
+
+
+@part
+def form(policies: Any, run: Run, site: Any) -> int:
+    """An engine forms its next batch, or says when it wants to be asked again; answers a code."""
+    now = run.now
+    while True:
+        code = iterate(policies[site.policy], run)
+        if code == HAS_FORMED:
+            now.step_s = seconds_of(run.law, run.batch) + run.fixed.overhead_s + now.beside_s
+            site.formed, site.next_s = 1, now.now_s + now.step_s
+            return GOES_ON
+        if code != HAS_NONE:
+            return code
+        if run.fixed.schedules_ahead == 1 and now.seen_s < now.now_s:
+            now.seen_s = now.now_s
+            continue
+        site.next_s = now.wake_s
+        return GOES_ON if now.wake_s > now.now_s else HOLDS_FOR_EVER
+
+
+@part
+def count_waiting(net: Net, run: Run, site: Any) -> None:
+    """Bring the tokens that wait up to date: calls of this batch no longer wait, evicted ones wait again."""
+    now, answer = run.now, run.policy
+    if now.evictions != site.evictions:
+        site.evictions, site.waiting_tokens = now.evictions, 0
+        for i in range(now.first, now.first + now.waiting):
+            request = run.requests.shown[run.lists.waiting[i]]
+            site.waiting_tokens += request.prompt_tokens + request.produced
+    elif site.formed == 1:
+        for p in range(answer.counts[PICKED]):
+            if answer.picked[0, p] < 0:
+                request = run.requests.shown[-1 - answer.picked[0, p]]
+                site.waiting_tokens -= request.prompt_tokens + request.produced
+
+
+@part
+def ended(net: Net) -> int:
+    """Nothing is left to happen: all is done, unless an engine keeps calls and waits for nothing."""
+    for e in range(net.now.size):
+        if net.now[e].running + net.now[e].waiting > 0:
+            net.clock.engine = e
+            return HOLDS_FOR_EVER
+    return DONE
+
+
+@part
+def stop(net: Net, now_s: float) -> None:
+    """The time is up: batches under way end, and the other engines stand at the event that will not happen."""
+    for e in range(net.now.size):
+        if net.sites[e].formed == 0:
+            net.now[e].now_s = max(net.now[e].now_s, now_s)
+    end_batches(net, np.inf)
+
+
+@declared(signature(int, several(BATCH_TYPE, MOST_POLICIES), several(ROUTE_TYPE, MOST_POLICIES), Net))
+def advance(policies: Any, routes: Any, net: Net) -> int:
+    """Run until all tasks are done, the time is up, or a policy breaks its contract; answers why.
+
+    Args:
+        policies: kernels of the scheduling policies; `sim.engine.ask` asks one that has none.
+        routes: kernels of the routing policies, likewise.
+        net: changed in place.
+    """
+    code = GOES_ON
+    while code == GOES_ON:
+        now_s = next_s(net)
+        look(net, min(now_s, net.clock.until_s))
+        if now_s >= net.clock.until_s:
+            if now_s == np.inf:
+                return ended(net)
+            stop(net, now_s)
+            return STOPPED
+        net.clock.now_s = now_s
+        end_batches(net, now_s)
+        code = release(routes, net, now_s)
+        if code == GOES_ON:
+            code = form_batches(policies, net, now_s)
+    return code

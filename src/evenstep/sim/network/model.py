@@ -1,0 +1,162 @@
+"""What the compiled network simulator reads and writes: one `Net`, the engines' state side by side.
+
+E is the number of engines, C the number of calls, T of tasks. A call is named by its row. All engines share the table of
+requests, since a call runs on one engine only; everything else of an engine is a window of the arrays here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evenstep.compiled import Floats, Ints, IntTable, Record, Rows, Table
+from evenstep.sim.engine.model import Fixed, Iterations, Kept, Now, Requests
+
+#: What the loop returns besides the codes of `sim.engine.model`: a routing policy gave no engine of its group, or raised.
+BAD_ROUTE, ROUTE_RAISED = 30, 31
+#: How the calls that wait at an engine are ordered.
+FCFS, OLDEST_TASK, LEAST_ATTAINED, STATIC = range(4)
+
+
+class Clock(Record):
+    """Where the run stands."""
+
+    now_s: float
+    until_s: float
+    coming: int  # place in `Net.roots` of the next task's first call
+    heap: int  # entries of the heap of released calls
+    released: int  # calls released so far
+    order: int  # FCFS .. STATIC
+    seed: int
+    engine: int  # the engine or the group whose policy is asked
+    group: int
+    detail: int  # the call or number that broke a rule
+    raised: int
+    sample_s: float  # the next moment at which the engines are looked at, and the time between two
+    every_s: float
+    samples: int
+
+
+class Site(Record):
+    """One engine of the network, and where its part of the flat arrays begins."""
+
+    group: int
+    policy: int  # place of its scheduling policy's kernel
+    formed: int  # whether a batch is under way
+    next_s: float  # when that ends, or when the policy wants to be asked again
+    work: int  # tokens of the calls that were sent here
+    waiting_tokens: int  # prompt and produced tokens of the calls that wait
+    evictions: int  # those that `waiting_tokens` knows
+    kept: int  # `Net.kept` entries before this engine's
+    memory: int
+    parameters: int
+    scratch_i: int
+    scratch_f: int
+    law: int
+
+
+class Group(Record):
+    """Engines that share their calls behind a routing policy; a single engine is a group without one."""
+
+    first: int
+    count: int
+    policy: int  # place of its routing policy's kernel
+    is_keyed: int  # whether calls wait by priority or the network's order, not by the scheduling policy's
+    capacity: float  # KV tokens of an engine; inf = no limit
+    decisions: int
+    workers: int
+    memory: int
+    parameters: int
+    scratch_i: int
+    scratch_f: int
+
+
+class Call(Record):
+    """One call of a task."""
+
+    task: int
+    group: int
+    engine: int  # -1 before it is sent
+    rank: int  # its priority at its engines, 0 first
+    request_class: int
+    work: int  # tokens that it runs
+    pending: int  # parents that are not done
+    children: int  # where its children begin in `Net.children`
+    delay_s: float  # between its parents' end and its release
+    key: float  # of a static order
+
+
+class Flat(NamedTuple):
+    """Numbers of all engines, or of all groups, one after the other."""
+
+    memory: Ints
+    parameters: Floats
+    scratch_i: Ints
+    scratch_f: Floats
+
+
+class Lists(NamedTuple):
+    """int64[E, C] each, as `sim.engine.model.Lists`; `evicted` and `picked` [2 E, C] are the policies' answers."""
+
+    coming: IntTable
+    running: IntTable
+    waiting: IntTable
+    finished: IntTable
+    evicted: IntTable
+    picked: IntTable
+
+
+class Small(NamedTuple):
+    """Short rows of each engine: [E, *]."""
+
+    order: Table
+    limits: IntTable
+    counts: IntTable
+    arrived: IntTable
+    batch: Table
+    gaps: IntTable
+
+
+class Routing(NamedTuple):
+    """What routing policies are handed, besides the flat arrays of groups."""
+
+    workers_i: Ints
+    workers_f: Floats
+    waiting_i: IntTable  # [3, 1]
+    waiting_f: Table
+    nothing: Table  # [0, 0]
+    growth: Floats
+    worker: Ints
+
+
+class Samples(NamedTuple):
+    """What the engines hold at regular times: [S, E]."""
+
+    requests: IntTable
+    tokens: IntTable
+
+
+class Net(NamedTuple):
+    """Everything the loop reads and writes."""
+
+    clock: Clock
+    sites: Rows[Site]
+    groups: Rows[Group]
+    calls: Rows[Call]
+    children: Ints
+    roots: Ints  # first calls by time of release
+    root_s: Floats
+    heap_s: Floats  # a binary heap of released calls by time and row
+    heap_row: Ints
+    attained: Ints  # [T], tokens that a task's calls have run
+    fixed: Rows[Fixed]
+    now: Rows[Now]
+    requests: Requests
+    lists: Lists
+    kept: Rows[Kept]
+    small: Small
+    laws: Floats
+    flat: Flat
+    routing: Routing
+    route_flat: Flat
+    table: Iterations  # empty: iterations are not recorded
+    samples: Samples

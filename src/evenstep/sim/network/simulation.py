@@ -1,0 +1,220 @@
+"""Runs a network of engines: several on one clock, not in lock-step, each with its own batches.
+
+A task is a small graph of calls. A call waits for its parents, goes to an engine of its group, and runs there as a request
+of one engine does (`sim.engine`). `network.loop` gives the order of events. One engine by itself gives the run, bit by bit,
+that `simulate_engine` gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.compiled import column
+from evenstep.errors import EvenstepError, PolicyError
+from evenstep.measure.engine_records import EngineRun
+from evenstep.measure.network_records import CallTable, NetworkRun, TaskTable
+from evenstep.request import Trace
+from evenstep.routing.view import RoutingView, broken_rule
+from evenstep.sim.cluster import ask as ask_route
+from evenstep.sim.engine import ask as ask_batch
+from evenstep.sim.engine import model as engine_model
+from evenstep.sim.engine.host import counted, made, said
+from evenstep.sim.engine.model import Run
+from evenstep.sim.engine.plain_door import PlainDoor
+from evenstep.sim.engine.state import Task
+from evenstep.sim.network import loop, model
+from evenstep.sim.network.description import Network
+from evenstep.sim.network.model import Net
+from evenstep.sim.network.state import Place, Prepared, prepared
+from evenstep.sim.network.tasks import Calls, draw
+
+#: Moments at which the engines are looked at, over the time that tasks arrive.
+SAMPLES = 2000
+
+
+def simulate_network(
+    network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, samples: int = SAMPLES
+) -> NetworkRun:
+    """Run a network until its tasks are done, or its time is up.
+
+    Args:
+        network: engines and tasks.
+        traces: recorded tasks by type, where the network names some.
+        seed: key of every draw, added to the network's own.
+        samples: moments at which the engines are looked at.
+
+    Raises:
+        InputError: tasks that cannot be drawn, or a call that its engine cannot hold.
+        PolicyError: a policy broke its contract, raised, or holds for ever.
+    """
+    calls = draw(network, traces, seed)
+    ready = prepared(network, calls, seed + network.seed, samples)
+    _run(ready)
+    return _recorded(network, ready, calls, seed)
+
+
+def _run(ready: Prepared) -> None:
+    net = ready.net
+    doors = _BatchDoors(ready)
+    routes = _RouteDoors(ready)
+    go_on: Any = compiled.entry(loop.advance)
+    with ExitStack() as stack:
+        stack.enter_context(ask_batch.answering(doors.answer))
+        stack.enter_context(ask_route.answering(routes.answer))
+        code = int(go_on(ready.kernels, ready.routes, net))
+    for error in (doors.error, routes.error):
+        if isinstance(error, EvenstepError):
+            raise error
+        if error is not None:
+            raise PolicyError(f"a policy raised {type(error).__name__}: {error}") from error
+    if code in (engine_model.DONE, engine_model.STOPPED):
+        return
+    if code == model.BAD_ROUTE:
+        place = ready.places[int(net.clock.group)]
+        what = f"gave no engine of {place.name} for call {int(net.clock.detail)}; engines take calls as they come"
+        raise PolicyError(f"{place.section.routing}: {what}")
+    e = int(net.clock.engine)
+    place = next(one for one in ready.places if one.first <= e < one.first + one.section.count)
+    raise PolicyError(f"{_engine_name(place, e)}: {said(code, run_of(net, e))}")
+
+
+def run_of(net: Net, e: int) -> Run:
+    """An engine's state as the engine simulator knows it."""
+    text: Any = loop.run_of
+    return getattr(text, "py_func", text)(net, e)
+
+
+def _engine_name(place: Place, e: int) -> str:
+    return place.name if place.section.count == 1 else f"{place.name}-{e - place.first}"
+
+
+class _BatchDoors:
+    """Asks scheduling policies without a kernel, each with its own engine's view."""
+
+    def __init__(self, ready: Prepared) -> None:
+        self.net, self.error = ready.net, None
+        self.policies = [place.policy for place in ready.places for _ in range(place.section.count)]
+        self.doors: dict[int, PlainDoor] = {}
+
+    def answer(self, iteration: int, now_s: float) -> float:
+        """Answer the loop; an error is kept, and the loop is told to stop."""
+        e = int(self.net.clock.engine)
+        if e not in self.doors:
+            self.doors[e] = PlainDoor(self.policies[e], run_of(self.net, e))
+        woken_s = self.doors[e].answer(iteration, now_s)
+        self.error = self.doors[e].error
+        return woken_s
+
+
+class _RouteDoors:
+    """Asks routing policies without a kernel."""
+
+    def __init__(self, ready: Prepared) -> None:
+        self.net, self.places = ready.net, ready.places
+        self.error: BaseException | None = None
+
+    def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
+        """Answer the loop; an error is kept, and the loop is told to stop."""
+        try:
+            return self.decide(decision, now_s)
+        except BaseException as error:
+            self.error = error
+            self.net.clock.raised = 1
+            return 0.0
+
+    def decide(self, decision: int, now_s: float) -> float:
+        net, g = self.net, int(self.net.clock.group)
+        group, ends, routing = net.groups[g], net.groups[g + 1], net.routing
+        n = int(group.count)
+        window = slice(int(group.workers), int(group.workers) + 4 * n)
+        ints, floats = routing.workers_i[window].reshape(4, n).copy(), routing.workers_f[window].reshape(4, n).copy()
+        memory = net.route_flat.memory[int(group.memory) : int(ends.memory)]
+        view = RoutingView(
+            decision=decision,
+            seed=int(net.clock.seed),
+            now_s=now_s,
+            mean_wait_s=0.0,
+            group=ints[0],
+            queued=ints[1],
+            free_slots=ints[2],
+            running=ints[3],
+            load=floats[0],
+            queued_load=floats[1],
+            kv_free=floats[2],
+            seconds_per_token=floats[3],
+            waiting_id=routing.waiting_i[0].copy(),
+            waiting_class=routing.waiting_i[1].copy(),
+            waiting_key=routing.waiting_i[2].copy(),
+            waiting_load=routing.waiting_f[0].copy(),
+            waited_s=np.zeros(1),
+            waiting_steps=np.full(1, np.nan),
+            projections=floats[0][:, None].copy(),
+            growth=np.zeros(1),
+            cached_tokens=np.zeros((0, 0)),
+            memory=memory.copy(),
+        )
+        found = self.places[g].routing.route(view)
+        wrong = broken_rule(view, found)
+        if wrong:
+            raise PolicyError(f"{self.places[g].section.routing}: {wrong}")
+        routing.worker[0] = found.worker[0]
+        if found.memory is not None:
+            memory[:] = found.memory
+        return 0.0
+
+
+def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> NetworkRun:
+    net, places = ready.net, ready.places
+    engines = {
+        _engine_name(place, e): _engine_run(ready, place, e)
+        for place in places
+        for e in range(place.first, place.first + place.section.count)
+    }
+    finished = np.array(column(net.requests.hidden, "finished_s"))
+    table = net.calls
+    owner = np.array(column(table, "engine"))[:-1]
+    end_s = np.full(calls.arrival_s.size, -math.inf)
+    np.maximum.at(end_s, calls.task, np.where(np.isnan(finished), math.inf, finished))
+    until_s = max((run.totals.makespan_s for run in engines.values()), default=0.0)
+    if network.until_s is not None:
+        until_s = min(until_s, network.until_s)
+    seen = int(net.clock.samples)
+    return NetworkRun(
+        name=network.name,
+        order=network.order,
+        seed=seed,
+        types=tuple(network.tasks),
+        kinds=calls.kinds,
+        engines=engines,
+        tasks=TaskTable(
+            calls.task_type,
+            calls.arrival_s,
+            np.where(np.isfinite(end_s), end_s, np.nan),
+            np.bincount(calls.task, minlength=calls.arrival_s.size),
+            net.attained,
+        ),
+        calls=CallTable(calls.task, calls.kind, owner, net.requests.arrival_s, finished),
+        times_s=np.cumsum(np.full(seen, float(net.clock.every_s))) - float(net.clock.every_s),
+        requests=net.samples.requests[:seen],
+        tokens=net.samples.tokens[:seen],
+        until_s=until_s,
+        counted_s=network.until_s or float(calls.arrival_s.max(initial=0.0)),
+    )
+
+
+def _engine_run(ready: Prepared, place: Place, e: int) -> EngineRun:
+    """One engine's run, as the engine simulator records it."""
+    run, section = run_of(ready.net, e), place.section
+    task = Task(
+        ready.trace, place.policy, section.server, section.law, None, int(ready.net.clock.seed), False, "auto", math.inf, place.name
+    )
+    found = made(task, run, [], counted([run], place.policy))
+    left = int(run.now.known) - found.totals.requests
+    return replace(found, totals=replace(found.totals, unfinished=left), trace=None)

@@ -1,0 +1,373 @@
+"""The network simulator's state before the first event."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.compiled import column, fill, one, rows
+from evenstep.cost.batch import FEATURES
+from evenstep.errors import InputError
+from evenstep.measure.quantiles import BINS
+from evenstep.request import F8, I8, Trace
+from evenstep.routing.view import memory_size_of
+from evenstep.scheduling.order import order_of
+from evenstep.scheduling.view import LIMITS, whole_blocks
+from evenstep.sim.cluster import ask as ask_route
+from evenstep.sim.engine import ask as ask_batch
+from evenstep.sim.engine.input import shown
+from evenstep.sim.engine.model import Kept, Now, Requests
+from evenstep.sim.engine.state import Task, fixed_of, iterations, requests_of
+from evenstep.sim.network import model
+from evenstep.sim.network.description import EngineSection, Network
+from evenstep.sim.network.loop import MOST_POLICIES
+from evenstep.sim.network.model import Net
+from evenstep.sim.network.paths import static_keys
+from evenstep.sim.network.tasks import Calls
+
+_ORDERS = {
+    "fcfs": model.FCFS,
+    "oldest-task": model.OLDEST_TASK,
+    "least-attained": model.LEAST_ATTAINED,
+    "critical-path": model.STATIC,
+    "longest-path": model.STATIC,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A group of engines as it was asked for.
+
+    Args:
+        name: of the section.
+        first: its first engine.
+        section: its settings.
+        policy, routing: the policies.
+    """
+
+    name: str
+    first: int
+    section: EngineSection
+    policy: Any
+    routing: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A network ready to run: its state, its groups, and the kernels of their policies.
+
+    Args:
+        net: the state.
+        places: the groups.
+        kernels, routes: compiled doors of the policies, `MOST_POLICIES` each.
+        trace: the calls as requests, by row.
+    """
+
+    net: Net
+    places: list[Place]
+    kernels: tuple[Any, ...]
+    routes: tuple[Any, ...]
+    trace: Trace
+
+
+def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepared:
+    """The state before the first event.
+
+    Raises:
+        InputError: more policies than a network may have, or a call that its engine's memory cannot hold.
+    """
+    places, first = list[Place](), 0
+    for name, section in network.engines.items():
+        places.append(Place(name, first, section, section.scheduling, section.balancer))
+        first += section.count
+    check_memory(network, calls)
+    trace = Trace(calls.prompt, calls.output, request_class=calls.request_class)
+    kernels = [compiled.kernel_of(one.policy) for one in places]
+    routes = [compiled.kernel_of(one.routing) if one.section.count > 1 else None for one in places]
+    forms = [(one or ask_batch).form_batch_into for one in kernels]
+    ways = [(one or ask_route).route_into for one in routes]
+    net = _net(network, places, calls, trace, seed, samples, (kernels, forms), (routes, ways))
+    return Prepared(net, places, _several("policy", forms), _several("routing", ways), trace)
+
+
+def _different(kernels: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for kernel in kernels:
+        if not any(kernel is known for known in found):
+            found.append(kernel)
+    return found
+
+
+def _several(field: str, kernels: Sequence[Any]) -> tuple[Any, ...]:
+    found = _different(kernels)
+    if len(found) > MOST_POLICIES:
+        raise InputError("network", field, f"{len(found)} policies", f"at most {MOST_POLICIES} different ones")
+    return tuple(found + [found[0]] * (MOST_POLICIES - len(found)))
+
+
+def check_memory(network: Network, calls: Calls) -> None:
+    """Refuse a call that its engine cannot hold.
+
+    Raises:
+        InputError: naming the call, its engine and the tokens.
+    """
+    for kind, (which, name) in enumerate(zip(calls.kinds, calls.engine_of(network), strict=True)):
+        server = network.engines[name].server
+        rows = np.flatnonzero(calls.kind == kind)
+        if not server.kv_tokens or not rows.size:
+            continue
+        last = 0 if server.hold_produced or server.first_token == "decode" else 1
+        needed = calls.prompt[rows] + calls.output[rows] - last
+        row = rows[int(np.argmax(needed))]
+        capacity = server.kv_tokens // server.block_tokens * server.block_tokens
+        if whole_blocks(int(needed.max()), server.block_tokens) > capacity:
+            raise InputError(
+                "network",
+                f"tasks.{which[0]}.calls.{which[1]}" if network.tasks[which[0]].calls else f"tasks.{which[0]}.trace",
+                f"{calls.prompt[row]} + {calls.output[row]} tokens",
+                f"at most the {capacity} KV tokens of engine {name}",
+                "Give the engine more memory, or the call shorter lengths.",
+            )
+
+
+class _Flat:
+    """Pieces of different length, one after the other, and where each begins."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind, self.parts, self.begins = kind, list[Any](), [0]
+
+    def add(self, part: Any) -> None:
+        self.parts.append(np.ascontiguousarray(part, self.kind))
+        self.begins.append(self.begins[-1] + self.parts[-1].size)
+
+    def joined(self) -> Any:
+        """All of them; what is zero is left to the system to fill."""
+        whole = np.zeros(self.begins[-1], self.kind)
+        for begin, part in zip(self.begins, self.parts, strict=False):
+            if part.any():
+                whole[begin : begin + part.size] = part
+        return whole
+
+
+def _net(
+    network: Network,
+    places: list[Place],
+    calls: Calls,
+    trace: Trace,
+    seed: int,
+    samples: int,
+    batch: tuple[list[Any], list[Any]],
+    route: tuple[list[Any], list[Any]],
+) -> Net:
+    engines, count = sum(one.section.count for one in places), calls.task.size
+    horizon_s = network.until_s or float(calls.arrival_s.max(initial=1.0))
+    clock = one(model.Clock)
+    clock.until_s = network.until_s or math.inf
+    clock.order, clock.seed = _ORDERS[network.order], seed
+    clock.every_s = max(horizon_s, 1e-9) / max(samples, 1)
+    roots, root_s = _roots(calls)
+    sites, fixed, now, small, laws, flat = _sites(places, network, trace, seed, *batch)
+    groups, routing, route_flat = _groups(places, network, *route)
+    children, table = _calls(network, places, calls)
+    kept = rows(Kept, int(sites[engines].kept))
+    return Net(
+        clock=clock,
+        sites=sites,
+        groups=groups,
+        calls=table,
+        children=children,
+        roots=roots,
+        root_s=root_s,
+        heap_s=np.zeros(count),
+        heap_row=np.zeros(count, np.int64),
+        attained=np.zeros(calls.arrival_s.size, np.int64),
+        fixed=fixed,
+        now=now,
+        requests=_requests(places, network, calls, trace, seed),
+        lists=model.Lists(*(np.zeros((engines, count), np.int64) for _ in range(5)), np.zeros((2 * engines, count), np.int64)),
+        kept=kept,
+        small=small,
+        laws=laws,
+        flat=flat,
+        routing=routing,
+        route_flat=route_flat,
+        table=iterations(0),
+        samples=model.Samples(*(np.zeros((samples, engines), np.int64) for _ in range(2))),
+    )
+
+
+def is_keyed(network: Network, section: EngineSection) -> bool:
+    """Whether calls wait there by priority or the network's order, not by the scheduling policy's."""
+    return bool(section.priority) or network.order != "fcfs"
+
+
+def _roots(calls: Calls) -> tuple[I8, F8]:
+    """Calls that wait for nothing, by time of release, equal times by row; and the times."""
+    has_parent = np.zeros(calls.task.size, np.bool_)
+    has_parent[calls.child] = True
+    found = np.flatnonzero(~has_parent)
+    at_s = calls.arrival_s[calls.task[found]] + calls.delay_s[found]
+    order = np.argsort(at_s, kind="stable")
+    return found[order], at_s[order]
+
+
+def _task(place: Place, trace: Trace, seed: int) -> Task:
+    """An engine's settings as the engine simulator takes them."""
+    section = place.section
+    believed = shown(trace, place.policy, None)
+    return Task(trace, place.policy, section.server, section.law, believed, seed, False, "auto", math.inf, place.name)
+
+
+def _requests(places: list[Place], network: Network, calls: Calls, trace: Trace, seed: int) -> Requests:
+    """The table of requests that all engines share; calls have not arrived yet."""
+    made = requests_of(_task(places[0], trace, seed))
+    made.arrival_s[:] = np.inf
+    names = [one.name for one in places]
+    group = np.array([names.index(name) for name in calls.engine_of(network)], np.int64)[calls.kind]
+    for g, place in enumerate(places):
+        believed = shown(trace, place.policy, None)
+        for bound, values in zip(("output_low", "output_high"), believed or (0, 0), strict=True):
+            column(made.shown, bound)[group == g] = np.broadcast_to(values, calls.task.shape)[group == g]
+    return made
+
+
+def _sites(
+    places: list[Place], network: Network, trace: Trace, seed: int, kernels: list[Any], forms: list[Any]
+) -> tuple[Any, Any, Any, model.Small, F8, model.Flat]:
+    engines, count = sum(one.section.count for one in places), len(trace)
+    sites, fixed, now = rows(model.Site, engines + 1), [], rows(Now, engines)
+    memory, parameters, ints, floats, laws = _Flat(np.int64), _Flat(np.float64), _Flat(np.int64), _Flat(np.float64), _Flat(float)
+    orders, kept = np.zeros((engines, order_of(object()).weights.size)), 0
+    different = _different(forms)
+    for g, place in enumerate(places):
+        task, kernel = _task(place, trace, seed), kernels[g]
+        given = compiled.parameters(place.policy) if kernel is not None else np.zeros(0)
+        words = (0, 0)
+        if kernel is not None and hasattr(kernel, "scratch"):
+            words = kernel.scratch(min(count, 1 << 30), min(count, 1 << 30), given)
+        for e in range(place.first, place.first + place.section.count):
+            settings: Any = fixed_of(task)
+            settings.is_rank, settings.asks, settings.is_keyed = 1, 0, int(is_keyed(network, place.section))
+            fixed.append(settings)
+            site, orders[e] = sites[e], order_of(place.policy).weights
+            site.group, site.next_s = g, math.inf
+            site.policy = next(k for k, known in enumerate(different) if known is forms[g])
+            now[e].kv_free = settings.kv_capacity
+            now[e].unused_blocks = settings.kv_capacity // settings.block_tokens
+            now[e].wake_s = math.inf
+            site.kept, kept = kept, kept + (count if task.engine.keeps_evicted else 0)
+            for part, begin in ((memory, "memory"), (parameters, "parameters"), (ints, "scratch_i"), (floats, "scratch_f")):
+                setattr(site, begin, part.begins[-1])
+            site.law = laws.begins[-1]
+            memory.add(np.zeros(int(getattr(place.policy, "memory_size", 0))))
+            parameters.add(given)
+            ints.add(np.zeros(int(words[0]), np.int64))
+            floats.add(np.zeros(int(words[1])))
+            laws.add(task.batch_time.table())
+    last = sites[engines]
+    last.kept, last.memory, last.parameters = kept, memory.begins[-1], parameters.begins[-1]
+    last.scratch_i, last.scratch_f, last.law = ints.begins[-1], floats.begins[-1], laws.begins[-1]
+    small = model.Small(
+        orders,
+        np.zeros((engines, LIMITS), np.int64),
+        np.zeros((engines, 4), np.int64),
+        np.zeros((engines, classes_of(places, trace)), np.int64),
+        np.zeros((engines, FEATURES)),
+        np.zeros((engines, BINS), np.int64),
+    )
+    flat = model.Flat(memory.joined(), parameters.joined(), ints.joined(), floats.joined())
+    return sites, _table(fixed), now, small, laws.joined(), flat
+
+
+def classes_of(places: list[Place], trace: Trace) -> int:
+    """Classes that an engine may see: those of the calls, or priorities."""
+    most = int(trace.column("request_class").max(initial=0)) + 1
+    return max(most, *(len(one.section.priority) + 1 for one in places))
+
+
+def _table(records: list[Any]) -> Any:
+    """Records as one table."""
+    from evenstep.sim.engine.model import Fixed
+
+    made = rows(Fixed, len(records))
+    for k, record in enumerate(records):
+        for name in get_type_hints(Fixed):
+            setattr(made[k], name, getattr(record, name))
+    return made
+
+
+def _groups(
+    places: list[Place], network: Network, kernels: list[Any], ways: list[Any]
+) -> tuple[Any, model.Routing, model.Flat]:
+    groups, workers, different = rows(model.Group, len(places) + 1), 0, _different(ways)
+    memory, parameters, ints, floats = _Flat(np.int64), _Flat(np.float64), _Flat(np.int64), _Flat(np.float64)
+    for g, place in enumerate(places):
+        group, section, kernel = groups[g], place.section, kernels[g]
+        group.first, group.count, group.workers = place.first, section.count, workers
+        group.policy = next(k for k, known in enumerate(different) if known is ways[g])
+        group.is_keyed = int(is_keyed(network, section))
+        group.capacity = float(section.server.kv_tokens) if section.server.kv_tokens else math.inf
+        workers += 4 * section.count
+        given, words = np.zeros(0), (0, 1)
+        if kernel is not None:
+            given = compiled.parameters(place.routing)
+            if hasattr(kernel, "scratch"):
+                words = kernel.scratch(section.count, 1, 0, given)
+        group.memory, group.parameters = memory.begins[-1], parameters.begins[-1]
+        group.scratch_i, group.scratch_f = ints.begins[-1], floats.begins[-1]
+        memory.add(np.zeros(memory_size_of(place.routing)))
+        parameters.add(given)
+        ints.add(np.zeros(int(words[0]), np.int64))
+        floats.add(np.zeros(int(words[1])))
+    last = groups[len(places)]
+    last.memory, last.parameters = memory.begins[-1], parameters.begins[-1]
+    last.scratch_i, last.scratch_f = ints.begins[-1], floats.begins[-1]
+    routing = model.Routing(
+        np.zeros(workers, np.int64),
+        np.zeros(workers),
+        np.zeros((3, 1), np.int64),
+        np.zeros((3, 1)),
+        np.zeros((0, 0)),
+        np.zeros(1),
+        np.zeros(1, np.int64),
+    )
+    return groups, routing, model.Flat(memory.joined(), parameters.joined(), ints.joined(), floats.joined())
+
+
+def _calls(network: Network, places: list[Place], calls: Calls) -> tuple[I8, Any]:
+    """Children by parent, and the table of calls."""
+    count = calls.task.size
+    order = np.argsort(calls.parent, kind="stable")
+    begins = np.searchsorted(calls.parent[order], np.arange(count + 1))
+    engines = calls.engine_of(network)
+    group = np.array([next(g for g, one in enumerate(places) if one.name == name) for name in engines], np.int64)
+    rank = np.array(
+        [_rank(network.engines[name].priority, ".".join(kind)) for name, kind in zip(engines, calls.kinds, strict=True)], np.int64
+    )
+    has_rank = np.array([bool(network.engines[name].priority) for name in engines])
+    extra = np.array([0 if network.engines[name].server.first_token == "decode" else 1 for name in engines], np.int64)
+    keys = static_keys(network, calls) if _ORDERS[network.order] == model.STATIC else np.zeros(count)
+    table = rows(model.Call, count + 1)
+    fill(
+        table,
+        task=np.append(calls.task, 0),
+        group=np.append(group[calls.kind], 0),
+        engine=-1,
+        rank=np.append(rank[calls.kind], 0),
+        request_class=np.append(np.where(has_rank[calls.kind], rank[calls.kind], calls.request_class), 0),
+        work=np.append(calls.prompt + calls.output - extra[calls.kind], 0),
+        pending=np.bincount(calls.child, minlength=count + 1),
+        children=begins,
+        delay_s=np.append(calls.delay_s, 0.0),
+        key=np.append(keys, 0.0),
+    )
+    return calls.child[order], table
+
+
+def _rank(priority: list[str], name: str) -> int:
+    return priority.index(name) if name in priority else len(priority)

@@ -1,0 +1,307 @@
+"""The tasks of a network, drawn: every call with its lengths, and which calls wait for which.
+
+Every draw is keyed by (seed, stream of the call, task, visit), so a task is the same whatever else the network runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+from evenstep.sim.network.description import END, CallSection, Network, TaskSection, first_calls
+
+#: Tasks are drawn in so many at first where the time says how many there are.
+_FIRST = 1024
+#: Visits of one call after which a task is said to loop for ever.
+_MOST_VISITS = 100_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calls:
+    """The calls of T tasks: C rows, in order of task and of beginning.
+
+    Args:
+        arrival_s: float64[T], when tasks arrive, ascending.
+        task_type: int64[T], place of each one's type in the network.
+        task: int64[C], the task of a call.
+        kind: int64[C], place of its call in `kinds`.
+        prompt, output: int64[C], tokens.
+        request_class: int64[C], its class where nothing gives it a priority.
+        delay_s: float64[C], seconds between the end of its parents and its release.
+        parent, child: int64[P], pairs of rows.
+        kinds: (task type, call) by name.
+    """
+
+    arrival_s: F8
+    task_type: I8
+    task: I8
+    kind: I8
+    prompt: I8
+    output: I8
+    request_class: I8
+    delay_s: F8
+    parent: I8
+    child: I8
+    kinds: tuple[tuple[str, str], ...]
+
+    def engine_of(self, network: Network) -> list[str]:
+        """The engine or group of each kind."""
+        found: list[str] = []
+        for task, call in self.kinds:
+            section = network.tasks[task]
+            found.append(section.calls[call].engine if section.calls else section.engine or "")
+        return found
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """Calls of one type as they are drawn, a list entry for each group of tasks at the same call."""
+
+    task: list[I8]
+    kind: list[I8]
+    prompt: list[I8]
+    output: list[I8]
+    delay_s: list[F8]
+    parent: list[I8]
+    child: list[I8]
+    rows: int = 0
+
+    @classmethod
+    def empty(cls) -> _Drawn:
+        return cls([], [], [], [], [], [], [])
+
+
+def kinds_of(network: Network) -> tuple[tuple[str, str], ...]:
+    """Every call of every type, by name; a recorded type has one, ``call``."""
+    return tuple((name, call) for name, task in network.tasks.items() for call in (task.calls or ("call",)))
+
+
+def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int = 0) -> Calls:
+    """The tasks of a network under a seed.
+
+    Args:
+        traces: the recorded tasks, by type.
+
+    Raises:
+        InputError: a process without times, or a task that runs one call more than 100,000 times.
+    """
+    kinds = kinds_of(network)
+    parts: list[Calls] = []
+    for place, (name, task) in enumerate(network.tasks.items()):
+        if task.trace is not None:
+            parts.append(_recorded(name, place, task, (traces or {})[name], kinds, network))
+        else:
+            parts.append(_drawn(network, name, place, kinds, seed + network.seed))
+    return _merged(parts, kinds)
+
+
+def _key(seed: int, name: str) -> int:
+    """The key of a type's arrivals: types are independent of each other."""
+    return seed ^ streams.stream_number(f"network-{name}")
+
+
+def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
+    """float64[N]: as many as are asked for, or as arrive in time."""
+    assert task.arrivals is not None
+    until_s, count = network.until_s or math.inf, task.count or _FIRST
+    while True:
+        times = task.arrivals.times(count, _key(seed, name), 0)
+        if times is None:
+            raise InputError("network", f"tasks.{name}.arrivals", "saturated", "a process with times")
+        if task.count is not None or times[-1] >= until_s or not np.any(np.diff(times) > 0):
+            return times[times < until_s]
+        count *= 2
+
+
+def _drawn(network: Network, name: str, place: int, kinds: tuple[tuple[str, str], ...], seed: int) -> Calls:
+    task = network.tasks[name]
+    arrival_s = _arrivals(network, name, task, seed)
+    made, walk = _Drawn.empty(), _Walk(name, task, seed, kinds.index((name, next(iter(task.calls)))), arrival_s.size)
+    walk.run(made)
+    empty = np.zeros(0, np.int64)
+
+    def all_of(parts: list[I8]) -> I8:
+        return np.concatenate([empty, *parts])
+
+    return Calls(
+        arrival_s,
+        np.full(arrival_s.size, place),
+        all_of(made.task),
+        all_of(made.kind),
+        all_of(made.prompt),
+        all_of(made.output),
+        np.full(made.rows, place),
+        np.concatenate([np.zeros(0), *made.delay_s]),
+        all_of(made.parent),
+        all_of(made.child),
+        kinds,
+    )
+
+
+class _Walk:
+    """Follows all tasks of a type through their graph, those at the same visit of the same call together."""
+
+    def __init__(self, name: str, task: TaskSection, seed: int, first_kind: int, count: int) -> None:
+        self.name, self.calls, self.seed, self.count = name, task.calls, seed, count
+        self.kind = {call: first_kind + k for k, call in enumerate(task.calls)}
+        self.begin = first_calls(task)
+        self.visits = {call: np.zeros(count, np.int64) for call in task.calls}
+        self.waits: dict[tuple[str, int], I8] = {}  # rows of a join's parents: [tasks, parents], -1 = not there yet
+        self.children = {call: [c for c, one in task.calls.items() if call in one.after] for call in task.calls}
+
+    def run(self, made: _Drawn) -> None:
+        """Draw until every task has come to its end."""
+        ids = np.arange(self.count)
+        front = [(call, ids, np.full(self.count, -1)) for call in self.begin if self.count]
+        while front:
+            following: list[tuple[str, I8, I8]] = []
+            for call, tasks, parent in front:
+                for visit in np.unique(self.visits[call][tasks]):
+                    at = self.visits[call][tasks] == visit
+                    following += self.visit(made, call, int(visit), tasks[at], parent[at])
+                self.visits[call][tasks] += 1
+            front = following
+
+    def visit(self, made: _Drawn, call: str, visit: int, tasks: I8, parent: I8) -> list[tuple[str, I8, I8]]:
+        """Tasks reach a call for the same time; answers what follows, with the row that each follows."""
+        if visit >= _MOST_VISITS:
+            where = f"tasks.{self.name}.calls.{call}.then"
+            raise InputError("network", where, f"over {_MOST_VISITS} visits of one task", "a loop that ends")
+        rows = self.add(made, call, visit, tasks)
+        has_parent = parent >= 0
+        made.parent.append(parent[has_parent])
+        made.child.append(rows[has_parent])
+        section, found = self.calls[call], list[tuple[str, I8, I8]]()
+        if section.then:
+            ends = np.cumsum(list(section.then.values()))
+            u = streams.uniform(self.seed, f"network-{self.name}.{call}-then", tasks, visit)
+            chosen = np.minimum(np.searchsorted(ends / ends[-1], u, side="right"), ends.size - 1)
+            for k, follows in enumerate(section.then):
+                if follows != END and (at := chosen == k).any():
+                    found.append((follows, tasks[at], rows[at]))
+        for join in self.children[call]:
+            found += self.arrive(made, join, call, visit, tasks, rows)
+        return found
+
+    def arrive(self, made: _Drawn, join: str, call: str, visit: int, tasks: I8, rows: I8) -> list[tuple[str, I8, I8]]:
+        """A parent of a join is there; the join follows where it was the last one."""
+        after = self.calls[join].after
+        waits = self.waits.setdefault((join, visit), np.full((self.count, len(after)), -1))
+        waits[tasks, after.index(call)] = rows
+        ready = tasks[(waits[tasks] >= 0).all(axis=1)]
+        if not ready.size:
+            return []
+        self.visits[join][ready] = visit
+        return [(join, ready, np.full(ready.size, -1))]
+
+    def add(self, made: _Drawn, call: str, visit: int, tasks: I8) -> I8:
+        """Rows of a call, with their lengths; a join is linked to its parents."""
+        section: CallSection = self.calls[call]
+        rows = np.arange(made.rows, made.rows + tasks.size)
+        made.rows += tasks.size
+        stream = f"network-{self.name}.{call}"
+        made.task.append(tasks)
+        made.kind.append(np.full(tasks.size, self.kind[call]))
+        made.prompt.append(section.prompt.quantile(streams.uniform(self.seed, f"{stream}-prompt", tasks, visit)))
+        made.output.append(section.output.quantile(streams.uniform(self.seed, f"{stream}-output", tasks, visit)))
+        made.delay_s.append(np.full(tasks.size, section.delay_s))
+        if section.after:
+            parents = self.waits[call, visit][tasks]
+            made.parent.append(parents.ravel())
+            made.child.append(np.repeat(rows, parents.shape[1]))
+        return rows
+
+
+def _recorded(
+    name: str, place: int, task: TaskSection, trace: Trace, kinds: tuple[tuple[str, str], ...], network: Network
+) -> Calls:
+    """A trace as tasks: requests that follow each other are one task, every other request is a task of its own."""
+    count, after = len(trace), trace.column("after")
+    root = np.arange(count)
+    for row in np.flatnonzero(after >= 0).tolist():  # a predecessor stands above
+        root[row] = root[after[row]]
+    session = trace.column("session")
+    in_session = np.flatnonzero(session >= 0)
+    _, first, which = np.unique(session[in_session], return_index=True, return_inverse=True)
+    root[in_session] = root[in_session[first]][which.reshape(-1)]
+    roots, number = np.unique(root, return_inverse=True)
+    arrival_s = trace.column("arrival_s")[roots]
+    if task.arrivals is not None:
+        times = task.arrivals.times(roots.size, _key(network.seed, name), 0)
+        arrival_s = arrival_s if times is None else times
+    linked = np.flatnonzero(after >= 0)
+    think_s = np.where(after >= 0, trace.column("think_s"), 0.0)
+    alone = np.flatnonzero((after < 0) & (root != np.arange(count)))  # of a session, but linked to nothing: by its time
+    think_s[alone] = np.maximum(trace.column("arrival_s")[alone] - trace.column("arrival_s")[root[alone]], 0.0)
+    kept = np.ones(roots.size, np.bool_)
+    if task.count is not None:
+        kept = np.arange(roots.size) < task.count
+    return _kept(
+        Calls(
+            arrival_s,
+            np.full(roots.size, place),
+            number.reshape(-1),
+            np.full(count, kinds.index((name, "call"))),
+            trace.prompt_tokens,
+            trace.output_tokens,
+            trace.column("request_class"),
+            think_s,
+            after[linked],
+            linked,
+            kinds,
+        ),
+        kept,
+    )
+
+
+def _kept(calls: Calls, kept: np.ndarray) -> Calls:
+    """The calls of some tasks."""
+    if kept.all():
+        return calls
+    rows = np.flatnonzero(kept[calls.task])
+    place, task = np.full(calls.task.size, -1), np.cumsum(kept) - 1
+    place[rows] = np.arange(rows.size)
+    pairs = place[calls.parent] >= 0
+    return Calls(
+        calls.arrival_s[kept],
+        calls.task_type[kept],
+        task[calls.task[rows]],
+        *(getattr(calls, name)[rows] for name in ("kind", "prompt", "output", "request_class", "delay_s")),
+        place[calls.parent[pairs]],
+        place[calls.child[pairs]],
+        calls.kinds,
+    )
+
+
+def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
+    """Tasks of all types by time of arrival, their calls in the same order."""
+    arrival_s = np.concatenate([one.arrival_s for one in parts])
+    order = np.argsort(arrival_s, kind="stable")
+    number = np.empty(order.size, np.int64)
+    number[order] = np.arange(order.size)
+    tasks, rows = np.cumsum([0, *(one.arrival_s.size for one in parts)]), np.cumsum([0, *(one.task.size for one in parts)])
+    task = np.concatenate([number[one.task + tasks[k]] for k, one in enumerate(parts)])
+    by_task = np.argsort(task, kind="stable")
+    if len(parts) == 1 and parts[0].parent.size == 0:
+        by_task = np.arange(task.size)
+    place = np.empty(task.size, np.int64)
+    place[by_task] = np.arange(task.size)
+
+    def column(name: str) -> np.ndarray:
+        return np.concatenate([getattr(one, name) for one in parts])[by_task]
+
+    return Calls(
+        arrival_s[order],
+        np.concatenate([one.task_type for one in parts])[order],
+        task[by_task],
+        *(column(name) for name in ("kind", "prompt", "output", "request_class", "delay_s")),
+        np.concatenate([place[one.parent + rows[k]] for k, one in enumerate(parts)]),
+        np.concatenate([place[one.child + rows[k]] for k, one in enumerate(parts)]),
+        kinds,
+    )
