@@ -30,6 +30,7 @@ from evenstep.gateway.operate.openapi import document
 from evenstep.gateway.serve.ended import Ended
 from evenstep.load.settings import LoadSettings
 from evenstep.report.papers import markdown
+from evenstep.sim.network.description import Network
 from evenstep.workload.synthetic import yaml_schema
 
 HERE = Path(__file__).parent / "reference"
@@ -62,6 +63,7 @@ def pages() -> dict[Path, str]:
         HERE / "schemas" / "load.json": _json(schema(LoadSettings, "evenstep load settings")),
         HERE / "schemas" / "simulate.json": _json(schema(SimulateSettings, "evenstep simulate settings")),
         HERE / "schemas" / "sweep.json": _json(sweep_file.schema()),
+        HERE / "schemas" / "network.json": _json(yaml_schema.schema_of(Network, "evenstep NETWORK.yaml", {})),
         HERE / "schemas" / "workload.json": _json(yaml_schema.schema()),
     }
 

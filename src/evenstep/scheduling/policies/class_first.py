@@ -57,11 +57,13 @@ def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
 @part
 def next_class(view: RuleView, waits: int, at: int, last: int) -> int:
     """The first class after `last` of those that run and of the queue's places `at` to `waits`; -1 where there is none."""
-    found = -1
+    found: int = -1
     if at < waits:
-        found = view.request_class[view.waiting[at]]
+        head: int = view.waiting[at]
+        found = view.request_class[head]
     for position in range(view.running.size):
-        one = view.request_class[view.running[position]]
+        row: int = view.running[position]
+        one = view.request_class[row]
         if one > last and (found < 0 or one < found):
             found = one
     return found

@@ -150,7 +150,7 @@ def requests_of(task: Task) -> model.Requests:
     low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
     words = len(get_type_hints(model.Shown))
     table = np.zeros((count, words), np.int64)
-    shown = _named(table)
+    shown = records_over(table, model.Shown)
     fill(
         shown,
         request_id=trace.request_id,
@@ -171,9 +171,9 @@ def requests_of(task: Task) -> model.Requests:
     return model.Requests(table, shown, hidden, np.ascontiguousarray(trace.column("arrival_s"), np.float64))
 
 
-def _named(table: I8) -> Rows[model.Shown]:
-    """The rows of a table as records over the same memory, also in plain Python."""
-    kinds: Any = np.dtype((model.Shown, [(name, np.int64) for name in get_type_hints(model.Shown)]), align=True)
+def records_over(table: I8, shape: type[R]) -> Rows[R]:
+    """The rows of a table as records of ints over the same memory, also in plain Python."""
+    kinds: Any = np.dtype((shape, [(name, np.int64) for name in get_type_hints(shape)]), align=True)
     return table.view(kinds)[:, 0] if table.size else np.zeros(0, kinds)  # type: ignore[return-value]
 
 

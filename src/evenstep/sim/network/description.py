@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from evenstep import config, names
 from evenstep.cost.batch import BatchTime
@@ -119,6 +119,7 @@ class TaskSection:
         count: tasks; as many as arrive until `until_s` when left out.
         trace: recorded requests: each session is a task, its requests are the calls, and each follows the one before it.
         engine: the engine or group that runs the calls of `trace`.
+        one_key: all tasks of the type show routing policies one key, as if they shared a prompt; else each has its own.
     """
 
     calls: dict[str, CallSection] = field(default_factory=dict[str, CallSection])
@@ -126,6 +127,7 @@ class TaskSection:
     count: int | None = None
     trace: TraceFile | None = None
     engine: str | None = None
+    one_key: bool = False
 
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 1:
@@ -236,7 +238,9 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
                 raise InputError("network", f"{at}.after", before, "a call of the task", nearest(before, task.calls))
         for follows, chance in call.then.items():
             if follows != END and follows not in task.calls:
-                raise InputError("network", f"{at}.then", follows, f"a call of the task, or {END}", nearest(follows, task.calls))
+                raise InputError(
+                    "network", f"{at}.then", follows, f"a call of the task, or {END}", nearest(follows, task.calls)
+                )
             if not 0 <= chance <= 1:
                 raise InputError("network", f"{at}.then.{follows}", chance, "a probability, 0 to 1")
             if follows != END and task.calls[follows].after:
@@ -300,6 +304,3 @@ def first_calls(task: TaskSection) -> list[str]:
     led_to = {follows for call in task.calls.values() for follows, chance in call.then.items() if chance > 0}
     found = [name for name, call in task.calls.items() if not call.after and name not in led_to]
     return found or [next(iter(task.calls))]
-
-
-ORDERS = get_args(Order)

@@ -76,7 +76,7 @@ def run_of(net: Net, e: int) -> Run:
         net.now[e],
         net.requests,
         Lists(lists.coming[e], lists.running[e], lists.waiting[e], lists.finished[e]),
-        net.kept[site.kept : ends.kept],
+        net.kept[site.kept : ends.kept],  # type: ignore[arg-type]
         policy,
         small.batch[e],
         net.laws[site.law : ends.law],
@@ -274,7 +274,7 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
         floats[KV_FREE, i] = max(group.capacity - held - site.waiting_tokens, need)
         floats[SECONDS_PER_TOKEN, i] = 1.0
     routing.waiting_i[ID, 0], routing.waiting_i[CLASS, 0] = row, net.calls[row].request_class
-    routing.waiting_i[KEY, 0] = net.calls[row].task
+    routing.waiting_i[KEY, 0] = net.calls[row].affinity
     routing.waiting_f[WAITING_LOAD, 0], routing.waiting_f[SINCE_S, 0] = need, now_s
     routing.waiting_f[STEPS, 0] = np.nan
     routing.worker[0] = -1

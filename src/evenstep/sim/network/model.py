@@ -80,6 +80,7 @@ class Call(Record):
     request_class: int
     work: int  # tokens that it runs
     pending: int  # parents that are not done
+    affinity: int  # its key for routing policies
     children: int  # where its children begin in `Net.children`
     delay_s: float  # between its parents' end and its release
     key: float  # of a static order

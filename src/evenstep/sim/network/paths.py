@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.request import F8
-from evenstep.sim.network.description import END, Network, TaskSection
+from evenstep.sim.network.description import END, Network, TaskSection, first_calls
 from evenstep.sim.network.tasks import Calls
 
 #: Points of a law's quantile function that its mean is taken over, and rounds of a loop's expectation.
@@ -16,7 +16,8 @@ def mean_tokens(task: TaskSection) -> dict[str, tuple[float, float]]:
     """Mean prompt and output tokens of each call."""
     u = (np.arange(_POINTS) + 0.5) / _POINTS
     return {
-        name: (float(call.prompt.quantile(u).mean()), float(call.output.quantile(u).mean())) for name, call in task.calls.items()
+        name: (float(call.prompt.quantile(u).mean()), float(call.output.quantile(u).mean()))
+        for name, call in task.calls.items()
     }
 
 
@@ -33,6 +34,38 @@ def remaining(task: TaskSection) -> dict[str, float]:
             found[name] = tokens[name] + max([by_chance, *(before[one] for one in joins[name])])
         if all(abs(found[name] - before[name]) <= 1e-9 * found[name] for name in found):
             break
+    return found
+
+
+def visits(task: TaskSection) -> dict[str, float]:
+    """How often a task runs each call, on average; a join runs as often as the rarest of its parents."""
+    begin = first_calls(task)
+    found = dict.fromkeys(task.calls, 0.0)
+    for _ in range(_ROUNDS):
+        last = found
+        led = dict.fromkeys(task.calls, 0.0)
+        for name, call in task.calls.items():
+            for follows, chance in call.then.items():
+                if follows != END:
+                    led[follows] += chance * last[name]
+        found = {
+            name: min(last[one] for one in call.after) if call.after else led[name] + (name in begin)
+            for name, call in task.calls.items()
+        }
+        if all(abs(found[name] - last[name]) <= 1e-12 for name in found):
+            break
+    return found
+
+
+def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:
+    """Calls that may come before each call of a task."""
+    found = {name: frozenset(call.after) for name, call in task.calls.items()}
+    for name, call in task.calls.items():
+        for follows, chance in call.then.items():
+            if follows != END and chance > 0:
+                found[follows] |= {name}
+    for _ in task.calls:
+        found = {name: own | frozenset(more for one in own for more in found[one]) for name, own in found.items()}
     return found
 
 

@@ -213,7 +213,16 @@ def _engine_run(ready: Prepared, place: Place, e: int) -> EngineRun:
     """One engine's run, as the engine simulator records it."""
     run, section = run_of(ready.net, e), place.section
     task = Task(
-        ready.trace, place.policy, section.server, section.law, None, int(ready.net.clock.seed), False, "auto", math.inf, place.name
+        ready.trace,
+        place.policy,
+        section.server,
+        section.law,
+        None,
+        int(ready.net.clock.seed),
+        False,
+        "auto",
+        math.inf,
+        place.name,
     )
     found = made(task, run, [], counted([run], place.policy))
     left = int(run.now.known) - found.totals.requests

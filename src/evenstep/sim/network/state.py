@@ -22,7 +22,7 @@ from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
 from evenstep.sim.engine.input import shown
 from evenstep.sim.engine.model import Kept, Now, Requests
-from evenstep.sim.engine.state import Task, fixed_of, iterations, requests_of
+from evenstep.sim.engine.state import Task, fixed_of, iterations, records_over, requests_of
 from evenstep.sim.network import model
 from evenstep.sim.network.description import EngineSection, Network
 from evenstep.sim.network.loop import MOST_POLICIES
@@ -174,7 +174,7 @@ def _net(
     sites, fixed, now, small, laws, flat = _sites(places, network, trace, seed, *batch)
     groups, routing, route_flat = _groups(places, network, *route)
     children, table = _calls(network, places, calls)
-    kept = rows(Kept, int(sites[engines].kept))
+    kept = records_over(np.zeros((int(sites[engines].kept), 2), np.int64), Kept)
     return Net(
         clock=clock,
         sites=sites,
@@ -189,7 +189,7 @@ def _net(
         fixed=fixed,
         now=now,
         requests=_requests(places, network, calls, trace, seed),
-        lists=model.Lists(*(np.zeros((engines, count), np.int64) for _ in range(5)), np.zeros((2 * engines, count), np.int64)),
+        lists=model.Lists(*(np.zeros((engines * (1 + (one == "picked")), count), np.int64) for one in model.Lists._fields)),
         kept=kept,
         small=small,
         laws=laws,
@@ -231,7 +231,9 @@ def _requests(places: list[Place], network: Network, calls: Calls, trace: Trace,
     group = np.array([names.index(name) for name in calls.engine_of(network)], np.int64)[calls.kind]
     for g, place in enumerate(places):
         believed = shown(trace, place.policy, None)
-        for bound, values in zip(("output_low", "output_high"), believed or (0, 0), strict=True):
+        for bound, values in zip(
+            ("output_low", "output_high"), believed if isinstance(believed, tuple) else (0, 0), strict=True
+        ):
             column(made.shown, bound)[group == g] = np.broadcast_to(values, calls.task.shape)[group == g]
     return made
 
@@ -241,7 +243,13 @@ def _sites(
 ) -> tuple[Any, Any, Any, model.Small, F8, model.Flat]:
     engines, count = sum(one.section.count for one in places), len(trace)
     sites, fixed, now = rows(model.Site, engines + 1), [], rows(Now, engines)
-    memory, parameters, ints, floats, laws = _Flat(np.int64), _Flat(np.float64), _Flat(np.int64), _Flat(np.float64), _Flat(float)
+    memory, parameters, ints, floats, laws = (
+        _Flat(np.int64),
+        _Flat(np.float64),
+        _Flat(np.int64),
+        _Flat(np.float64),
+        _Flat(float),
+    )
     orders, kept = np.zeros((engines, order_of(object()).weights.size)), 0
     different = _different(forms)
     for g, place in enumerate(places):
@@ -347,11 +355,14 @@ def _calls(network: Network, places: list[Place], calls: Calls) -> tuple[I8, Any
     engines = calls.engine_of(network)
     group = np.array([next(g for g, one in enumerate(places) if one.name == name) for name in engines], np.int64)
     rank = np.array(
-        [_rank(network.engines[name].priority, ".".join(kind)) for name, kind in zip(engines, calls.kinds, strict=True)], np.int64
+        [_rank(network.engines[name].priority, ".".join(kind)) for name, kind in zip(engines, calls.kinds, strict=True)],
+        np.int64,
     )
     has_rank = np.array([bool(network.engines[name].priority) for name in engines])
     extra = np.array([0 if network.engines[name].server.first_token == "decode" else 1 for name in engines], np.int64)
     keys = static_keys(network, calls) if _ORDERS[network.order] == model.STATIC else np.zeros(count)
+    shares = np.array([network.tasks[task].one_key for task, _ in calls.kinds])
+    affinity = np.where(shares[calls.kind], (1 << 40) + calls.kind, calls.task)
     table = rows(model.Call, count + 1)
     fill(
         table,
@@ -362,6 +373,7 @@ def _calls(network: Network, places: list[Place], calls: Calls) -> tuple[I8, Any
         request_class=np.append(np.where(has_rank[calls.kind], rank[calls.kind], calls.request_class), 0),
         work=np.append(calls.prompt + calls.output - extra[calls.kind], 0),
         pending=np.bincount(calls.child, minlength=count + 1),
+        affinity=np.append(affinity, 0),
         children=begins,
         delay_s=np.append(calls.delay_s, 0.0),
         key=np.append(keys, 0.0),

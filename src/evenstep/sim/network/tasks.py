@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from evenstep.sim.network.description import END, CallSection, Network, TaskSect
 _FIRST = 1024
 #: Visits of one call after which a task is said to loop for ever.
 _MOST_VISITS = 100_000
+#: Columns of `Calls` that say the same wherever a call stands.
+_COLUMNS = ("kind", "prompt", "output", "request_class", "delay_s")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,14 +270,14 @@ def _kept(calls: Calls, kept: np.ndarray) -> Calls:
     place, task = np.full(calls.task.size, -1), np.cumsum(kept) - 1
     place[rows] = np.arange(rows.size)
     pairs = place[calls.parent] >= 0
-    return Calls(
-        calls.arrival_s[kept],
-        calls.task_type[kept],
-        task[calls.task[rows]],
-        *(getattr(calls, name)[rows] for name in ("kind", "prompt", "output", "request_class", "delay_s")),
-        place[calls.parent[pairs]],
-        place[calls.child[pairs]],
-        calls.kinds,
+    return replace(
+        calls,
+        arrival_s=calls.arrival_s[kept],
+        task_type=calls.task_type[kept],
+        task=task[calls.task[rows]],
+        parent=place[calls.parent[pairs]],
+        child=place[calls.child[pairs]],
+        **{name: getattr(calls, name)[rows] for name in _COLUMNS},
     )
 
 
@@ -293,15 +295,12 @@ def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
     place = np.empty(task.size, np.int64)
     place[by_task] = np.arange(task.size)
 
-    def column(name: str) -> np.ndarray:
-        return np.concatenate([getattr(one, name) for one in parts])[by_task]
-
     return Calls(
-        arrival_s[order],
-        np.concatenate([one.task_type for one in parts])[order],
-        task[by_task],
-        *(column(name) for name in ("kind", "prompt", "output", "request_class", "delay_s")),
-        np.concatenate([place[one.parent + rows[k]] for k, one in enumerate(parts)]),
-        np.concatenate([place[one.child + rows[k]] for k, one in enumerate(parts)]),
-        kinds,
+        arrival_s=arrival_s[order],
+        task_type=np.concatenate([one.task_type for one in parts])[order],
+        task=task[by_task],
+        parent=np.concatenate([place[one.parent + rows[k]] for k, one in enumerate(parts)]),
+        child=np.concatenate([place[one.child + rows[k]] for k, one in enumerate(parts)]),
+        kinds=kinds,
+        **{name: np.concatenate([getattr(one, name) for one in parts])[by_task] for name in _COLUMNS},
     )

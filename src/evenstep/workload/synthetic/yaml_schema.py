@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from evenstep import config
@@ -16,10 +17,22 @@ TITLE = "evenstep WORKLOAD.yaml"
 _CHOICES = {"law": yaml_file.LAWS, "process": yaml_file.PROCESSES}
 
 
+#: What the fields alone do not say of a workload: one of two, and at most one of two.
+_RULES = {
+    "oneOf": [{"required": ["synthetic"]}, {"required": ["trace"]}],
+    "not": {"required": ["requests_per_s", "load"]},
+}
+
+
 def schema() -> dict[str, Any]:
     """The schema as plain values."""
+    return schema_of(yaml_file.Document, TITLE, _RULES)
+
+
+def schema_of(kind: type[Any], title: str, rules: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a YAML file that holds this dataclass, with laws and processes chosen by name."""
     tagged = [(tag, name, kind) for tag, known in _CHOICES.items() for name, kind in known.items()]
-    (top, *names), parts = config.objects(yaml_file.Document, *(kind for *_, kind in tagged), hook=_choice)
+    (top, *names), parts = config.objects(kind, *(kind for *_, kind in tagged), hook=_choice)
     definitions: dict[str, Any] = {tag: {"oneOf": []} for tag in _CHOICES}
     for (tag, name, _), part in zip(tagged, names, strict=True):
         one = parts.pop(part)
@@ -30,11 +43,7 @@ def schema() -> dict[str, Any]:
             definitions[tag]["oneOf"].append({"const": name})  # one without parameters may be its name alone
         one["required"] = [tag, *one["required"]]
     document = parts.pop(top)
-    rules = {
-        "oneOf": [{"required": ["synthetic"]}, {"required": ["trace"]}],
-        "not": {"required": ["requests_per_s", "load"]},
-    }
-    return json.loads(json.dumps(config.published(TITLE, document | rules, parts | definitions)))
+    return json.loads(json.dumps(config.published(title, document | dict(rules), parts | definitions)))
 
 
 def _choice(kind: Any) -> dict[str, Any]:

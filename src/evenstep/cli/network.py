@@ -1,0 +1,103 @@
+"""``evenstep network``: several engines on one clock, and tasks made of calls."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from evenstep.cli._flags import add_format
+
+
+class NetworkCommand:
+    """Both actions, and what they share."""
+
+    summary = "run or check a network of engines whose tasks are made of several calls"
+    description = (
+        "Simulates engines on one clock, not in lock-step, and tasks that are graphs of calls: parallel, fork-join,\n"
+        "branching and loops. `run` compares orders by end-to-end task latency; `check` says the load of each engine,\n"
+        "names overloaded virtual stations, and puts the simulated verdict next to the analytical one."
+    )
+    examples = (
+        "evenstep network run examples/networks/agent-loop.yaml",
+        "evenstep network run network.yaml --orders fcfs,least-attained,critical-path,longest-path --seeds 10",
+        "evenstep network run network.yaml --report network.html",
+        "evenstep network check examples/networks/rybko-stolyar.yaml",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="run|check")
+        run = actions.add_parser("run", help="run the tasks and show their latency")
+        check = actions.add_parser("check", help="judge stability by loads and by a run")
+        for one in (run, check):
+            one.add_argument("file", metavar="NETWORK.yaml", help="engines and tasks; see the how-to page on networks")
+            one.add_argument("--until-s", type=float, metavar="X", help="stop then; wins over the file")
+            one.add_argument("--seed", type=int, default=0, help="key of every draw (0)")
+            add_format(one)
+        run.add_argument("--seeds", type=int, default=3, metavar="N", help="replicates of each order (3)")
+        run.add_argument(
+            "--orders",
+            metavar="NAME,...",
+            help="orders to compare, the first is the baseline: fcfs, oldest-task, least-attained, critical-path, "
+            "longest-path; that of the file when left out",
+        )
+        run.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
+
+    def run(self, args: argparse.Namespace) -> int:
+        return _run(args) if args.action == "run" else _check(args)
+
+
+command = NetworkCommand()
+
+
+def _checked_until(args: argparse.Namespace) -> None:
+    from evenstep.errors import InputError
+
+    if args.until_s is not None and not 0 < args.until_s < float("inf"):
+        raise InputError("evenstep network", "--until-s", args.until_s, "a finite number > 0")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from evenstep.cli import _outputs as outputs
+    from evenstep.experiments import networks
+    from evenstep.report import network_page as page
+
+    _checked_until(args)
+    outputs.check_report(args.report)
+    orders = tuple(args.orders.split(",")) if args.orders else ()
+    found = networks.compare(args.file, orders=orders, seeds=args.seeds, seed=args.seed, until_s=args.until_s)
+    told: list[str] = []
+    if args.report is not None:
+        judged = networks.judge(*networks.settled(args.file, args.until_s))
+        page.write_network_report(found, judged, Path(args.report), getattr(args, "command_line", ""))
+        told.append(f"report: {Path(args.report).resolve()}")
+    if args.format == "json":
+        outputs.print_json({"version": 1, "orders": [page.order_object(one) for one in found]})
+        for line in told:
+            print(line, file=sys.stderr)
+        return 0
+    first = found[0].runs[0]
+    digests = [f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found]
+    seeds = (
+        f"Means over {args.seeds} replicate{'s' if args.seeds > 1 else ''}; engines: the first one under {found[0].order}."
+    )
+    for line in (*page.order_lines(found), "", *page.engine_lines(first), "", seeds, *digests, *told):
+        print(line)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from evenstep.cli import _outputs as outputs
+    from evenstep.experiments import networks
+    from evenstep.report import network_page as page
+
+    _checked_until(args)
+    checked = networks.check(args.file, until_s=args.until_s, seed=args.seed)
+    if args.format == "json":
+        growth = {name: {"by_load": fluid, "simulated": seen} for name, (fluid, seen) in checked.growth.items()}
+        found = {"version": 1, **page.judged_object(checked.judged), "growth": growth, "simulated": checked.run.summary}
+        outputs.print_json(found)
+        return 0
+    for line in page.checked_lines(checked):
+        print(line)
+    return 0

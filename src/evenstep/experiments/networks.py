@@ -1,0 +1,258 @@
+"""Networks of engines: what their loads say, what the simulator says, and orders compared with each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
+from evenstep.errors import InputError
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.network_records import NetworkRun
+from evenstep.request import Trace
+from evenstep.sim.network.description import EngineSection, Network, load, read_traces
+from evenstep.sim.network.paths import ancestors, mean_tokens, visits
+from evenstep.sim.network.simulation import simulate_network
+from evenstep.theory.stations import Flow, Station, engine_loads, virtual_stations
+
+#: Scheduling policies that fill the budget whenever they can: Theorem 1 is about these.
+CONSERVING = frozenset({"sarathi", "orca", "vllm", "work-conserving", "class-first", "sjf", "srpt"})
+#: Routing policies of Proposition 1, which keep equal engines equally busy.
+EVEN = frozenset({"random", "round-robin", "jsq", "least-load"})
+#: Tokens of an iteration that no budget limits.
+_NO_BUDGET = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the loads of a network say.
+
+    Args:
+        engines: each engine or group with its load.
+        stations: virtual stations, the heaviest first.
+        verdict: ``stable``, ``unstable`` or ``unknown``.
+        why: the reason, a sentence.
+    """
+
+    engines: tuple[Station, ...]
+    stations: tuple[Station, ...]
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked:
+    """The analytical verdict with the simulated one.
+
+    Args:
+        judged: by loads.
+        run: one run.
+        growth: for each overloaded virtual station, seconds of its work by which a second adds to it: by its load, and in
+            the second half of the run.
+    """
+
+    judged: Judged
+    run: NetworkRun
+    growth: dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ordered:
+    """One order over all replicates.
+
+    Args:
+        order: its name.
+        runs: a run a seed.
+        versus: paired differences to the first order by figure; None for the first itself.
+    """
+
+    order: str
+    runs: tuple[NetworkRun, ...]
+    versus: Mapping[str, Interval] | None
+
+    def mean(self, figure: str) -> Interval:
+        return mean_interval([float(run.summary[figure]) for run in self.runs])
+
+
+#: Figures in which orders are compared.
+FIGURES = ("task_mean_s", "task_p95_s", "call_mean_s", "tasks_per_s", "tokens_left")
+
+
+def tokens_per_s(section: EngineSection) -> float:
+    """b / t_b, tokens a second of one engine with full batches; nan where the law depends on more than tokens."""
+    law, server = section.law, section.server
+    if any(law.table()[k] != 0 for k in (PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID)):
+        return math.nan
+    budget = server.token_budget or _NO_BUDGET
+    return budget / (law.seconds(Batch(tokens=budget)) + server.overhead_s)
+
+
+def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
+    """Every call as a share of its engine; a recorded trace is one flow, at its mean rate."""
+    found: list[Flow] = []
+    for name, task in network.tasks.items():
+        if task.trace is not None:
+            found.append(_recorded_flow(network, name, (traces or {})[name]))
+            continue
+        rate, runs, tokens, earlier = rate_per_s(network, name), visits(task), mean_tokens(task), ancestors(task)
+        for call, section in task.calls.items():
+            engine = network.engines[section.engine]
+            work = sum(tokens[call]) - (engine.server.first_token != "decode")
+            rank = engine.priority.index(f"{name}.{call}") if f"{name}.{call}" in engine.priority else len(engine.priority)
+            share = rate * runs[call] * work / (tokens_per_s(engine) * engine.count)
+            found.append(
+                Flow(f"{name}.{call}", section.engine, share, rank, frozenset(f"{name}.{c}" for c in earlier[call]))
+            )
+    return found
+
+
+def rate_per_s(network: Network, name: str) -> float:
+    """Tasks of a type a second: of its process, else of so many that it draws."""
+    process = network.tasks[name].arrivals
+    given = getattr(process, "requests_per_s", None)
+    if given is not None:
+        return float(given)
+    times = None if process is None else process.times(10_000, network.seed, 0)
+    return 0.0 if times is None or times[-1] <= 0 else (times.size - 1) / float(times[-1])
+
+
+def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
+    engine = network.tasks[name].engine or ""
+    section, arrival_s = network.engines[engine], trace.column("arrival_s")
+    tokens = float((trace.prompt_tokens + trace.output_tokens).sum())
+    span_s = float(arrival_s.max(initial=0.0))
+    load = tokens / span_s / (tokens_per_s(section) * section.count) if span_s else math.nan
+    return Flow(f"{name}.call", engine, load, len(section.priority))
+
+
+def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged:
+    """The analytical verdict: loads above 1 are unstable; below 1 it takes a theorem to call a network stable."""
+    found = flows(network, traces)
+    engines, stations = tuple(engine_loads(found)), tuple(virtual_stations(found))
+    verdict, why = _verdict(network, found, engines, stations)
+    return Judged(engines, stations, verdict, why)
+
+
+def _verdict(
+    network: Network, found: Sequence[Flow], engines: Sequence[Station], stations: Sequence[Station]
+) -> tuple[str, str]:
+    over = [one for one in engines if one.load > 1]
+    if over:
+        return "unstable", f"engine {over[0].engines[0]} has load {over[0].load:.3f}"
+    if stations and stations[0].load > 1:
+        names = " and ".join(stations[0].calls)
+        return "unstable", f"{names} form a virtual station of load {stations[0].load:.3f}"
+    hot = hot_keys(network, found)
+    if hot:
+        return "unstable", hot
+    unknown = [one.engines[0] for one in engines if math.isnan(one.load)]
+    if unknown:
+        return "unknown", f"the batch time of {unknown[0]} depends on more than its tokens: no closed form"
+    for one in engines:
+        section = network.engines[one.engines[0]]
+        name = (section.policy or ("class-first" if section.priority else "sarathi")).partition(":")[0]
+        if name not in CONSERVING or section.server.kv_tokens or section.server.residents:
+            return (
+                "unknown",
+                f"loads are below 1; the theorem needs work-conserving policies without limits, {one.engines[0]} differs",
+            )
+        if section.count > 1 and section.routing.partition(":")[0] not in EVEN:
+            return "unknown", f"loads are below 1; no theorem covers {section.routing} in front of {one.engines[0]}"
+    if any(flow.before for flow in found):
+        reason = "priorities can break it" if any(e.priority for e in network.engines.values()) else "a conjecture for FCFS"
+        return "unknown", f"loads are below 1, which is necessary; that it suffices is unproved for networks ({reason})"
+    return "stable", "loads are below 1 and policies work-conserving (Theorem 1, Proposition 1)"
+
+
+def hot_keys(network: Network, found: Sequence[Flow]) -> str:
+    """Whether tasks of one key overload the engine that a hash sends them to; empty where none does.
+
+    A hash with a bound below the number of engines sends what is above it elsewhere.
+    """
+    for name, section in network.engines.items():
+        is_hash = section.routing.partition(":")[0] == "consistent-hash"
+        if section.count == 1 or not is_hash or section.balancer.bound < section.count:
+            continue
+        for task, one in network.tasks.items():
+            own = [flow for flow in found if flow.engine == name and flow.name.startswith(f"{task}.")]
+            load = section.count * sum(flow.load for flow in own)
+            if one.one_key and load > 1:
+                return (
+                    f"tasks {task} share one key, and {section.routing} sends them to one engine of {name}: load {load:.3f}"
+                )
+    return ""
+
+
+def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, dict[str, Trace]]:
+    """A network from its file, stopped at another time if one is given."""
+    network = load(path)
+    if until_s is not None:
+        network = replace(network, until_s=until_s)
+    return network, read_traces(path, network)
+
+
+def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> Checked:
+    """The analytical verdict on a file with one run of it."""
+    network, traces = settled(path, until_s)
+    judged, run = judge(network, traces), simulate_network(network, traces=traces, seed=seed)
+    growth = {
+        " and ".join(one.calls): (one.load - 1, grown(network, run, one.calls)) for one in judged.stations if one.load > 1
+    }
+    return Checked(judged, run, growth)
+
+
+def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
+    """Seconds of work of some calls by which a second of the run's second half adds to what all tasks have before them."""
+    seconds = np.zeros(len(run.kinds))
+    for k, (task, call) in enumerate(run.kinds):
+        if f"{task}.{call}" in calls:
+            section = network.engines[network.tasks[task].calls[call].engine]
+            seconds[k] = sum(mean_tokens(network.tasks[task])[call]) / (tokens_per_s(section) * section.count)
+    work, came_s = seconds[run.calls.kind], run.tasks.arrival_s[run.calls.task]
+    ends = np.where(np.isnan(run.calls.finished_s), np.inf, run.calls.finished_s)
+    half_s, end_s = 0.5 * run.counted_s, run.counted_s
+
+    def held(at_s: float) -> float:
+        return float(work[(came_s <= at_s) & (ends > at_s)].sum())
+
+    return (held(end_s) - held(half_s)) / (end_s - half_s)
+
+
+def compare(
+    path: str | Path, *, orders: Sequence[str] = (), seeds: int = 1, seed: int = 0, until_s: float | None = None
+) -> list[Ordered]:
+    """Run a file under one or more orders, each with the same seeds: every order sees the same tasks.
+
+    Raises:
+        InputError: an unknown order, or less than one seed.
+    """
+    from typing import get_args
+
+    from evenstep.errors import nearest
+    from evenstep.sim.network.description import Order
+
+    if seeds < 1:
+        raise InputError("evenstep network", "--seeds", seeds, "an integer >= 1")
+    network, traces = settled(path, until_s)
+    found: list[Ordered] = []
+    for order in orders or (network.order,):
+        if order not in get_args(Order):
+            raise InputError("evenstep network", "--orders", order, "a known order", nearest(order, get_args(Order)))
+        one: Any = replace(network, order=order)  # type: ignore[arg-type]
+        runs = tuple(simulate_network(one, traces=traces, seed=seed + k) for k in range(seeds))
+        versus = None
+        if found:
+            first = found[0].runs
+            versus = {
+                figure: paired_difference(
+                    [float(r.summary[figure]) for r in runs], [float(r.summary[figure]) for r in first]
+                )
+                for figure in FIGURES
+            }
+        found.append(Ordered(order, runs, versus))
+    return found

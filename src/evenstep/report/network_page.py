@@ -1,0 +1,185 @@
+"""A network's runs as lines for a terminal, as plain values, and as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenstep.measure.output_file import replacing
+from evenstep.report.html import document, framed
+from evenstep.report.numbers import MISSING, short
+from evenstep.report.plots import lines
+
+if TYPE_CHECKING:
+    from evenstep.experiments.networks import Checked, Judged, Ordered
+    from evenstep.measure.comparison import Interval
+    from evenstep.measure.network_records import NetworkRun
+
+#: Heading and figure of each column of the comparison of orders.
+COLUMNS = (
+    ("task mean s", "task_mean_s"),
+    ("task p95 s", "task_p95_s"),
+    ("call mean s", "call_mean_s"),
+    ("tasks/s", "tasks_per_s"),
+    ("tokens left", "tokens_left"),
+)
+#: Engines that the terminal lists; a report lists all.
+_MOST_ENGINES = 16
+
+
+def order_lines(found: Sequence[Ordered]) -> list[str]:
+    """A line an order: its means, with half an interval, and the change from the first order."""
+    rows = [["order", *(head for head, _ in COLUMNS), "unfinished", "verdict"]]
+    for one in found:
+        cells = [_cell(one.mean(figure), None if one.versus is None else one.versus[figure]) for _, figure in COLUMNS]
+        rows.append([one.order, *cells, short(one.mean("unfinished_tasks").value), _verdicts(one.runs)])
+    return table(rows)
+
+
+def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
+    """A line an engine: how busy it was, what it left, and its own verdict."""
+    rows = [["engine", "busy %", "calls", "unfinished", "tokens left", "verdict"]]
+    engines = run.summary["engines"]
+    for name, one in list(engines.items())[:most]:
+        busy = f"{100 * one['busy_share']:.1f}"
+        rows.append(
+            [name, busy, f"{one['requests']:,}", f"{one['unfinished']:,}", f"{one['tokens_left']:,}", one["verdict"]]
+        )
+    more = [f"and {len(engines) - most} more engines"] if len(engines) > most else []
+    return [*table(rows), *more]
+
+
+def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
+    """A line an engine or virtual station with its load, then the verdict."""
+    rows = [["station", "load", "by its load", *(["simulated"] if run else [])]]
+    for one in judged.engines:
+        word = MISSING if math.isnan(one.load) else ("overloaded" if one.load > 1 else "below 1")
+        rows.append([one.engines[0], short(one.load, 4), word, *([_simulated(run, one.engines[0])] if run else [])])
+    for one in judged.stations:
+        word = "overloaded" if one.load > 1 else "below 1"
+        name = f"virtual: {' + '.join(one.calls)}"
+        rows.append([name, short(one.load, 4), word, *([run.summary["verdict"]] if run else [])])
+    return [*table(rows), f"by loads: {judged.verdict}; {judged.why}"]
+
+
+def checked_lines(checked: Checked) -> list[str]:
+    """The analytical verdict with the simulated one."""
+    run = checked.run
+    lines = judged_lines(checked.judged, run)
+    lines.append(f"simulated to {short(run.until_s, 4)} s: {run.summary['verdict']}; {_worst(run)}")
+    for name, (fluid, seen) in checked.growth.items():
+        lines.append(f"work of {name} grows by {seen:.3f} s a second; its load says {fluid:.3f}")
+    return lines
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as aligned lines, the first cell to the left."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def judged_object(judged: Judged) -> dict[str, Any]:
+    """The loads as plain values for JSON."""
+    return {
+        "verdict": judged.verdict,
+        "why": judged.why,
+        "engines": [{"engine": one.engines[0], "load": one.load} for one in judged.engines],
+        "virtual_stations": [{"calls": list(one.calls), "load": one.load} for one in judged.stations],
+    }
+
+
+def order_object(one: Ordered) -> dict[str, Any]:
+    """One order as plain values for JSON."""
+    versus = None
+    if one.versus is not None:
+        versus = {name: {"value": d.value, "low": d.low, "high": d.high} for name, d in one.versus.items()}
+    return {
+        "order": one.order,
+        "seeds": [run.seed for run in one.runs],
+        "digests": [run.digest for run in one.runs],
+        "summaries": [run.summary for run in one.runs],
+        "versus_first": versus,
+    }
+
+
+def write_network_report(found: Sequence[Ordered], judged: Judged, path: Path, command: str = "") -> None:
+    """Write the report: orders, loads, engines, and what the engines hold over time.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as out:
+        out.write(page(found, judged, command).encode())
+
+
+def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
+    """The whole page; see `write_network_report`."""
+    run = found[0].runs[0]
+    title = f"Network {run.name}"
+    said = f"{run.summary['tasks']:,} tasks done, {len(run.engines)} engines, {short(run.until_s, 4)} s. Simulated."
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="sub">{escape(said)}</p>',
+        _part("Orders", order_lines(found)),
+        _part("Loads and verdicts", judged_lines(judged, run)),
+        _part(f"Engines under {run.order}, first replicate", engine_lines(run, len(run.engines))),
+        '<div class="charts">',
+        *_charts(run),
+        "</div>",
+        _part("How this was made", [command, *(f"digest {one.order}: {one.runs[0].digest}" for one in found)]),
+    ]
+    return document(title, parts)
+
+
+def _part(title: str, text: Iterable[str]) -> str:
+    return f"<h2>{escape(title)}</h2><div class='scroll'><pre>{escape(chr(10).join(text))}</pre></div>"
+
+
+def _charts(run: NetworkRun) -> Iterable[str]:
+    names = list(run.engines)[:_MOST_ENGINES]
+    for title, values in (("tokens still to run", run.tokens), ("calls in the engine", run.requests)):
+        series = [(k, run.times_s, values[:, k].astype(np.float64)) for k in range(len(names))]
+        caption = f"By engine: {', '.join(names)}. First replicate under {run.order}."
+        yield framed(title.capitalize(), lines(series, f"{title} over time", "time, s", title), caption)
+
+
+def _cell(mean: Interval, change: Interval | None) -> str:
+    half = "" if mean.low is None else f" ±{short(mean.value - mean.low)}"
+    if change is None or mean.value == change.value:
+        return f"{short(mean.value)}{half}"
+    return f"{short(mean.value)}{half} ({100 * change.value / (mean.value - change.value):+.1f} %)"
+
+
+def _verdicts(runs: Sequence[NetworkRun]) -> str:
+    return "/".join(dict.fromkeys(str(run.summary["verdict"]) for run in runs))
+
+
+def _simulated(run: NetworkRun | None, engine: str) -> str:
+    """The verdict on an engine, or on the worst of a group."""
+    assert run is not None
+    own = [one["verdict"] for name, one in run.summary["engines"].items() if name == engine or _is_of(name, engine)]
+    return next((word for word in ("unstable", "undecided") if word in own), "stable")
+
+
+def _is_of(name: str, group: str) -> bool:
+    head, _, number = name.rpartition("-")
+    return head == group and number.isdecimal()
+
+
+def _worst(run: NetworkRun) -> str:
+    """The engines whose queue grows, by name."""
+    unstable = [name for name, one in run.summary["engines"].items() if one["verdict"] == "unstable"]
+    if unstable:
+        return f"calls pile up at {', '.join(unstable[:4])}"
+    most = max(run.summary["engines"].items(), key=lambda item: item[1]["tokens_left"])
+    return f"the most tokens wait at {most[0]}, {most[1]['tokens_left']:,}"

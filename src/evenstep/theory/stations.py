@@ -1,0 +1,104 @@
+"""Loads of a network of engines: of each engine, and of the virtual stations that priorities make.
+
+Two calls at different engines form a virtual station where each has priority over calls that have to come before the
+other: while one runs, the other gets no work, so the two never run at the same time and share the time of one engine. Their
+summed load has to stay below 1 as if they shared an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One call of one type of task, as a share of its engine.
+
+    Args:
+        name: TASK.CALL.
+        engine: the engine or group that runs it.
+        load: share of the engine's capacity that these calls take.
+        rank: its priority there, 0 first.
+        before: calls of the same task that have to be done before it.
+    """
+
+    name: str
+    engine: str
+    load: float
+    rank: int = 0
+    before: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """Calls that share the time of one engine, and their summed load.
+
+    Args:
+        calls: names of the calls.
+        engines: where they run.
+        load: above 1, work of these calls grows by ``load - 1`` seconds a second.
+    """
+
+    calls: tuple[str, ...]
+    engines: tuple[str, ...]
+    load: float
+
+
+def engine_loads(flows: Sequence[Flow]) -> list[Station]:
+    """Each engine as a station, in order of first mention."""
+    engines = dict.fromkeys(flow.engine for flow in flows)
+    return [_station([flow for flow in flows if flow.engine == engine]) for engine in engines]
+
+
+def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
+    """The virtual stations over two or more engines, the heaviest first; none is part of another.
+
+    Source: Throughput-optimal sec. 4.3; Rybko and Stolyar (1992); Dai and Vande Vate (2000) for the name. Where all calls
+        are in pairs that exclude each other the load condition is necessary; with more than two engines it is not
+        sufficient.
+    """
+    by_name = {flow.name: flow for flow in flows}
+    exclusive = {(one.name, two.name) for one in flows for two in flows if _excludes(one, two, by_name)}
+    members = [flow for flow in flows if any((flow.name, other.name) in exclusive for other in flows)]
+
+    def together(one: Flow, two: Flow) -> bool:
+        return one.engine == two.engine or (one.name, two.name) in exclusive
+
+    found = [_station(clique) for clique in _cliques(members, together)]
+    return sorted((one for one in found if len(one.engines) > 1), key=lambda one: -one.load)
+
+
+def _excludes(one: Flow, two: Flow, by_name: dict[str, Flow]) -> bool:
+    """Whether two calls at different engines cannot both have work."""
+    return one.engine != two.engine and _starves(one, two, by_name) and _starves(two, one, by_name)
+
+
+def _starves(one: Flow, two: Flow, by_name: dict[str, Flow]) -> bool:
+    """Whether a call has priority over something that comes before another."""
+    earlier = (by_name[name] for name in two.before if name in by_name)
+    return any(call.engine == one.engine and one.rank < call.rank for call in earlier)
+
+
+def _station(flows: Sequence[Flow]) -> Station:
+    names = tuple(flow.name for flow in flows)
+    return Station(names, tuple(dict.fromkeys(flow.engine for flow in flows)), sum(flow.load for flow in flows))
+
+
+def _cliques(flows: Sequence[Flow], together: Callable[[Flow, Flow], bool]) -> list[list[Flow]]:
+    """The largest sets of which every two belong together (Bron and Kerbosch)."""
+    found: list[list[Flow]] = []
+
+    def grow(clique: list[Flow], may: list[Flow], tried: list[Flow]) -> None:
+        if not may and not tried:
+            found.append(clique)
+        for one in list(may):
+            grow(
+                [*clique, one], [c for c in may if c is not one and together(one, c)], [c for c in tried if together(one, c)]
+            )
+            may.remove(one)
+            tried.append(one)
+
+    if flows:
+        grow([], list(flows), [])
+    return found

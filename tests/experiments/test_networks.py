@@ -1,0 +1,77 @@
+"""What loads say of a network, next to what the simulator says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.sim.network.networks import EXAMPLES, example
+
+from evenstep.errors import InputError
+from evenstep.experiments.networks import check, compare, flows, judge, tokens_per_s
+from evenstep.sim.network.description import EngineSection
+from evenstep.workload.synthetic.arrivals import Poisson
+
+
+def test_rybko_stolyar_is_unstable_by_its_virtual_station():
+    judged = judge(example("rybko-stolyar"))
+    assert [round(one.load, 6) for one in judged.engines] == pytest.approx([0.9, 0.9], abs=1e-3)
+    assert judged.stations[0].load == pytest.approx(1.6105, abs=2e-3)
+    assert judged.verdict == "unstable" and "A.long and B.long" in judged.why
+
+
+def test_priorities_reversed_leave_no_virtual_station():
+    network = example("rybko-stolyar")
+    engines = {name: replace(one, priority=one.priority[::-1]) for name, one in network.engines.items()}
+    judged = judge(replace(network, engines=engines))
+    assert not judged.stations and judged.verdict == "unknown"
+
+
+def test_a_check_puts_the_growth_of_a_run_next_to_its_load():
+    found = check(EXAMPLES / "rybko-stolyar.yaml", until_s=20_000)
+    ((fluid, seen),) = found.growth.values()
+    assert fluid == pytest.approx(0.6105, abs=2e-3) and seen == pytest.approx(fluid, rel=0.05)
+    assert found.run.summary["verdict"] == "unstable"
+
+
+def test_one_engine_takes_b_by_t_b():
+    section = EngineSection(engine="token-budget=512", batch_time="token-budget:fit=codellama-34b-tp2")
+    assert tokens_per_s(section) == pytest.approx(512 / (23.47e-3 + 0.145e-3 * 416))
+    assert tokens_per_s(replace(section, batch_time="affine-kv")) != tokens_per_s(replace(section, batch_time="affine-kv"))
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(100.0, "stable"), (103.0, "unstable")])
+def test_parallel_engines_are_judged_by_their_sum(rate, verdict):
+    network = example("k-parallel")
+    chat = replace(network.tasks["chat"], arrivals=Poisson(rate))
+    assert judge(replace(network, tasks={"chat": chat})).verdict == verdict
+
+
+def test_a_hot_key_is_named():
+    network = example("k-parallel")
+    engines = {"pool": replace(network.engines["pool"], routing="consistent-hash:bound=100")}
+    hot = replace(network.tasks["chat"], one_key=True, arrivals=Poisson(30.0))
+    judged = judge(replace(network, engines=engines, tasks={"hot": hot}))
+    assert judged.verdict == "unstable" and "tasks hot share one key" in judged.why
+    bounded = {"pool": replace(network.engines["pool"], routing="consistent-hash")}
+    assert judge(replace(network, engines=bounded, tasks={"hot": hot})).verdict == "unknown"
+
+
+def test_loads_of_a_loop_count_its_expected_visits():
+    loads = {one.name: one.load for one in flows(example("agent-loop"))}
+    per_s = 3 * tokens_per_s(example("agent-loop").engines["pool"])
+    assert loads["agent.act"] / (3 * (1 / 0.3)) * per_s == pytest.approx(500 * 2.718 ** (0.36 / 2) + 79, rel=0.03)
+
+
+def test_orders_see_the_same_tasks():
+    found = compare(EXAMPLES / "agent-loop.yaml", orders=("fcfs", "least-attained"), seeds=2, until_s=60)
+    assert [one.order for one in found] == ["fcfs", "least-attained"]
+    arrivals = [[run.tasks.arrival_s.tolist() for run in one.runs] for one in found]
+    assert arrivals[0] == arrivals[1] and arrivals[0][0] != arrivals[0][1]
+    assert found[0].versus is None and found[1].versus is not None
+    assert found[1].versus["task_mean_s"].low is not None
+
+
+def test_an_unknown_order_is_refused_with_the_nearest():
+    with pytest.raises(InputError, match="--orders is 'least-attend'.*least-attained"):
+        compare(EXAMPLES / "agent-loop.yaml", orders=("least-attend",), until_s=1)

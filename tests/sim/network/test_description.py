@@ -1,0 +1,88 @@
+"""NETWORK.yaml: what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.cli.main import main
+from evenstep.errors import InputError
+from evenstep.sim.network.description import load
+
+FILE = """version: 1
+until_s: 10
+engines:
+  one: {engine: "kv-tokens=4096"}
+tasks:
+  agent:
+    arrivals: {process: constant, requests_per_s: 2}
+    calls:
+      plan: {engine: one, prompt: {law: constant, tokens: 100}, output: {law: constant, tokens: 10}, then: {act: 1.0}}
+      act: {engine: one, prompt: {law: constant, tokens: 100}, output: {law: constant, tokens: 10}, then: {act: 0.5, end: 0.5}}
+"""
+
+
+def write(tmp_path, old: str, new: str):
+    path = tmp_path / "net.yaml"
+    assert old in FILE
+    path.write_text(FILE.replace(old, new))
+    return path
+
+
+def test_a_good_file_is_read(tmp_path):
+    network = load(write(tmp_path, "until_s: 10", "until_s: 20"))
+    assert network.until_s == 20 and network.name == "net" and network.tasks["agent"].calls["act"].then["act"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("act: {engine: one", "act: {engine: two", "tasks.agent.calls.act.engine is 'two'; expected a known engine"),
+        ("end: 0.5}", "end: 0.4}", "tasks.agent.calls.act.then is 0.9; expected probabilities that sum to 1"),
+        ("{act: 0.5, end: 0.5}", "{act: 1.0}", "tasks.agent.calls.plan.then is 'act'; expected no cycle without exit"),
+        ("then: {act: 1.0}", "after: [act]", "tasks.agent.calls.plan.after is 'act'; expected a cycle with a beginning"),
+        (
+            "then: {act: 0.5, end: 0.5}",
+            "after: [plan]",
+            "tasks.agent.calls.plan.then.act is 1.0; expected a call without `after`",
+        ),
+        (
+            "then: {act: 1.0}",
+            "then: {acts: 1.0}",
+            "tasks.agent.calls.plan.then is 'acts'; expected a call of the task, or end",
+        ),
+        ("{act: 0.5, end: 0.5}", "{act: 1.5, end: -0.5}", "tasks.agent.calls.act.then.act is 1.5; expected a probability"),
+        ("until_s: 10\n", "", "tasks.agent.count is 'missing'; expected a number of tasks"),
+        ("until_s: 10", "until_s: 0", "until_s is 0"),
+        ("constant, requests_per_s: 2", "constant, requests_per_s: 0", "requests_per_s is 0"),
+        ("constant, requests_per_s: 2", "saturated", "tasks.agent.arrivals is 'saturated'; expected a process with times"),
+        (
+            "kv-tokens=4096",
+            "kv-tokens=100",
+            "tasks.agent.calls.plan is '100 + 10 tokens'; expected at most the 100 KV tokens",
+        ),
+        ("kv-tokens=4096", "data-parallel=2", "expected data-parallel=1"),
+        ('"kv-tokens=4096"}', '"kv-tokens=4096", priority: [agent.plann]}', "engines.one.priority[0] is 'agent.plann'"),
+        ('"kv-tokens=4096"}', '"kv-tokens=4096", count: 0}', "engines.one.count is 0; expected an integer >= 1"),
+        ('"kv-tokens=4096"}', '"kv-tokens=4096", count: 2, routing: br-h}', "a routing policy that does not look ahead"),
+        ("until_s: 10", "until: 10", "until is 10; expected a known key"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_field_and_value(tmp_path, capsys, old, new, said):
+    path = write(tmp_path, old, new)
+    assert main(["network", "run", str(path), "--seeds", "1"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_calls_that_wait_for_each_other_are_refused(tmp_path):
+    text = FILE.replace(", then: {act: 1.0}", "").replace("then: {act: 0.5, end: 0.5}", "after: [more]")
+    call = "{engine: one, prompt: {law: constant, tokens: 1}, output: {law: constant, tokens: 1}, after: [act]}"
+    path = tmp_path / "net.yaml"
+    path.write_text(f"{text}      more: {call}\n")
+    with pytest.raises(InputError, match="calls.act.after is 'more'; expected no cycle without exit"):
+        load(path)
+
+
+def test_an_error_names_the_line_of_the_file(tmp_path):
+    with pytest.raises(InputError, match="net.yaml line 10: tasks.agent.calls.act.engine"):
+        load(write(tmp_path, "act: {engine: one", "act: {engine: two"))

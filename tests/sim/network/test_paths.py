@@ -1,0 +1,70 @@
+"""Expected paths of a task, against hand-worked numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.sim.network.networks import call, example, one_engine
+
+from evenstep.sim.network.paths import ancestors, before, mean_tokens, remaining, static_keys, visits
+from evenstep.sim.network.simulation import simulate_network
+from evenstep.sim.network.tasks import draw
+from evenstep.workload.synthetic.arrivals import Poisson
+
+FORK = {
+    "plan": call("one", 90, 10),
+    "short": call("one", 40, 10, after=["plan"]),
+    "long": call("one", 250, 50, after=["plan"]),
+    "join": call("one", 15, 5, after=["short", "long"]),
+}
+
+
+def fork(order: str):
+    return one_engine(FORK, count=3, order=order)
+
+
+def test_the_longest_path_goes_through_the_longer_branch():
+    task = fork("fcfs").tasks["task"]
+    assert remaining(task) == {"plan": 420.0, "short": 70.0, "long": 320.0, "join": 20.0}
+    assert before(task) == {"plan": 0.0, "short": 100.0, "long": 100.0, "join": 400.0}
+    assert ancestors(task)["join"] == {"plan", "short", "long"}
+
+
+def test_keys_of_the_orders():
+    drawn = draw(fork("fcfs"))
+    slack = static_keys(fork("critical-path"), drawn)
+    left = static_keys(fork("longest-path"), drawn)
+    by_kind = [int(np.flatnonzero(drawn.kind == k)[0]) for k in range(4)]
+    assert slack[by_kind].tolist() == [0.0, 250.0, 0.0, 0.0]
+    assert left[by_kind].tolist() == [-420.0, -70.0, -320.0, -20.0]
+
+
+def test_a_loop_counts_as_often_as_it_is_expected():
+    calls = {"plan": call("one", 90, 10, then={"act": 1.0}), "act": call("one", 40, 10, then={"act": 0.75, "end": 0.25})}
+    task = one_engine(calls).tasks["task"]
+    assert visits(task) == pytest.approx({"plan": 1.0, "act": 4.0})
+    assert remaining(task) == pytest.approx({"plan": 300.0, "act": 200.0})
+
+
+def test_means_of_laws():
+    task = example("rybko-stolyar").tasks["A"]
+    assert mean_tokens(task)["long"] == pytest.approx((512.0, 32.0), rel=0.002)
+
+
+def test_orders_change_who_waits_and_least_attained_helps_short_tasks():
+    network = example("agent-loop")
+    rates = {"agent": 4.4, "question": 13.2}
+    tasks = {
+        name: replace(one, count=int(200 * rates[name]), arrivals=Poisson(rates[name]))
+        for name, one in network.tasks.items()
+    }
+    found, digests = {}, set()
+    for order in ("fcfs", "least-attained", "critical-path", "longest-path", "oldest-task"):
+        run = simulate_network(replace(network, tasks=tasks, until_s=None, order=order))
+        span = run.tasks.finished_s - run.tasks.arrival_s
+        found[order] = [float(span[run.tasks.task_type == k].mean()) for k in range(2)]
+        digests.add(run.digest)
+    assert found["least-attained"][1] < 0.9 * found["fcfs"][1]
+    assert len(digests) == 5

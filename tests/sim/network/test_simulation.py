@@ -1,0 +1,176 @@
+"""A network of engines by its promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.sim.network.networks import EXAMPLES, UNIT, call, example, one_engine
+
+from evenstep.cost.token_budget import TokenBudget
+from evenstep.errors import PolicyError
+from evenstep.sim.engine.simulation import simulate_engine
+from evenstep.sim.network.description import EngineSection, Network, TaskSection
+from evenstep.sim.network.simulation import simulate_network
+from evenstep.workload.reading import read_trace
+from evenstep.workload.synthetic.arrivals import Constant, Poisson
+from evenstep.workload.synthetic.yaml_file import TraceFile
+
+ENGINE = "kv-tokens=9000,block-tokens=16,keeps-evicted=true"
+CHAT = read_trace("sample:azure-conv").head(300)
+
+
+def alone(policy: str, engine: str, until_s: float | None = None) -> tuple[str, str]:
+    """The digests of a network of one engine, and of the engine simulator, on one trace."""
+    section = EngineSection(policy=policy, engine=engine)
+    network = Network({"one": section}, {"chat": TaskSection(trace=TraceFile("chat"), engine="one")}, until_s=until_s)
+    single = simulate_engine(
+        CHAT,
+        section.scheduling,
+        engine=section.server,
+        batch_time=TokenBudget(),
+        until_s=until_s or float("inf"),
+        records=False,
+    )
+    return simulate_network(network, traces={"chat": CHAT}).digest, single.digest
+
+
+@pytest.mark.parametrize("policy", ["vllm", "sarathi", "srpt", "class-first", "wait", "best"])
+@pytest.mark.parametrize("until_s", [None, 40.0])
+def test_one_engine_alone_gives_the_run_of_the_engine_simulator(policy, until_s):
+    ours, theirs = alone(policy, "kv-tokens=9000,block-tokens=16", until_s)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("engine", ["kv-tokens=9000,schedules-ahead=true", "kv-tokens=9000,overflow=swap,swap-s=1e-5/1e-3"])
+def test_one_engine_alone_gives_the_same_run_whatever_the_engine_does(engine):
+    ours, theirs = alone("sarathi", engine)
+    assert ours == theirs
+
+
+def test_a_policy_without_a_rule_gives_the_run_of_the_engine_simulator(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\nfrom evenstep.scheduling.policies.sarathi import Sarathi\n"
+        "@dataclass(frozen=True)\nclass Mine:\n    def form_batch(self, view):\n        return Sarathi().form_batch(view)\n"
+    )
+    ours, theirs = alone(f"{file}:Mine", "kv-tokens=9000")
+    assert ours == theirs == alone("sarathi", "kv-tokens=9000")[0]
+
+
+def test_plain_python_gives_the_same_digest():
+    text = "from tests.sim.network.networks import example\nfrom evenstep.sim.network.simulation import simulate_network\n"
+    text += "from dataclasses import replace\nnetwork = example('agent-loop', until_s=4.0)\n"
+    text += (
+        f"pool = replace(network.engines['pool'], engine={ENGINE!r})\nnetwork = replace(network, engines=dict(pool=pool))\n"
+    )
+    text += "print(simulate_network(network).digest)"
+    plain = subprocess.run(
+        [sys.executable, "-c", text],
+        env={"EVENSTEP_PLAIN": "1", "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    network = example("agent-loop", until_s=4.0)
+    pool = replace(network.engines["pool"], engine=ENGINE)
+    assert plain.stdout.strip() == simulate_network(replace(network, engines={"pool": pool})).digest
+
+
+def test_a_call_starts_when_its_parents_are_done_and_its_delay_is_over():
+    calls = {"plan": call("one"), "left": call("one", after=["plan"]), "right": call("one", 300, after=["plan"])}
+    calls["join"] = call("one", after=["left", "right"], delay_s=2.5)
+    run = simulate_network(one_engine(calls))
+    released, finished = (
+        np.array([column[run.calls.kind == k] for k in range(4)]) for column in (run.calls.released_s, run.calls.finished_s)
+    )
+    assert np.array_equal(released[1], finished[0]) and np.array_equal(released[2], finished[0])
+    assert np.array_equal(released[3], np.maximum(finished[1], finished[2]) + 2.5)
+    assert np.array_equal(run.tasks.finished_s, finished[3])
+
+
+def test_engines_do_not_wait_for_each_other():
+    engines = {
+        "fast": EngineSection(engine=UNIT, batch_time="token-budget:c-s=0.1,a-s=0,b0=0"),
+        "slow": EngineSection(engine=UNIT, batch_time="unit"),
+    }
+    tasks = {name: TaskSection(calls={"call": call(name, 100, 20)}, arrivals=Constant(0.1), count=1) for name in engines}
+    run = simulate_network(Network(engines, tasks))
+    assert run.tasks.finished_s == pytest.approx([2.1, 21.0])
+
+
+def test_a_task_is_the_same_whatever_else_the_network_runs():
+    agents = example("agent-loop", until_s=60.0)
+    alone = replace(agents, tasks={"agent": agents.tasks["agent"]})
+    both, one = simulate_network(agents), simulate_network(alone)
+    calls = both.calls.kind < 3
+    assert np.array_equal(both.tasks.arrival_s[both.tasks.task_type == 0], one.tasks.arrival_s)
+    assert calls.sum() == one.calls.kind.size
+
+
+@pytest.mark.parametrize("routing", ["jsq", "least-load", "round-robin", "random", "consistent-hash", "power-of-d", "vllm"])
+def test_any_routing_policy_leads_calls_to_the_engines_of_its_group(routing):
+    network = example("k-parallel", until_s=20.0)
+    pool = replace(network.engines["pool"], routing=routing)
+    run = simulate_network(replace(network, engines={"pool": pool}))
+    shares = np.bincount(run.calls.engine[run.calls.engine >= 0], minlength=4) / (run.calls.engine >= 0).sum()
+    assert shares.size == 4 and (shares > 0.15).all() and run.summary["tasks"] > 1200
+
+
+def test_a_routing_policy_without_a_rule_is_asked_and_gives_the_same_run(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\nfrom evenstep.routing.policies.jsq import JSQ\n"
+        "@dataclass(frozen=True)\nclass Mine:\n    def route(self, view):\n        return JSQ().route(view)\n"
+    )
+    network = example("k-parallel", until_s=3.0)
+    mine = replace(network.engines["pool"], routing=f"{file}:Mine")
+    assert simulate_network(replace(network, engines={"pool": mine})).digest == simulate_network(network).digest
+
+
+def test_a_policy_that_holds_for_ever_is_named_with_its_engine(tmp_path):
+    file = tmp_path / "idle.py"
+    file.write_text(
+        "from dataclasses import dataclass\nimport numpy as np\nfrom evenstep.scheduling.view import BatchDecision\n"
+        "@dataclass(frozen=True)\nclass Idle:\n    def form_batch(self, view):\n"
+        "        n = view.left.size\n        return BatchDecision(np.zeros(n, np.int64), np.zeros(n, bool), view.memory)\n"
+    )
+    network = one_engine({"call": call("one")})
+    engines = {"one": replace(network.engines["one"], policy=f"{file}:Idle")}
+    with pytest.raises(PolicyError, match="one: holds for ever"):
+        simulate_network(replace(network, engines=engines))
+
+
+def test_rybko_stolyar_blows_up_and_reversed_priorities_cure_it():
+    network = example("rybko-stolyar")
+    run = simulate_network(network)
+    assert run.tokens[-1].sum() > 1_000_000
+    left = np.array([(run.tasks.arrival_s <= at).sum() - (run.tasks.finished_s <= at).sum() for at in (50_000, 100_000)])
+    rate = 2 * 1.1368421
+    fluid = rate - 768 / 544  # tasks a slot: the two long calls share one engine's time
+    assert (left[1] - left[0]) / 50_000 == pytest.approx(fluid, rel=0.05)
+    engines = {name: replace(one, priority=one.priority[::-1]) for name, one in network.engines.items()}
+    cured = simulate_network(replace(network, engines=engines))
+    last = cured.times_s >= 96_500
+    assert cured.requests[last].mean(axis=0).max() < 100
+    assert cured.summary["unfinished_tasks"] < 300
+
+
+def test_tasks_of_one_key_overload_one_engine_of_a_group():
+    network = example("k-parallel", until_s=120.0)
+    pool = replace(network.engines["pool"], routing="consistent-hash:bound=100")
+    hot = replace(network.tasks["chat"], one_key=True, arrivals=Poisson(35.0))
+    cold = replace(network.tasks["chat"], arrivals=Poisson(30.0))
+    run = simulate_network(replace(network, engines={"pool": pool}, tasks={"hot": hot, "cold": cold}))
+    verdicts = [one["verdict"] for one in run.summary["engines"].values()]
+    assert verdicts.count("unstable") == 1
+    hot_engine = np.unique(run.calls.engine[(run.calls.kind == 0) & (run.calls.engine >= 0)])
+    assert hot_engine.tolist() == [verdicts.index("unstable")]
+
+
+def test_bundled_networks_run():
+    for file in sorted(EXAMPLES.glob("*.yaml")):
+        assert simulate_network(example(file.stem, until_s=400.0)).summary["calls"] > 100
