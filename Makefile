@@ -19,7 +19,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-sim test test-all test-full test-engines test-leaderboard mutants engines check bench docs pictures leaderboard reference lock clean
+.PHONY: help demo demo-sim test test-all test-full test-engines test-leaderboard mutants engines check bench soak docs pictures leaderboard reference lock clean
 
 help:
 	@echo "make demo      install, then live: emulated engines, the gateway, a real trace, two policies; a minute, and a report"
@@ -30,6 +30,7 @@ help:
 	@echo "make check     lint, format, types, imports, spelling, docs, file sizes"
 	@echo "make mutants  change a module one operator at a time, and see whether its tests notice: make mutants MODULE=routing/policies/jsq"
 	@echo "make bench     the speed ratios of benchmarks/"
+	@echo "make soak      nightly: 100,000 requests through the gateway, faults and leaving clients; memory and a replayed log"
 	@echo "make docs      the documentation, into build/site"
 	@echo "make leaderboard  rank every policy on every workload anew: page, data and picture; five to ten minutes on two cores"
 	@echo "make pictures  redraw the pictures of README and docs"
@@ -113,6 +114,9 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.test $(ENGINES)/.done
 	@for file in benchmarks/bench_*.py; do $(PY) $$file || exit 1; done
+
+soak: $(VENV)/.test
+	$(PY) benchmarks/soak_gateway.py --requests 100000 --least-decisions 10000
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site

@@ -6,7 +6,7 @@ once, with a whole answer or a clean error; every whole answer is the text the e
 is left in mirror, pool or sockets; memory has stayed where it was after a tenth of the run; and the decision log gives the
 same decisions in a process of its own. It cannot show what real engines do when they fail, nor a network.
 
-    python benchmarks/soak_gateway.py [--requests 100000] [--seed 0]
+    python benchmarks/soak_gateway.py [--requests 100000] [--seed 0] [--least-decisions 10000]
 """
 
 from __future__ import annotations
@@ -299,6 +299,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policy", default="best")
+    parser.add_argument("--least-decisions", type=int, default=1, help="fail with fewer decisions in the replayed log")
     asked = parser.parse_args()
     found = soak(asked.requests, asked.seed, asked.policy)
     print(f"{found.requests:,} requests in {found.seconds:.0f} s; ended: {dict(found.ended.most_common())}")
@@ -309,6 +310,8 @@ def main() -> int:
     print(f"memory of the gateway, MB: {found.start_mb:.0f} before the first request, after each tenth: {tenths}")
     print(f"{found.decisions:,} decisions in the log, {'the same' if found.replayed else 'not the same'} when replayed")
     broken = found.broken()
+    if found.decisions < asked.least_decisions:
+        broken.append(f"{found.decisions:,} decisions in the log; expected at least {asked.least_decisions:,}")
     print("\n".join(broken) if broken else "every promise kept")
     return 1 if broken else 0
 

@@ -50,9 +50,10 @@ def test_on_heavy_prompts_best_leaves_less_idle_than_br_0_with_and_without_its_b
 @pytest.mark.slow
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.85, 0.95])
 def test_below_saturation_best_is_at_least_level_with_least_load_and_br_0(load):
-    """Level: the 95 % interval of its imbalance against theirs, pair by pair, reaches below +2 %."""
+    """Level: its imbalance against theirs, pair by pair, is at most +2 %, and half the 95 % interval is below 2 %, too."""
     name = "imbalance_envelope_tokens"
     _, *others = found(f"burst at {load}", "best:predictor=live", "least-load", "br-0")
     for other in others:
         saved = other.versus_first[name]
-        assert -saved.high < 0.02 * other.mean(name)
+        assert -saved.value < 0.02 * other.mean(name), other.policy
+        assert saved.high - saved.low < 2 * 0.02 * other.mean(name), other.policy

@@ -65,6 +65,12 @@ def test_a_quick_run_is_marked_and_gives_no_verdict():
     assert made(quick=True).stem == "br-made-quick"
 
 
+def test_json_withholds_the_verdicts_that_the_table_withholds():
+    quick, full = (findings.json_object(made(quick=size))["claims"] for size in (True, False))
+    assert [(one["holds"], one["verdict"]) for one in quick] == [(None, "no verdict at this size")] * 2
+    assert [(one["holds"], one["verdict"]) for one in full] == [(False, "does not hold"), (None, "not settled")]
+
+
 def test_csv_has_one_line_a_row_and_the_contract_s_columns():
     rows = list(csv.DictReader(io.StringIO(findings.csv_text(made()))))
     assert list(rows[0]) == [

@@ -299,12 +299,17 @@ def json_object(found: Reproduction) -> dict[str, Any]:
         "versions": dict(found.versions),
         "interval": intervals_sentence(found),
         "rows": [asdict(row) for row in said.rows],
-        "claims": [{**asdict(claim), "holds": None if found.quick else claim.holds} for claim in said.claims],
+        "claims": [_claim_object(claim, found.quick) for claim in said.claims],
         "constants": [{**asdict(c), "value": str(c.value)} for c in said.constants],
         "remark": said.remark,
         "stands_in": said.stands_in,
     }
     return _without_nan(found_object)
+
+
+def _claim_object(claim: Claim, quick: bool) -> dict[str, Any]:
+    """A claim with the verdict the table shows; `holds` is null where it is not settled, or withheld."""
+    return {**asdict(claim), "holds": None if quick else claim.holds, "verdict": verdict(claim, quick)}
 
 
 def _without_nan(value: Any) -> Any:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from tests.experiments.papers.quick import quick
+from tests.experiments.papers.quick import ours, quick
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.experiments.papers.bf_io.bfio_fig7 import ACCOUNTINGS
 
 
 def test_power_lies_between_idle_and_full_under_both_accountings():
-    found = quick("bfio-fig7")
+    found = quick("bfio-fig7", seeds=4)
     assert set(found.findings.data["accounting"]) == set(ACCOUNTINGS.values())
     watts = found.findings.data["watts"]
     assert watts.min() >= 100 and watts.max() <= 400.001
     assert {row.case for row in found.findings.rows} == {bf.FCFS, bf.BF20}
+    assert [claim.holds for claim in found.findings.claims] == [True, True]
+    lower, mean = "lower end of the range, busy and idle apart", "mean power of the whole run, busy and idle apart"
+    assert ours(found, bf.FCFS, lower) < 375 < 390 < ours(found, bf.BF20, lower)
+    assert 5 < ours(found, bf.BF20, mean) - ours(found, bf.FCFS, mean) < 25
