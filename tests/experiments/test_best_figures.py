@@ -11,9 +11,10 @@ from evenstep.experiments.leaderboard.file import read_board
 
 BOARD = Path(__file__).parents[2] / "examples" / "leaderboard.yaml"
 SEEDS = 3
+IMBALANCE = "imbalance_envelope_tokens"
 
 
-def found(workload, *policies):
+def found(workload, *policies, seeds=SEEDS):
     """Each policy on a workload of the board, which names the predictor that a live router has there."""
     (entry,) = [one for one in read_board(BOARD)[1] if one.name == workload]
     settings = entry.settings
@@ -24,7 +25,7 @@ def found(workload, *policies):
         step_time=settings.step_time(),
         limit=settings.limit,
         load=settings.load,
-        seeds=SEEDS,
+        seeds=seeds,
     ).policies
 
 
@@ -47,13 +48,23 @@ def test_on_heavy_prompts_best_leaves_less_idle_than_br_0_with_and_without_its_b
         assert best.mean("idle_share") < other.mean("idle_share")
 
 
+#: Replicates that bring half a 95 % interval of best against least load below 2 %, or below its gain, by load.
+ENOUGH = {0.3: 16, 0.6: 64, 0.85: 80, 0.95: 64}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("load", [0.3, 0.6, 0.85, 0.95])
-def test_below_saturation_best_is_at_least_level_with_least_load_and_br_0(load):
-    """Level: its imbalance against theirs, pair by pair, is at most +2 %, and half the 95 % interval is below 2 %, too."""
-    name = "imbalance_envelope_tokens"
-    _, *others = found(f"burst at {load}", "best:predictor=live", "least-load", "br-0")
-    for other in others:
-        saved = other.versus_first[name]
-        assert -saved.value < 0.02 * other.mean(name), other.policy
-        assert saved.high - saved.low < 2 * 0.02 * other.mean(name), other.policy
+@pytest.mark.parametrize("load", ENOUGH)
+def test_below_saturation_best_is_at_least_level_with_least_load(load):
+    """Level: the whole 95 % interval of its imbalance, pair by pair, is below +2 %, and half of it is below 2 % or the gain."""
+    (_, other) = found(f"burst at {load}", "best:predictor=live", "least-load", seeds=ENOUGH[load])
+    more = other.versus_first[IMBALANCE]
+    level = 0.02 * other.mean(IMBALANCE)
+    assert more.low > -level
+    assert (more.high - more.low) / 2 < max(level, more.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", ENOUGH)
+def test_below_saturation_best_is_clearly_better_balanced_than_br_0(load):
+    (_, other) = found(f"burst at {load}", "best:predictor=live", "br-0", seeds=8)
+    assert other.versus_first[IMBALANCE].low > 0.1 * other.mean(IMBALANCE)

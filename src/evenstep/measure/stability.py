@@ -1,4 +1,4 @@
-"""Whether an engine keeps up with what arrives: the drift of the number of requests in it, with a verdict."""
+"""Whether an engine keeps up with what arrives: the drift of the requests or tokens in it, with a verdict."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.engine_records import EngineRun, IterationTable
-from evenstep.request import F8, I8
+from evenstep.request import F8, I8, Trace
 
 #: Moments of a stretch at which the number of requests is read.
 _SAMPLES = 100
 
 Verdict = Literal["stable", "unstable", "undecided"]
+Unit = Literal["requests", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,8 @@ class Stability:
     Args:
         verdict: ``stable`` if the interval of the drift lies below the tolerated share of the arrivals, ``unstable`` if it
             lies above; else ``undecided``: a longer run may tell.
-        drift: requests a second by which the number in the engine grows, with its 95 % interval.
-        arrivals_per_s: over the same time.
+        drift: requests (or tokens) a second by which those in the engine grow, with its 95 % interval.
+        arrivals_per_s: over the same time, in the same unit.
     """
 
     verdict: Verdict
@@ -35,7 +36,9 @@ class Stability:
     arrivals_per_s: float
 
 
-def stability(run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, warm_up: float = 0.5) -> Stability:
+def stability(
+    run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, warm_up: float = 0.5, unit: Unit = "requests"
+) -> Stability:
     """The verdict on a run while requests arrive.
 
     The time from the end of the warm-up to the last arrival, or to an earlier stop of the run, is cut into stretches of
@@ -50,6 +53,9 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, w
         tolerance: share of the arrivals that a drift may have and still count as zero.
         stretches: how many, at least 3.
         warm_up: share of the time left out at the beginning.
+        unit: count requests, or the tokens that are left of them. Tokens do not depend on the order of service: an order
+            that leaves only the longest requests waiting hides an overload from a count of requests. Tokens that were
+            computed in vain count as done, so tokens suit engines that evict nothing.
 
     Raises:
         InputError: a run without iterations or trace, or an option out of range.
@@ -66,8 +72,10 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, w
     if end <= 0:
         raise InputError("stability", "trace", f"{arrival_s.size} requests by {end} s", "arrivals over time")
     times = np.linspace(warm_up * end, end, stretches * _SAMPLES, endpoint=False)
-    held = in_system(run.iterations, arrival_s, times).reshape(stretches, _SAMPLES).mean(axis=1)
-    arrived = np.searchsorted(arrival_s, np.array([times[0], end]), side="right")
+    counted = in_system(run.iterations, arrival_s, times) if unit == "requests" else work_left(run, times)
+    held = counted.reshape(stretches, _SAMPLES).mean(axis=1)
+    ends = np.array([times[0], end])
+    arrived = np.searchsorted(arrival_s, ends, side="right") if unit == "requests" else tokens_arrived(run, ends)
     rate = float(arrived[1] - arrived[0]) / (end - float(times[0]))
     return judged(held, (1 - warm_up) * end / stretches, rate, tolerance)
 
@@ -115,3 +123,31 @@ def in_system(steps: IterationTable, arrival_s: F8, times_s: F8) -> F8:
     since = np.where(inside, steps.start_s[at], times_s)
     come = np.searchsorted(arrival_s, times_s, side="right") - np.searchsorted(arrival_s, since, side="right")
     return np.where(inside, steps.running[at] + steps.waiting[at], 0) + come.astype(np.float64)
+
+
+def tokens_of(trace: Trace, first_token: str) -> I8:
+    """int64[N], tokens that an engine runs for each request: with ``prefill`` the prompt's iteration gives the first one."""
+    return trace.prompt_tokens + trace.output_tokens - (1 if first_token == "prefill" else 0)
+
+
+def tokens_arrived(run: EngineRun, times_s: F8) -> F8:
+    """float64[T], tokens of the requests that have arrived at some times, seconds."""
+    assert run.trace is not None
+    arrival_s = run.trace.column("arrival_s")
+    order = np.argsort(arrival_s, kind="stable")
+    tokens = tokens_of(run.trace, run.conditions.engine["first_token"])[order]
+    come = np.concatenate([[0], np.cumsum(tokens)])
+    return come[np.searchsorted(arrival_s[order], times_s, side="right")].astype(np.float64)
+
+
+def work_left(run: EngineRun, times_s: F8) -> F8:
+    """float64[T], tokens of the requests in the engine that it has yet to run at some times, seconds.
+
+    An iteration runs its tokens evenly over its time.
+    """
+    assert run.iterations is not None
+    steps = run.iterations
+    at = np.stack([steps.start_s, steps.start_s + steps.seconds], axis=1).ravel()
+    ends = np.cumsum(steps.tokens)
+    done = np.stack([ends - steps.tokens, ends], axis=1).ravel()
+    return tokens_arrived(run, times_s) - np.interp(times_s, at, done, left=0.0)

@@ -1,0 +1,111 @@
+"""``evenstep stability``: the largest rate at which an engine keeps up, beside the closed form."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from evenstep.cli._flags import add_flags, add_format, add_processes, settled
+
+if TYPE_CHECKING:
+    from evenstep.experiments.stability import Answer, Judged
+
+
+class StabilityCommand:
+    """The command."""
+
+    summary = "find the largest arrival rate at which an engine keeps up"
+    description = (
+        "Bisects the arrival rate on the simulator, for each policy and replicate, and prints the largest stable rate with\n"
+        "its 95 % interval, the closed form where the theory has one, and the reason where it has none. With --rate, or a\n"
+        "trace that has times, it also judges that rate. Arrivals are Poisson; lengths are drawn from the trace or laws."
+    )
+    examples = (
+        "evenstep stability 129/112 --engine token-budget=512,batch-limit=0,first-token=decode",
+        "evenstep stability sample:azure-conv --policy sarathi --policy vanilla-vllm --rate 3",
+        "evenstep stability geometric:mean=129/geometric:mean=112 --policy faster-transformer:group=32 --format json",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        from evenstep.experiments.stability import StabilitySettings
+
+        text = "trace file, workload YAML, sample:azure-conv, or laws of lengths PROMPT/OUTPUT, e.g. 129/112"
+        parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="TRACE|LAWS", help=text)
+        parser.add_argument(
+            "--policy",
+            dest="policies",
+            action="append",
+            default=argparse.SUPPRESS,
+            metavar="NAME[:...]",
+            help="a scheduling policy (default sarathi); may be given many times",
+        )
+        add_flags(parser, StabilitySettings, leave_out=("source", "policies"))
+        add_format(parser)
+        add_processes(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.errors import InputError
+        from evenstep.experiments.stability import StabilitySettings, answer
+
+        if args.processes is not None and args.processes < 1:
+            raise InputError("evenstep stability", "--processes", args.processes, "an integer >= 1")
+        settings = settled(args, StabilitySettings).value
+        found = answer(settings, args.processes)
+        if args.format == "json":
+            from evenstep.cli._outputs import print_json, versions
+
+            print_json({"version": 1, "command": args.command_line, "versions": versions(), **_object(found)})
+            return 0
+        print("\n".join(_lines(found, settings.seeds, settings.precision)))
+        return 0
+
+
+command = StabilityCommand()
+
+
+def _lines(found: Answer, seeds: int, precision: float) -> list[str]:
+    """The answer for a terminal."""
+    lines = [f"arrivals: {found.source}"]
+    for one in found.policies:
+        lines.append("")
+        if one.at_rate is not None:
+            drift = one.at_rate.drift.value / one.at_rate.arrivals_per_s
+            lines.append(
+                f"{one.policy} at {found.rate:.4g} requests/s: {one.at_rate.verdict}; "
+                f"the backlog grows by {100 * drift:.2f} % of what arrives"
+            )
+        lines += [f"{one.policy}: {line}" for line in _rates(one, seeds, precision)]
+    return lines
+
+
+def _rates(one: Judged, seeds: int, precision: float) -> list[str]:
+    from evenstep.report.findings import with_interval
+
+    runs = f"{seeds} replicate{'s' if seeds > 1 else ''}, bisected to {100 * precision:g} %"
+    lines = [f"largest stable rate {with_interval(one.largest)} requests/s ({runs})"]
+    closed = one.closed
+    if closed.requests_per_s is not None:
+        off = 100 * (closed.requests_per_s / one.largest.value - 1) if one.largest.value else float("inf")
+        lines.append(f"closed form {closed.requests_per_s:.4g} requests/s, {off:+.1f} %: {closed.says}")
+    else:
+        bound = "" if closed.at_most is None else f"; at most {closed.at_most:.4g} requests/s for any policy (eq. 2.8)"
+        lines.append(f"no closed form: {closed.says}{bound}")
+    return lines
+
+
+def _object(found: Answer) -> dict[str, Any]:
+    """The answer as JSON values."""
+    return {
+        "arrivals": found.source,
+        "rate": found.rate,
+        "policies": [
+            {
+                "policy": one.policy,
+                "largest_requests_per_s": asdict(one.largest),
+                "closed_form": asdict(one.closed),
+                "at_rate": None if one.at_rate is None else asdict(one.at_rate),
+            }
+            for one in found.policies
+        ],
+    }

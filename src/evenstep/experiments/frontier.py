@@ -1,0 +1,232 @@
+"""The largest arrival rate at which an engine keeps up under a policy, by bisection on the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from evenstep import names, streams
+from evenstep.cost.batch import BatchTime
+from evenstep.experiments.executors import Here, Processes, cores, is_worthwhile, work_off
+from evenstep.measure.engine_records import EngineRun
+from evenstep.measure.stability import Stability, Unit, stability, tokens_of
+from evenstep.request import I8, Trace
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.view import SchedulingPolicy
+from evenstep.sim.engine.simulation import Engine, simulate_engine
+from evenstep.theory.capacity import Closed, Served, closed_form
+from evenstep.workload.synthetic.arrivals import Poisson
+from evenstep.workload.synthetic.laws import Constant
+from evenstep.workload.synthetic.synthetic import Synthetic
+
+#: Share of the arrivals that a drift may have and still count as zero, near the limit.
+TOLERANCE = 0.005
+#: Share by which chance in the arrivals of one run may move a limit.
+FAR = 0.02
+#: Requests of the sample, and of the run that gives a first guess where there is no formula.
+SAMPLE, FEW = 100_000, 1_000
+#: A rate this much smaller or larger than the first guess is not looked at.
+FARTHEST = 1e4
+
+
+class Lengths(Protocol):
+    """Requests of a workload without their times."""
+
+    def draw(self, count: int, seed: int, replicate: int) -> Trace: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Laws:
+    """Requests drawn from the laws of a synthetic workload."""
+
+    workload: Synthetic
+
+    def draw(self, count: int, seed: int, replicate: int) -> Trace:
+        return replace(self.workload, requests=count).draw(seed, replicate)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Prompts and outputs of a recorded trace, row by row with replacement: int64[M] each."""
+
+    prompt: I8
+    output: I8
+
+    def draw(self, count: int, seed: int, replicate: int) -> Trace:
+        chance = streams.uniform(seed, "frontier-row", np.arange(count, dtype=np.int64), draw=replicate)
+        rows = (chance * self.prompt.size).astype(np.int64)
+        return Trace(self.prompt[rows], self.output[rows])
+
+
+def alike(prompt: int, output: int) -> Laws:
+    """Requests that are all alike."""
+    return Laws(Synthetic(1, Constant(prompt), Constant(output), name="alike"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A policy on an engine, and the requests that come at random times.
+
+    Args:
+        policy: NAME or NAME:key=value.
+        law: batch time.
+        engine: the server.
+        lengths: of the requests.
+    """
+
+    policy: str
+    law: BatchTime
+    engine: Engine
+    lengths: Lengths
+
+    @property
+    def unit(self) -> Unit:
+        """What is counted: tokens, or requests where memory is limited and tokens may be computed in vain."""
+        return "requests" if self.engine.kv_tokens else "tokens"
+
+    @property
+    def sample(self) -> Trace:
+        """The requests that stand for all: sizes and closed forms are of them."""
+        return self.lengths.draw(SAMPLE, 0, 0)
+
+    @property
+    def size(self) -> float:
+        """Mean of the unit in a request of the sample."""
+        return float(tokens_of(self.sample, self.engine.first_token).mean()) if self.unit == "tokens" else 1.0
+
+    @property
+    def closed(self) -> Closed:
+        """The closed form, of the sample."""
+        sample, engine = self.sample, self.engine
+        served = Served(
+            self.law,
+            sample.prompt_tokens,
+            tokens_of(sample, engine.first_token) - sample.prompt_tokens,
+            engine.token_budget,
+            engine.residents,
+            engine.kv_tokens,
+            engine.overhead_s,
+        )
+        return closed_form(self.built, served)
+
+    @property
+    def built(self) -> SchedulingPolicy:
+        return names.build("scheduling", names.parse(self.policy))
+
+    def guess(self) -> float:
+        """A rate to begin with: the closed form, else a bound, else what is served of requests that are all there."""
+        closed = self.closed
+        found = closed.requests_per_s or closed.at_most
+        if found is None:
+            few = self.lengths.draw(FEW, 0, 0)
+            found = FEW / simulate_engine(few, Sarathi(), engine=self.engine, batch_time=self.law).totals.makespan_s
+        return found
+
+    def run(self, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
+        """So many Poisson arrivals at a rate, requests a second, until the last one comes."""
+        times = Poisson(rate).times(requests, seed, replicate)
+        assert times is not None
+        return simulate_engine(
+            replace(self.lengths.draw(requests, seed, replicate), arrival_s=times),
+            self.built,
+            engine=self.engine,
+            batch_time=self.law,
+            until_s=float(times[-1]),
+            seed=seed + replicate,
+            name=self.policy,
+        )
+
+    def verdict(self, rate: float, requests: int, seed: int, replicate: int) -> Stability:
+        """The verdict at a rate, from a run four times as long at most where a shorter one tells nothing."""
+        found: Stability | None = None
+        for longer in (1, 2, 4):
+            run = self.run(rate, longer * requests, seed, replicate)
+            found = stability(run, unit=self.unit, tolerance=TOLERANCE)
+            if found.verdict != "undecided":
+                break
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bisection:
+    """One replicate's search for the largest stable rate of a case (`executors.Job`).
+
+    Args:
+        case: the case. around: a first guess, requests a second.
+        requests: of a run. precision: width of the last bracket over its middle.
+        seed, replicate: keys of the arrivals, the same at every rate.
+    """
+
+    case: Case
+    around: float
+    requests: int
+    precision: float
+    seed: int
+    replicate: int
+    label: str = ""
+
+    def carry_out(self, shared: object = None) -> float:
+        """The largest rate, requests a second; 0 or inf where every rate that was tried is unstable or stable.
+
+        The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not.
+        A verdict that stays undecided counts as stable if its drift is within the tolerance. From the last unstable run
+        comes what the engine served in it: the arrivals less their drift, in the arrivals that really came, so that chance
+        in the number and size of requests cancels.
+        """
+        low, high, wider = 0.95 * self.around, 1.05 * self.around, 0.1
+        if not self._keeps_up(low):
+            while not self._keeps_up(low):
+                low, high, wider = low * (1 - wider), low, min(2 * wider, 0.5)
+                if low < self.around / FARTHEST:
+                    return 0.0
+        else:
+            while self._keeps_up(high):
+                low, high, wider = high, high * (1 + wider), 2 * wider
+                if high > self.around * FARTHEST:
+                    return float("inf")
+        while high - low > self.precision * low:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._keeps_up(middle) else (low, middle)
+        return self._served(low, high)
+
+    def _keeps_up(self, rate: float) -> bool:
+        found = self.case.verdict(rate, self.requests, self.seed, self.replicate)
+        if found.verdict != "undecided":
+            return found.verdict == "stable"
+        return found.drift.value <= TOLERANCE * found.arrivals_per_s
+
+    def _served(self, low: float, high: float) -> float:
+        """What is served just above the limit, requests a second.
+
+        Some policies serve less once they are overloaded; where that is far from the bracket, its middle counts.
+        """
+        found = stability(self.case.run(high, 4 * self.requests, self.seed, self.replicate), unit=self.case.unit)
+        rate = (found.arrivals_per_s - found.drift.value) / self.case.size
+        return rate if (1 - FAR) * low < rate < (1 + FAR) * high else (low + high) / 2
+
+
+def work_through(jobs: Sequence[Bisection], processes: int | None = None) -> list[float]:
+    """The largest rate of each, on all cores where that pays; `processes` = at most so many."""
+    numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
+    allowed = min(processes if processes is not None else cores(), len(jobs))
+    started: list[Processes] = []
+
+    def away(spent: float, done: int, left: int) -> Processes | None:
+        if allowed > 1 and not started and is_worthwhile(spent, done, left):
+            started.append(Processes(min(allowed, left), None))
+        return started[0] if started else None
+
+    found = [0.0] * len(jobs)
+    try:
+        for ended in work_off(numbered, Here(None), away):
+            if ended.error is not None:
+                raise ended.error
+            found[int(ended.job.label)] = ended.result
+    finally:
+        for executor in started:
+            executor.close()
+    return found

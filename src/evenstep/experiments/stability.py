@@ -1,0 +1,194 @@
+"""``evenstep stability``: up to which rate an engine keeps up under each policy, and what a closed form says.
+
+Its imports stay light, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.experiments.compare.engine_settings import EngineSettings
+
+if TYPE_CHECKING:
+    from evenstep.experiments.frontier import Bisection, Case, Lengths
+    from evenstep.measure.comparison import Interval
+    from evenstep.measure.stability import Stability
+    from evenstep.theory.capacity import Closed
+
+_WHERE = "evenstep stability"
+
+
+@dataclass(frozen=True, slots=True)
+class StabilitySettings:
+    """What may arrive, and the engine and policies that have to keep up.
+
+    Args:
+        source: a trace file, a workload YAML, sample:azure-conv, or laws of lengths as PROMPT/OUTPUT, for instance 129/112
+            or geometric:mean=129/pareto:alpha=1.6,mean=112.
+        policies: scheduling policies as NAME:key=value,key=value.
+        engine: the engine, KEY=VALUE,..., as in ``evenstep compare --engine``.
+        batch_time: seconds of an iteration, a batch-time law.
+        rate: requests a second to judge as well; the trace's own rate when left out.
+        precision: width of the last bracket of a bisection, as a share.
+        requests: requests of a run; up to four times as many where these settle nothing.
+        seeds: replicates, each a bisection of its own.
+        limit: use only the first rows of the trace.
+        format_name: format of the trace file where it is not recognised.
+        seed: key of lengths and arrivals.
+    """
+
+    source: str = ""
+    policies: list[str] = field(default_factory=lambda: ["sarathi"])
+    engine: str = field(default="", metadata={"shape": "KEY=VALUE[,...]"})
+    batch_time: str = field(default="token-budget", metadata={"shape": "NAME[:KEY=VALUE,...]"})
+    rate: float | None = None
+    precision: float = 0.01
+    requests: int = 24_000
+    seeds: int = 3
+    limit: int | None = None
+    format_name: str | None = None
+    seed: int = 0
+
+    def case(self, policy: str, lengths: Lengths) -> Case:
+        """A policy on the engine."""
+        from evenstep.experiments.frontier import Case
+
+        settings = EngineSettings(engine=self.engine, batch_time=self.batch_time)
+        return Case(policy, settings.law(), settings.server(), lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One policy.
+
+    Args:
+        policy: as it was asked for.
+        largest: the largest stable rate over replicates, requests a second.
+        closed: the closed form, or why there is none.
+        at_rate: the verdict at the rate asked for, or at the trace's own; None where there is neither.
+    """
+
+    policy: str
+    largest: Interval
+    closed: Closed
+    at_rate: Stability | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the command says.
+
+    Args:
+        source: what arrives, in words. rate: that was judged; None where none was given.
+        policies: one each.
+    """
+
+    source: str
+    rate: float | None
+    policies: list[Judged]
+
+
+def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
+    """Judge every policy.
+
+    Raises:
+        InputError: a bad source, engine, policy or number; a law without a finite mean.
+    """
+    from evenstep.experiments.frontier import Bisection, work_through
+    from evenstep.measure.comparison import mean_interval
+
+    _check(settings)
+    lengths, own_rate, said = _lengths(settings)
+    rate = settings.rate if settings.rate is not None else own_rate
+    cases = [settings.case(policy, lengths) for policy in settings.policies]
+    jobs: list[Bisection] = [
+        Bisection(case, guess, settings.requests, settings.precision, settings.seed, replicate)
+        for case in cases
+        for guess in [case.guess()]
+        for replicate in range(settings.seeds)
+    ]
+    found = work_through(jobs, processes)
+    judged = [
+        Judged(
+            policy,
+            mean_interval(found[place * settings.seeds : (place + 1) * settings.seeds]),
+            case.closed,
+            case.verdict(rate, settings.requests, settings.seed, 0) if rate is not None else None,
+        )
+        for place, (policy, case) in enumerate(zip(settings.policies, cases, strict=True))
+    ]
+    return Answer(said, rate, judged)
+
+
+def _check(settings: StabilitySettings) -> None:
+    for name, low in (("seeds", 1), ("seed", 0), ("limit", 1), ("requests", 1_000)):
+        value = getattr(settings, name)
+        if value is not None and value < low:
+            raise InputError(_WHERE, f"--{name}", value, f"an integer >= {low}")
+    if settings.rate is not None and not (math.isfinite(settings.rate) and settings.rate > 0):
+        raise InputError(_WHERE, "--rate", settings.rate, "a finite number of requests a second > 0")
+    if not 0 < settings.precision < 1:
+        raise InputError(_WHERE, "--precision", settings.precision, "a share above 0 and below 1")
+    if not settings.source:
+        raise InputError(_WHERE, "FILE", "missing", "a trace, a workload or laws of lengths", "Try 129/112.")
+
+
+def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
+    """What arrives, its own rate where it has one, and both in words."""
+    from evenstep.experiments.compare.compare import workload_of
+    from evenstep.experiments.frontier import Laws, Rows
+    from evenstep.workload.replicate import rate, replicate
+    from evenstep.workload.synthetic.synthetic import Synthetic
+
+    laws = _laws(settings.source)
+    if laws is not None:
+        found = Synthetic(1, *laws, name=settings.source)
+        return Laws(found), None, f"lengths by the laws {settings.source}, Poisson arrivals"
+    workload = workload_of(settings.source, limit=settings.limit, format_name=settings.format_name, seed=settings.seed)
+    if isinstance(workload.source, Synthetic):
+        kinds = [workload.source.prompt, workload.source.output]
+        kinds += [law for one in workload.source.classes for law in (one.prompt, one.output) if law is not None]
+        for law in kinds:
+            _check_mean(settings.source, law)
+    trace = replicate(workload.source, 0, settings.seed)
+    own = workload.requests_per_s or (rate(trace) if trace.arrival_s is not None and len(trace) > 1 else None)
+    said = f"the {len(trace):,} rows of {trace.name or settings.source}, drawn again and again, Poisson arrivals"
+    return Rows(trace.prompt_tokens, trace.output_tokens), own, said
+
+
+def _laws(text: str) -> tuple[Any, Any] | None:
+    """The two laws that PROMPT/OUTPUT stands for; None where it is the name of a file or sample."""
+    from evenstep.workload.synthetic.laws import Constant
+    from evenstep.workload.synthetic.yaml_file import LAWS
+
+    parts = text.split("/")
+    known = [part.partition(":")[0] for part in parts]
+    if Path(text).exists() or not all(name.isdigit() or name in LAWS for name in known):
+        return None
+    if len(parts) != 2:
+        raise InputError(_WHERE, "laws", text, "PROMPT/OUTPUT", "For instance 129/112.")
+    found: list[Any] = []
+    for part, name in zip(parts, known, strict=True):
+        spec = {key: value for key, value in names.parse(part).items() if key != "name"}
+        found.append(Constant(int(part)) if name.isdigit() else names.make(LAWS[name], spec, where=name))
+        _check_mean(part, found[-1])
+    return found[0], found[1]
+
+
+def _check_mean(where: str, law: Any) -> None:
+    """Refuse a law of lengths whose mean is infinite.
+
+    Raises:
+        InputError: it says so.
+    """
+    from evenstep.workload.synthetic.laws import HIGHEST
+
+    alpha = getattr(law, "alpha", None)
+    if alpha is not None and alpha <= 1 and law.high == HIGHEST:
+        hint = "This law has an infinite mean: no rate above 0 is stable. Cut it off with high=N."
+        raise InputError(where, "alpha", alpha, "a number > 1", hint)

@@ -1,0 +1,216 @@
+"""The largest stable rate of one engine in closed form, for the policies that have one.
+
+Symbols: a request runs m_p prefill and m_d decode tokens on average; an iteration of b' tokens lasts t(b') and runs at most
+b; at most N requests are in hand. Every formula needs a batch time that depends on its tokens alone.
+
+Source: Throughput-optimal Theorem 1 and sec. 3. The paper gives no rate for the policies that do not mix phases, nor for a
+cap on requests: those formulas are ours, and their assumptions stand with them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstep.cost.batch import (
+    GRID,
+    PER_CROSSED,
+    PER_DECODE,
+    PER_KV,
+    PER_SQUARE,
+    REQUEST_KNOTS,
+    Batch,
+    BatchTime,
+)
+from evenstep.request import F8, I8
+from evenstep.scheduling.policies.faster_transformer import FasterTransformer
+from evenstep.scheduling.policies.orca import Orca
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
+from evenstep.scheduling.policies.vllm import Vllm
+from evenstep.scheduling.policies.work_conserving import WorkConserving
+from evenstep.scheduling.view import SchedulingPolicy
+
+#: Policies that fill the budget whenever there is as much to run, a seat and memory.
+CONSERVING = (Sarathi, Orca, Vllm, WorkConserving)
+#: Terms of a sum over Poisson numbers of prompts, and prompts that may wait in the chain of `phases_apart`.
+_MOST_PROMPTS, _MOST_WAITING = 40, 200
+#: The budget of an engine that has none.
+_NO_BUDGET = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """An engine and the requests it serves, as far as the formulas ask.
+
+    Args:
+        law: batch time; it may depend on the tokens alone (`by_tokens`).
+        prefill, decode: int64[N], tokens that each request of a sample runs.
+        token_budget: b; 0 = no limit.
+        seats: requests in hand at most; 0 = no limit.
+        kv_tokens: M; 0 = no limit.
+        overhead_s: seconds of an iteration on top of its batch.
+    """
+
+    law: BatchTime
+    prefill: I8
+    decode: I8
+    token_budget: int = 0
+    seats: int = 0
+    kv_tokens: int = 0
+    overhead_s: float = 0.0
+
+    @property
+    def budget(self) -> int:
+        return self.token_budget or _NO_BUDGET
+
+    @property
+    def m_p(self) -> float:
+        return float(self.prefill.mean())
+
+    @property
+    def m_d(self) -> float:
+        return float(self.decode.mean())
+
+    @property
+    def in_hand(self) -> float:
+        """Requests that fit at a time: the seats, or M E[o] / E[sum over k <= o of s + k] where memory holds fewer."""
+        seats = float(self.seats or math.inf)
+        if not self.kv_tokens:
+            return seats
+        s, o = self.prefill.astype(float), self.decode.astype(float)
+        return min(seats, self.kv_tokens * self.m_d / float((o * s + o * (o + 1) / 2).mean()))
+
+    def seconds(self, tokens: float) -> float:
+        """t(b'), at the nearest whole number of tokens."""
+        return self.law.seconds(Batch(tokens=round(tokens))) + self.overhead_s
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A closed form, or the reason why there is none.
+
+    Args:
+        requests_per_s: the largest stable rate; None where there is no formula.
+        says: the formula, or the reason.
+        at_most: a bound that holds for every policy; None where there is none.
+    """
+
+    requests_per_s: float | None
+    says: str
+    at_most: float | None = None
+
+
+def by_tokens(law: BatchTime) -> bool:
+    """Whether an iteration's time depends on its tokens alone."""
+    return not law.table()[[PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID]].any()
+
+
+def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
+    """The largest stable rate of a policy, requests a second."""
+    if not by_tokens(served.law):
+        return Closed(None, "the batch time depends on more than the tokens of the batch, as Theorem 1 does not allow")
+    most = conserving(served)
+    limit = "seats" if served.in_hand == served.seats else "memory"
+    if isinstance(policy, FasterTransformer):
+        return Closed(groups(served, policy.group), "groups of prefills, then decodes to the longest output", most)
+    if isinstance(policy, VanillaVllm):
+        says = "prefills and decodes apart" + ("" if math.isinf(served.in_hand) else f", {limit} full")
+        return Closed(phases_apart(served), says, most)
+    if not isinstance(policy, CONSERVING):
+        return Closed(None, "the policy may leave part of the budget unused, so Theorem 1 only bounds it", most)
+    if isinstance(policy, WorkConserving) and (policy.decode_cap or policy.prefill_cap):
+        if policy.prefill_cap:
+            return Closed(None, "no formula for a cap on prefills", most)
+        return Closed(capped(served, policy.decode_cap), "a cap on decodes, with Poisson prompts (ours)", most)
+    if math.isinf(served.in_hand):
+        return Closed(most, "b / t_b / (m_p + m_d) (Throughput-optimal eq. 2.7)", most)
+    return Closed(capped(served, served.in_hand), f"{limit} full, Poisson prompts in every iteration (ours)", most)
+
+
+def conserving(served: Served) -> float:
+    """b / t_b / (m_p + m_d): what fills every batch (eq. 2.7)."""
+    return served.budget / served.seconds(served.budget) / (served.m_p + served.m_d)
+
+
+def smooth(served: Served, cap: float) -> float:
+    """x / (m_d t(x (1 + m_p / m_d))), x = min(cap, b m_d / (m_p + m_d)): the mean of their prefill in every iteration."""
+    x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
+    return x / (served.m_d * served.seconds(x * (1 + served.m_p / served.m_d)))
+
+
+def capped(served: Served, cap: float) -> float:
+    """The same where whole prompts come at random, Poisson many in an iteration: t(b') is not linear around b0.
+
+    x / (m_d E[t(x + m_p k)]) with k of mean x / m_d; that prompts of more than the budget wait is neglected.
+    """
+    x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
+    prompts = np.arange(_MOST_PROMPTS)
+    seconds = [served.seconds(min(x + served.m_p * k, served.budget)) for k in prompts]
+    return x / (served.m_d * float(_poisson(x / served.m_d, _MOST_PROMPTS) @ np.array(seconds)))
+
+
+def groups(served: Served, group: int) -> float:
+    """Requests of the sample over the seconds of its groups: prefill in whole budgets, then decodes to the longest output.
+
+    Args:
+        group: requests of a group; 0 = the seats.
+    """
+    size = int(min(group or math.inf, served.in_hand, served.decode.size, served.budget))
+    count = served.decode.size // size * size
+    alive_s = np.array([served.seconds(n) for n in range(size + 1)])
+    decode = np.sort(served.decode[:count].reshape(-1, size), axis=1)
+    lasting = np.diff(decode, axis=1, prepend=0)
+    whole, rest = np.divmod(served.prefill[:count].reshape(-1, size).sum(axis=1), served.budget)
+    rest_s = np.array([served.seconds(int(tokens)) if tokens else 0.0 for tokens in rest])
+    seconds = whole * served.seconds(served.budget) + rest_s + lasting @ alive_s[:0:-1]
+    return count / float(seconds.sum())
+
+
+def phases_apart(served: Served) -> float:
+    """Vanilla vLLM: whole prompts while any wait, else a decode of each request.
+
+    With N requests in hand at most, all seats are full at the limit: N / m_d requests end in an iteration of decodes,
+    Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget, and prompts
+    run in batches of those that came during the batch before, until none came: a Markov chain of the prompts that wait.
+    Prompts are of mean length.
+    """
+    if not math.isinf(served.in_hand):
+        seats = min(served.in_hand, served.budget)
+        chance = _poisson(seats / served.m_d, _MOST_WAITING)
+        prefill_s = np.array([_prompts_s(served, k) for k in range(_MOST_WAITING)])
+        return float(seats / served.m_d / (served.seconds(seats) + chance @ prefill_s))
+    low, high = 0.0, conserving(served)
+    while high - low > 1e-4 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle * served.m_d * _cycle_s(served, middle) <= served.budget else (low, middle)
+    return low
+
+
+def _prompts_s(served: Served, prompts: int) -> float:
+    """Seconds of a batch of so many prompts, in as many budgets as they fill."""
+    whole, rest = divmod(prompts * served.m_p, served.budget)
+    return whole * served.seconds(served.budget) + (served.seconds(rest) if rest else 0.0)
+
+
+def _cycle_s(served: Served, rate: float) -> float:
+    """Seconds from one full batch of decodes to the next, prompts of Poisson arrivals in between; inf if they never end."""
+    fits = max(1, int(served.budget // served.m_p))
+    decode_s = served.seconds(served.budget)
+    taken = np.minimum(np.arange(_MOST_WAITING), fits)
+    batch_s = np.array([_prompts_s(served, int(k)) for k in taken])
+    moves = np.zeros((_MOST_WAITING, _MOST_WAITING))
+    for waiting in range(1, _MOST_WAITING):
+        left = waiting - taken[waiting]
+        moves[waiting, left:] = _poisson(rate * batch_s[waiting], _MOST_WAITING)[: _MOST_WAITING - left]
+    clear_s: F8 = np.linalg.solve(np.eye(_MOST_WAITING) - moves, batch_s)
+    first = _poisson(rate * decode_s, _MOST_WAITING)
+    return math.inf if clear_s.min() < 0 else decode_s + float(first @ clear_s)
+
+
+def _poisson(mean: float, terms: int) -> F8:
+    """float64[terms], chances of 0, 1, ..."""
+    logs = np.concatenate([[0.0], np.cumsum(np.log(mean) - np.log(np.arange(1, terms)))])
+    return np.exp(logs - mean)
