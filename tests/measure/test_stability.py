@@ -5,9 +5,10 @@ import pytest
 
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
-from evenstep.measure.stability import in_system, stability
+from evenstep.measure.stability import in_system, stability, tokens_arrived, work_left
 from evenstep.request import Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.work_conserving import WorkConserving
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
@@ -55,3 +56,29 @@ def test_what_cannot_be_judged_is_said():
         stability(simulate_engine(Trace(np.array([1]), np.array([1])), Sarathi()))
     with pytest.raises(InputError, match="stretches 1"):
         stability(single_server(50.0, requests=50), stretches=1)
+
+
+def test_tokens_left_fall_evenly_over_an_iteration():
+    """Three requests of 2 tokens (prompt and decode), the last iteration at 9 s; one token a second."""
+    trace = Trace(np.array([1, 1, 1]), np.array([1, 1, 1]), arrival_s=np.array([0.0, 0.5, 9.0]))
+    run = simulate_engine(trace, Sarathi(), batch_time=Unit(), engine=Engine(first_token="decode", token_budget=1))
+    times = np.array([0.25, 0.75, 4.0, 9.5, 20.0])
+    assert tokens_arrived(run, times).tolist() == [2, 4, 4, 6, 6]
+    assert work_left(run, times).tolist() == [1.75, 3.25, 0, 1.5, 0]
+
+
+def test_tokens_show_an_overload_that_shortest_first_hides_from_a_count_of_requests():
+    """A tenth of the requests brings most of the work, and an overload leaves only such requests waiting."""
+    generator = np.random.default_rng(2)
+    output = np.where(generator.random(40_000) < 0.1, 40, 2)
+    rate = 1.1 / (output.mean() + 1)
+    trace = Trace(np.ones_like(output), output, arrival_s=np.cumsum(generator.exponential(1 / rate, output.size)))
+    engine = Engine(token_budget=1, batch_limit=0, first_token="decode")
+    policy = WorkConserving(first="prefill", within="fewest-left")
+    run = simulate_engine(
+        trace, policy, engine=engine, batch_time=Unit(), bounds=(output, output), until_s=float(trace.arrival_s[-1])
+    )
+    tokens, requests = (stability(run, unit=unit) for unit in ("tokens", "requests"))
+    assert tokens.verdict == "unstable"
+    assert requests.verdict == "undecided"
+    assert 4 * requests.drift.value / requests.arrivals_per_s < tokens.drift.value / tokens.arrivals_per_s

@@ -124,10 +124,12 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
     if isinstance(policy, WorkConserving) and (policy.decode_cap or policy.prefill_cap):
         if policy.prefill_cap:
             return Closed(None, "no formula for a cap on prefills", most)
-        return Closed(capped(served, policy.decode_cap), "a cap on decodes, with Poisson prompts (ours)", most)
+        return Closed(min(most, capped(served, policy.decode_cap)), "a cap on decodes, with Poisson prompts (ours)", most)
     if math.isinf(served.in_hand):
         return Closed(most, "b / t_b / (m_p + m_d) (Throughput-optimal eq. 2.7)", most)
-    return Closed(capped(served, served.in_hand), f"{limit} full, Poisson prompts in every iteration (ours)", most)
+    return Closed(
+        min(most, capped(served, served.in_hand)), f"{limit} full, Poisson prompts in every iteration (ours)", most
+    )
 
 
 def conserving(served: Served) -> float:
@@ -205,7 +207,7 @@ def _cycle_s(served: Served, rate: float) -> float:
     for waiting in range(1, _MOST_WAITING):
         left = waiting - taken[waiting]
         moves[waiting, left:] = _poisson(rate * batch_s[waiting], _MOST_WAITING)[: _MOST_WAITING - left]
-    clear_s: F8 = np.linalg.solve(np.eye(_MOST_WAITING) - moves, batch_s)
+    clear_s = np.linalg.solve(np.eye(_MOST_WAITING) - moves, batch_s)
     first = _poisson(rate * decode_s, _MOST_WAITING)
     return math.inf if clear_s.min() < 0 else decode_s + float(first @ clear_s)
 

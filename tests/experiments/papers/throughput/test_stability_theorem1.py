@@ -1,0 +1,45 @@
+"""Theorem 1 at its reduced size, and the fluid paths."""
+
+import numpy as np
+import pytest
+from tests.experiments.papers.quick import quick
+
+from evenstep.experiments.papers.throughput.stability_theorem1 import POLICIES, SHARE, Path, _claim, _fluid, path
+from evenstep.experiments.reproduce import Setting
+from evenstep.measure.comparison import Interval
+
+
+@pytest.mark.slow
+def test_the_limit_is_b_over_t_b_within_a_percent_by_interval():
+    found = quick("stability-theorem1", seeds=4).findings
+    ratios = [row.ours for row in found.rows if row.paper == 1.0]
+    assert len(ratios) == 4
+    for ratio in ratios:
+        assert ratio.value == pytest.approx(1.0, abs=SHARE)
+        assert ratio.high - ratio.low < 2 * 2 * SHARE
+    assert [claim.holds for claim in found.claims if "fluid" in claim.says] == [True]
+
+
+def test_a_backlog_drains_and_an_overload_grows_as_the_fluid_does():
+    quick_size = Setting(quick=True, seeds=2)
+    drained, grown = (path(load, quick_size) for load in (0.7, 1.1))
+    assert drained.fluid[-1] == 0
+    assert grown.fluid[-1] > grown.fluid[0] == drained.fluid[0] == 2_000 * 241
+    for one in (drained, grown):
+        assert one.work[0] == pytest.approx(one.fluid[0], rel=0.01)
+        assert one.apart.value < 0.08
+
+
+def test_a_claim_is_of_whole_intervals():
+    keys = [("constant", 512, policy) for policy in POLICIES[:2]]
+
+    def holds(*ratios):
+        return _claim("constant", dict(zip(keys, ratios, strict=True))).holds
+
+    good = Interval(1.0, 0.995, 1.005)
+    assert holds(good, good) is True
+    assert holds(good, Interval(1.0, 0.9, 1.1)) is None
+    assert holds(good, Interval(0.97, 0.96, 0.98)) is False
+    none = np.zeros(1)
+    assert _fluid({0.9: Path(none, none, none, Interval(0.02, 0.01, 0.03))}).holds is True
+    assert _fluid({0.9: Path(none, none, none, Interval(0.3, 0.2, 0.4))}).holds is False

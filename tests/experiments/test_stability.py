@@ -1,0 +1,58 @@
+"""What ``evenstep stability`` answers."""
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.experiments.stability import StabilitySettings, answer
+
+SMALL = {"engine": "token-budget=4,batch-limit=0,first-token=decode", "batch_time": "unit", "requests": 3_000}
+
+
+def test_a_rate_is_judged_and_the_limit_stands_beside_its_closed_form():
+    found = answer(StabilitySettings("3/5", rate=0.4, seeds=2, precision=0.02, **SMALL), 1)
+    (one,) = found.policies
+    assert one.at_rate.verdict == "stable"
+    assert one.closed.requests_per_s == pytest.approx(0.5)
+    assert one.largest.value == pytest.approx(0.5, rel=0.01)
+    over = answer(StabilitySettings("3/5", rate=0.6, seeds=1, precision=0.1, **SMALL), 1)
+    assert over.policies[0].at_rate.verdict == "unstable"
+
+
+def test_a_trace_brings_its_own_rate():
+    found = answer(StabilitySettings("sample:azure-conv", seeds=1, precision=0.2, requests=1_000, limit=500), 1)
+    assert found.rate > 1
+    assert found.source.startswith("the 500 rows")
+    assert found.policies[0].at_rate is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"source": "3/5", "rate": 0.0}, "--rate is 0.0"),
+        ({"source": "129/pareto:alpha=0.9,minimum=40"}, "infinite mean"),
+        ({"source": "3/4/5"}, "PROMPT/OUTPUT"),
+        ({"source": "3/geometric:mean=0.5"}, "mean is 0.5"),
+        ({"source": ""}, "FILE is 'missing'"),
+        ({"source": "3/5", "precision": 1.0}, "--precision is 1.0"),
+        ({"source": "3/5", "requests": 10}, "--requests is 10"),
+        ({"source": "3/5", "policies": ["jsq"]}, "jsq routes requests"),
+    ],
+)
+def test_bad_input_is_one_clear_error(options, said):
+    with pytest.raises(InputError, match=said) as raised:
+        answer(StabilitySettings(**options), 1)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_workload_file_whose_law_has_no_mean_is_refused(tmp_path):
+    file = tmp_path / "heavy.yaml"
+    law = "{law: pareto, alpha: 0.8, minimum: 10}"
+    file.write_text(f"version: 1\nsynthetic:\n  requests: 10\n  prompt: {law}\n  output: {law}\n")
+    with pytest.raises(InputError, match="infinite mean"):
+        answer(StabilitySettings(str(file)), 1)
+
+
+def test_a_long_law_that_is_cut_off_has_a_mean():
+    cut = "pareto:alpha=0.9,minimum=2,high=50"
+    found = answer(StabilitySettings(f"3/{cut}", seeds=1, precision=0.1, **SMALL), 1)
+    assert found.policies[0].largest.value > 0

@@ -1,0 +1,83 @@
+"""Largest stable rates by hand-worked numbers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evenstep.cost.affine_kv import AffineKv
+from evenstep.cost.token_budget import TokenBudget
+from evenstep.scheduling.policies.best import Best
+from evenstep.scheduling.policies.faster_transformer import FasterTransformer
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
+from evenstep.scheduling.policies.work_conserving import WorkConserving
+from evenstep.theory.capacity import Served, capped, closed_form, groups, phases_apart, smooth
+
+#: 10 ms up to 100 tokens, then 0.1 ms a token.
+LAW = TokenBudget(c_s=0.01, a_s=1e-4, b0=100.0)
+
+
+def served(prefill, decode, law=LAW, **limits):
+    return Served(law, np.array(prefill), np.array(decode), **limits)
+
+
+def test_what_fills_every_batch_runs_a_budget_a_batch():
+    """500 tokens take 50 ms: 10,000 tokens a second, 40 of a request."""
+    one = served([10, 20], [20, 30], token_budget=500)
+    for policy in (Sarathi(), WorkConserving()):
+        found = closed_form(policy, one)
+        assert found.requests_per_s == pytest.approx(250.0)
+        assert "eq. 2.7" in found.says
+    assert closed_form(Sarathi(), served([10], [30], token_budget=500, overhead_s=0.05)).requests_per_s == pytest.approx(125)
+
+
+def test_a_group_takes_its_prefills_and_decodes_to_its_longest_output():
+    """Two requests of 80 and outputs 1 and 3: prefill 160 tokens in 16 ms, then 3 decodes of 10 ms each: 2 in 46 ms."""
+    assert groups(served([80, 80], [1, 3], token_budget=500), 2) == pytest.approx(2 / 0.046)
+    # in budgets of 100: 160 tokens are two batches of 10 ms
+    assert groups(served([80, 80], [1, 3], token_budget=100), 2) == pytest.approx(2 / 0.05)
+    steep = TokenBudget(c_s=0.0, a_s=0.001, b0=0.0)  # decodes take 2, 1 and 1 ms
+    assert groups(served([80, 80], [1, 3], steep), 2) == pytest.approx(2 / 0.164)
+    assert closed_form(FasterTransformer(group=1), served([80], [4], seats=5)).requests_per_s == pytest.approx(1 / 0.05)
+
+
+def test_a_cap_on_decodes_takes_poisson_prompts():
+    linear = TokenBudget(c_s=0.0, a_s=0.001, b0=0.0)
+    one = served([30], [10], linear, token_budget=1 << 20)
+    assert smooth(one, 5) == pytest.approx(5 / (10 * 0.02))  # 5 decodes and 15 tokens of prefill: 20 ms
+    assert capped(one, 5) == pytest.approx(smooth(one, 5), rel=0.01)
+    bent = served([129], [112], TokenBudget(), token_budget=512)
+    assert capped(bent, 64) == pytest.approx(17.799, abs=0.001)
+    assert smooth(bent, 64) == pytest.approx(19.331, abs=0.001)
+    assert closed_form(WorkConserving(decode_cap=64), bent).requests_per_s == capped(bent, 64)
+    assert closed_form(WorkConserving(decode_cap=4096), bent).requests_per_s == pytest.approx(25.3548, abs=1e-4)
+
+
+def test_memory_holds_as_many_requests_as_their_mean_over_time():
+    """Prompt 3, output 2: 4 and 5 tokens held, 4.5 on average, so 45 tokens hold ten."""
+    one = served([3], [2], kv_tokens=45)
+    assert one.in_hand == pytest.approx(10)
+    assert closed_form(Sarathi(), one).says.startswith("memory full")
+    assert served([3], [2], kv_tokens=45, seats=4).in_hand == 4
+    assert math.isinf(served([3], [2]).in_hand)
+
+
+def test_phases_apart_alternate_prompts_and_decodes():
+    """One seat, flat 10 ms: a decode every 10 ms, a prompt of its own after 1 - exp(-1/4) of them."""
+    flat = TokenBudget(c_s=0.01, a_s=0.0, b0=0.0)
+    one = served([8], [4], flat, token_budget=1024, seats=1)
+    assert phases_apart(one) == pytest.approx(0.25 / (0.01 + 0.01 * (1 - math.exp(-0.25))))
+    # no seats: as the simulator found for prompts and outputs of 32 tokens (68.13, evenstep stability)
+    assert phases_apart(served([32], [32], TokenBudget(), token_budget=512)) == pytest.approx(68.09, abs=0.02)
+
+
+def test_why_there_is_no_closed_form_is_said():
+    kv = closed_form(Sarathi(), served([10], [30], AffineKv(), token_budget=500))
+    assert (kv.requests_per_s, kv.at_most) == (None, None)
+    assert "more than the tokens" in kv.says
+    paced = closed_form(Best(), served([10], [30], token_budget=500))
+    assert paced.requests_per_s is None
+    assert paced.at_most == pytest.approx(250.0)
+    assert closed_form(WorkConserving(prefill_cap=2), served([10], [30])).requests_per_s is None
+    assert closed_form(VanillaVllm(), served([10], [30], token_budget=500)).requests_per_s < 250
