@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from evenstep.cli._flags import add_flags, settled
+from evenstep.cli.parts.flags import add_flags, settled
 from evenstep.errors import InputError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.cli._gateway_flags import add_gateway_flags, sources_of
-from evenstep.cli._parsing import ArgumentParser
+from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
+from evenstep.cli.parts.parsing import ArgumentParser
 from evenstep.errors import InputError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 
-from evenstep.cli._load_bar import LoadBar
+from evenstep.cli.parts.load_bar import LoadBar
 from evenstep.load.run import Progress
 
 

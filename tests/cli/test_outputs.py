@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.measure.test_comparison import replicates
 
-from evenstep.cli import _outputs as outputs
+from evenstep.cli.parts import outputs
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, compare_runs
 

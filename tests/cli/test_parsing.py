@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.cli._parsing import ArgumentParser, flags_of
+from evenstep.cli.parts.parsing import ArgumentParser, flags_of
 from evenstep.errors import InputError
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.scheduling._views import decodes, formed, view_of, waits
 
 from evenstep import compiled, names
-from evenstep.cli import _policy_scheduling_template as template
+from evenstep.cli.parts import policy_scheduling_template as template
 from evenstep.scheduling.check_views import check_views
 from evenstep.scheduling.checks import check
 from evenstep.scheduling.order import ARRIVAL

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli import _engine
-from evenstep.cli._engine import add_engine_flags
-from evenstep.cli._flags import add_flags, add_format, settled
+from evenstep.cli.parts import engine
+from evenstep.cli.parts.engine import add_engine_flags
+from evenstep.cli.parts.flags import add_flags, add_format, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Layer, Settled
@@ -72,7 +72,7 @@ class Compare:
         from evenstep.experiments.settings import CompareSettings, checked
 
         if hasattr(args, "engine") or _names_an_engine(args.config):
-            return _engine.compare(args)
+            return engine.compare(args)
         log = _log_of(args)
         found = settled(args, CompareSettings, None if log is None else _layer(args, log))
         return _compare(args, found, checked(found), log)
@@ -123,7 +123,7 @@ def _compare(
     settings: CompareSettings,
     log: FromLog | None = None,
 ) -> int:
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.errors import InputError
     from evenstep.experiments.compare.observed import row_of, with_observed
     from evenstep.experiments.compare.running import run_comparison

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli._flags import add_flags, add_format, settled
-from evenstep.cli._load_bar import LoadBar
+from evenstep.cli.parts.flags import add_flags, add_format, settled
+from evenstep.cli.parts.load_bar import LoadBar
 
 if TYPE_CHECKING:
     from evenstep.load.demo import Shown
@@ -47,7 +47,7 @@ class Demo:
         parser.add_argument("--report", metavar="FILE.html", default="evenstep-demo.html", help=report)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli import _outputs as outputs
+        from evenstep.cli.parts import outputs
         from evenstep.load.demo_settings import DemoSettings, checked
         from evenstep.sockets import need_gateway_extra
 
@@ -89,7 +89,7 @@ command = Demo()
 
 def _report(args: argparse.Namespace, settings: DemoSettings, rows: list[Shown]) -> Path:
     """Write the report; where it is."""
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.load.demo_page import page
     from evenstep.measure.output_file import replacing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from evenstep.cli._flags import add_flags, settled
+from evenstep.cli.parts.flags import add_flags, settled
 
 
 class Emulate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evenstep.cli._flags import add_format
+from evenstep.cli.parts.flags import add_format
 
 
 class FitLaws:
@@ -33,7 +33,7 @@ class FitLaws:
         add_format(fitted)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli import _outputs as outputs
+        from evenstep.cli.parts import outputs
         from evenstep.cost.fitting import LEAST, checked, fit_laws, read_log
         from evenstep.errors import InputError
         from evenstep.report.fit_plots import residual_plot

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli._flags import add_processes
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
+from evenstep.cli.parts.flags import add_processes
 
 if TYPE_CHECKING:
     from evenstep.experiments.leaderboard.board import Board
@@ -75,7 +75,7 @@ command = Leaderboard()
 
 
 def _leaderboard(args: argparse.Namespace) -> int:
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.errors import InputError
     from evenstep.experiments.leaderboard.board import Board
     from evenstep.experiments.leaderboard.table import read_table
@@ -114,7 +114,7 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
     import os
     from datetime import date
 
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.experiments.leaderboard.origin import commit_of
     from evenstep.experiments.leaderboard.page import page, text_lines
     from evenstep.experiments.leaderboard.picture import picture

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli._flags import add_flags, add_format, add_source, settled
-from evenstep.cli._load_bar import LoadBar
+from evenstep.cli.parts.flags import add_flags, add_format, add_source, settled
+from evenstep.cli.parts.load_bar import LoadBar
 
 if TYPE_CHECKING:
     from evenstep.load.run import Outcome
@@ -44,7 +44,7 @@ class Load:
         parser.add_argument("--save-requests", metavar="FILE.parquet", help="write what happened to each request as Parquet")
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli import _outputs as outputs
+        from evenstep.cli.parts import outputs
         from evenstep.load.run import drive
         from evenstep.load.settings import LoadSettings, checked
         from evenstep.load.summary import notes, summary
@@ -109,7 +109,7 @@ def _write(
     command: str,
 ) -> list[str]:
     """Write the files asked for; what to tell the user."""
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.load.page import Shown, page
     from evenstep.measure.output_file import replacing
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from evenstep import __version__, kernel_cache, names
-from evenstep.cli._parsing import ArgumentParser
+from evenstep.cli.parts.parsing import ArgumentParser
 from evenstep.errors import EvenstepError, InputError, PolicyError, nearest
 
 FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from evenstep.cli._flags import add_format
+from evenstep.cli.parts.flags import add_format
 
 
 class NetworkCommand:
@@ -58,7 +58,7 @@ def _checked_until(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
 
@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
 

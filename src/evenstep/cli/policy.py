@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from evenstep.cli._flags import add_format
+from evenstep.cli.parts.flags import add_format
 
 _TRACE_ROWS, _WORKERS, _SLOTS = 300, 4, 8
 #: Kind of a decision, and the policy method that makes it.
@@ -113,10 +113,10 @@ def _show(args: argparse.Namespace) -> int:
 def _new(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from evenstep.cli import _policy_scheduling_template, _policy_template
+    from evenstep.cli.parts import policy_scheduling_template, policy_template
     from evenstep.errors import InputError
 
-    template = _policy_scheduling_template if args.kind == "scheduling" else _policy_template
+    template = policy_scheduling_template if args.kind == "scheduling" else policy_template
 
     text = template.RULE if args.rule else template.POLICY
     name = args.name.removesuffix(".py").replace("-", "_")
@@ -263,6 +263,6 @@ def _text(value: object) -> str:
 
 
 def _print_json(found: dict[str, Any]) -> None:
-    from evenstep.cli._outputs import print_json
+    from evenstep.cli.parts.outputs import print_json
 
     print_json(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evenstep.cli._flags import add_columns_flag, add_format, format_of
+from evenstep.cli.parts.flags import add_columns_flag, add_format, format_of
 
 
 class Predict:
@@ -63,7 +63,7 @@ class Predict:
         judged.add_argument("--report", metavar="FILE.html", help="write a page with reliability curves")
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli import _outputs as outputs
+        from evenstep.cli.parts import outputs
         from evenstep.predict.evaluation import evaluate
         from evenstep.report import prediction
         from evenstep.workload.replicate import replicate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli._flags import add_format
+from evenstep.cli.parts.flags import add_format
 
 if TYPE_CHECKING:
     from evenstep.dispatch.replay import Difference, Replayed
@@ -33,7 +33,7 @@ class Replay:
         add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli import _outputs as outputs
+        from evenstep.cli.parts import outputs
         from evenstep.dispatch.replay import replay
 
         found = replay(args.file, args.policy, args.predictor)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli._flags import add_format, add_processes
+from evenstep.cli.parts.flags import add_format, add_processes
 
 if TYPE_CHECKING:
     from evenstep.experiments.reproduce import Setting
@@ -87,7 +87,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    from evenstep.cli._outputs import check_folder, lines_of
+    from evenstep.cli.parts.outputs import check_folder, lines_of
     from evenstep.errors import InputError
     from evenstep.experiments.progress import Bar
     from evenstep.experiments.reproduce import Setting
@@ -121,7 +121,7 @@ def _reproduce(args: argparse.Namespace) -> int:
 def _one(args: argparse.Namespace, name: str, setting: Setting) -> tuple[Reproduction, list[Path]]:
     from dataclasses import replace
 
-    from evenstep.cli._outputs import versions
+    from evenstep.cli.parts.outputs import versions
     from evenstep.experiments.reproduce import reproduce
     from evenstep.report.findings_files import write
 
@@ -175,6 +175,6 @@ def _print(found: list[Reproduction], form: str) -> None:
 
 
 def _print_json(value: Any) -> None:
-    from evenstep.cli._outputs import print_json
+    from evenstep.cli.parts.outputs import print_json
 
     print_json(value)

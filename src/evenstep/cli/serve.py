@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from evenstep.cli._gateway_flags import add_gateway_flags, sources_of
+from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Serve:

@@ -9,7 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli._flags import add_flags, add_format, add_source, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_source, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
@@ -95,7 +95,7 @@ command = Simulate()
 
 
 def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings) -> int:
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.errors import InputError
 
     if not settings.source:
@@ -126,7 +126,7 @@ def _prepared(
     args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings
 ) -> Callable[[int], Run]:
     """The run as a function of the samples to keep: it is the same one however often it is made."""
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.experiments.compare.compare import opened_as
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.progress import Bar, compile_notice
@@ -211,7 +211,7 @@ def class_lines(classes: list[dict[str, Any]]) -> list[str]:
 
 
 def _object(run: Run, command_line: str, settings: dict[str, Any]) -> dict[str, Any]:
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
 
     conditions = {k: None if isinstance(v, float) and isnan(v) else v for k, v in asdict(run.conditions).items()}
     return {

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli._flags import add_flags, add_format, add_processes, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_processes, settled
 
 if TYPE_CHECKING:
     from evenstep.experiments.stability import Answer, Judged
@@ -53,7 +53,7 @@ class StabilityCommand:
         settings = settled(args, StabilitySettings).value
         found = answer(settings, args.processes)
         if args.format == "json":
-            from evenstep.cli._outputs import print_json, versions
+            from evenstep.cli.parts.outputs import print_json, versions
 
             print_json({"version": 1, "command": args.command_line, "versions": versions(), **_object(found)})
             return 0

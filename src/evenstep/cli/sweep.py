@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli._flags import add_format, add_processes
 from evenstep.cli.main import FINE, INTERRUPTED
+from evenstep.cli.parts.flags import add_format, add_processes
 
 if TYPE_CHECKING:
     from evenstep.experiments.sweep.sweeping import Sweep
@@ -89,7 +89,7 @@ command = SweepCommand()
 
 
 def _sweep(args: argparse.Namespace) -> int:
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.errors import InputError
     from evenstep.experiments.progress import Bar
     from evenstep.experiments.sweep.runs import Interrupted, Places
@@ -139,7 +139,7 @@ def _terminated_like_ctrl_c() -> Generator[None]:
 
 
 def _forecast(args: argparse.Namespace, running: Sweep) -> int:
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
 
     found = running.forecast(args.processes)
     if args.format == "json":
@@ -163,7 +163,7 @@ def _forecast(args: argparse.Namespace, running: Sweep) -> int:
 def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) -> None:
     from dataclasses import replace
 
-    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.parts import outputs
     from evenstep.measure.swept import to_json_object, write_swept
     from evenstep.report.sweep_page import table_lines, until_sentence, write_sweep
 

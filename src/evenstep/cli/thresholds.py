@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from evenstep.cli._flags import add_format
+from evenstep.cli.parts.flags import add_format
 
 
 class Thresholds:
@@ -36,7 +36,7 @@ class Thresholds:
         add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli._outputs import print_json
+        from evenstep.cli.parts.outputs import print_json
         from evenstep.experiments.compare.engine_compare import traces_of
         from evenstep.experiments.compare.engine_settings import EngineSettings, check
         from evenstep.experiments.compare.gate_thresholds import Asked, answer

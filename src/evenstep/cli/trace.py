@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evenstep.cli._flags import add_columns_flag, format_of
+from evenstep.cli.parts.flags import add_columns_flag, format_of
 
 
 class Trace:

@@ -51,8 +51,8 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 def compare(args: argparse.Namespace) -> int:
     """Run it; arguments as `evenstep compare` parses them."""
-    from evenstep.cli import _outputs as outputs
-    from evenstep.cli._flags import settled
+    from evenstep.cli.parts import outputs
+    from evenstep.cli.parts.flags import settled
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
     from evenstep.experiments.compare.engine_settings import EngineSettings, check
     from evenstep.experiments.progress import Bar
@@ -118,7 +118,7 @@ def _written(args: argparse.Namespace, comparison: EngineComparison, outcome: En
     told: list[str] = []
     first: dict[str, Any] = {r.policy: own[0] for r, own in zip(comparison.policies, outcome.runs, strict=True)}
     if args.records is not None:
-        from evenstep.cli._outputs import file_name
+        from evenstep.cli.parts.outputs import file_name
         from evenstep.measure.parquet import write_engine_run
 
         for index, (name, run) in enumerate(first.items()):
