@@ -18,6 +18,8 @@ from evenstep.measure.comparison import (
     mean_over,
     outcomes,
     paired_difference,
+    quantile_interval,
+    share_interval,
     to_json_object,
 )
 from evenstep.request import Trace
@@ -187,3 +189,17 @@ def test_a_field_missing_in_one_replicate_has_no_interval():
     holed = dataclasses.replace(result, summaries=(*result.summaries[:2], {**result.summaries[2], "idle_share": None}))
     assert holed.interval("idle_share") is None
     assert holed.interval("makespan_s") == mean_interval(result.values("makespan_s"))
+
+
+def test_shares_have_the_interval_of_clopper_and_pearson():
+    none, half, every = share_interval(0, 400), share_interval(5, 10), share_interval(10, 10)
+    assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(1 - 0.025 ** (1 / 400))
+    assert (half.low, half.high) == pytest.approx((0.1871, 0.8129), abs=5e-5)
+    assert (every.low, every.high) == pytest.approx((0.025**0.1, 1.0))
+
+
+def test_a_quantile_lies_between_order_statistics():
+    """The 40th and the 61st of 100 values hold their median, as tables say."""
+    found = quantile_interval(np.arange(100.0, 0.0, -1.0), 0.5)
+    assert (found.value, found.low, found.high) == (50.5, 40.0, 61.0)
+    assert quantile_interval(np.arange(10.0), 0.9).high is None

@@ -13,6 +13,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.measure.digest import combined
 from evenstep.measure.metrics import full_slot_tokens_per_s
 from evenstep.measure.records import Conditions, Run
+from evenstep.request import F8
 
 #: Share of intervals that hold the true value, over many comparisons.
 CONFIDENCE = 0.95
@@ -187,6 +188,29 @@ def mean_interval(values: Sequence[float]) -> Interval:
         return Interval(mean, None, None)
     half = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2) * np.std(values, ddof=1) / np.sqrt(n))
     return Interval(mean, mean - half, mean + half)
+
+
+def share_interval(hits: int, count: int) -> Interval:
+    """A share of independent trials with its 95 % interval. Source: Clopper and Pearson 1934."""
+    from scipy.special import betaincinv
+
+    tail = (1 - CONFIDENCE) / 2
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, count - hits, 1 - tail)) if hits < count else 1.0
+    return Interval(hits / count, low, high)
+
+
+def quantile_interval(values: F8, share: float) -> Interval:
+    """A quantile of independent values with its 95 % interval from order statistics; no ends from too few."""
+    from scipy.special import bdtr
+
+    ordered, count, tail = np.sort(values), values.size, (1 - CONFIDENCE) / 2
+    below = bdtr(np.arange(count), count, share)  # the chance that at most k values lie below the quantile
+    low, high = int(np.searchsorted(below, tail)), int(np.searchsorted(below, 1 - tail))
+    quantile = float(np.quantile(ordered, share))
+    if low < 1 or high >= count:
+        return Interval(quantile, None, None)
+    return Interval(quantile, float(ordered[low - 1]), float(ordered[high]))
 
 
 def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Interval:

@@ -21,7 +21,8 @@ from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.view import SchedulingPolicy
-from evenstep.sim.engine.simulation import Engine, simulate_engine
+from evenstep.sim.engine.settings import Engine, Overflow
+from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.workload.synthetic.arrivals import Poisson
 
 LAW, POWER = AffineKv(), Power()
@@ -70,6 +71,13 @@ class Case:
     rate: float
     fits: float
     said: str
+
+
+def free_engine(kv_tokens: int = 0, overflow: Overflow = "recompute") -> Engine:
+    """The paper's model of an engine: memory at most, no limit of tokens or prompts."""
+    return Engine(
+        token_budget=0, batch_limit=0, resident_limit=0, first_token="decode", kv_tokens=kv_tokens, overflow=overflow
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

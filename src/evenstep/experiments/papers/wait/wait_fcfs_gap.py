@@ -1,0 +1,155 @@
+"""WAIT Proposition 4: first come, first served with the memory of the fluid equilibrium, to the letter."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.cost.affine_kv import AffineKv
+from evenstep.experiments.papers.wait._wait import free_engine
+from evenstep.experiments.papers.wait.wait_scaling import D1_S, LAW, PAIR, RATE, TOKENS_PER_S
+from evenstep.experiments.reproduce import Experiment, Setting, clearly, row, within
+from evenstep.measure.comparison import Interval, mean_interval, share_interval
+from evenstep.report.figures import COLOURS, labelled
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.request import Trace
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.wait import Wait
+from evenstep.scheduling.view import SchedulingPolicy
+from evenstep.sim.engine.simulation import simulate_engine
+
+#: M*, KV tokens of the equilibrium: one request of each type at each of its stages.
+MEMORY = 9
+OVERFLOWS, GROWTH = 1 - 4.5 * math.exp(-2), 0.3
+#: Seconds between the starts of two trials, so that each begins empty, and of a long run.
+APART_S, LONG_S = 30.0, 20_000.0
+POLICIES: dict[str, SchedulingPolicy] = {"FCFS": Sarathi(), "WAIT": Wait((1, 1), max_hold_s=1e9)}
+
+
+def poisson(seed: int, count: int, draw: int) -> list[int]:
+    """Poisson numbers of mean 1."""
+    u, found = streams.uniform(seed, "fcfs-gap", np.arange(count), draw=draw), np.zeros(count, np.int64)
+    below, chance = math.exp(-1), math.exp(-1)
+    for k in range(1, 20):
+        found += u > below
+        chance /= k
+        below += chance
+    return found.tolist()
+
+
+def trials(count: int, seed: int, is_later_random: bool) -> int:
+    """In how many of so many trials memory overflows within two iterations of the first random arrivals' prefill.
+
+    A trial starts in equilibrium. Poisson(1) of each type arrive in the next iteration; in each of the two after that one of
+    each type, or as many at random. It overflows when a request is evicted, or has to wait for memory.
+    """
+    arrivals: list[tuple[float, int, int]] = []
+    drawn = [[poisson(seed, count, 10 * kind + later) for later in range(3)] for kind in range(2)]
+    for trial in range(count):
+        for kind in range(2):
+            numbers = [1, 1, 1, *(drawn[kind][k][trial] if k == 0 or is_later_random else 1 for k in range(3))]
+            times = (0.0, 0.9, 1.9, 2.9, 3.9, 4.9)
+            arrivals += [(trial * APART_S + t, kind, trial) for t, n in zip(times, numbers, strict=True) for _ in range(n)]
+    at, kinds, which = (np.array(column) for column in zip(*sorted(arrivals), strict=True))
+    trace = Trace(np.ones(at.size, np.int64), kinds + 1, arrival_s=at, request_class=kinds, synthetic=True)
+    tiny = 1e-6  # an iteration that holds less than M* is shorter by less than anything here
+    engine = free_engine(MEMORY, "restart")
+    done = simulate_engine(trace, POLICIES["FCFS"], engine=engine, batch_time=AffineKv(1 - 9 * tiny, tiny))
+    table, iterations = done.requests, done.iterations
+    assert iterations is not None
+    found = np.zeros(count, bool)
+    found[which[table.request_id[table.scheduled_s - table.arrival_s > 1.0]]] = True
+    starts = iterations.start_s[iterations.evicted > 0]
+    soon = np.mod(starts, APART_S)
+    found[(starts[(soon > 2.5) & (soon < 5.5)] // APART_S).astype(int)] = True
+    return int(found.sum())
+
+
+def long_run(policy: SchedulingPolicy, horizon_s: float, seed: int, replicate: int) -> tuple[float, float]:
+    """Requests of type 2 left over, a second of the horizon, and the throughput, tokens a second."""
+    trace = PAIR.trace(RATE, int(RATE * horizon_s), seed, replicate)
+    horizon_s = float(trace.column("arrival_s")[-1])
+    engine = free_engine(MEMORY, "restart")
+    done = simulate_engine(trace, policy, engine=engine, batch_time=LAW, records=False, until_s=horizon_s)
+    left = int((trace.output_tokens == 2).sum() - (done.requests.output_tokens == 2).sum())
+    return left / horizon_s, float((done.requests.output_tokens + 1).sum()) / horizon_s
+
+
+def run(setting: Setting) -> Findings:
+    count, horizon_s = setting.pick(20_000, 1_000), setting.pick(LONG_S, 2_000.0)
+    seen = {kind: trials(count, setting.seed, kind == "random") for kind in ("their mean", "random")}
+    shares = {kind: share_interval(hits, count) for kind, hits in seen.items()}
+    each = range(setting.replicates)
+    long = {name: np.array([long_run(own, horizon_s, setting.seed, r) for r in each]) for name, own in POLICIES.items()}
+    growth = mean_interval(long["FCFS"][:, 0].tolist())
+    gap = {name: mean_interval((TOKENS_PER_S - own[:, 1]).tolist()) for name, own in long.items()}
+    letter = shares["their mean"]
+    return Findings(
+        rows=[
+            *(
+                Row(f"FCFS in equilibrium, later arrivals {kind}", "overflows within two iterations", "", OVERFLOWS, one)
+                for kind, one in shares.items()
+            ),
+            *(
+                row(
+                    name,
+                    "growth of the queue of type 2",
+                    "requests/s",
+                    own[:, 0].tolist(),
+                    GROWTH if name == "FCFS" else None,
+                )
+                for name, own in long.items()
+            ),
+            *(row(name, "throughput", "tokens/s", own[:, 1].tolist(), TOKENS_PER_S) for name, own in long.items()),
+        ],
+        claims=[
+            Claim(
+                f"memory overflows within two iterations with probability {OVERFLOWS:.3f} = 1 - 4.5 e^-2",
+                within(_sure(OVERFLOWS), letter.low or 0.0, letter.high or 1.0),
+                f"{letter.value:.4f}, interval {letter.low:.4f} to {letter.high:.4f}",
+            ),
+            Claim(f"the queue of type 2 is at least {GROWTH:g} t", within(growth, GROWTH, math.inf), with_interval(growth)),
+            Claim("FCFS loses a constant share of the fluid throughput", clearly(gap["FCFS"], 1), _lost(gap["FCFS"])),
+        ],
+        constants=[
+            Constant("types", "prompts 1, outputs 1 and 2, one arrival a second each", "the paper's"),
+            Constant("memory", f"M* = {MEMORY} KV tokens, overflow restarts", "the paper's"),
+            Constant("batch time", f"d0 = 1 - 9 d1, d1 = {D1_S:g} s", "the paper leaves d1 open; trials have 1e-6 s"),
+            Constant("FCFS", "running requests first, then the queue while memory lasts", "the one admitted last restarts"),
+            Constant("trials", count, "each from the equilibrium"),
+            Constant("horizon", f"{horizon_s:g} s", "of the long runs"),
+        ],
+        remark="the paper counts arrivals of (0, 2) as an overflow: it comes when both are at their last stage and later "
+        "arrivals are one of each. The queue grows in proportion to time, at half the claimed rate: an overflow delays "
+        "requests and does not add one of type 2 each time. WAIT with equality has no linear growth",
+        stands_in="nothing: the instance is the paper's",
+        data={
+            "policy": [name for name, own in long.items() for _ in own],
+            "type_2_left_per_s": np.concatenate([own[:, 0] for own in long.values()]),
+            "tokens_per_s": np.concatenate([own[:, 1] for own in long.values()]),
+        },
+        draw=lambda figure: _draw(figure, long),
+        size=(6.0, 3.4),
+        intervals=f"Probabilities have Clopper-Pearson intervals over {count:,} trials, the others t-intervals.",
+    )
+
+
+def _sure(value: float) -> Interval:
+    return Interval(value, value, value)
+
+
+def _lost(gap: Any) -> str:
+    return f"{with_interval(gap)} of {TOKENS_PER_S:g} tokens/s"
+
+
+def _draw(figure: Any, long: Any) -> None:
+    axes = figure.subplots()
+    axes.bar(list(long), [own[:, 0].mean() for own in long.values()], color=COLOURS[0])
+    axes.axhline(GROWTH, color=COLOURS[1])
+    labelled(axes, "", "type 2 left over, requests/s")
+
+
+experiment = Experiment("FCFS with the memory of the fluid equilibrium", "WAIT Proposition 4", run, most_traces=0)

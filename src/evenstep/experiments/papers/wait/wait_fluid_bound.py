@@ -1,0 +1,96 @@
+"""WAIT Proposition 2: no policy of the library is above the fluid throughput."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep import names
+from evenstep.cost.affine_kv import AffineKv
+from evenstep.experiments.papers.wait._wait import Workload, free_engine
+from evenstep.experiments.reproduce import Experiment, Setting, row, within
+from evenstep.measure.comparison import mean_interval
+from evenstep.report.figures import COLOURS, labelled
+from evenstep.report.findings import Claim, Constant, Findings, with_interval
+from evenstep.sim.engine.simulation import simulate_engine
+from evenstep.theory.fluid import Types, equilibrium
+
+LAW = AffineKv(0.01, 1e-5)
+PROMPTS, OUTPUTS, SHARES = (20, 40), (10, 30), (2, 1)
+MIX = Workload(PROMPTS, OUTPUTS, SHARES, 0, lambda case: {})
+#: d1 sum lambda W, and memory over that of the fluid equilibrium, which the proposition needs to be 1 at least.
+LOADS, MEMORY = (0.5, 0.7, 0.9), 2.0
+#: Policies of the reduced size, which other experiments compile, too.
+QUICK = ("sarathi", "vanilla-vllm", "vllm", "wait")
+#: A throughput is above the fluid one if it is so by more than this share.
+MORE = 0.01
+
+
+def types_at(load: float) -> Types:
+    """The types at a share of the capacity."""
+    rate = load / Types(SHARES, PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s).load
+    return Types([rate * share for share in SHARES], PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s)
+
+
+def shares(name: str, load: float, requests: int, setting: Setting) -> list[float]:
+    """Throughput over the fluid one of each replicate, prefills counted as a token as in eq. 8."""
+    types = types_at(load)
+    fluid, rate = equilibrium(types), sum(types.arrivals_per_s)
+    engine = free_engine(int(np.ceil(MEMORY * fluid.kv_tokens)))
+    found: list[float] = []
+    for replicate in range(setting.replicates):
+        trace = MIX.trace(rate, requests, setting.seed, replicate)
+        until_s = requests / rate
+        run = simulate_engine(
+            trace, names.build("scheduling", {"name": name}), engine=engine, batch_time=LAW, records=False, until_s=until_s
+        )
+        found.append(float((run.requests.output_tokens + 1).sum()) / until_s / fluid.tokens_per_s)
+    return found
+
+
+def run(setting: Setting) -> Findings:
+    requests, loads = setting.pick(8_000, 2_000), setting.pick(LOADS, LOADS[-1:])
+    policies = setting.pick(names.members("scheduling"), QUICK)
+    found = {(name, load): shares(name, load, requests, setting) for name in policies for load in loads}
+    most = {key: mean_interval(own) for key, own in found.items()}
+    return Findings(
+        rows=[row(f"{name}, load {load:g}", "share of fluid throughput", "", own) for (name, load), own in found.items()],
+        claims=[
+            Claim(
+                f"{name} is not above the fluid throughput by more than {MORE:.0%}, load {load:g}",
+                within(one, -np.inf, 1 + MORE),
+                with_interval(one),
+            )
+            for (name, load), one in most.items()
+        ],
+        constants=[
+            Constant("types", f"prompts {PROMPTS}, outputs {OUTPUTS}, {SHARES} in proportion", "ours"),
+            Constant("batch time", f"d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token", "the paper prints neither"),
+            Constant("memory", f"{MEMORY:g} M*", "the proposition needs M* at least"),
+            Constant("requests", requests, "expected in each replicate, arrivals Poisson"),
+            Constant("policies", "all, with their defaults", "those of gates hold for their thresholds"),
+        ],
+        remark="what is done has arrived, so the mean cannot be above; a replicate can, by the luck of its arrivals",
+        stands_in="nothing: arrivals are Poisson as in the paper",
+        data={
+            "policy": [name for name, _ in found for _ in range(setting.replicates)],
+            "load": [load for _, load in found for _ in range(setting.replicates)],
+            "share": [share for own in found.values() for share in own],
+        },
+        draw=lambda figure: _draw(figure, most),
+        size=(7.0, 5.0),
+    )
+
+
+def _draw(figure: Any, most: Any) -> None:
+    axes = figure.subplots()
+    for colour, load in zip(COLOURS, LOADS, strict=False):
+        own = {name: one.value for (name, at), one in most.items() if at == load}
+        axes.plot(list(own.values()), list(own), ".", color=colour, label=f"load {load:g}")
+    axes.axvline(1.0, color="0.5")
+    labelled(axes, "share of the fluid throughput")
+    axes.legend(frameon=False)
+
+
+experiment = Experiment("every policy against the fluid throughput", "WAIT Proposition 2", run, most_traces=0)
