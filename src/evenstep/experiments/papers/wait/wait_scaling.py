@@ -103,7 +103,7 @@ def run(setting: Setting) -> Findings:
         "a mean over the second half of the horizon: as large on average, without the luck of arrivals and of one moment",
         stands_in="nothing: the instance is the paper's",
         data={
-            **grouped({key: own["latency"] for key, own in runs.items()}, ("thresholds", "zeta")),
+            **grouped({key: own["latency"].tolist() for key, own in runs.items()}, ("thresholds", "zeta")),
             **{q.replace(" ", "_"): np.concatenate([own[q] for own in runs.values()]) for q in UNITS},
         },
         draw=lambda figure: _draw(figure, runs),

@@ -1,4 +1,4 @@
-"""WAIT sec. 7.1: rates that change, with thresholds that stay and thresholds that are solved anew."""
+"""WAIT secs. 7.1, 8.1: rates that change, with thresholds for their mean, for their peak, and solved anew."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
-from evenstep.experiments.reproduce import Experiment, Setting, clearly, row, values
-from evenstep.measure.comparison import paired_difference
+from evenstep.experiments.reproduce import Experiment, Setting, all_of, clearly, row, values, within
+from evenstep.measure.comparison import mean_interval, paired_difference
 from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
@@ -26,8 +26,14 @@ from evenstep.theory.fluid import Types
 from evenstep.workload.synthetic.arrivals import Poisson
 
 LAW = AffineKv()
-#: Shares of the engine's capacity, one a phase, and seconds of a phase.
-LOADS, PHASE_S = (0.3, 0.85, 0.3), 120.0
+#: Seconds of a run. Each profile has shares of the engine's capacity, in turns of one length.
+WHOLE_S = 360.0
+PROFILES: Mapping[str, tuple[float, ...]] = {
+    "surge": (0.3, 0.85, 0.3),
+    "sine": tuple((0.5 + 0.35 * np.sin(2 * np.pi * (np.arange(36) + 0.5) / 18)).tolist()),
+}
+#: Share of the capacity of the constant rate, and of the thresholds it starts with.
+STEADY, BEFORE = 0.85, 0.3
 #: Seconds of the observed part.
 SOLVE_S = 20.0
 #: How far the mean of a solved threshold may be from the theory's, as a share of it.
@@ -74,13 +80,13 @@ class Family:
             return NestedWait(thresholds, self.outputs[:-1], solve_s=solve_s)
         return Wait(thresholds, solve_s=solve_s)
 
-    def policies(self) -> dict[str, SchedulingPolicy]:
-        """Thresholds of the first phase, of the second, and adaptive ones from the first on; and policies without a gate."""
-        first, second = self.thresholds(LOADS[0]), self.thresholds(LOADS[1])
+    def policies(self, loads: Sequence[float]) -> dict[str, SchedulingPolicy]:
+        """Thresholds for a profile's mean and for its peak, solved anew from the mean's on, and a policy without gates."""
+        mean, peak = self.thresholds(float(np.mean(loads))), self.thresholds(max(loads))
         return {
-            "for the first rate": self.policy(first),
-            "for the second rate": self.policy(second),
-            "solved anew": self.policy(first, SOLVE_S),
+            "for the mean": self.policy(mean),
+            "for the peak": self.policy(peak),
+            "solved anew": self.policy(mean, SOLVE_S),
             "Sarathi": Sarathi(),
         }
 
@@ -107,8 +113,8 @@ FAMILIES = (
     Family("WAIT", (100, 200), (50, 100), (1, 1), is_nested=False),
     Family("Nested WAIT", (50,) * 4, (20, 40, 80, 160), (4, 3, 2, 1), is_nested=True),
 )
-#: Runs by (family, policy), one a replicate.
-Runs = Mapping[tuple[str, str], Sequence[EngineRun]]
+#: Runs by (family, profile, policy), one a replicate.
+Runs = Mapping[tuple[str, str, str], Sequence[EngineRun]]
 
 
 def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
@@ -120,28 +126,31 @@ def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
 
 
 def run(setting: Setting) -> Findings:
-    phase_s, many = setting.pick(PHASE_S, 40.0), range(setting.replicates)
+    whole_s, many = setting.pick(WHOLE_S, 120.0), range(setting.replicates)
     runs: Runs = {
-        (family.name, label): [one(family.trace(LOADS, phase_s, setting.seed, r), policy, label) for r in many]
+        (family.name, profile, label): [
+            one(family.trace(loads, whole_s / len(loads), setting.seed, r), policy, label) for r in many
+        ]
         for family in FAMILIES
-        for label, policy in family.policies().items()
+        for profile, loads in PROFILES.items()
+        for label, policy in family.policies(loads).items()
     }
     steady = {
         family.name: [
             one(
-                family.trace(LOADS[1:2], setting.pick(1.5, 1.0) * phase_s, setting.seed, r),
-                family.policy(family.thresholds(LOADS[0]), SOLVE_S),
+                family.trace((STEADY,), whole_s / 2, setting.seed, r),
+                family.policy(family.thresholds(BEFORE), SOLVE_S),
                 "solved anew",
             )
             for r in many
         ]
         for family in FAMILIES
     }
-    middles, latency = _by_arrival(runs, phase_s)
+    middles, latency = _by_arrival(runs, whole_s)
     return Findings(
         rows=[*_rows(runs), *_thresholds(steady)],
         claims=[*_claims(runs), *_near(steady)],
-        constants=_constants(setting, phase_s),
+        constants=_constants(whole_s),
         remark="the paper names conditions on thresholds for rates that change and runs static ones; what is estimated, "
         "from what, and when it is solved is ours. Without waiting (Sarathi) every rate is served with less latency and "
         "more iterations: solving anew does not change what WAIT is for. Thresholds solved from a window stray from run "
@@ -149,21 +158,22 @@ def run(setting: Setting) -> Findings:
         stands_in="the batch-time law of the paper's eq. 1",
         data={
             "policy_family": [k[0] for k in latency for _ in middles],
-            "policy": [k[1] for k in latency for _ in middles],
+            "profile": [k[1] for k in latency for _ in middles],
+            "policy": [k[2] for k in latency for _ in middles],
             "arrival_s": np.concatenate([middles for _ in latency]),
             "mean_latency_s": np.concatenate(list(latency.values())),
         },
         draw=lambda figure: _draw(figure, middles, latency),
-        size=(9.0, 3.6),
+        size=(9.0, 6.4),
     )
 
 
 def _rows(runs: Runs) -> list[Row]:
     found: list[Row] = []
-    for (family, label), own in runs.items():
+    for (family, profile, label), own in runs.items():
         for field, (quantity, unit) in FIELDS.items():
-            base = () if label == "solved anew" else values(runs[family, "solved anew"], field)
-            case = f"{label} on the types of {family}" if label == "Sarathi" else f"{family} {label}"
+            base = () if label == "solved anew" else values(runs[family, profile, "solved anew"], field)
+            case = f"{label} on the types of {family}, {profile}" if label == "Sarathi" else f"{family} {label}, {profile}"
             found.append(row(case, quantity, unit, values(own, field), None, base, "solved anew"))
     return found
 
@@ -182,66 +192,61 @@ def _thresholds(steady: Mapping[str, Sequence[EngineRun]]) -> list[Row]:
             float(n),
         )
         for family in FAMILIES
-        for k, n in enumerate(family.thresholds(LOADS[1]))
+        for k, n in enumerate(family.thresholds(STEADY))
     ]
 
 
 def _claims(runs: Runs) -> list[Claim]:
     found: list[Claim] = []
     for family in FAMILIES:
-        own = values(runs[family.name, "solved anew"], "e2e_mean_s")
-        for other in ("for the first rate", "for the second rate"):
-            apart = paired_difference(own, values(runs[family.name, other], "e2e_mean_s"))
-            text = f"{family.name} solved anew has a lower latency than with thresholds {other}"
-            found.append(Claim(text, clearly(apart, -1), f"{with_interval(apart)} s"))
-        fewer = paired_difference(
-            values(runs[family.name, "solved anew"], "iterations"),
-            values(runs[family.name, "Sarathi"], "iterations"),
-        )
-        text = f"{family.name} solved anew still takes fewer iterations than Sarathi"
-        found.append(Claim(text, clearly(fewer, -1), f"{with_interval(fewer)} iterations"))
+        for profile in PROFILES:
+            own = {label: runs[family.name, profile, label] for label in family.policies(PROFILES[profile])}
+            for other in ("for the mean", "for the peak"):
+                apart = paired_difference(values(own["solved anew"], "e2e_mean_s"), values(own[other], "e2e_mean_s"))
+                text = f"{family.name} solved anew has a lower latency than with thresholds {other}, {profile}"
+                found.append(Claim(text, clearly(apart, -1), f"{with_interval(apart)} s"))
+            fewer = paired_difference(values(own["solved anew"], "iterations"), values(own["Sarathi"], "iterations"))
+            text = f"{family.name} solved anew still takes fewer iterations than Sarathi, {profile}"
+            found.append(Claim(text, clearly(fewer, -1), f"{with_interval(fewer)} iterations"))
     return found
 
 
 def _near(steady: Mapping[str, Sequence[EngineRun]]) -> list[Claim]:
     found: list[Claim] = []
     for family in FAMILIES:
-        wanted = family.thresholds(LOADS[1])
-        means = [float(np.mean(_solved(steady[family.name], k))) for k in range(len(wanted))]
-        near = all(abs(mean - n) <= max(NEAR * n, 1.0) for mean, n in zip(means, wanted, strict=True))
-        said = ", ".join(f"{mean:.1f} of {n}" for mean, n in zip(means, wanted, strict=True))
+        wanted = family.thresholds(STEADY)
+        means = [mean_interval(_solved(steady[family.name], k)) for k in range(len(wanted))]
+        off = [max(NEAR * n, 1.0) for n in wanted]
+        near = all_of([within(mean, n - by, n + by) for mean, n, by in zip(means, wanted, off, strict=True)])
+        said = ", ".join(f"{with_interval(mean)} of {n}" for mean, n in zip(means, wanted, strict=True))
         text = f"at a constant rate {family.name}'s mean thresholds are within {NEAR:.0%}, or one request, of the theory's"
         found.append(Claim(text, near, said))
     return found
 
 
-def _constants(setting: Setting, phase_s: float) -> list[Constant]:
-    loads = ", ".join(f"{load:g}" for load in LOADS)
+def _constants(whole_s: float) -> list[Constant]:
+    surge = ", ".join(f"{load:g}" for load in PROFILES["surge"])
     families = "; ".join(
-        f"{f.name}: prompts {f.prompts}, outputs {f.outputs}, {f.shares} in proportion, first thresholds "
-        f"{f.thresholds(LOADS[0])}, second {f.thresholds(LOADS[1])}"
+        f"{f.name}: prompts {f.prompts}, outputs {f.outputs}, {f.shares} in proportion, thresholds "
+        + ", ".join(f"{p} {f.thresholds(float(np.mean(own)))} and {f.thresholds(max(own))}" for p, own in PROFILES.items())
         for f in FAMILIES
     )
     return [
-        Constant("rates", f"{loads} of what the engine can do, {phase_s:g} s each", "ours; the paper runs none that change"),
-        Constant("types", families, "the least thresholds of eqs. 9 and 10 for the true rates"),
-        Constant("solve_s", SOLVE_S, "several times as long as a request stays, and short beside a phase"),
+        Constant("rates", f"surge {surge}; sine .5 +-.35, two periods", f"of capacity, {whole_s:g} s; the paper has none"),
+        Constant("types", families, "the least thresholds of eqs. 9 and 10 for the mean and the peak rates"),
+        Constant("solve_s", SOLVE_S, "several times as long as a request stays, and short compared with a turn"),
         Constant("batch time", f"d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token", "the paper prints neither"),
         Constant("memory, token budget, batch limit", "no limit", "as in the paper's model"),
         Constant("max_hold_s", 1.0, "the paper's rules never run the last of a burst"),
         Constant("end", "the last arrival", "what is left over shows as throughput"),
-        Constant(
-            "constant rate",
-            f"{LOADS[1]:g} of what the engine can do, {setting.pick(1.5, 1.0) * phase_s:g} s",
-            "from the first thresholds on",
-        ),
+        Constant("constant rate", f"{STEADY:g} of the capacity, {whole_s / 2:g} s", f"from the thresholds of {BEFORE:g} on"),
     ]
 
 
-def _by_arrival(runs: Runs, phase_s: float) -> tuple[F8, dict[tuple[str, str], F8]]:
+def _by_arrival(runs: Runs, whole_s: float) -> tuple[F8, dict[tuple[str, str, str], F8]]:
     """Mean latency of requests by when they arrived, in the first replicate; nan where none was completed."""
-    edges = np.linspace(0.0, len(LOADS) * phase_s, 61)
-    found: dict[tuple[str, str], F8] = {}
+    edges = np.linspace(0.0, whole_s, 61)
+    found: dict[tuple[str, str, str], F8] = {}
     for key, (first, *_) in runs.items():
         took = first.requests.finished_s - first.requests.arrival_s
         place = np.clip(np.digitize(first.requests.arrival_s, edges) - 1, 0, edges.size - 2)
@@ -251,18 +256,19 @@ def _by_arrival(runs: Runs, phase_s: float) -> tuple[F8, dict[tuple[str, str], F
     return (edges[1:] + edges[:-1]) / 2, found
 
 
-def _draw(figure: Any, middles: F8, latency: Mapping[tuple[str, str], F8]) -> None:
-    panels = figure.subplots(1, len(FAMILIES))
-    for axes, family in zip(panels, FAMILIES, strict=True):
-        lines = [(label, line) for (name, label), line in latency.items() if name == family.name]
+def _draw(figure: Any, middles: F8, latency: Mapping[tuple[str, str, str], F8]) -> None:
+    panels = figure.subplots(len(PROFILES), len(FAMILIES))
+    shown = [(profile, family.name) for profile in PROFILES for family in FAMILIES]
+    for axes, (profile, family) in zip(panels.flat, shown, strict=True):
+        lines = [(label, line) for (name, at, label), line in latency.items() if (name, at) == (family, profile)]
         for colour, (label, line) in zip(COLOURS, lines, strict=False):
             axes.plot(middles, line, color=colour, lw=1.3, label=label)
         axes.set_yscale("log")
-        labelled(axes, "arrival, s", title=family.name)
-    panels[0].set_ylabel("mean latency, s")
-    panels[0].legend(frameon=False, fontsize=7)
+        labelled(axes, "arrival, s", title=f"{family}, {profile}")
+    panels[0][0].set_ylabel("mean latency, s")
+    panels[0][0].legend(frameon=False, fontsize=7)
 
 
 experiment = Experiment(
-    "WAIT where rates change: thresholds that stay, and solved anew", "WAIT sec. 7.1", run, most_traces=0
+    "WAIT where rates change: thresholds for mean and peak, and solved anew", "WAIT secs. 7.1, 8.1", run, most_traces=0
 )
