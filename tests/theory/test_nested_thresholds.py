@@ -126,3 +126,29 @@ def test_types_that_are_not_nested_or_an_engine_that_is_overrun_are_refused():
         solve(Types((1.0, 1.0), (10, 10), (20, 10), 0.01, 0.0))
     with pytest.raises(InputError, match="load"):
         solve(Types((1000.0, 1000.0), (10, 10), (10, 20), 0.01, 1e-3))
+
+
+def test_doubts_by_hand():
+    """A batch of 8 and 2 holds 8 * 275 + 2 * 810, and 180 of others: 4,000 KV tokens, 5 s; 8 arrive in .8 s."""
+    types = Types((7.5, 2.5), (20, 20), (10, 30), 1.0, 0.001)
+    late = "an iteration takes 5 s, no less than the 0.8 s in which 8 requests arrive"
+    few = "n_2 / n_1 is 2 / 8; it has to be above 0.25"
+    full = "a full batch holds 4000 KV tokens, the memory 3999: the gates may block"
+    assert doubts(types, np.array([8, 2]), 3999.0, beside=180.0) == [late, few, full]
+    assert doubts(types, np.array([8, 2]), 4000.0, beside=180.0, is_timed=False) == [few]
+    assert doubts(Types((10.0,), (20,), (10,), 1.0, 0.0), np.array([10]), math.inf)[0].startswith("an iteration takes 1 s")
+
+
+def test_a_refusal_names_the_load():
+    """1000 * (11 * 15 + 21 * 20) KV token-iterations arrive a second, at a millisecond each."""
+    with pytest.raises(InputError, match="load is '585'"):
+        with_slack(Types((1000.0, 1000.0), (10, 10), (10, 20), 0.01, 1e-3), 0.0, iterations=1.0, delta=0.1)
+    with pytest.raises(InputError, match="load is '585'"):
+        solve(Types((1000.0, 1000.0), (10, 10), (10, 20), 0.01, 1e-3))
+
+
+def test_memory_that_is_just_enough_is_enough_and_equal_outputs_are_not_two_types():
+    needed = solve(TYPES).enough_kv_tokens
+    assert solve(TYPES, kv_tokens=needed).enough_kv_tokens == needed
+    with pytest.raises(InputError, match="ascending"):
+        solve(Types((1.0, 1.0), (10, 10), (20, 20), 0.01, 0.0))

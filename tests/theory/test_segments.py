@@ -90,3 +90,19 @@ def test_the_expected_latency_is_near_a_simulated_one():
         until_s=float(trace.column("arrival_s")[-1]),
     )
     assert run.summary["e2e_mean_s"] == pytest.approx(expected_latency_s(types, types, solved), rel=0.25)
+
+
+def test_every_number_is_tried_and_what_queues_need_is_the_rest():
+    few = Types((3.0, 2.0, 1.0), (20,) * 3, (10, 20, 30), 0.1, 1e-6)
+    tried = designs(few)
+    assert [one.segments for one in tried] == [1, 2, 3]
+    for one in tried:
+        assert one.queue_kv_tokens == one.solved.enough_kv_tokens - one.solved.kv_tokens
+    needed = best(few).solved.enough_kv_tokens
+    assert best(few, kv_tokens=needed).solved.enough_kv_tokens == needed
+
+
+def test_a_segment_that_nobody_reaches_adds_nothing():
+    types = Types((4.0, 0.0), (20, 20), (10, 30), 1.0, 0.0)
+    solved = replace(with_slack(types, 0.0, iterations=1.0, delta=0.1), thresholds=np.array([10, 1]))
+    assert expected_latency_s(types, types, solved) == pytest.approx(11 * 2.5 + 9 / 8 + 1 / 12)

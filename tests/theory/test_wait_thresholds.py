@@ -74,3 +74,23 @@ def test_a_full_batch_by_hand():
 def test_a_type_that_does_not_arrive_waits_for_ever():
     found = solved(Types((0.0,), (1,), (1,), 1.0, 0.0), np.array([2]))
     assert found.stage_s.tolist() == [np.inf]
+    idle = Types((0.0,), (1,), (1,), 1.0, 0.0)
+    assert expected_latency_s(idle, solved(idle, np.array([1]))).tolist() == [np.inf]
+    assert doubts(idle, np.array([1])) == []
+
+
+def test_a_type_that_need_not_gather_waits_for_the_queue_alone():
+    """n = 1 of .5 a second: a stage lasts 2 s, the queue .5 / (2 (1 - .5)) over .5 a second."""
+    types = Types((0.5,), (1,), (3,), 1.0, 0.0)
+    assert expected_latency_s(types, solved(types, np.array([1]))).tolist() == pytest.approx([4 * 2 + 1.0])
+
+
+def test_equality_breaks_no_condition_and_exact_memory_is_enough():
+    types = Types((0.5,), (1,), (3,), 2.0, 0.0)
+    assert doubts(types, np.array([1])) == []
+    slower = Types((0.5,), (1,), (3,), 2.1, 0.0)
+    assert doubts(slower, np.array([1])) == [
+        "type 0: an iteration takes 2.1 s, longer than the 2 s in which 1 requests arrive"
+    ]
+    needed = least(Types((0.5,), (1,), (3,), 1.0, 0.0)).kv_tokens
+    assert least(Types((0.5,), (1,), (3,), 1.0, 0.0), kv_tokens=needed).kv_tokens == needed
