@@ -106,3 +106,14 @@ def test_a_segment_that_nobody_reaches_adds_nothing():
     types = Types((4.0, 0.0), (20, 20), (10, 30), 1.0, 0.0)
     solved = replace(with_slack(types, 0.0, iterations=1.0, delta=0.1), thresholds=np.array([10, 1]))
     assert expected_latency_s(types, types, solved) == pytest.approx(11 * 2.5 + 9 / 8 + 1 / 12)
+
+
+def test_each_head_adds_its_own_queue_over_the_rate_at_which_it_is_reached():
+    """Stages of 10 / 8 s; at the second head .375 requests, 2 a second, at the third 5 * 3/16 / 5.5, one in 2 s."""
+    types = Types((6.0, 1.5, 0.5), (20,) * 3, (10, 30, 40), 1.0, 0.0)
+    solved = replace(with_slack(types, 0.0, iterations=1.0, delta=0.1), thresholds=np.array([10, 5, 4]))
+    first = 9 / 16 + 1 / 4
+    second = first + 0.375 / 2
+    third = second + 5 * 0.1875 / 5.5 / 0.5
+    wanted = (6 * (11 * 1.25 + first) + 1.5 * (31 * 1.25 + second) + 0.5 * (41 * 1.25 + third)) / 8
+    assert expected_latency_s(types, types, solved) == pytest.approx(wanted)
