@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import signal
@@ -10,6 +11,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from evenstep import compiled, sockets
 from evenstep.config import Settled
@@ -30,6 +32,8 @@ _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
 _LAST_WORDS_S = 1.0  # time for clients to read that their answer is cancelled
 _SWITCH_S = 0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt, and what they are set to
+_KEPT_BYTES, _LARGE_BYTES = 16 << 20, 2 << 20
 _LOOK_S = 0.1  # between two looks at whether it is ready
 
 
@@ -135,6 +139,7 @@ def serve(sources: Sources, say: Callable[[str], None], settled: Settled[Gateway
         Exception: as raised by `Server.ready`.
     """
     sockets.allow_files()
+    _keep_freed_memory()
     with (
         logging_to(settled.value.log) as logs,
         asyncio.Runner(loop_factory=sockets.loop_factory()) as runner,
@@ -163,6 +168,14 @@ async def _serve(
     finally:
         await loop.run_in_executor(None, operation.stop)
         await server.close()
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep the memory of large bodies for the next ones: fresh pages cost more than to copy them."""
+    with suppress(OSError, AttributeError, TypeError):  # it is not glibc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
