@@ -222,7 +222,6 @@ class Shown:
         packed, ints, floats = self.packed, self.packed.workers_i, self.packed.workers_f
         waiting_i, waiting_f = packed.waiting_i[:, : self.waiting], packed.waiting_f[:, : self.waiting]
         parts = (
-            _STAMP.pack(self.decision, self.seed, self.now_s, self.mean_wait_s),
             ints[at.GROUP],
             ints[at.QUEUED],
             floats[at.QUEUED_LOAD],
@@ -237,10 +236,11 @@ class Shown:
             waiting_i[at.CLASS],
             waiting_i[at.KEY],
             waiting_f[at.STEPS],
-            np.ascontiguousarray(packed.projections),
-            np.ascontiguousarray(packed.cached),
+            packed.projections,
+            packed.cached,
         )
-        return zlib.crc32(b"".join(parts))  # type: ignore[arg-type]  # arrays are buffers
+        stamp = _STAMP.pack(self.decision, self.seed, self.now_s, self.mean_wait_s)
+        return zlib.crc32(stamp + b"".join([part.tobytes() for part in parts]))
 
     def view(self, memory: I8) -> RoutingView:
         """Read-only windows on the arrays."""
