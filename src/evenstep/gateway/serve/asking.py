@@ -62,6 +62,7 @@ class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
         return msgspec.structs.replace(self, traceparent=traceparent.decode("ascii"), carried=carried)
 
 
+_TRACED = b"raceparent: "
 _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?=\r\n)")
 
 
@@ -77,7 +78,7 @@ class ClientHeads:
 
     def read(self, head: bytes) -> tuple[Asking, int]:
         """What a head asks for, and the length of its body."""
-        found = _TRACEPARENT.search(head)
+        found = _TRACEPARENT.match(head, max(0, head.find(_TRACED) - 3))
         if found is None:
             return self._heads.read(head)
         begin, end = found.span(1)
