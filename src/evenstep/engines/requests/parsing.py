@@ -158,16 +158,16 @@ def read_request(
     if not given.model:
         raise InputError(_WHERE, "model", "missing", "the name of a model")
     is_chat = kind == "chat"
-    n = _count("n", given.n, 1, least=1)
-    best_of = n if is_chat else _count("best_of", given.best_of, n, least=1)
+    n = 1 if given.n is None else _count("n", given.n, 1)
+    best_of = n if is_chat or given.best_of is None else _count("best_of", given.best_of, 1)
     if best_of < n:
         raise InputError(_WHERE, "best_of", best_of, f"an integer >= n, {n}")
-    if is_chat:
-        max_tokens = _count("max_tokens", given.max_tokens, -1, least=1)
-        max_tokens = _count("max_completion_tokens", given.max_completion_tokens, max_tokens, least=1)
-    else:  # a completion may ask for the echo of its prompt alone
-        max_tokens = _count("max_tokens", given.max_tokens, DEFAULT_COMPLETION_TOKENS, least=0)
-    min_tokens = _count("min_tokens", given.min_tokens, 0, least=0)
+    max_tokens = -1 if is_chat else DEFAULT_COMPLETION_TOKENS
+    if given.max_tokens is not None:  # a completion may ask for the echo of its prompt alone
+        max_tokens = _count("max_tokens", given.max_tokens, 1 if is_chat else 0)
+    if is_chat and given.max_completion_tokens is not None:
+        max_tokens = _count("max_completion_tokens", given.max_completion_tokens, 1)
+    min_tokens = 0 if given.min_tokens is None else _count("min_tokens", given.min_tokens, 0)
     _, start, stop = fields.get("messages" if is_chat else "prompt", (0, 0, 0))
     prompts, prompt_tokens = (_messages if is_chat else _prompts)(body, start, stop)
     if best_of * prompts > max_slots:
@@ -242,9 +242,7 @@ def _given(body: bytes, fields: Mapping[str, splice.Span]) -> _Given:
         raise InputError(_WHERE, name, value, _EXPECTED.get(name, "JSON as the protocol has it")) from None
 
 
-def _count(name: str, found: int | None, default: int, least: int) -> int:
-    if found is None:
-        return default
+def _count(name: str, found: int, least: int) -> int:
     if not least <= found < _MOST:
         raise InputError(_WHERE, name, found, f"an integer from {least} to {_MOST - 1}")
     return found

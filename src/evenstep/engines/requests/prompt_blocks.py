@@ -61,13 +61,12 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
     A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes: hashing all of it would
     cost as much as the rest of the request's handling.
     """
-    digest, body, (start, stop) = _keyed(key).copy(), request.body, request.prompt_at
+    digest, body, (start, stop), model = _keyed(key).copy(), request.body, request.prompt_at, request.value("model")
     if stop - start > 2 * _LONG_END:
-        digest.update(body[start : start + _LONG_END])
-        digest.update(b"%b%d:%b" % (body[stop - _LONG_END : stop], stop - start, request.value("model")))
+        ends = body[start : start + _LONG_END], body[stop - _LONG_END : stop]
+        digest.update(b"%b%b%d:%b" % (*ends, stop - start, model))
     else:
-        digest.update(body[start:stop])
-        digest.update(request.value("model"))
+        digest.update(body[start:stop] + model)
     return _id(digest.digest()) or 1
 
 

@@ -64,15 +64,16 @@ def _laid_out(text: bytes, values: Mapping[str, msgspec.Raw]) -> dict[str, Span]
     """
     name = next(iter(values), "")
     gap = 1 if text[len(name) + 4 : len(name) + 5] == b" " else 0
-    found: dict[str, Span] = {}
-    at, more = 1, gap + 3
-    for name, value in values.items():
-        start = at + len(name) + more
-        stop = start + len(value)
-        found[name] = (at, start, stop)
-        at = stop + gap + 1
-    if at - gap != len(text):
+    sizes = [len(value) for value in values.values()]
+    if 1 + sum(map(len, values)) + sum(sizes) + len(sizes) * (2 * gap + 4) - gap != len(text):
         return None
+    found: dict[str, Span] = {}
+    at, more, step = 1, gap + 3, gap + 1
+    for name, size in zip(values, sizes, strict=True):
+        start = at + len(name) + more
+        stop = start + size
+        found[name] = (at, start, stop)
+        at = stop + step
     if gap:  # without gaps no other text is as short
         begin, between = 0, list[bytes]()
         for _, start, stop in found.values():
