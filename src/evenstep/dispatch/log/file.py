@@ -48,7 +48,8 @@ class LogFile:
             if value < 0:
                 raise InputError("decision log", field, value, "an integer >= 0")
         self.path, self.part_bytes, self.keep = path, part_bytes, keep
-        self.part, self._written, self.replaced = 0, 0, 0
+        self.part, self.replaced = 0, 0
+        self._opening = 0  # bytes of the header and the state that a later part begins with
         self._has_begun = False
         self._header = Header()
         self._is_json = path.suffix == ".jsonl"
@@ -63,10 +64,18 @@ class LogFile:
         Raises:
             OSError: the file cannot be written.
         """
-        if isinstance(record, Header):
+        if type(record) is Header and not record.part:
             self._header, self._has_begun = record, False
             self._open(0)
-        self._write(record)
+        buffer = self._buffer
+        if self._is_json:
+            data = self._json.encode(record) + b"\n"
+        else:
+            data = self._msgpack.encode(record)
+            buffer += len(data).to_bytes(_FRAME, "little")
+        buffer += data
+        if len(buffer) >= _BUFFER:
+            self.flush()
 
     def flush(self) -> None:
         """Make everything so far readable by others.
@@ -114,23 +123,12 @@ class LogFile:
             self.replaced = _delete_older(self.path, part)
             self._has_begun = True
         self._file = part_of(self.path, part).open("wb", buffering=0)
-        self.part, self._written, self._whole = part, 0, 0
-
-    def _write(self, record: Record) -> None:
-        if self._is_json:
-            data = self._json.encode(record) + b"\n"
-        else:
-            data = self._msgpack.encode(record)
-            data = len(data).to_bytes(_FRAME, "little") + data
-        self._buffer += data
-        self._written += len(data)
-        if len(self._buffer) >= _BUFFER:
-            self.flush()
+        self.part, self._opening, self._whole = part, 0, 0
 
     @property
     def is_full(self) -> bool:
         """Whether the next event belongs into a new part."""
-        return 0 < self.part_bytes <= self._written
+        return 0 < self.part_bytes <= self._whole + len(self._buffer) - self._opening
 
     def begin_part(self, state: bytes, after_gap: bool = False) -> None:
         """Begin the next part with the state of its dispatcher (`checkpoint.dump`).
@@ -143,10 +141,10 @@ class LogFile:
         """
         self.close()
         self._open(self.part + 1)
-        self._write(msgspec.structs.replace(self._header, part=self.part, after_gap=after_gap))
-        self._write(Checkpoint(state))
+        self(msgspec.structs.replace(self._header, part=self.part, after_gap=after_gap))
+        self(Checkpoint(state))
         self.flush()
-        self._written = 0
+        self._opening = self._whole
         if self.keep and self.part >= self.keep:
             with suppress(OSError):
                 part_of(self.path, self.part - self.keep).unlink()

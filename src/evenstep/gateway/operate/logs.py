@@ -44,7 +44,7 @@ def fields(**values: Any) -> dict[str, Any]:
 def access(one: Ended) -> None:
     """A line for a request that is over."""
     if _access.isEnabledFor(logging.INFO):
-        _access.handle(_Line(one))
+        _access.callHandlers(_Line(one))
 
 
 def logged_of(one: Ended) -> dict[str, Any]:
