@@ -119,6 +119,16 @@ def test_many_at_once_leave_the_same_state_also_after_hundreds_of_steps(tokens):
     assert min(group.steps for group in one.d.parts.barriers.steps) > 500
 
 
+@pytest.mark.parametrize("far", [1, 3, 10])
+def test_chunks_that_are_steps_ahead_leave_the_same_state(far):
+    (one, rows), (other, _) = fleet(1, 4), fleet(1, 4)
+    chunks = [*rows * 2, *[row for row in rows[:3] for _ in range(1 + far)], *rows]
+    for number, row in enumerate(chunks):
+        one_by_one(one, [row], [1], 1.0 + 0.02 * number)
+        at_once(other, [row], [1], 1.0 + 0.02 * number)
+        assert state(one) == state(other)
+
+
 def slow_ones(told: Story) -> list[tuple[object, ...]]:
     """Gets every chunk that goes the long way from here on."""
     slow = []

@@ -2,7 +2,7 @@
 
 Rules of this file. `steps.counting` counts chunks, steps that begin and end with them included. What it leaves to the host
 is done here: first tokens, more room, and rounds that waited for the end of a step. `Deliveries.produced` has a shortcut for
-a chunk that neither begins nor ends a step.
+a chunk that neither begins nor ends a step, whether of the step under way or of one that others have delivered early.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from evenstep.dispatch.columns import numbers
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.steps.counting import count_chunks
+from evenstep.dispatch.steps.lockstep import AHEAD
 from evenstep.dispatch.steps.state import NEW
 from evenstep.request import I8
 
@@ -37,7 +38,7 @@ class Deliveries:
         self._is_logged, self._chunks = parts.journal.log is not None, parts.journal.chunks
         self._one: I8 = np.zeros(2, np.int64)
         self._single = numbers(self._one)
-        self._bound: tuple[Any, ...] = (None, None, None)
+        self._bound: tuple[Any, ...] = (None, None, None, 0)
         self.look()
 
     def produced(self, row: int, tokens: int) -> None:
@@ -47,12 +48,20 @@ class Deliveries:
             self._chunks.append((row, tokens, now_s))
         worker, step = self._on[row], self._step_of[row] + 1
         group = self._group[worker]
-        delivered = self._delivered[group]
-        is_usual = step == self._step[group] and 0 < delivered < self._expected[group] - 1
+        ahead, delivered = step - self._step[group], self._delivered[group]
+        if ahead == 0:  # neither the first of its step nor the last
+            is_usual = 0 < delivered < self._expected[group] - 1
+        else:  # not the first of a step that the group has yet to begin
+            is_usual = 0 < delivered and 0 < ahead <= self._early[group] and ahead < AHEAD
         if is_usual and (tokens == 1 or not self._counts_tokens[group]):
-            self._step_of[row] = step  # neither the first of its step nor the last
-            self._delivered[group] = delivered + 1
-            self._seen_s[group] = now_s
+            self._step_of[row] = step
+            if ahead == 0:
+                self._delivered[group] = delivered + 1
+                self._seen_s[group] = now_s
+            else:
+                at = group * self._early_room + ahead - 1
+                self._early_delivered[at] += 1
+                self._early_seen_s[at] = now_s
             self._produced[row] += tokens
             self._load[worker] += tokens
         else:
@@ -72,20 +81,26 @@ class Deliveries:
         self._single[0], self._single[1] = row, tokens
         if not _count(self._one, 0, 1, self._turn.now_s, joined, self._barriers.tables()):
             raise RuntimeError(f"a chunk of row {row} cannot be counted")
+        if self._barriers.all.generation != self._bound[3]:
+            self._bind()
 
     def look(self) -> None:
         """Something may have changed: columns were replaced, or a decision waits for the end of a step."""
         barriers, rounds, bound = self._barriers, self._rounds, self._bound
-        if self._rows.at is not bound[0] or self._mirror.group is not bound[1] or barriers.all is not bound[2]:
+        steps = barriers.all
+        is_bound = self._rows.at is bound[0] and self._mirror.group is bound[1] and steps is bound[2]
+        if not is_bound or steps.generation != bound[3]:
             self._bind()
         barriers.quiet[0] = not (self._pool.here or rounds.opened_s or rounds.ripe)
 
     def _bind(self) -> None:
         """Find the columns that chunks write."""
         rows, mirror, steps = self._rows.at, self._mirror.at, self._barriers.all
-        self._bound = rows, self._mirror.group, steps
+        self._bound = rows, self._mirror.group, steps, steps.generation
         self._step_of, self._on, self._produced = rows.step, rows.worker, rows.produced
         self._load, self._group, self._ended = mirror.load, self._mirror.group, self._barriers.ended
         self._step, self._seen_s = steps.at.step, steps.at.seen_s
         self._delivered, self._expected = steps.at.delivered, steps.at.expected
-        self._counts_tokens = steps.at.counts_tokens
+        self._counts_tokens, self._early = steps.at.counts_tokens, steps.at.early
+        early = steps.early.at
+        self._early_delivered, self._early_seen_s, self._early_room = early.delivered, early.seen_s, steps.early_room
