@@ -117,6 +117,8 @@ def test_many_predictions_are_made_before_the_round():
     for command in told:
         story.chunk(command.row)
     story.finishes(told[0])
+    assert story.tick() == [] and story.d.due  # the completion was learned
+    assert story.d.snapshot()["predictions"]["predictions"] == 0
     assert story.tick() == [] and story.d.due  # 99 newcomers were asked about
     assert story.d.snapshot()["predictions"]["predictions"] == 99
     assert sent(story.tick()) == [100] and not story.d.due
@@ -138,7 +140,7 @@ def test_very_many_predictions_are_made_in_parts_and_come_to_the_same():
     while not (told := sent(story.tick())):
         assert story.d.due
         asked.append(story.d.snapshot()["predictions"]["predictions"])
-    assert asked == [256, 512, 600] and told == [600]
+    assert asked == [128, 256, 384, 512, 600] and told == [600]
     ahead = story.d.parts.deciding.ahead
     kept = ahead.projections.copy()
     ahead.forget()
