@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from tests.dispatch.one_group import OneGroup
 from tests.dispatch.told import Story
 
+from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.rounds.rounds import Rounds
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.turn import Turn
@@ -17,7 +18,8 @@ class RoundsOfOne:
 
     def __init__(self, group: OneGroup) -> None:
         self.turn = Turn(Settings())
-        pool, mirror = SimpleNamespace(here=[0]), SimpleNamespace(open_groups=lambda: [0])
+        self.waiting = [0]
+        pool, mirror = SimpleNamespace(here=self.waiting), SimpleNamespace(open_groups=lambda: [0])
         self.rounds = Rounds(self.turn, pool, mirror)
         self.rounds.begin(group.steps)
 
@@ -76,26 +78,48 @@ def test_an_idle_group_decides_at_once():
     assert found.rounds.ripe
 
 
-def sent_while_b_is_in_a_step(gather_ms: float) -> list[str]:
-    """Where requests 4 and 5 go under round robin, while one worker of group b has delivered a step and the other has not."""
+def test_a_request_that_comes_while_no_other_waits_decides_at_once():
+    """Slots that it finds were free before the step; the one in front of it was offered those."""
+    for waiting, is_arrival, is_ripe in ((1, True, True), (2, True, False), (1, False, False)):
+        found, _ = two_running()
+        found.waiting[:] = range(waiting)
+        found.turn.now_s = 5.0
+        found.rounds.open(is_arrival)
+        assert found.rounds.ripe == is_ripe
+        assert found.close(5.0, 0.5) == (set() if is_ripe else {0})
+
+
+def sent_while_b_is_in_a_step(gather_ms: float, waits: bool) -> list[str]:
+    """Where requests 4 and 5 go under round robin, while one worker of group b has delivered a step and the other has not.
+
+    Args:
+        waits: request 4 comes while a slot of group b is taken that falls free in this step, and none else is free.
+    """
     story, sent = Story("round-robin", gather_ms=gather_ms), {}
-    story.worker("a", slots=4)
+    story.worker("a", slots=2 if waits else 4)
     for name in ("b0", "b1"):
-        story.worker(name, slots=4, group="b")
-    for request in (1, 2, 3):
+        story.worker(name, slots=1 if waits else 4, group="b")
+    for request in (1, 2, 3, 0)[: 4 if waits else 3]:
         sent[request] = story.sent(request)
     for story.now_s in (1.0, 1.02, 1.04):
-        for request in (1, 2, 3):
+        for request in sent:
             story.chunk(sent[request].row)
     story.now_s = 1.06
+    if waits:
+        assert [sent[1].worker, sent[2].worker, sent[3].worker, sent[0].worker] == ["a", "b0", "b1", "a"]
+        story.arrives(4)
+        story.chunk(sent[2].row)
+        told = story.finishes(sent[2]) + story.tick()
+        return [command.worker for command in told if isinstance(command, SendDecode)]
     story.chunk(sent[1].row)
     story.chunk(sent[2].row)
     return [story.sent(request).worker for request in (4, 5)]
 
 
-def test_a_request_goes_to_the_groups_that_gather_nothing_rather_than_wait():
-    assert sent_while_b_is_in_a_step(gather_ms=2.0) == ["a", "a"]
+def test_a_slot_that_falls_free_in_a_step_waits_for_the_rest_of_it():
+    assert sent_while_b_is_in_a_step(gather_ms=2.0, waits=True) == []
+    assert sent_while_b_is_in_a_step(gather_ms=0.0, waits=True) == ["b0"]
 
 
-def test_no_worker_is_passed_over_where_rounds_gather_nothing():
-    assert sent_while_b_is_in_a_step(gather_ms=0.0) == ["a", "b0"]
+def test_no_worker_is_passed_over_whose_slots_were_free_before_the_step():
+    assert sent_while_b_is_in_a_step(gather_ms=2.0, waits=False) == ["a", "b0"]

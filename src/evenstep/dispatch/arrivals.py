@@ -73,7 +73,7 @@ class Arrivals:
             rows.at.queued_s[row] = turn.now_s
             self._pool.add(row)
             if opens:  # the rounds that the first request opens are open for those after it
-                parts.rounds.open()
+                parts.rounds.open(is_arrival=True)
                 opens = False
         return len(events)
 

@@ -2,7 +2,7 @@
 
 Slots of a group fall free together, but the last chunks of a step arrive milliseconds apart. A round opens on the first
 event. It is ripe when every running request of the group has delivered the chunk of its step (`lockstep`), or after
-`gather_ms`.
+`gather_ms`. Slots that were free while nobody waited need no gathering.
 """
 
 from __future__ import annotations
@@ -41,14 +41,18 @@ class Rounds:
         self.ripe = False
         self._groups: list[int] | None = None  # the groups of the last `open`; all of their rounds are open still
 
-    def open(self) -> None:
-        """Something changed that a decision should see: the groups with free slots gather for it."""
+    def open(self, is_arrival: bool = False) -> None:
+        """Something changed that a decision should see: the groups with free slots gather for it.
+
+        A request that arrives where no other waits finds slots that were free before: nothing gathers for it.
+        """
         turn = self._turn
-        if not self._pool.here or self.binds_at_once:
+        waiting = len(self._pool.here)
+        if not waiting or self.binds_at_once:
             return
         groups = self._mirror.open_groups()
         if not (self.ripe and groups is self._groups):
-            self._open(groups, turn.now_s)
+            self._open(groups, -math.inf if is_arrival and waiting == 1 else turn.now_s)
         turn.due |= self.ripe
 
     def _open(self, groups: list[int], now_s: float) -> None:
@@ -61,7 +65,7 @@ class Rounds:
         for group in groups:
             if group not in opened_s:
                 opened_s[group] = now_s
-            if not delivered[group]:
+            if not delivered[group] or opened_s[group] == -math.inf:
                 is_ripe = True
         self.ripe = is_ripe
 
