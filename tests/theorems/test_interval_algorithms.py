@@ -150,6 +150,20 @@ def test_a_min_is_algorithm_2(reading, case, seed):
     assert found.tolist() == mine.tolist() and evicted == evictions
 
 
+def test_an_eviction_wastes_the_prompt_and_all_tokens_but_the_last():
+    """The hand example of docs/reference/metrics.md: two requests of 6 + 3 tokens, room for 17.
+
+    After two steps both hold 8, and a third token each would take 18. One gives way with two tokens produced: the KV of
+    its prompt and of the first of them was computed, that of the second not yet. It runs anew when the other has left.
+    """
+    prompts, output, low = np.full(2, 6), np.full(2, 3), np.ones(2, np.int64)
+    finished, evictions, wasted = simulated(AMin(), prompts, output, (low, output), 17, "restart")
+    assert sorted(finished.tolist()) == [3, 6] and (evictions, wasted) == (1, 6 + 2 - 1)
+    order = (lambda believed, i: (believed[i], i),) * 2
+    mine, evictions, produced = schedule(prompts, output, low, 17, order[0], "literal", order[1])
+    assert sorted(mine.tolist()) == [3, 6] and (evictions, produced) == (1, 2)
+
+
 def test_a_min_costs_what_it_costs_with_any_independent_dice():
     """Where the first admitted is the first evicted, latency is an eighth more.
 
