@@ -102,8 +102,8 @@ def sent_while_b_is_in_a_step(gather_ms: float, waits: bool) -> list[str]:
     for request in (1, 2, 3, 0)[: 4 if waits else 3]:
         sent[request] = story.sent(request)
     for story.now_s in (1.0, 1.02, 1.04):
-        for request in sent:
-            story.chunk(sent[request].row)
+        for command in sent.values():
+            story.chunk(command.row)
     story.now_s = 1.06
     if waits:
         assert [sent[1].worker, sent[2].worker, sent[3].worker, sent[0].worker] == ["a", "b0", "b1", "a"]
