@@ -7,6 +7,7 @@ is left in mirror, pool or sockets; memory has stayed where it was after a tenth
 same decisions in a process of its own. It cannot show what real engines do when they fail, nor a network.
 
     python benchmarks/soak_gateway.py [--requests 100000] [--seed 0] [--least-decisions 10000]
+    python benchmarks/soak_gateway.py --requests 22000 --leaves 0.95 --well     (20,900 cancels, engines that never fail)
 """
 
 from __future__ import annotations
@@ -55,9 +56,18 @@ FAULTS = (
     "empty:share=0.002,count=0",
     "stall:after_tokens=1,share=0.001,count=0",
 )
+#: Connections that an engine may have more at the end than at the beginning: the gateway's for metrics.
+KEPT = 1
 #: How a request may end at a client that stayed: whole, or told so. Anything else was lost without a word.
 CLEAN = ("", "error-event", "status-502", "status-503", "status-504")
-SETTLED = ("evenstep_requests_present", "evenstep_pool_depth", "evenstep_worker_active_requests")
+SETTLED = (
+    "evenstep_requests_present",
+    "evenstep_pool_depth",
+    "evenstep_worker_active_requests",
+    "evenstep_generations",
+    "evenstep_passing",
+    "evenstep_connections",
+)
 
 
 @dataclass
@@ -133,12 +143,12 @@ def trace_of(requests: int, seed: int) -> Trace:
 class Leaving:
     """Clients that leave: which ones, and when."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, share: float) -> None:
+        self.seed, self.share = seed, share
         self.gone: set[int] = set()
 
     def started(self, row: int, call: Call) -> None:
-        if streams.uniform(self.seed, "soak-leaves", row) >= LEAVES:
+        if streams.uniform(self.seed, "soak-leaves", row) >= self.share:
             return
         stage = streams.uniform(self.seed, "soak-stage", row)
         loop = asyncio.get_running_loop()
@@ -194,10 +204,12 @@ def sockets(pid: int) -> int:
     return held
 
 
-def soak(requests: int, seed: int = 0, policy: str = "best") -> Found:
-    """Run it."""
+def soak(
+    requests: int, seed: int = 0, policy: str = "best", leaves: float = LEAVES, faults: tuple[str, ...] = FAULTS
+) -> Found:
+    """Run it: a share `leaves` of the clients leaves, and engines have these faults."""
     gateway, admin, *ports = free_ports(2 + ENGINES)
-    found = Found(requests)
+    found, pids = Found(requests), list[int]()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         for port in ports:
             words = [
@@ -211,7 +223,8 @@ def soak(requests: int, seed: int = 0, policy: str = "best") -> Found:
                 "--per-token-s",
                 "1e-6",
             ]
-            stack.enter_context(beside([*words, *(f"--fault={fault}" for fault in FAULTS)], port, "/health", 60.0))
+            options = [f"--fault={fault}" for fault in faults]
+            pids.append(stack.enter_context(beside([*words, *options], port, "/health", 60.0)))
         log = Path(folder) / "decisions.evlog"
         config = {
             "version": 1,
@@ -228,20 +241,24 @@ def soak(requests: int, seed: int = 0, policy: str = "best") -> Found:
         path.write_text(json.dumps(config))
         pid = stack.enter_context(beside(["serve", "--config", str(path)], gateway, "/readyz", 600.0))
         page = Target("127.0.0.1", admin, False, "")
-        driven(found, pid, gateway, seed)
+        before = [sockets(one) for one in pids]
+        driven(found, pid, gateway, Leaving(seed, leaves))
         settled(found, page, [Target("127.0.0.1", port, False, "") for port in ports], pid)
+        for number, (one, open_before) in enumerate(zip(pids, before, strict=True)):
+            if (more := sockets(one) - open_before) > KEPT:
+                found.left[f"engine {number} sockets"] = more
         stack.close()
         replayed(found, log)
     return found
 
 
-def driven(found: Found, pid: int, gateway: int, seed: int) -> None:
+def driven(found: Found, pid: int, gateway: int, leaving: Leaving) -> None:
     """Send everything; what clients saw, and how the gateway's memory went."""
+    seed = leaving.seed
     trace = trace_of(found.requests, seed)
     settings = LoadSettings(source="soak", url=f"http://127.0.0.1:{gateway}", closed=USERS, seed=seed, timeout_s=60.0)
     before, memory = sockets(pid), found.memory_mb
     found.start_mb = resident_mb(pid)
-    leaving = Leaving(seed)
 
     def watch(at) -> None:
         if at.done >= found.requests / 10 * (len(memory) + 1):
@@ -299,9 +316,11 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policy", default="best")
+    parser.add_argument("--leaves", type=float, default=LEAVES, help="share of the clients that leave")
+    parser.add_argument("--well", action="store_true", help="engines that never fail")
     parser.add_argument("--least-decisions", type=int, default=1, help="fail with fewer decisions in the replayed log")
     asked = parser.parse_args()
-    found = soak(asked.requests, asked.seed, asked.policy)
+    found = soak(asked.requests, asked.seed, asked.policy, asked.leaves, () if asked.well else FAULTS)
     print(f"{found.requests:,} requests in {found.seconds:.0f} s; ended: {dict(found.ended.most_common())}")
     print(f"tried elsewhere before the first token {found.retried:,} times, continued elsewhere {found.recomputed:,} times")
     print(f"counted by the gateway {found.counted:,}; {found.unheard:,} clients left before any answer")
