@@ -142,7 +142,7 @@ def next_s(net: Net) -> float:
     """The time of the next event; inf where nothing is left to happen."""
     at_s = next_release_s(net)
     for e in range(net.now.size):
-        at_s = min(at_s, net.sites[e].next_s)
+        at_s = min(at_s, net.due_s[e])
     return at_s
 
 
@@ -170,12 +170,11 @@ def outstanding(net: Net, e: int) -> int:
 def end_batches(net: Net, now_s: float) -> None:
     """Event 1."""
     for e in range(net.now.size):
-        site = net.sites[e]
-        if site.formed == 1 and site.next_s <= now_s:
+        if net.due_s[e] <= now_s and net.sites[e].formed == 1:
             run = run_of(net, e)
             first = run.now.finished
             run_batch(run, run.now.step_s)
-            site.formed = 0
+            net.sites[e].formed = 0
             for i in range(first, run.now.finished):
                 end_call(net, run.lists.finished[i], now_s)
 
@@ -239,7 +238,7 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     site.work += call.work
     site.waiting_tokens += request.prompt_tokens
     if site.formed == 0:
-        site.next_s = now_s
+        net.due_s[e] = now_s
     return GOES_ON
 
 
@@ -307,13 +306,12 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
 def form_batches(policies: Any, net: Net, now_s: float) -> int:
     """Event 3; answers a code."""
     for e in range(net.now.size):
-        site = net.sites[e]
-        if site.formed == 0 and site.next_s <= now_s:
-            run = run_of(net, e)
+        if net.due_s[e] <= now_s and net.sites[e].formed == 0:
+            run, site = run_of(net, e), net.sites[e]
             if run.now.now_s < now_s:
                 run.now.now_s, run.now.seen_s = now_s, now_s
             net.clock.engine = e
-            code = form(policies, run, site)
+            code = form(policies, net, run, e)
             if code != GOES_ON:
                 return code
             count_waiting(net, run, site)
@@ -321,21 +319,21 @@ def form_batches(policies: Any, net: Net, now_s: float) -> int:
 
 
 @part
-def form(policies: Any, run: Run, site: Any) -> int:
+def form(policies: Any, net: Net, run: Run, e: int) -> int:
     """An engine forms its next batch, or says when it wants to be asked again; answers a code."""
-    now = run.now
+    now, site = run.now, net.sites[e]
     while True:
         code = iterate(policies[site.policy], run)
         if code == HAS_FORMED:
             now.step_s = seconds_of(run.law, run.batch) + run.fixed.overhead_s + now.beside_s
-            site.formed, site.next_s = 1, now.now_s + now.step_s
+            site.formed, net.due_s[e] = 1, now.now_s + now.step_s
             return GOES_ON
         if code != HAS_NONE:
             return code
         if run.fixed.schedules_ahead == 1 and now.seen_s < now.now_s:
             now.seen_s = now.now_s
             continue
-        site.next_s = now.wake_s
+        net.due_s[e] = now.wake_s
         return GOES_ON if now.wake_s > now.now_s else HOLDS_FOR_EVER
 
 

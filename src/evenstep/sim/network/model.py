@@ -42,7 +42,6 @@ class Site(Record):
     group: int
     policy: int  # place of its scheduling policy's kernel
     formed: int  # whether a batch is under way
-    next_s: float  # when that ends, or when the policy wants to be asked again
     work: int  # tokens of the calls that were sent here
     waiting_tokens: int  # prompt and produced tokens of the calls that wait
     evictions: int  # those that `waiting_tokens` knows
@@ -149,6 +148,7 @@ class Net(NamedTuple):
     heap_s: Floats  # a binary heap of released calls by time and row
     heap_row: Ints
     attained: Ints  # [T], tokens that a task's calls have run
+    due_s: Floats  # [E], when an engine's batch ends, or when its policy wants to be asked again
     fixed: Rows[Fixed]
     now: Rows[Now]
     requests: Requests

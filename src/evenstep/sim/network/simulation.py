@@ -28,7 +28,6 @@ from evenstep.sim.engine import model as engine_model
 from evenstep.sim.engine.host import counted, made, said
 from evenstep.sim.engine.model import Run
 from evenstep.sim.engine.plain_door import PlainDoor
-from evenstep.sim.engine.state import Task
 from evenstep.sim.network import loop, model
 from evenstep.sim.network.description import Network
 from evenstep.sim.network.model import Net
@@ -211,19 +210,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
 
 def _engine_run(ready: Prepared, place: Place, e: int) -> EngineRun:
     """One engine's run, as the engine simulator records it."""
-    run, section = run_of(ready.net, e), place.section
-    task = Task(
-        ready.trace,
-        place.policy,
-        section.server,
-        section.law,
-        None,
-        int(ready.net.clock.seed),
-        False,
-        "auto",
-        math.inf,
-        place.name,
-    )
-    found = made(task, run, [], counted([run], place.policy))
+    run = run_of(ready.net, e)
+    found = made(place.task, run, [], counted([run], place.policy))
     left = int(run.now.known) - found.totals.requests
     return replace(found, totals=replace(found.totals, unfinished=left), trace=None)

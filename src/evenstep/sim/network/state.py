@@ -47,14 +47,20 @@ class Place:
         name: of the section.
         first: its first engine.
         section: its settings.
-        policy, routing: the policies.
+        routing: the policy in front of it.
+        task: what each of its engines is asked to do, as the engine simulator takes it.
     """
 
     name: str
     first: int
     section: EngineSection
-    policy: Any
     routing: Any
+    task: Task
+
+    @property
+    def policy(self) -> Any:
+        """The scheduling policy inside."""
+        return self.task.policy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,11 +88,11 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
         InputError: more policies than a network may have, or a call that its engine's memory cannot hold.
     """
     places, first = list[Place](), 0
-    for name, section in network.engines.items():
-        places.append(Place(name, first, section, section.scheduling, section.balancer))
-        first += section.count
     check_memory(network, calls)
     trace = Trace(calls.prompt, calls.output, request_class=calls.request_class)
+    for name, section in network.engines.items():
+        places.append(Place(name, first, section, section.balancer, _task(name, section, trace, seed)))
+        first += section.count
     kernels = [compiled.kernel_of(one.policy) for one in places]
     routes = [compiled.kernel_of(one.routing) if one.section.count > 1 else None for one in places]
     forms = [(one or ask_batch).form_batch_into for one in kernels]
@@ -139,18 +145,22 @@ class _Flat:
     """Pieces of different length, one after the other, and where each begins."""
 
     def __init__(self, kind: Any) -> None:
-        self.kind, self.parts, self.begins = kind, list[Any](), [0]
+        self.kind, self.parts, self.begins = kind, dict[int, Any](), [0]
 
     def add(self, part: Any) -> None:
-        self.parts.append(np.ascontiguousarray(part, self.kind))
-        self.begins.append(self.begins[-1] + self.parts[-1].size)
+        """A piece with these numbers."""
+        self.parts[self.begins[-1]] = part
+        self.skip(part.size)
+
+    def skip(self, size: int) -> None:
+        """A piece of zeros."""
+        self.begins.append(self.begins[-1] + size)
 
     def joined(self) -> Any:
-        """All of them; what is zero is left to the system to fill."""
+        """All of them."""
         whole = np.zeros(self.begins[-1], self.kind)
-        for begin, part in zip(self.begins, self.parts, strict=False):
-            if part.any():
-                whole[begin : begin + part.size] = part
+        for begin, part in self.parts.items():
+            whole[begin : begin + part.size] = part
         return whole
 
 
@@ -186,9 +196,10 @@ def _net(
         heap_s=np.zeros(count),
         heap_row=np.zeros(count, np.int64),
         attained=np.zeros(calls.arrival_s.size, np.int64),
+        due_s=np.full(engines, math.inf),
         fixed=fixed,
         now=now,
-        requests=_requests(places, network, calls, trace, seed),
+        requests=_requests(places, network, calls),
         lists=model.Lists(*(np.zeros((engines * (1 + (one == "picked")), count), np.int64) for one in model.Lists._fields)),
         kept=kept,
         small=small,
@@ -216,21 +227,20 @@ def _roots(calls: Calls) -> tuple[I8, F8]:
     return found[order], at_s[order]
 
 
-def _task(place: Place, trace: Trace, seed: int) -> Task:
+def _task(name: str, section: EngineSection, trace: Trace, seed: int) -> Task:
     """An engine's settings as the engine simulator takes them."""
-    section = place.section
-    believed = shown(trace, place.policy, None)
-    return Task(trace, place.policy, section.server, section.law, believed, seed, False, "auto", math.inf, place.name)
+    policy = section.scheduling
+    return Task(trace, policy, section.server, section.law, shown(trace, policy, None), seed, False, "auto", math.inf, name)
 
 
-def _requests(places: list[Place], network: Network, calls: Calls, trace: Trace, seed: int) -> Requests:
+def _requests(places: list[Place], network: Network, calls: Calls) -> Requests:
     """The table of requests that all engines share; calls have not arrived yet."""
-    made = requests_of(_task(places[0], trace, seed))
+    made = requests_of(places[0].task)
     made.arrival_s[:] = np.inf
     names = [one.name for one in places]
     group = np.array([names.index(name) for name in calls.engine_of(network)], np.int64)[calls.kind]
     for g, place in enumerate(places):
-        believed = shown(trace, place.policy, None)
+        believed = place.task.bounds
         for bound, values in zip(
             ("output_low", "output_high"), believed if isinstance(believed, tuple) else (0, 0), strict=True
         ):
@@ -253,17 +263,18 @@ def _sites(
     orders, kept = np.zeros((engines, order_of(object()).weights.size)), 0
     different = _different(forms)
     for g, place in enumerate(places):
-        task, kernel = _task(place, trace, seed), kernels[g]
+        task, kernel = place.task, kernels[g]
         given = compiled.parameters(place.policy) if kernel is not None else np.zeros(0)
         words = (0, 0)
         if kernel is not None and hasattr(kernel, "scratch"):
             words = kernel.scratch(min(count, 1 << 30), min(count, 1 << 30), given)
+        settings: Any = fixed_of(task)
+        settings.is_rank, settings.asks, settings.is_keyed = 1, 0, int(is_keyed(network, place.section))
+        table = task.batch_time.table()
         for e in range(place.first, place.first + place.section.count):
-            settings: Any = fixed_of(task)
-            settings.is_rank, settings.asks, settings.is_keyed = 1, 0, int(is_keyed(network, place.section))
             fixed.append(settings)
             site, orders[e] = sites[e], order_of(place.policy).weights
-            site.group, site.next_s = g, math.inf
+            site.group = g
             site.policy = next(k for k, known in enumerate(different) if known is forms[g])
             now[e].kv_free = settings.kv_capacity
             now[e].unused_blocks = settings.kv_capacity // settings.block_tokens
@@ -272,11 +283,11 @@ def _sites(
             for part, begin in ((memory, "memory"), (parameters, "parameters"), (ints, "scratch_i"), (floats, "scratch_f")):
                 setattr(site, begin, part.begins[-1])
             site.law = laws.begins[-1]
-            memory.add(np.zeros(int(getattr(place.policy, "memory_size", 0))))
+            memory.skip(int(getattr(place.policy, "memory_size", 0)))
             parameters.add(given)
-            ints.add(np.zeros(int(words[0]), np.int64))
-            floats.add(np.zeros(int(words[1])))
-            laws.add(task.batch_time.table())
+            ints.skip(int(words[0]))
+            floats.skip(int(words[1]))
+            laws.add(table)
     last = sites[engines]
     last.kept, last.memory, last.parameters = kept, memory.begins[-1], parameters.begins[-1]
     last.scratch_i, last.scratch_f, last.law = ints.begins[-1], floats.begins[-1], laws.begins[-1]
@@ -302,9 +313,9 @@ def _table(records: list[Any]) -> Any:
     """Records as one table."""
     from evenstep.sim.engine.model import Fixed
 
-    made = rows(Fixed, len(records))
+    made, names = rows(Fixed, len(records)), list(get_type_hints(Fixed))
     for k, record in enumerate(records):
-        for name in get_type_hints(Fixed):
+        for name in names:
             setattr(made[k], name, getattr(record, name))
     return made
 
@@ -328,10 +339,10 @@ def _groups(
                 words = kernel.scratch(section.count, 1, 0, given)
         group.memory, group.parameters = memory.begins[-1], parameters.begins[-1]
         group.scratch_i, group.scratch_f = ints.begins[-1], floats.begins[-1]
-        memory.add(np.zeros(memory_size_of(place.routing)))
+        memory.skip(memory_size_of(place.routing))
         parameters.add(given)
-        ints.add(np.zeros(int(words[0]), np.int64))
-        floats.add(np.zeros(int(words[1])))
+        ints.skip(int(words[0]))
+        floats.skip(int(words[1]))
     last = groups[len(places)]
     last.memory, last.parameters = memory.begins[-1], parameters.begins[-1]
     last.scratch_i, last.scratch_f = ints.begins[-1], floats.begins[-1]
