@@ -72,8 +72,7 @@ class Case:
         """Mean latency in iterations, and of each output 1..u the share that was never evicted."""
         output = self.output(count)
         low, high = np.full_like(output, self.lower), np.full_like(output, self.mix.size)
-        shown = {"prompt": max(self.prompt, 1), "holds": self.prompt > 0}
-        run = engine_run(policy, output, (low, high), self.memory, seed, **shown)
+        run = engine_run(policy, output, (low, high), self.memory, seed, prompt=max(self.prompt, 1), holds=self.prompt > 0)
         table = run.requests
         kept = np.bincount(table.output_tokens, table.evictions == 0, self.mix.size + 1)
         every = np.bincount(table.output_tokens, minlength=self.mix.size + 1)
@@ -134,20 +133,23 @@ def run(setting: Setting) -> Findings:
     )
 
 
+def _curve(u: F8, a: float, b: float, c: float) -> F8:
+    return a * np.log(u + b) + c
+
+
 def fitted() -> tuple[F8, float]:
     """Least squares of a ln(u + b) + c over Fig. 1's lengths, and its R^2."""
     from scipy.optimize import curve_fit
 
     y = [theory.a_min_worst(n)[0] for n in LENGTHS]
-    found: F8 = curve_fit(lambda u, a, b, c: a * np.log(u + b) + c, np.array(LENGTHS, float), y, p0=FIT)[0]
+    found: F8 = curve_fit(_curve, np.array(LENGTHS, float), y, p0=FIT)[0]
     return found, explained(LENGTHS, found)
 
 
 def explained(lengths: Sequence[int], coefficients: Sequence[float] | F8) -> float:
     """R^2 of a ln(u + b) + c over some lengths."""
-    a, b, c = coefficients
     y = np.array([theory.a_min_worst(n)[0] for n in lengths])
-    gap = y - (a * np.log(np.array(lengths) + b) + c)
+    gap = y - _curve(np.array(lengths, float), *coefficients)
     return 1 - float((gap**2).sum() / ((y - y.mean()) ** 2).sum())
 
 
