@@ -6,7 +6,9 @@ import pytest
 from tests.experiments.papers.quick import ours, quick
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.papers.bf_io.bfio_fig7 import ACCOUNTINGS
+from evenstep.experiments.papers.bf_io.bfio_fig7 import ACCOUNTINGS, _flat
+from evenstep.measure.comparison import Interval
+from evenstep.report.findings import Row
 
 
 def test_power_lies_between_idle_and_full_under_both_accountings():
@@ -20,3 +22,9 @@ def test_power_lies_between_idle_and_full_under_both_accountings():
     assert ours(found, bf.FCFS, lower) < 375
     assert ours(found, bf.BF20, lower) > 390
     assert ours(found, bf.BF20, mean) - ours(found, bf.FCFS, mean) == pytest.approx(14, abs=9)
+
+
+@pytest.mark.parametrize(("low", "holds"), [((400, 400, 400), False), ((387, 309, 465), None), ((390, 388, 392), True)])
+def test_the_verdict_on_the_step_average_is_an_interval_s(low, holds):
+    row = Row(bf.FCFS, "lower end of the range, step average", "W", None, Interval(*low))
+    assert _flat([row]).holds is holds

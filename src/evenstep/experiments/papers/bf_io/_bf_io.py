@@ -7,6 +7,7 @@ from typing import Any
 
 from evenstep.cost.linear import Linear
 from evenstep.experiments.reproduce import Setting, run_policies, workload
+from evenstep.measure.comparison import Interval
 from evenstep.measure.records import Run
 from evenstep.report.findings import Constant
 from evenstep.sim.cluster.simulation import Cluster
@@ -24,6 +25,8 @@ POLICIES = {
     BF20: "bf-io:horizon=20,age_limit=0,predictor=oracle",
 }
 STEP_TIME = Linear()
+#: An exponent is told where half its interval is at most this.
+TOLD = 0.1
 MISSING = "BurstGPT, of which no long enough piece is to be had"
 
 
@@ -62,6 +65,15 @@ def run_on(
     """
     source, stands_in = workload(setting, burst(requests), MISSING, cluster, STEP_TIME)
     return run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in
+
+
+def reaches(slope: Interval, least: float) -> bool | None:
+    """Whether an exponent reaches `least`: None where its interval is too wide to tell."""
+    if slope.low is None or slope.high is None:
+        return None
+    if slope.low >= least or slope.high < least:
+        return slope.low >= least
+    return True if slope.high - slope.low <= 2 * TOLD else None
 
 
 def constants(cluster: Cluster, requests: int) -> list[Constant]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, step_time_constant
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import Experiment, Runs, Setting, row, run_policies, workload
+from evenstep.experiments.reproduce import Experiment, Runs, Setting, beyond, clearly, row, run_policies, workload
 from evenstep.measure import metrics
 from evenstep.measure.records import Run
 from evenstep.report.figures import COLOURS, worker_lines
@@ -86,9 +86,13 @@ def _rows(policy: str, slots: int, runs: Sequence[Run]) -> list[Row]:
 
 def _claim(rows: Sequence[Row]) -> Claim:
     means = [one for one in rows if one.paper == MEAN]
-    above = [one.ours.low is not None and one.ours.low >= MEAN for one in means]
+    above = [clearly(beyond(one.ours, MEAN), +1) for one in means]
     seen = "; ".join(f"{one.case}: {with_interval(one.ours)} %" for one in means)
-    return Claim("two fifths of the workers' time are lost at the barrier", any(above), seen)
+    return Claim(
+        "two fifths of the workers' time are lost at the barrier",
+        True if True in above else None if None in above else False,
+        seen,
+    )
 
 
 def _remark(rows: Sequence[Row], slots: Sequence[int]) -> str:
