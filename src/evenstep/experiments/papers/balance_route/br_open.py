@@ -1,0 +1,262 @@
+"""BalanceRoute's open questions: a prefill tier that limits (sec. 6.3), pool against bypass (D.6), noise and G (sec. 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.token_budget import TokenBudget
+from evenstep.experiments.papers._heavy import KEYS, STEP_TIME, heavy
+from evenstep.experiments.papers.balance_route import _balance_route as br
+from evenstep.experiments.reproduce import Experiment, Setting, clearly, ratio, row, run_policies, values
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.records import Run
+from evenstep.report.figures import COLOURS, labelled
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.request import Trace
+from evenstep.sim.cluster.drift import Drift, Profiles
+from evenstep.sim.cluster.simulation import Cluster
+from evenstep.sim.prefill_tier import PrefillTier
+from evenstep.workload.synthetic.arrivals import Poisson
+from evenstep.workload.synthetic.synthetic import Recurring, Synthetic
+
+#: Decode workers and prefillers of sec. 6.3: 2P1D, 4P1D, 5P1D.
+TIERS: Mapping[int, int] = {4: 2, 8: 4, 16: 5}
+#: Arrivals over what the fleet serves when saturated, and the load of a prefiller for two decode workers.
+LOAD, PREFILL_LOAD, PREFILL_BUDGET = 0.9, 0.8, 2048
+#: Decode steps that a transfer of KV takes with the pool, loads, and requests a worker may be sent beyond its slots.
+TRANSFERS, LOADS, MARGIN = (0, 1, 4), (0.7, 0.95), 2
+BYPASS = "bypass"
+#: Tokens by which outputs of one prompt differ.
+NOISES = (3, 60, 250)
+PER_WORKER = "output tokens a second and worker"
+
+
+def run(setting: Setting) -> Findings:
+    served = _served(setting)
+    tiers = _prefill(setting, served)
+    latency = _latency(setting, served)
+    kept = _noise(setting)
+    return Findings(
+        rows=[*_prefill_rows(tiers), *_latency_rows(latency), *_noise_rows(kept)],
+        claims=[_limited(tiers), *_shorter(setting, latency), _noise_claim(kept)],
+        constants=_constants(setting, served),
+        remark=(
+            "the paper leaves these three open; its 5P1D row mixes a larger G with fewer prefillers for each worker, which "
+            "are told apart here by running every G with and without its prefill tier"
+        ),
+        stands_in="the synthetic workload 'heavy' for the proprietary trace, and Poisson arrivals",
+        data={
+            "part": ["noise" for own in kept.values() for _ in own],
+            "workers": [g for (g, _), own in kept.items() for _ in own],
+            "noise": [noise for (_, noise), own in kept.items() for _ in own],
+            "spread_over_br_0": [share for own in kept.values() for share in own],
+        },
+        draw=lambda figure: _draw(figure, kept),
+        size=(6.5, 4.0),
+    )
+
+
+def _workload(setting: Setting, workers: int, rate: float | None = None) -> Synthetic:
+    found = heavy(workers * setting.pick(400, 30), recurring=True)
+    return replace(found, arrivals=Poisson(rate)) if rate else found
+
+
+def _served(setting: Setting) -> float:
+    """Requests a second and worker of a saturated fleet of eight under BR-0."""
+    runs = run_policies(setting, _workload(setting, 8), {br.BR0: br.METHODS[br.BR0]}, br.fleet(8), STEP_TIME)[br.BR0]
+    return float(np.mean([run.summary["requests"] / run.summary["makespan_s"] for run in runs])) / 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A workload whose prompts have gone through a prefill tier."""
+
+    workload: Synthetic
+    tier: PrefillTier
+
+    @property
+    def name(self) -> str:
+        return self.workload.name
+
+    def draw(self, seed: int, replicate: int = 0) -> Trace:
+        return self.tier.ready(self.workload.draw(seed, replicate))
+
+
+#: (G, method, whether there is a prefill tier) -> output tokens a second and worker, one a replicate.
+Tiers = Mapping[tuple[int, str, bool], Sequence[float]]
+
+
+def _law(tokens_per_s: float) -> TokenBudget:
+    """A prefiller of this speed in full batches; a tenth of a full batch's time is fixed."""
+    full_s = PREFILL_BUDGET / tokens_per_s
+    return TokenBudget(c_s=0.1 * full_s, a_s=0.9 * full_s / PREFILL_BUDGET, b0=0.0)
+
+
+def _prefill(setting: Setting, served: float) -> Tiers:
+    methods = {name: br.METHODS[name] for name in (br.JSQ, br.ORACLE)}
+    rate = LOAD * served
+    prompt = float(_workload(setting, 8).draw(setting.seed).prompt_tokens.mean())
+    law = _law(2 * rate * prompt / PREFILL_LOAD)
+    found: dict[tuple[int, str, bool], list[float]] = {}
+    for workers, prefillers in TIERS.items():
+        workload = _workload(setting, workers, rate * workers)
+        cluster = Cluster(workers=workers, slots=br.SLOTS, arrivals="timed", may_hold=True)
+        for limited in (False, True):
+            source = _Ready(workload, PrefillTier(prefillers, law, PREFILL_BUDGET)) if limited else workload
+            runs = run_policies(setting, source, methods, cluster, STEP_TIME)
+            for name, own in runs.items():
+                found[workers, name, limited] = values(own, "tokens_per_s", 1 / workers)
+    return found
+
+
+def _prefill_rows(tiers: Tiers) -> list[Row]:
+    return [
+        row(f"{TIERS[g]}P1D, G = {g}, {name}", f"{PER_WORKER}, {'its prefillers' if limited else 'ready prompts'}", "", own)
+        for (g, name, limited), own in tiers.items()
+    ]
+
+
+def _limited(tiers: Tiers) -> Claim:
+    """Sec. 6.3: throughput at G = 16 is sublinear because the tier has 5 prefillers where 8 would keep the ratio."""
+    fall = {limited: ratio(tiers[16, br.ORACLE, limited], tiers[8, br.ORACLE, limited]) for limited in (False, True)}
+    apart = paired_difference(
+        *([a / b for a, b in zip(tiers[16, br.ORACLE, k], tiers[8, br.ORACLE, k], strict=True)] for k in (True, False))
+    )
+    return Claim(
+        "5P1D serves less a worker than 4P1D because of its prefillers (sec. 6.3), with BR-H and an oracle",
+        clearly(apart, -1),
+        f"{with_interval(fall[True])} of 4P1D a worker with prefillers, {with_interval(fall[False])} where prompts are ready",
+    )
+
+
+#: (load, steps of a transfer or `BYPASS`) -> mean end-to-end seconds from the end of the prefill, one a replicate.
+Latency = Mapping[tuple[float, int | str], Sequence[float]]
+
+
+def _latency(setting: Setting, served: float) -> Latency:
+    """With the pool, KV is sent once a slot is free, and takes steps in it; the bypass sends it before."""
+    workers, single = 8, replace(setting, seeds=1)
+    found: dict[tuple[float, int | str], list[float]] = {}
+    for load in setting.pick(LOADS, LOADS[1:]):
+        for replicate in range(setting.replicates):
+            trace = _workload(setting, workers, load * served * workers).draw(setting.seed, replicate)
+            pool = Cluster(workers=workers, slots=br.SLOTS, arrivals="timed", may_hold=True)
+            ways: dict[int | str, tuple[str, Cluster]] = {
+                steps: (br.METHODS[br.BR0], replace(pool, drift=received(trace, steps))) for steps in TRANSFERS
+            }
+            ways[BYPASS] = (f"{br.METHODS[br.BR0]},bypass=true", replace(pool, dispatch="instant", queue_depth=MARGIN))
+            for way, (spec, cluster) in ways.items():
+                (done,) = run_policies(single, trace, {br.BR0: spec}, cluster, STEP_TIME)[br.BR0]
+                found.setdefault((load, way), []).append(_end_to_end(done))
+    return found
+
+
+def received(trace: Trace, steps: int) -> Drift:
+    """Requests that hold a slot and their prompt's KV for so many steps before they decode."""
+    if steps == 0:
+        return Drift()
+    counts = trace.output_tokens + steps
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    since = np.arange(offsets[-1]) - np.repeat(offsets[:-1] + steps, counts)
+    return Drift(profiles=Profiles(np.repeat(trace.prompt_tokens, counts) + np.maximum(since, 0.0), offsets))
+
+
+def _end_to_end(done: Run) -> float:
+    return float(done.summary["e2e_mean_s"])
+
+
+def _latency_rows(latency: Latency) -> list[Row]:
+    return [
+        row(
+            "BR-0, bypass" if way == BYPASS else f"BR-0, pool, transfer {way} steps",
+            f"mean latency from the end of prefill, load {load:g}",
+            "s",
+            own,
+            None,
+            () if way == BYPASS else latency[load, BYPASS],
+            "bypass",
+        )
+        for (load, way), own in latency.items()
+    ]
+
+
+def _shorter(setting: Setting, latency: Latency) -> list[Claim]:
+    return [
+        Claim(
+            f"at load {load:g} the bypass is faster than the pool where a transfer takes {steps} steps (D.6)",
+            clearly(apart := paired_difference(latency[load, steps], latency[load, BYPASS]), +1),
+            f"the pool takes {with_interval(apart)} s more",
+        )
+        for load in setting.pick(LOADS, LOADS[1:])
+        for steps in TRANSFERS
+    ]
+
+
+#: (G, noise) -> spread of BR-H with the memorised predictor over that of BR-0, one a replicate.
+Kept = Mapping[tuple[int, int], Sequence[float]]
+
+
+def _noise(setting: Setting) -> Kept:
+    methods = {name: br.METHODS[name] for name in (br.BR0, br.MEMORISED)}
+    found: dict[tuple[int, int], list[float]] = {}
+    for workers in setting.pick(tuple(TIERS), (4, 8)):
+        for noise in setting.pick(NOISES, NOISES[::2]):
+            workload = replace(_workload(setting, workers), recurring=Recurring(KEYS, noise))
+            runs = run_policies(setting, workload, methods, br.fleet(workers), STEP_TIME)
+            plain, ours = (values(runs[name], br.SPREAD) for name in methods)
+            found[workers, noise] = [b / a for a, b in zip(plain, ours, strict=True)]
+    return found
+
+
+def _noise_rows(kept: Kept) -> list[Row]:
+    quantity = "spread of BR-H memorised over that of BR-0"
+    return [row(f"G = {g}, outputs ±{noise}", quantity, "", own) for (g, noise), own in kept.items()]
+
+
+def _noise_claim(kept: Kept) -> Claim:
+    sizes = sorted({g for g, _ in kept})
+    loss = {g: [b - a for a, b in zip(kept[g, NOISES[0]], kept[g, NOISES[-1]], strict=True)] for g in sizes}
+    apart = paired_difference(loss[sizes[-1]], loss[sizes[0]])
+    return Claim(
+        f"noise costs more of the balance at G = {sizes[-1]} than at G = {sizes[0]} (sec. 7)",
+        clearly(apart, +1),
+        ", ".join(
+            f"G = {g}: the spread over BR-0's rises by {with_interval(mean_interval(own))}" for g, own in loss.items()
+        ),
+    )
+
+
+def _constants(setting: Setting, served: float) -> list[Constant]:
+    return [
+        Constant("rate", f"{LOAD:g} of {served:.3g} requests/s a worker", "saturated BR-0 at G = 8; not given"),
+        Constant(
+            "prefiller",
+            f"load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of its time fixed",
+            "not given; 5P1D then has 1.28 times its capacity to prefill",
+        ),
+        Constant(
+            "transfer", f"{', '.join(map(str, TRANSFERS))} decode steps in the slot", "not given; none with the bypass"
+        ),
+        Constant("margin", f"{MARGIN} requests beyond the slots", "the paper: a small fixed margin"),
+        Constant(
+            "noise", f"outputs of a prompt within ±{', ±'.join(map(str, NOISES))} tokens", "memorised predicts their past"
+        ),
+        *[c for c in br.constants(setting, tuple(TIERS), (br.HEAVY,)) if c.name in ("B", "step time", "age bound", "heavy")],
+    ]
+
+
+def _draw(figure: Any, kept: Kept) -> None:
+    axes = figure.add_subplot(1, 1, 1)
+    for colour, g in zip(COLOURS, sorted({g for g, _ in kept}), strict=False):
+        means: dict[int, Interval] = {noise: mean_interval(own) for (size, noise), own in kept.items() if size == g}
+        axes.plot([*means], [one.value for one in means.values()], "o-", color=colour, label=f"G = {g}")
+    labelled(axes, "spread of a prompt's outputs, ± tokens", "spread of BR-H memorised over BR-0's", legend=True)
+
+
+experiment = Experiment(
+    "a prefill tier, pool against bypass, noise and G", "BalanceRoute sec. 6.3, D.6, sec. 7", run, most_traces=0
+)

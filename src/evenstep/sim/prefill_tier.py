@@ -1,0 +1,79 @@
+"""A prefill tier in front of a decode fleet: when each prompt is ready, from P engines that only prefill.
+
+Nothing that the decode fleet does comes back to this tier, so its times can be worked out first and given to the cluster
+simulator as arrivals. KV that waits on a prefiller for a decode slot takes no room there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenstep.cost.batch import Batch, BatchTime
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
+from evenstep.sim.engine.simulation import Engine, simulate_engine
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillTier:
+    """P prefillers, each of which batches whole prompts, oldest first, up to a token budget.
+
+    Args:
+        prefillers: P.
+        batch_time: seconds of a batch of prompts.
+        token_budget: prompt tokens of a batch; a longer prompt runs in chunks.
+
+    Raises:
+        InputError: fewer than one prefiller or token.
+
+    Source: BalanceRoute sec. 5 (a dispatcher picks an unsaturated prefiller); the batch law is not given there.
+    """
+
+    prefillers: int
+    batch_time: BatchTime
+    token_budget: int = 2048
+
+    def __post_init__(self) -> None:
+        for name in ("prefillers", "token_budget"):
+            if getattr(self, name) < 1:
+                raise InputError("prefill tier", name, getattr(self, name), "an integer >= 1")
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Prompt tokens a second of the whole tier in full batches."""
+        return self.prefillers * self.token_budget / self.batch_time.seconds(Batch(tokens=self.token_budget))
+
+    def ready(self, trace: Trace) -> Trace:
+        """The trace with the times at which prompts are ready as its arrival times, in their order.
+
+        Raises:
+            InputError: a trace without times.
+        """
+        if trace.arrival_s is None:
+            raise InputError("prefill tier", "arrival_s", "missing", "arrival times", "Give the trace a rate.")
+        arrival_s = trace.arrival_s
+        ready_s = np.empty(len(trace))
+        chosen = self._chosen(trace.prompt_tokens, arrival_s)
+        for number in range(self.prefillers):
+            rows = np.flatnonzero(chosen == number)
+            if rows.size:
+                own = Trace(trace.prompt_tokens[rows], np.ones(rows.size, np.int64), arrival_s=arrival_s[rows])
+                engine = Engine(token_budget=self.token_budget, batch_limit=0)
+                run = simulate_engine(own, VanillaVllm(), engine=engine, batch_time=self.batch_time)
+                ready_s[rows[run.requests.request_id]] = run.requests.finished_s
+        order = np.argsort(ready_s, kind="stable")
+        return replace(trace.take(order), arrival_s=ready_s[order])
+
+    def _chosen(self, prompt_tokens: I8, arrival_s: F8) -> I8:
+        """int64[N], the prefiller of each prompt: the one with the fewest tokens left, at the rate of full batches."""
+        left, chosen = np.zeros(self.prefillers), np.empty(arrival_s.size, np.int64)
+        rate, before = self.tokens_per_s / self.prefillers, 0.0
+        for row in np.argsort(arrival_s, kind="stable"):
+            left = np.maximum(0.0, left - rate * (arrival_s[row] - before))
+            before = arrival_s[row]
+            chosen[row] = np.argmin(left)
+            left[chosen[row]] += prompt_tokens[row]
+        return chosen
