@@ -129,7 +129,7 @@ def _limited(tiers: Tiers) -> Claim:
     return Claim(
         "5P1D serves less a worker than 4P1D because of its prefillers (sec. 6.3), with BR-H and an oracle",
         clearly(apart, -1),
-        f"{with_interval(fall[True])} of 4P1D a worker with prefillers, {with_interval(fall[False])} where prompts are ready",
+        f"{with_interval(fall[True])} of 4P1D a worker with prefillers, {with_interval(fall[False])} if prompts are ready",
     )
 
 
@@ -235,7 +235,7 @@ def _constants(setting: Setting, served: float) -> list[Constant]:
         Constant("rate", f"{LOAD:g} of {served:.3g} requests/s a worker", "saturated BR-0 at G = 8; not given"),
         Constant(
             "prefiller",
-            f"load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of its time fixed",
+            f"load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of it fixed",
             "not given; 5P1D then has 1.28 times its capacity to prefill",
         ),
         Constant(
