@@ -52,7 +52,7 @@ class Deliveries:
         if ahead == 0:  # neither the first of its step nor the last
             is_usual = 0 < delivered < self._expected[group] - 1
         else:  # not the first of a step that the group has yet to begin
-            is_usual = 0 < delivered and 0 < ahead <= self._early[group] and ahead < AHEAD
+            is_usual = delivered > 0 and 0 < ahead <= self._early[group] and ahead < AHEAD
         if is_usual and (tokens == 1 or not self._counts_tokens[group]):
             self._step_of[row] = step
             if ahead == 0:

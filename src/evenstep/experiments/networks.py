@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
 from evenstep.errors import InputError
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.measure.network_records import NetworkRun
+from evenstep.measure.comparison import paired_difference
+from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
 from evenstep.sim.network.description import EngineSection, Network, load, read_traces
 from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
-from evenstep.theory.stations import Flow, Station, engine_loads, virtual_stations
+from evenstep.theory.stations import Checked, Flow, Judged, Station, engine_loads, virtual_stations
 
 #: Scheduling policies that fill the budget whenever they can: Theorem 1 is about these.
 CONSERVING = frozenset({"sarathi", "orca", "vllm", "work-conserving", "class-first", "sjf", "srpt"})
@@ -26,57 +26,6 @@ CONSERVING = frozenset({"sarathi", "orca", "vllm", "work-conserving", "class-fir
 EVEN = frozenset({"random", "round-robin", "jsq", "least-load"})
 #: Tokens of an iteration that no budget limits.
 _NO_BUDGET = 1 << 24
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What the loads of a network say.
-
-    Args:
-        engines: each engine or group with its load.
-        stations: virtual stations, the heaviest first.
-        verdict: ``stable``, ``unstable`` or ``unknown``.
-        why: the reason, a sentence.
-    """
-
-    engines: tuple[Station, ...]
-    stations: tuple[Station, ...]
-    verdict: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Checked:
-    """The analytical verdict with the simulated one.
-
-    Args:
-        judged: by loads.
-        run: one run.
-        growth: for each overloaded virtual station, seconds of its work by which a second adds to it: by its load, and in
-            the second half of the run.
-    """
-
-    judged: Judged
-    run: NetworkRun
-    growth: dict[str, tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ordered:
-    """One order over all replicates.
-
-    Args:
-        order: its name.
-        runs: a run a seed.
-        versus: paired differences to the first order by figure; None for the first itself.
-    """
-
-    order: str
-    runs: tuple[NetworkRun, ...]
-    versus: Mapping[str, Interval] | None
-
-    def mean(self, figure: str) -> Interval:
-        return mean_interval([float(run.summary[figure]) for run in self.runs])
 
 
 #: Figures in which orders are compared.

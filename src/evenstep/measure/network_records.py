@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
 from evenstep.measure.stability import Stability, judged
@@ -134,3 +136,21 @@ class NetworkRun:
             "types": types,
             "engines": engines,
         }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ordered:
+    """One order over all replicates.
+
+    Args:
+        order: its name.
+        runs: a run a seed.
+        versus: paired differences to the first order by figure; None for the first itself.
+    """
+
+    order: str
+    runs: tuple[NetworkRun, ...]
+    versus: Mapping[str, Interval] | None
+
+    def mean(self, figure: str) -> Interval:
+        return mean_interval([float(run.summary[figure]) for run in self.runs])

@@ -16,9 +16,9 @@ from evenstep.report.numbers import MISSING, short
 from evenstep.report.plots import lines
 
 if TYPE_CHECKING:
-    from evenstep.experiments.networks import Checked, Judged, Ordered
     from evenstep.measure.comparison import Interval
-    from evenstep.measure.network_records import NetworkRun
+    from evenstep.measure.network_records import NetworkRun, Ordered
+    from evenstep.theory.stations import Checked, Judged
 
 #: Heading and figure of each column of the comparison of orders.
 COLUMNS = (

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evenstep.measure.network_records import NetworkRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,39 @@ class Station:
     calls: tuple[str, ...]
     engines: tuple[str, ...]
     load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the loads of a network say.
+
+    Args:
+        engines: each engine or group with its load.
+        stations: virtual stations, the heaviest first.
+        verdict: ``stable``, ``unstable`` or ``unknown``.
+        why: the reason, a sentence.
+    """
+
+    engines: tuple[Station, ...]
+    stations: tuple[Station, ...]
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked:
+    """The analytical verdict with the simulated one.
+
+    Args:
+        judged: by loads.
+        run: one run.
+        growth: for each overloaded virtual station, seconds of its work by which a second adds to it: by its load, and in
+            the second half of the run.
+    """
+
+    judged: Judged
+    run: NetworkRun
+    growth: dict[str, tuple[float, float]]
 
 
 def engine_loads(flows: Sequence[Flow]) -> list[Station]:
