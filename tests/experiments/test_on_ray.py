@@ -134,7 +134,7 @@ def listening():
 def test_where_nobody_listens_ray_is_not_asked_and_the_error_names_the_address(unjoinable, scheme):
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = f"{scheme}127.0.0.1:{gone.getsockname()[1]}"
-    with pytest.raises(InputError, match=f"--ray-address is '{address}'; expected .* Nobody answers there"):
+    with pytest.raises(InputError, match=f"--ray-address is '{address}'; expected .* Nothing answers there"):
         OnRay({}, address)
     assert unjoinable.asked == []
 
