@@ -180,6 +180,7 @@ class _Engine:
             lost_at=request.lost_at,
             evictions=request.evictions,
             attained=request.attained,
+            request_class=request.request_class,
         )
 
     def set_left(self, request: Request) -> None:

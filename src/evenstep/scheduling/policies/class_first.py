@@ -60,7 +60,8 @@ def next_class(view: RuleView, waits: int, at: int, last: int) -> int:
     found: int = -1
     if at < waits:
         head: int = view.waiting[at]
-        found = view.request_class[head]
+        if view.request_class[head] > last:  # an unsorted queue, which only checks show, waits for the next batch
+            found = view.request_class[head]
     for position in range(view.running.size):
         row: int = view.running[position]
         one = view.request_class[row]
