@@ -12,12 +12,15 @@ from evenstep.measure.comparison import Interval
 @pytest.mark.slow
 def test_the_limit_is_b_over_t_b_within_a_percent_by_interval():
     found = quick("stability-theorem1", seeds=4).findings
-    ratios = [row.ours for row in found.rows if row.paper == 1.0]
+    ratios = {row.case: row.ours for row in found.rows if row.paper == 1.0}
     assert len(ratios) == 4
-    for ratio in ratios:
+    for case, ratio in ratios.items():
         assert ratio.value == pytest.approx(1.0, abs=SHARE)
-        assert ratio.high - ratio.low < 2 * 2 * SHARE
-    assert [claim.holds for claim in found.claims if "fluid" in claim.says] == [True]
+        assert ratio.low < 1 < ratio.high
+        if "constant" in case:  # a few replicates of random lengths leave more, and their verdict is withheld
+            assert ratio.high - ratio.low < SHARE
+    assert [claim.holds for claim in found.claims if "constant" in claim.says] == [True]
+    assert False not in [claim.holds for claim in found.claims]
 
 
 def test_a_backlog_drains_and_an_overload_grows_as_the_fluid_does():
