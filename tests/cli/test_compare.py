@@ -499,6 +499,10 @@ def test_a_first_token_without_a_prefill_model_says_so_in_its_head(capsys, tmp_p
     assert "s, no prefill" in capsys.readouterr().out and "<small>s, no prefill</small>" in report.read_text()
     assert main([*words, "--prefill-base-s", "0.1", "--load", "0.8"]) == 0
     assert "no prefill" not in capsys.readouterr().out and "no prefill" not in report.read_text()
+    assert main([*words, "--prefill-per-token-s", "1e-5", "--load", "0.8", "--prefillers", "2"]) == 0
+    assert "s, no prefill" in capsys.readouterr().out
+    assert main([*words, "--load", "0.8", "--prefillers", "2"]) == 2
+    assert "--prefillers is 2; expected 0 where prefill takes no time" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

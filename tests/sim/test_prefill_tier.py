@@ -6,6 +6,8 @@ import pytest
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.errors import InputError
 from evenstep.request import Trace
+from evenstep.routing.policies.jsq import policy as jsq
+from evenstep.sim.cluster.simulation import Cluster, simulate
 from evenstep.sim.prefill_tier import PrefillTier
 
 #: A millisecond a token.
@@ -42,3 +44,15 @@ def test_bad_tiers_and_traces_without_times_are_refused():
         PrefillTier(0, LAW)
     with pytest.raises(InputError, match="arrival_s"):
         PrefillTier(1, LAW).ready(Trace(np.array([1]), np.array([1])))
+
+
+def test_a_cluster_gets_its_requests_when_their_prompts_are_ready():
+    tier, trace = PrefillTier(2, LAW, token_budget=1000), prompts((900, 0.0), (100, 0.0), (100, 0.05))
+    behind = simulate(trace, jsq(), cluster=Cluster(2, 2, arrivals="timed", prefill=tier))
+    assert behind.requests.visible_s.tolist() == pytest.approx([0.1, 0.2, 0.9])
+    assert behind.digest == simulate(tier.ready(trace), jsq(), cluster=Cluster(2, 2, arrivals="timed")).digest
+
+
+def test_a_tier_needs_timed_arrivals():
+    with pytest.raises(InputError, match="timed arrivals"):
+        Cluster(prefill=PrefillTier(1, LAW))

@@ -145,7 +145,7 @@ def _compare(
     columns = columns_of(
         prefix_hits=settings.prefix_cache_blocks > 0,
         slo=settings.slo is not None,
-        prefill=settings.prefill_base_s > 0 or settings.prefill_per_token_s > 0,
+        prefill=settings.prefillers == 0 and settings.prefill_base_s + settings.prefill_per_token_s > 0,
     )
     rows = outputs.Rows(asked, columns, observed) if args.format == "table" else None
     outcome = run_comparison(

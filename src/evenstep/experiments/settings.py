@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenstep.cost.view import StepTime
     from evenstep.measure.metrics import Slo
     from evenstep.sim.cluster.simulation import Cluster
+    from evenstep.sim.prefill_tier import PrefillTier
     from evenstep.workload.replicate import Source
 
 #: Compared by default: what routers do today, then what balancing adds.
@@ -53,6 +54,9 @@ class FleetSettings:
         kv_reserve: KV tokens of growth a policy sees set aside for every request on a worker.
         prefill_base_s: seconds of prefill before a timed request becomes visible.
         prefill_per_token_s: seconds of prefill a prompt token.
+        prefillers: engines in front of the fleet that only prefill; the two above are then seconds of a batch and
+            of each of its tokens, and latency counts from the moment a prompt is ready. 0 = no such tier.
+        prefill_budget: prompt tokens of a prefiller's batch.
         overhead_s: seconds of a decode step at any load, C.
         per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.
         sync_s: seconds of synchronisation added to C, or pairs of group size and seconds, e.g. 8:0.0002/64:0.0009.
@@ -88,6 +92,8 @@ class FleetSettings:
     kv_reserve: float = 0.0
     prefill_base_s: float = 0.0
     prefill_per_token_s: float = 0.0
+    prefillers: int = 0
+    prefill_budget: int = 2048
     overhead_s: float = 0.0049
     per_token_s: float = 1.1e-7
     sync_s: float | str = field(default=0.0, metadata={"shape": "X|N:X/N:X"})
@@ -122,14 +128,25 @@ class FleetSettings:
             dispatch=self.dispatch,
             queue_depth=self.queue_depth,
             kv_tokens=math.inf if self.kv_tokens is None else self.kv_tokens,
-            prefill_base_s=self.prefill_base_s,
-            prefill_per_token_s=self.prefill_per_token_s,
+            prefill_base_s=0.0 if self.prefillers else self.prefill_base_s,
+            prefill_per_token_s=0.0 if self.prefillers else self.prefill_per_token_s,
+            prefill=self.prefill_tier(),
             kv_reserve=self.kv_reserve,
             drift=drift_of(self.drift),
             outages=outages_of(self.outages, self.workers),
             prefix_cache_blocks=self.prefix_cache_blocks,
             may_hold=self.may_hold,
         )
+
+    def prefill_tier(self) -> PrefillTier | None:
+        """The engines that only prefill, where there are any."""
+        from evenstep.cost.token_budget import TokenBudget
+        from evenstep.sim.prefill_tier import PrefillTier
+
+        if self.prefillers == 0:
+            return None
+        law = TokenBudget(c_s=self.prefill_base_s, a_s=self.prefill_per_token_s, b0=0.0)
+        return PrefillTier(self.prefillers, law, self.prefill_budget)
 
     def step_time(self) -> StepTime:
         """What a step costs."""
@@ -203,6 +220,8 @@ _AT_LEAST = {
     "kv_reserve": 0,
     "prefill_base_s": 0,
     "prefill_per_token_s": 0,
+    "prefillers": 0,
+    "prefill_budget": 1,
     "overhead_s": 0,
     "per_token_s": 0,
     "prefix_cache_blocks": 0,
@@ -251,7 +270,12 @@ def checked(settled: Settled[Any]) -> Any:
         if value.law is not None and settled.origin[name] != "default":
             hint = f"Give it to the law, e.g. linear:{name.replace('_', '-')}=..."
             raise refusal(settled, name, "none beside a law", hint)
-    return _with_arrivals(settled)
+    arrived = _with_arrivals(settled)
+    if value.prefillers and arrived.arrivals != "timed":
+        raise refusal(settled, "prefillers", "0 unless arrivals are timed", "Give --load or --rate.")
+    if value.prefillers and value.prefill_base_s == value.prefill_per_token_s == 0.0:
+        raise refusal(settled, "prefillers", "0 where prefill takes no time", "Give --prefill-per-token-s.")
+    return arrived
 
 
 def _slots(given: int | list[int]) -> int | tuple[int, ...]:

@@ -49,6 +49,8 @@ FLEET = (
     "kv_reserve",
     "prefill_base_s",
     "prefill_per_token_s",
+    "prefillers",
+    "prefill_budget",
     "users",
     "think_s",
     "sessions",

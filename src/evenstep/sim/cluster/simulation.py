@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
@@ -47,6 +47,12 @@ from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.cluster.drift import Drift
 
 _MOST_SLOTS = 4_000_000  # each takes some hundred bytes
+
+
+class Readies(Protocol):
+    """When prompts are ready, worked out before the fleet runs: `sim.prefill_tier`."""
+
+    def ready(self, trace: Trace) -> Trace: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ class Cluster:
         kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees
             ``kv_free = kv_tokens - load - queued_load - kv_reserve * (running + queued)``, not below 0.
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
+        prefill: engines in front of the fleet that only prefill, in batches (timed arrivals); None = none. A request
+            then arrives here when its prompt is ready, and its latency counts from there.
         drift: how loads grow.
         outages: workers lost and returned.
         may_hold: whether a policy may leave a worker without work though a waiting request fits it (paper mode). Else the
@@ -104,6 +112,7 @@ class Cluster:
     kv_reserve: float = 0.0
     prefill_base_s: float = 0.0
     prefill_per_token_s: float = 0.0
+    prefill: Readies | None = None
     drift: Drift = field(default_factory=Drift)
     outages: tuple[Outage, ...] = ()
     prefix_cache_blocks: int = 0
@@ -136,6 +145,8 @@ class Cluster:
             raise InputError("cluster", "kv_tokens", self.kv_tokens, "a number of KV tokens > 0, or inf")
         if self.think_s is not None and not (math.isfinite(self.think_s) and self.think_s >= 0):
             raise InputError("cluster", "think_s", self.think_s, "a finite number of seconds >= 0")
+        if self.prefill is not None and (self.arrivals != "timed" or self.drift.profiles is not None):
+            raise InputError("cluster", "prefill", self.prefill, "none without timed arrivals, or with profiles by request")
         for outage in self.outages:
             if not 0 <= outage.worker < self.workers or outage.step < 0:
                 raise InputError("cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}")
@@ -194,11 +205,14 @@ def simulate(
     from evenstep.sim.cluster.host import run
     from evenstep.sim.cluster.state import Options
 
+    cluster = cluster or Cluster()
+    if cluster.prefill is not None:
+        trace = cluster.prefill.ready(trace)
     options = Options(seed=seed, records=records, decisions=decisions, samples=workers, power=power or Power(), slo=slo)
     return run(
         trace,
         policy,
-        cluster or Cluster(),
+        cluster,
         step_time or Linear(),
         predictor,
         options,

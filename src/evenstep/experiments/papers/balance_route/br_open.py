@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,21 +71,6 @@ def _served(setting: Setting) -> float:
     return float(np.mean([run.summary["requests"] / run.summary["makespan_s"] for run in runs])) / 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A workload whose prompts have gone through a prefill tier."""
-
-    workload: Synthetic
-    tier: PrefillTier
-
-    @property
-    def name(self) -> str:
-        return self.workload.name
-
-    def draw(self, seed: int, replicate: int = 0) -> Trace:
-        return self.tier.ready(self.workload.draw(seed, replicate))
-
-
 #: (G, method, whether there is a prefill tier) -> output tokens a second and worker, one a replicate.
 Tiers = Mapping[tuple[int, str, bool], Sequence[float]]
 
@@ -106,8 +91,8 @@ def _prefill(setting: Setting, served: float) -> Tiers:
         workload = _workload(setting, workers, rate * workers)
         cluster = Cluster(workers=workers, slots=br.SLOTS, arrivals="timed", may_hold=True)
         for limited in (False, True):
-            source = _Ready(workload, PrefillTier(prefillers, law, PREFILL_BUDGET)) if limited else workload
-            runs = run_policies(setting, source, methods, cluster, STEP_TIME)
+            tier = PrefillTier(prefillers, law, PREFILL_BUDGET) if limited else None
+            runs = run_policies(setting, workload, methods, replace(cluster, prefill=tier), STEP_TIME)
             for name, own in runs.items():
                 found[workers, name, limited] = values(own, "tokens_per_s", 1 / workers)
     return found
