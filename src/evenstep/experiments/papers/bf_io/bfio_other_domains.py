@@ -1,0 +1,124 @@
+"""BF-IO sec. 7.2: the same barrier in other domains, adaptive meshes and tiled factorisations, whose work also falls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.experiments.papers.bf_io import _bf_io as bf
+from evenstep.experiments.reproduce import Experiment, Setting, clearly, ratio, row, run_policies, values
+from evenstep.measure.comparison import paired_difference
+from evenstep.report.figures import COLOURS, labelled
+from evenstep.report.findings import Claim, Constant, Findings, with_interval
+from evenstep.request import I8, Trace
+from evenstep.sim.cluster.drift import Drift, Profiles
+
+#: Steps between two looks at a patch, and its finest level: each level has four times the cells.
+LOOK, FINEST = 10, 3
+_FIELD = "idle_share"
+
+
+def run(setting: Setting) -> Findings:
+    jobs = setting.pick(8_000, 600)
+    fleet = bf.fleet(*setting.pick((16, 32), (4, 8)))
+    single, idle = replace(setting, seeds=1), dict[tuple[str, str], list[float]]()
+    for domain, drawn in DOMAINS.items():
+        for replicate in range(setting.replicates):
+            work = drawn(jobs, setting.seed + replicate)
+            trace = Trace(np.ceil(work.values[work.offsets[:-1]]).astype(np.int64), np.diff(work.offsets), name=domain)
+            cluster = replace(fleet, drift=Drift(profiles=work))
+            for policy, (done,) in run_policies(single, trace, bf.POLICIES, cluster, bf.STEP_TIME).items():
+                idle.setdefault((domain, policy), []).extend(values([done], _FIELD, 100.0))
+    return Findings(
+        rows=[
+            row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, *_beside(idle, domain, policy))
+            for (domain, policy), own in idle.items()
+        ],
+        claims=[_claim(idle, domain, policy) for domain in DOMAINS for policy in (bf.BF0, bf.BF20)],
+        constants=[
+            Constant(
+                "mesh",
+                f"1..100 cells for 20..120 steps; every {LOOK} steps refined or coarsened, by 4 times the cells",
+                "the paper describes the domain and gives no figure",
+            ),
+            Constant(
+                "tiles",
+                "factorisations of 4..40 panels; after panel k of n, (n - k)(n - k + 1)/2 tiles are left to update",
+                "as above",
+            ),
+            Constant("fleet", f"{fleet.workers} workers of {fleet.slots} slots, saturated, {jobs:,} jobs", "not given"),
+        ],
+        remark="the paper names both domains without a figure; its theorems ask for work that never falls, and this falls",
+        stands_in="drawn jobs for the traces of either domain",
+        data={
+            "domain": [domain for (domain, _), own in idle.items() for _ in own],
+            "policy": [policy for (_, policy), own in idle.items() for _ in own],
+            "idle_percent": [share for own in idle.values() for share in own],
+        },
+        draw=lambda figure: _draw(figure, idle),
+    )
+
+
+def mesh(jobs: int, seed: int) -> Profiles:
+    """Patches of a mesh: the level of each is a random walk between 0 and `FINEST`, looked at every `LOOK` steps."""
+    steps = _whole(seed, "mesh-steps", jobs, 20, 120)
+    looks = int(steps.max()) // LOOK + 1
+    level = np.zeros((jobs, looks))
+    for at in range(1, looks):
+        level[:, at] = np.clip(level[:, at - 1] + _whole(seed, "mesh-level", jobs, -1, 1, at), 0, FINEST)
+    patch, step = _each_step(steps)
+    return Profiles(_whole(seed, "mesh-cells", jobs, 1, 100)[patch] * 4.0 ** level[patch, step // LOOK], _offsets(steps))
+
+
+def tiles(jobs: int, seed: int) -> Profiles:
+    """Blocked factorisations: what is left of the matrix shrinks with every panel."""
+    panels = _whole(seed, "tile-panels", jobs, 4, 40)
+    matrix, done = _each_step(panels)
+    left = panels[matrix] - done
+    return Profiles(left * (left + 1) / 2.0, _offsets(panels))
+
+
+DOMAINS: Mapping[str, Callable[[int, int], Profiles]] = {"mesh": mesh, "tiles": tiles}
+
+
+def _whole(seed: int, stream: str, count: int, low: int, high: int, draw: int = 0) -> I8:
+    """int64[count], whole numbers from low to high, each as likely."""
+    drawn = streams.uniform(seed, stream, np.arange(count, dtype=np.int64), draw)
+    return low + (drawn * (high - low + 1)).astype(np.int64)
+
+
+def _offsets(steps: I8) -> I8:
+    return np.concatenate([[0], np.cumsum(steps)]).astype(np.int64)
+
+
+def _each_step(steps: I8) -> tuple[I8, I8]:
+    """Job and number of the step, of every step of every job."""
+    job = np.repeat(np.arange(steps.size), steps)
+    return job, np.arange(job.size) - _offsets(steps)[job]
+
+
+def _beside(idle: Mapping[tuple[str, str], list[float]], domain: str, policy: str) -> tuple[list[float], str]:
+    return ([] if policy == bf.FCFS else idle[domain, bf.FCFS]), bf.FCFS
+
+
+def _claim(idle: Mapping[tuple[str, str], list[float]], domain: str, policy: str) -> Claim:
+    ours, plain = idle[domain, policy], idle[domain, bf.FCFS]
+    seen = f"{with_interval(ratio(ours, plain))} of FCFS's idle share"
+    return Claim(
+        f"{domain}: {policy} waits less at the barrier than FCFS", clearly(paired_difference(ours, plain), -1), seen
+    )
+
+
+def _draw(figure: Any, idle: Mapping[tuple[str, str], list[float]]) -> None:
+    axes = figure.add_subplot(1, 1, 1)
+    for colour, domain in zip(COLOURS, DOMAINS, strict=False):
+        axes.plot([*bf.POLICIES], [np.mean(idle[domain, p]) for p in bf.POLICIES], "o-", color=colour, label=domain)
+    axes.set_ylim(bottom=0)
+    labelled(axes, "policy", "idle at the barrier, % of load", legend=True)
+
+
+experiment = Experiment("adaptive meshes and tiled factorisations", "BF-IO sec. 7.2", run, most_traces=0)
