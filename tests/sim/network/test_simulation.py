@@ -16,7 +16,7 @@ from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.sim.network.description import EngineSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.workload.reading import read_trace
-from evenstep.workload.synthetic.arrivals import Constant, Poisson
+from evenstep.workload.synthetic.arrivals import Constant
 from evenstep.workload.synthetic.yaml_file import TraceFile
 
 ENGINE = "kv-tokens=9000,block-tokens=16,keeps-evicted=true"
@@ -142,33 +142,6 @@ def test_a_policy_that_holds_for_ever_is_named_with_its_engine(tmp_path):
     engines = {"one": replace(network.engines["one"], policy=f"{file}:Idle")}
     with pytest.raises(PolicyError, match="one: holds for ever"):
         simulate_network(replace(network, engines=engines))
-
-
-def test_rybko_stolyar_blows_up_and_reversed_priorities_cure_it():
-    network = example("rybko-stolyar")
-    run = simulate_network(network)
-    assert run.tokens[-1].sum() > 1_000_000
-    left = np.array([(run.tasks.arrival_s <= at).sum() - (run.tasks.finished_s <= at).sum() for at in (50_000, 100_000)])
-    rate = 2 * 1.1368421
-    fluid = rate - 768 / 544  # tasks a slot: the two long calls share one engine's time
-    assert (left[1] - left[0]) / 50_000 == pytest.approx(fluid, rel=0.05)
-    engines = {name: replace(one, priority=one.priority[::-1]) for name, one in network.engines.items()}
-    cured = simulate_network(replace(network, engines=engines))
-    last = cured.times_s >= 96_500
-    assert cured.requests[last].mean(axis=0).max() < 100
-    assert cured.summary["unfinished_tasks"] < 300
-
-
-def test_tasks_of_one_key_overload_one_engine_of_a_group():
-    network = example("k-parallel", until_s=120.0)
-    pool = replace(network.engines["pool"], routing="consistent-hash:bound=100")
-    hot = replace(network.tasks["chat"], one_key=True, arrivals=Poisson(35.0))
-    cold = replace(network.tasks["chat"], arrivals=Poisson(30.0))
-    run = simulate_network(replace(network, engines={"pool": pool}, tasks={"hot": hot, "cold": cold}))
-    verdicts = [one["verdict"] for one in run.summary["engines"].values()]
-    assert verdicts.count("unstable") == 1
-    hot_engine = np.unique(run.calls.engine[(run.calls.kind == 0) & (run.calls.engine >= 0)])
-    assert hot_engine.tolist() == [verdicts.index("unstable")]
 
 
 def test_bundled_networks_run():
