@@ -6,8 +6,8 @@ import pytest
 
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.sections import ApiKey, RequestClass
-from evenstep.gateway.serve.asking import Asking, ClientHeads, asking_of
-from evenstep.gateway.serve.callers import ANONYMOUS, Callers
+from evenstep.gateway.connections.asking import Asking, ClientHeads, asking_of
+from evenstep.gateway.connections.callers import ANONYMOUS, Callers
 from evenstep.http.head import read_request_head
 
 KEYS = GatewayConfig(keys=[ApiKey("sesame", "us", ["fast"])], classes={"fast": RequestClass(), "slow": RequestClass()})

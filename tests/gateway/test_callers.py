@@ -8,7 +8,7 @@ from evenstep.engines.requests.refusals import Refusal
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.sections import ApiKey, RequestClass
-from evenstep.gateway.serve.callers import Caller, Callers, class_of, expected_tokens
+from evenstep.gateway.connections.callers import Caller, Callers, class_of, expected_tokens
 
 CLASSES = {"fast": RequestClass(), "slow": RequestClass()}
 

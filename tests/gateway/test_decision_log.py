@@ -16,7 +16,7 @@ from evenstep.dispatch.log.file import LogFile, cut_off, part_of
 from evenstep.dispatch.replay import replay
 from evenstep.gateway.config.sections import Decisions
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.operate.decision_log import DecisionLog, log_of
+from evenstep.gateway.serve.decision_log import DecisionLog, log_of
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "x", "max_tokens": 1, "stream": True}

@@ -12,7 +12,7 @@ from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw,
 from tests.gateway.test_served import BODY, CLOSE
 
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.operate.fitting import Fitting
+from evenstep.gateway.serve.fitting import Fitting
 from evenstep.predict.trees import TreesFit
 
 

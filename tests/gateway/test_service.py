@@ -7,9 +7,9 @@ import asyncio
 from tests.gateway.running import engine, request, serving, whole
 
 from evenstep.gateway.config.config import GatewayConfig
-from evenstep.gateway.serve.asking import asking_of
-from evenstep.gateway.serve.callers import Callers
-from evenstep.gateway.serve.service import Received
+from evenstep.gateway.connections.asking import asking_of
+from evenstep.gateway.connections.callers import Callers
+from evenstep.gateway.connections.service import Received
 from evenstep.http.head import read_request_head
 
 

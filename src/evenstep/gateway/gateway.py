@@ -12,7 +12,7 @@ from evenstep.dispatch.core import Dispatcher
 from evenstep.engines.view import EngineSample
 from evenstep.gateway.config.config import GatewayConfig, check_files
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.serve.callers import Callers
+from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.serve.ended import Sink
 from evenstep.gateway.serve.front import Front
 from evenstep.gateway.serve.pools import Pools

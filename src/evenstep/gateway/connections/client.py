@@ -16,8 +16,8 @@ from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal
 from evenstep.gateway.config.config import Limits
 from evenstep.gateway.connections.deadline import NEVER, Deadline
-from evenstep.gateway.serve.asking import Asking, ClientHeads
-from evenstep.gateway.serve.service import Job, Received
+from evenstep.gateway.connections.asking import Asking, ClientHeads
+from evenstep.gateway.connections.service import Job, Received
 from evenstep.http.errors import HttpError
 from evenstep.http.server import CONTINUE, Event, Request, Server, State
 

@@ -26,7 +26,7 @@ from evenstep.gateway.operate.control import Doorway
 from evenstep.gateway.operate.logs import fields
 from evenstep.gateway.operate.membership import CONFIG, Membership
 from evenstep.gateway.operate.scraping import adapter_of
-from evenstep.gateway.serve.callers import Callers
+from evenstep.gateway.connections.callers import Callers
 
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
 #: Sections that hold as long as the process.

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evenstep.gateway.serve.asking import Asking
+from evenstep.gateway.connections.asking import Asking
 
 #: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token.
 #: ``cancelled``: its client left. ``refused``: turned away before any engine was asked.

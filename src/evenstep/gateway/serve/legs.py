@@ -18,7 +18,7 @@ from evenstep.engines.streams.reply import ReplyStream
 from evenstep.errors import EngineError
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection
-from evenstep.gateway.serve.asking import Asking
+from evenstep.gateway.connections.asking import Asking
 from evenstep.gateway.serve.attached import Attached
 from evenstep.http.head import ResponseHead
 

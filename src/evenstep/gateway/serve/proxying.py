@@ -16,7 +16,7 @@ from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection
 from evenstep.gateway.serve.attached import Attached, carried
 from evenstep.gateway.serve.ended import Outcome, Story
-from evenstep.gateway.serve.service import Received
+from evenstep.gateway.connections.service import Received
 from evenstep.http.head import CHUNKED, UNTIL_CLOSED, ResponseHead
 
 #: Client fields that describe its body and the answer it accepts.

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from evenstep.gateway.serve.asking import Asking
+from evenstep.gateway.connections.asking import Asking
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -10,7 +10,7 @@ import msgspec
 from evenstep.engines.requests.parsing import Kind, kind_of
 from evenstep.engines.requests.refusals import Refusal
 from evenstep.gateway.serve.attached import carried
-from evenstep.gateway.serve.callers import (
+from evenstep.gateway.connections.callers import (
     CLASS_HEADER,
     EXPECTED_HEADER,
     TASK_HEADER,
