@@ -9,8 +9,9 @@ import pytest
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.asking import carried
 from evenstep.gateway.connections.endpoint import Endpoint
-from evenstep.gateway.serve.attached import Attached, carried
+from evenstep.gateway.serve.attached import Attached
 from evenstep.http.head import read_request_head
 
 

@@ -7,8 +7,9 @@ import json
 import logging
 import threading
 
+from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Log
-from evenstep.gateway.operate.logs import access, fields, logging_to
+from evenstep.gateway.operate.logs import access, logging_to
 from evenstep.gateway.serve.ended import Ended
 
 LOG = logging.getLogger("evenstep.gateway")

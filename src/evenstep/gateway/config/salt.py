@@ -7,9 +7,9 @@ import os
 import secrets
 from pathlib import Path
 
+from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.sections import Decisions
-from evenstep.gateway.operate.logs import fields
 
 _log = logging.getLogger("evenstep.gateway")
 _BYTES = 32

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from evenstep.engines.requests.parsing import Kind, kind_of
 from evenstep.engines.requests.refusals import Refusal
-from evenstep.gateway.serve.attached import carried
 from evenstep.gateway.connections.callers import (
     CLASS_HEADER,
     EXPECTED_HEADER,
@@ -22,6 +21,7 @@ from evenstep.gateway.connections.callers import (
 from evenstep.http.head import RequestHead
 from evenstep.http.heads import Heads
 
+_TRACE = re.compile(r"[\x20-\x7e]{1,512}")
 _NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
 
 
@@ -119,3 +119,20 @@ def asking_of(head: RequestHead, callers: Callers, session_headers: tuple[str, .
         task=headers.get(TASK_HEADER, ""),
         traceparent=headers.get("traceparent", ""),
     )
+
+
+def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
+    """Lines of a client's head that go on to the engine.
+
+    Args:
+        headers: the client's, names in lower case.
+        with_authorization: its credentials are meant for the engine.
+        others: further names that go on.
+    """
+    if not others and not with_authorization and "traceparent" not in headers:
+        return b""
+    wanted = ("traceparent", "tracestate", *others)
+    lines = [f"{name}: {headers[name]}\r\n" for name in wanted if name in headers and _TRACE.fullmatch(headers[name])]
+    if with_authorization and "authorization" in headers:
+        lines.append(f"authorization: {headers['authorization']}\r\n")
+    return "".join(lines).encode("latin-1") if lines else b""

@@ -15,8 +15,8 @@ from typing import Protocol
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal
 from evenstep.gateway.config.config import Limits
-from evenstep.gateway.connections.deadline import NEVER, Deadline
 from evenstep.gateway.connections.asking import Asking, ClientHeads
+from evenstep.gateway.connections.deadline import NEVER, Deadline
 from evenstep.gateway.connections.service import Job, Received
 from evenstep.http.errors import HttpError
 from evenstep.http.server import CONTINUE, Event, Request, Server, State

@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from evenstep.errors import InputError
+from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.worker import Discovery, Dns, Worker
 from evenstep.gateway.operate.discovered import Tell, at_address, check
-from evenstep.gateway.operate.logs import fields
 from evenstep.gateway.operate.membership import Membership
 
 _log = logging.getLogger("evenstep.gateway.operate.discovery")

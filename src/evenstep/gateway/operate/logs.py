@@ -36,11 +36,6 @@ _TIMES = ("wait_s", "ttft_s", "tpot_s", "seconds")
 _AT_ONCE = 32  # records that are formatted before the event loop gets its turn
 
 
-def fields(**values: Any) -> dict[str, Any]:
-    """The ``extra`` of a record: fields a program can read without parsing sentences."""
-    return {"fields": values}
-
-
 def access(one: Ended) -> None:
     """A line for a request that is over."""
     if _access.isEnabledFor(logging.INFO):

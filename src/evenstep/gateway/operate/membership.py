@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from evenstep.errors import InputError
+from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.operate.control import Doorway
-from evenstep.gateway.operate.logs import fields
 
 _log = logging.getLogger("evenstep.gateway.operate.membership")
 #: Sources that a gateway always has.

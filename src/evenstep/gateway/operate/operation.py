@@ -23,12 +23,13 @@ from evenstep.config import Settled
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.connections.tls import client_context, server_context
 from evenstep.gateway.operate.control import Control, Doorway
 from evenstep.gateway.operate.discovery import discover, sources
-from evenstep.gateway.operate.logs import Logs, access, fields
+from evenstep.gateway.operate.logs import Logs, access
 from evenstep.gateway.operate.membership import Membership
 from evenstep.gateway.operate.reloading import Reloader
 from evenstep.gateway.operate.scraping import Scraper, preflight

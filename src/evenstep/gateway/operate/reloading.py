@@ -19,14 +19,14 @@ from evenstep.dispatch.warming import warm
 from evenstep.errors import EvenstepError, InputError
 from evenstep.gateway.config.config import GatewayConfig, checked, refused_as
 from evenstep.gateway.config.layers import Sources, placed, value_at
+from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Tls
+from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.tls import load_certificate, server_context
 from evenstep.gateway.operate.compiling import compile_beside
 from evenstep.gateway.operate.control import Doorway
-from evenstep.gateway.operate.logs import fields
 from evenstep.gateway.operate.membership import CONFIG, Membership
 from evenstep.gateway.operate.scraping import adapter_of
-from evenstep.gateway.connections.callers import Callers
 
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
 #: Sections that hold as long as the process.

@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 from evenstep import names
 from evenstep.engines.view import EngineAdapter, EngineSample, NotItsPageError
 from evenstep.errors import EngineError, InputError
+from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.pages import NoPageError, Pages
 from evenstep.gateway.operate.control import Doorway
-from evenstep.gateway.operate.logs import fields
 
 _log = logging.getLogger("evenstep.gateway.operate.scraping")
 _MOST_REQUESTS, _MOST_TOKENS = 1e9, 1e15  # most a page may report; more is an error of the page

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 from evenstep import names
@@ -19,7 +17,6 @@ from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.endpoint import Endpoint
 
 _log = logging.getLogger("evenstep.gateway")
-_TRACE = re.compile(r"[\x20-\x7e]{1,512}")
 _PATHS = {True: "/v1/chat/completions", False: "/v1/completions"}
 
 
@@ -108,20 +105,3 @@ class Attached:
 
     def _line(self, method: str, target: str) -> bytes:
         return f"{method} {self.endpoint.base}{target} HTTP/1.1\r\n".encode("latin-1") + self._fields
-
-
-def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
-    """Lines of a client's head that go on to the engine.
-
-    Args:
-        headers: the client's, names in lower case.
-        with_authorization: its credentials are meant for the engine.
-        others: further names that go on.
-    """
-    if not others and not with_authorization and "traceparent" not in headers:
-        return b""
-    wanted = ("traceparent", "tracestate", *others)
-    lines = [f"{name}: {headers[name]}\r\n" for name in wanted if name in headers and _TRACE.fullmatch(headers[name])]
-    if with_authorization and "authorization" in headers:
-        lines.append(f"authorization: {headers['authorization']}\r\n")
-    return "".join(lines).encode("latin-1") if lines else b""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from evenstep.dispatch.log.file import LogFile, part_of
 from evenstep.dispatch.log.records import Record
+from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Decisions
-from evenstep.gateway.operate.logs import fields
 
 _log = logging.getLogger("evenstep.gateway.decisions")
 

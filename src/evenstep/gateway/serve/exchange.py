@@ -21,8 +21,8 @@ from evenstep.engines.streams.closing import closing
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.usage import SoFar
 from evenstep.engines.view import Asked
-from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.asking import Asking
+from evenstep.gateway.connections.client import Client
 from evenstep.gateway.serve.attached import Attached
 from evenstep.gateway.serve.ended import Outcome, Story
 from evenstep.gateway.serve.legs import Collecting, Prefill, Stream, Whole

@@ -20,15 +20,15 @@ from evenstep.engines.requests.prompt_blocks import name_key, prompt_blocks, pro
 from evenstep.engines.requests.refusals import Refusal
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Limits
-from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.asking import Asking, ClientHeads, asking_of
 from evenstep.gateway.connections.callers import Callers
+from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.service import Received
 from evenstep.gateway.serve.ended import Sink, Story
 from evenstep.gateway.serve.exchange import Exchange
 from evenstep.gateway.serve.models import page
 from evenstep.gateway.serve.pools import Pools
 from evenstep.gateway.serve.proxying import Passing
-from evenstep.gateway.connections.service import Received
 from evenstep.http.head import read_request_head
 
 if TYPE_CHECKING:

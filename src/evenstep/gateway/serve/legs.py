@@ -16,9 +16,9 @@ from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
 from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, read_prefilled
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.errors import EngineError
+from evenstep.gateway.connections.asking import Asking
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection
-from evenstep.gateway.connections.asking import Asking
 from evenstep.gateway.serve.attached import Attached
 from evenstep.http.head import ResponseHead
 

@@ -21,8 +21,8 @@ from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.endpoint import Endpoint
-from evenstep.gateway.serve.decision_log import log_of
 from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.decision_log import log_of
 from evenstep.gateway.serve.fetching import fetch, learn_version
 from evenstep.gateway.serve.models import ModelCard, card_of, joined, read_models
 from evenstep.gateway.serve.served import ServedModel

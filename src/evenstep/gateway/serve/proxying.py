@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
+from evenstep.gateway.connections.asking import carried
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection
-from evenstep.gateway.serve.attached import Attached, carried
-from evenstep.gateway.serve.ended import Outcome, Story
 from evenstep.gateway.connections.service import Received
+from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.ended import Outcome, Story
 from evenstep.http.head import CHUNKED, UNTIL_CLOSED, ResponseHead
 
 #: Client fields that describe its body and the answer it accepts.

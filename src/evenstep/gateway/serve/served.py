@@ -27,10 +27,10 @@ from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.prompt_size import PromptSizes
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.service import Job
+from evenstep.gateway.serve.attached import Attached
 from evenstep.gateway.serve.decision_log import DecisionLog
 from evenstep.gateway.serve.fitting import Fitting
-from evenstep.gateway.serve.attached import Attached
-from evenstep.gateway.connections.service import Job
 
 _log = logging.getLogger("evenstep.gateway")
 _ASK_AGAIN_S = 1.0
