@@ -56,6 +56,15 @@ def test_an_engine_that_cannot_keep_up_has_no_equilibrium():
         equilibrium(Types((10.0,), (100,), (100,), 0.01, 1e-4))
 
 
+@pytest.mark.parametrize("d1_s", [0.25, 0.375])
+def test_a_load_of_one_and_a_half_or_of_one_has_no_equilibrium_and_a_type_may_have_rate_zero(d1_s):
+    """A prompt of one token and one output: W = 2 * 3/2 = 3; an output of two: 3 * 2 = 6, which never arrives."""
+    types = Types((4 / 3, 0.0), (1, 1), (1, 2), 0.1, d1_s)
+    assert types.load == pytest.approx(4 * d1_s)
+    with pytest.raises(InputError, match="load"):
+        equilibrium(types)
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -60,8 +60,9 @@ def test_the_bounds_of_a_min_and_a_ell_cross_where_the_switch_is():
 
 def test_ratios_out_of_range_are_refused():
     for call in (intervals.a_max_ratio, intervals.a_ell_bound):
-        with pytest.raises(InputError, match="alpha"):
-            call(0.0)
+        for alpha in (0.0, 1.5):
+            with pytest.raises(InputError, match="alpha"):
+                call(alpha)
     with pytest.raises(InputError, match="q"):
         intervals.a_min_weighted_geometric(1.5)
 

@@ -116,7 +116,8 @@ def test_the_best_slack_needs_the_least_memory_and_too_little_is_refused_with_th
 
 def test_thresholds_of_equality_and_memory_that_is_short_are_told():
     said = doubts(TYPES, np.array([12, 6, 2]), 100.0)
-    assert [text.split(" ")[0] for text in said] == ["n_2", "n_3", "a"]
+    assert said[:2] == ["n_2 / n_1 is 6 / 12; it has to be above 0.5", "n_3 / n_2 is 2 / 6; it has to be above 0.3333"]
+    assert said[2].startswith("a full batch") and len(said) == 3
 
 
 def test_types_that_are_not_nested_or_an_engine_that_is_overrun_are_refused():
