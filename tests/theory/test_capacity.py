@@ -39,6 +39,9 @@ def test_a_group_takes_its_prefills_and_decodes_to_its_longest_output():
     assert groups(served([80, 80], [1, 3], token_budget=100), 2) == pytest.approx(2 / 0.05)
     steep = TokenBudget(c_s=0.0, a_s=0.001, b0=0.0)  # decodes take 2, 1 and 1 ms
     assert groups(served([80, 80], [1, 3], steep), 2) == pytest.approx(2 / 0.164)
+    # 100 tokens fill their budget; without a size a group is as many as there are seats
+    assert groups(served([50, 50], [1, 3], token_budget=100), 2) == pytest.approx(2 / 0.04)
+    assert groups(served([80, 80], [1, 3], token_budget=500, seats=2), 0) == pytest.approx(2 / 0.046)
     assert closed_form(FasterTransformer(group=1), served([80], [4], seats=5)).requests_per_s == pytest.approx(1 / 0.05)
 
 
@@ -52,6 +55,16 @@ def test_a_cap_on_decodes_takes_poisson_prompts():
     assert smooth(bent, 64) == pytest.approx(19.331, abs=0.001)
     assert closed_form(WorkConserving(decode_cap=64), bent).requests_per_s == capped(bent, 64)
     assert closed_form(WorkConserving(decode_cap=4096), bent).requests_per_s == pytest.approx(25.3548, abs=1e-4)
+
+
+def test_a_cap_beyond_what_the_budget_takes_is_no_cap():
+    """A budget of 40 holds 10 decodes and their 30 tokens of prefill, 40 ms: 25 requests/s. With whole prompts, Poisson one in an
+    iteration, 10 ms without any, else 40 ms."""
+    linear = TokenBudget(c_s=0.0, a_s=0.001, b0=0.0)
+    one = served([30], [10], linear, token_budget=40, seats=1000)
+    assert smooth(one, 1000) == pytest.approx(25.0)
+    assert capped(one, 1000) == pytest.approx(1 / (0.01 / math.e + 0.04 * (1 - 1 / math.e)))
+    assert closed_form(Sarathi(), one).requests_per_s == pytest.approx(25.0)
 
 
 def test_memory_holds_as_many_requests_as_their_mean_over_time():
