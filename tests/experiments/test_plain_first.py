@@ -41,6 +41,9 @@ class Compiling:
     def ready(self, contender):
         self.loaded.append(contender)
 
+    def end(self, *, at_once=False):
+        self.pipes = []
+
 
 class Stuck:
     """A plain process that never answers, or that dies."""

@@ -8,11 +8,12 @@ plain Python takes no longer than it would.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing import connection
 from typing import Any
 
+from evenstep import kernel_cache
 from evenstep.errors import EvenstepError
 from evenstep.experiments.children import Child, can_start
 from evenstep.experiments.executors import Ended, Here, Job
@@ -32,13 +33,16 @@ class PlainFirst:
         here: this process.
         shared: what all jobs need.
         warming: the processes that compile. Where it has none, this process compiles when a plain run takes too long.
+        kind: the place of a job's kernels among those that `warming` has compiled.
 
     Attributes:
         made: runs made in plain Python.
     """
 
-    def __init__(self, here: Here, shared: Any, warming: Warming) -> None:
-        self._here, self._warming = here, warming
+    def __init__(
+        self, here: Here, shared: Any, warming: Warming, kind: Callable[[Any], int] = lambda job: job.contender
+    ) -> None:
+        self._here, self._warming, self._kind = here, warming, kind
         self._is_alone = warming.are_ready()
         self._child: Child | None = Child(shared, is_plain=True)
         self._until_s = time.monotonic() + (ALONE_S if self._is_alone else EAGER_S)
@@ -74,7 +78,7 @@ class PlainFirst:
             self._child = None
 
     def _is_compiled(self, job: Any) -> bool:
-        return not self._is_alone and self._warming.is_ready(job.contender)
+        return not self._is_alone and self._warming.is_ready(self._kind(job))
 
     def _plain(self, job: Any) -> Ended | None:
         """The run in plain Python; None = it is to be made here, since its kernels are there, or it did not work."""
@@ -100,6 +104,20 @@ class PlainFirst:
 
     def _left_s(self) -> float:
         return max(0.0, self._until_s - time.monotonic())
+
+
+def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) -> tuple[Warming, bool]:
+    """What compiles kernels, and whether runs begin in plain Python: then at least one other process compiles.
+
+    Args:
+        cold: see `cold_kernels`.
+        processes: processes that may compile in parallel to this one.
+        policies: the contenders, as they were asked for.
+    """
+    if not (any(cold) and may_begin_plain(policies)):
+        return Warming(cold, processes), False
+    kernel_cache.announce.meanwhile(MEANWHILE)
+    return Warming(cold, max(1, processes) if kernel_cache.place().is_kept else 0, all_elsewhere=True), True
 
 
 def may_begin_plain(policies: list[Any]) -> bool:

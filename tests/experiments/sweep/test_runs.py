@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.experiments.sweeps import Heard, tiny
+from tests.experiments.test_plain_first import Compiling
 
 from evenstep.errors import InputError, PolicyError
 from evenstep.experiments.sweep import runs as sweep_runs
@@ -100,3 +101,20 @@ def test_a_full_disk_is_one_clear_error(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.mkstemp", full)
     with pytest.raises(InputError, match=r"json: file is .* expected a file that can be written. No space left"):
         sweep(tiny(), cache=tmp_path)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_first_runs_on_a_machine_are_made_in_plain_python_with_the_same_bytes(monkeypatch, tmp_path, processes):
+    asked, compiling = tiny(over={"workers": [2]}), Compiling(2)
+    monkeypatch.setattr(sweep_runs, "begin", lambda cold, beside, policies: (compiling, True))
+    monkeypatch.setattr(sweep_runs, "Processes", lambda *_: pytest.fail("started processes that compile"))
+    write_swept(sweep(asked, processes=processes), tmp_path / "plain")
+    assert compiling.loaded == []
+    monkeypatch.undo()
+    write_swept(sweep(asked), tmp_path / "compiled")
+    assert (tmp_path / "plain").read_bytes() == (tmp_path / "compiled").read_bytes()
+
+
+def test_runs_that_are_timed_are_compiled(monkeypatch):
+    monkeypatch.setattr(sweep_runs, "begin", lambda *_: pytest.fail("began in plain Python"))
+    assert Sweep(tiny()).forecast(1).runs == 8

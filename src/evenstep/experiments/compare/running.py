@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from evenstep import kernel_cache
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.executors import cores
 from evenstep.experiments.jobs import Plan, replicates, run_all
-from evenstep.experiments.plain_first import MEANWHILE, may_begin_plain
+from evenstep.experiments.plain_first import begin
 from evenstep.experiments.progress import Progress, Silent, cold_kernels, compile_notice
-from evenstep.experiments.warming import Warming
 from evenstep.measure.records import Run
 from evenstep.request import Trace
 
@@ -75,7 +73,8 @@ def run_comparison(
     notice = compile_notice()
     if notice:
         watch.say(notice)
-    warming, begins_plain = _warming(cold_kernels(policies, loops), processes, asked)
+    beside = cores() - 1 if processes is None else processes - 1
+    warming, begins_plain = begin(cold_kernels(policies, loops), beside, [one.policy for one in asked])
     watch.begin(len(asked) * plan.seeds)
     found: list[dict[int, Run]] = [{} for _ in asked]
     told = 0
@@ -95,15 +94,6 @@ def run_comparison(
     runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
     comparison = compare_runs(runs, baseline=first)
     return Outcome(replace(comparison, notes=(*comparison.notes, *told_of_seeds)), runs, traces)
-
-
-def _warming(cold: list[list[str]], processes: int | None, asked: list[Contender]) -> tuple[Warming, bool]:
-    """What compiles kernels, and whether runs begin in plain Python: then at least one other process compiles."""
-    beside = cores() - 1 if processes is None else processes - 1
-    if not (any(cold) and may_begin_plain([one.policy for one in asked])):
-        return Warming(cold, beside), False
-    kernel_cache.announce.meanwhile(MEANWHILE)
-    return Warming(cold, max(1, beside) if kernel_cache.place().is_kept else 0, all_elsewhere=True), True
 
 
 def _fewer(found: int, wanted: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evenstep.errors import InputError, PolicyError
 from evenstep.experiments.executors import Ended, Executor, Here, Processes, cores, is_worthwhile, work_off
+from evenstep.experiments.plain_first import PlainFirst, begin
 from evenstep.experiments.progress import Progress, cold_kernels, compile_notice
 from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.task import Task, Workloads
@@ -56,8 +57,12 @@ class Runs:
         self._away: Executor | None = None
         self.made = 0
 
-    def make(self, tasks: Sequence[Task]) -> None:
+    def make(self, tasks: Sequence[Task], *, may_begin_plain: bool = True) -> None:
         """Carry the tasks out.
+
+        Args:
+            tasks: the runs.
+            may_begin_plain: make runs in plain Python until their kernels are compiled, with the same bits.
 
         Raises:
             InputError, PolicyError: from the first run that fails, with the point it failed at.
@@ -74,20 +79,32 @@ class Runs:
         if notice:
             self._watch.say(notice)
         beside = cores() - 1 if self._allowed(len(tasks)) > 1 else 0
-        warming = Warming(cold_kernels(policies, loops), beside)
+        cold = cold_kernels(policies, loops)
+        if self._places.executor == "ray" or not may_begin_plain:
+            warming, begins_plain = Warming(cold, beside), False
+        else:
+            warming, begins_plain = begin(cold, beside, [one.policy for one in asked.values()])
         self._watch.begin(len(tasks))
+
+        def kind(task: Task) -> int:
+            return kinds.index((task.contender.name, task.loop))
+
+        here = Here(self._workloads, lambda task: warming.ready(kind(task)))
+        plain = PlainFirst(here, self._workloads, warming, kind) if begins_plain else None
+
+        def away(spent: float, done: int, left: int) -> Executor | None:
+            if plain is not None and plain.is_plain:
+                return None
+            return self._elsewhere(warming, len(kinds), (spent, done - (plain.made if plain else 0), left))
+
         try:
-            if self._places.executor == "ray" or (self._places.processes or 0) > 1:
-                for number in range(len(kinds)):
-                    warming.ready(number)
-                self._move(len(tasks))
-            here = Here(self._workloads, lambda task: warming.ready(kinds.index((task.contender.name, task.loop))))
-            for ended in work_off(tasks, here, self._elsewhere, say=self._watch.say):
+            for ended in work_off(tasks, plain or here, away, say=self._watch.say):
                 self._take(ended)
         except KeyboardInterrupt:
             left = sum(self.cache.get(task.key) is None for task in tasks)
             raise Interrupted(self.made, left) from None
         finally:
+            (plain or here).close()
             warming.end()
             self._watch.end()
 
@@ -111,10 +128,18 @@ class Runs:
         elif self._places.processes is not None or self._allowed(tasks) > 1:
             self._away = Processes(self._allowed(tasks), self._workloads)
 
-    def _elsewhere(self, spent: float, done: int, left: int) -> Executor | None:
-        """The processes, if they are there already or now worth their start."""
-        if self._places.executor != "ray" and self._places.processes is None and is_worthwhile(spent, done, left):
-            self._move(left)
+    def _elsewhere(self, warming: Warming, kinds: int, state: tuple[float, int, int]) -> Executor | None:
+        """The processes, if they are there already or now worth their start.
+
+        Args:
+            warming: compiles the kernels, those of so many `kinds`.
+            state: seconds spent, compiled runs done, and runs left.
+        """
+        is_asked = self._places.executor == "ray" or (self._places.processes or 0) > 1
+        if is_asked or (self._places.processes is None and is_worthwhile(*state)):
+            for number in range(kinds if is_asked else 0):  # children that are forked have them at once
+                warming.ready(number)
+            self._move(state[2])
         return self._away
 
     def _take(self, ended: Ended) -> None:

@@ -161,7 +161,7 @@ class Sweep:
         last = len(counts) - 1
         chosen = sorted({0, last // 2, last})[:TIMED]
         timed = self._tasks([1 if p in chosen else 0 for p in range(len(counts))])
-        Runs(self.cache, self._workloads, Places(), self._watch).make(timed)
+        Runs(self.cache, self._workloads, Places(), self._watch).make(timed, may_begin_plain=False)
         known = [found["seconds"] for key in every if (found := self.cache.get(key)) is not None]
         most = len(every)
         if design.until is not None:
