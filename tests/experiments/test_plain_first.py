@@ -8,11 +8,11 @@ import pytest
 from tests.experiments.test_jobs import plan
 
 from evenstep.errors import PolicyError
-from evenstep.experiments import plain_first
+from evenstep.experiments import jobs, plain_first
 from evenstep.experiments.children import Child
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.executors import Here
-from evenstep.experiments.jobs import RunJob, Shared, replicates, run_all
+from evenstep.experiments.jobs import RunJob, Shared, replicates, run_all, run_first
 from evenstep.experiments.plain_first import PlainFirst, may_begin_plain
 from evenstep.routing.policies.jsq import JSQ
 
@@ -43,6 +43,12 @@ class Compiling:
 
     def end(self, *, at_once=False):
         self.pipes = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
 
 
 class Stuck:
@@ -167,3 +173,14 @@ def test_a_child_that_is_left_alone_ends_after_its_job():
     assert child.pipe.recv().result.digest
     child.leave()
     assert child._process.wait(timeout=30) == 0
+
+
+def test_one_run_begins_in_plain_python_with_all_its_records(monkeypatch):
+    found, compiling = plan(records=True, decisions=True, samples=50, seeds=1), Compiling()
+    (asked,) = contenders(["jsq"])
+    there = run_first(found, asked, found.replicate(0))
+    monkeypatch.setattr(jobs, "begin", lambda cold, beside, policies: (compiling, True))
+    run = run_first(found, asked, found.replicate(0))
+    assert compiling.loaded == [] and run.digest == there.digest and repr(run.totals) == repr(there.totals)
+    assert run.decisions.admitted.tobytes() == there.decisions.admitted.tobytes()
+    assert run.workers.load.tobytes() == there.workers.load.tobytes()

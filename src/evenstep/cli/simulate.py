@@ -129,9 +129,9 @@ def _prepared(
     from evenstep.cli.parts import outputs
     from evenstep.experiments.compare.compare import opened_as
     from evenstep.experiments.contenders import contenders
+    from evenstep.experiments.jobs import Plan, run_first
     from evenstep.experiments.progress import Bar, compile_notice
     from evenstep.experiments.settings import check_fits
-    from evenstep.sim.cluster.simulation import simulate
     from evenstep.workload.replicate import replicate
 
     (one,) = contenders([settings.policy])
@@ -145,22 +145,20 @@ def _prepared(
     recorded = args.records is not None
 
     def run(samples: int) -> Run:
-        policy, predictor = one.build()
-        return simulate(
-            trace,
-            policy,
-            cluster=cluster,
-            step_time=step_time,
-            predictor=predictor,
+        plan = Plan(
+            source,
+            cluster,
+            step_time,
+            seeds=1,
             seed=settings.seed,
-            records=recorded,
-            workers=samples if recorded or args.chrome_trace is not None else 0,
-            decisions=recorded,
             power=settings.power(),
             slo=settings.objective(),
+            records=recorded,
+            samples=samples if recorded or args.chrome_trace is not None else 0,
+            decisions=recorded,
             door=settings.door,
-            name=one.name,
         )
+        return run_first(plan, one, trace)
 
     return run
 

@@ -10,14 +10,15 @@ import hashlib
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from evenstep import compiled
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.executors import Executor, Here, Processes, can_fork, cores, is_worthwhile, work_off
-from evenstep.experiments.plain_first import PlainFirst
+from evenstep.experiments.plain_first import PlainFirst, begin
+from evenstep.experiments.progress import cold_kernels
 from evenstep.experiments.warming import Warming
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
@@ -42,6 +43,7 @@ class Plan:
         records: keep the record tables of the first replicate.
         all_records: keep those of every replicate.
         samples: samples of every worker's load to keep, first replicate only.
+        decisions, door: as in `simulate`.
     """
 
     source: Source
@@ -55,6 +57,8 @@ class Plan:
     records: bool = False
     all_records: bool = False
     samples: int = 0
+    decisions: bool = False
+    door: Literal["auto", "plain", "compiled"] = "auto"
 
     def replicate(self, index: int) -> Trace:
         """The trace of one replicate: the same for every contender."""
@@ -72,8 +76,10 @@ class Plan:
             seed=self.seed + index,
             records=self.all_records or (self.records and index == 0),
             workers=self.samples if index == 0 else 0,
+            decisions=self.decisions,
             power=self.power,
             slo=self.slo,
+            door=self.door,
             name=contender.name,
         )
 
@@ -204,6 +210,25 @@ def run_all(
     finally:
         for executor in (*started, plain or here):
             executor.close()
+
+
+def run_first(plan: Plan, asked: Contender, trace: Trace) -> Run:
+    """The first replicate of one contender, in plain Python where its kernels are not compiled in time.
+
+    Args:
+        plan: of one replicate.
+        asked: the contender.
+        trace: `plan.replicate(0)`.
+
+    Raises:
+        InputError, PolicyError: see `simulate`.
+    """
+    policy = asked.build()[0]
+    cold = cold_kernels([policy], [loop_of(policy, plan.cluster, plan.step_time)]) if plan.door == "auto" else [[]]
+    warming, begins_plain = begin(cold, cores() - 1, [asked.policy])
+    with warming:
+        (done,) = run_all(plan, [asked], [trace], 1, warming, begins_plain)
+    return done.run
 
 
 def _longest(waiting: Sequence[RunJob], cost: dict[int, float]) -> int:
