@@ -34,7 +34,6 @@ def test_the_predictor_is_read_by_the_host_and_never_by_the_policy():
     policy, predictor = found.build()
     assert policy.horizon == 4
     assert isinstance(predictor, Oracle)
-    assert found.looks_at_true_lengths
 
 
 def test_options_of_the_predictor_stand_behind_a_dot():

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, cast
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.predict.view import is_oracle
 from evenstep.routing.view import RoutingPolicy, horizon_of
 
 #: A spec such as ``"jsq:ties=lowest"``, the same as a mapping, a policy, or a pair of policy and predictor.
@@ -54,11 +53,6 @@ class Contender:
             expected = f"a predictor, since it looks {horizon_of(policy)} steps ahead"
             raise InputError(self.name, "predictor", "missing", expected, hint)
         return policy, predictor
-
-    @property
-    def looks_at_true_lengths(self) -> bool:
-        """Whether its predictor is an oracle: a bound to aim at, unreachable live."""
-        return is_oracle(self.build()[1])
 
 
 def _usual(policy: Any) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from evenstep.http.head import RequestHead, ResponseHead, read_request_head, read_response_head
+from evenstep.http.head import ResponseHead, read_response_head
 
 _FIRST, _SECOND = b"\r\nContent-Length: ", b"\r\ncontent-length: "
 _WIDTH = len(_FIRST)
@@ -97,16 +97,6 @@ def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
         if len(known) >= _MOST:
             known.clear()
         known[key] = made
-
-
-def request_heads() -> Heads[RequestHead]:
-    """A cache for a server that keeps nothing but the heads themselves."""
-
-    def make(head: bytes) -> tuple[RequestHead, int, bool]:
-        found = read_request_head(head)
-        return found, found.length, True
-
-    return Heads(make)
 
 
 def response_heads() -> Heads[ResponseHead]:
