@@ -95,3 +95,14 @@ def test_heads_that_differ_in_their_traceparent_are_parsed_once():
         head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\ntraceparent: {trace}\r\nContent-Length: 0\r\n\r\n"
         assert heads.read(head.encode())[0].traceparent == trace
     assert len(parsed) == 1
+
+
+@pytest.mark.parametrize(("value", "said"), [("-2.5", -2.5), ("", 0.0), ("1e3", 1000.0)])
+def test_a_priority_is_a_finite_number(value: str, said: float):
+    assert asking("Authorization: Bearer sesame", f"X-Evenstep-Priority: {value}").priority == said
+
+
+@pytest.mark.parametrize("value", ["high", "nan", "inf"])
+def test_a_priority_that_is_no_number_is_refused(value: str):
+    found = asking("Authorization: Bearer sesame", f"X-Evenstep-Priority: {value}")
+    assert found.refusal is not None and found.refusal.status == 400 and found.priority == 0.0

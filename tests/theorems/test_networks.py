@@ -38,7 +38,7 @@ def at_rates(network: Network, until_s: float, **rates: float) -> NetworkRun:
 
 
 @pytest.mark.parametrize("routing", ["random", "round-robin", "jsq", "least-load"])
-def test_four_parallel_engines_keep_up_to_their_sum(routing):
+def test_four_parallel_engines_keep_up_to_their_sum(routing: str) -> None:
     """Proposition 1: 101.4 requests a second, from above and from below."""
     network = example("k-parallel")
     network = replace(network, engines={"pool": replace(network.engines["pool"], routing=routing)})
@@ -49,7 +49,7 @@ def test_four_parallel_engines_keep_up_to_their_sum(routing):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
-def test_two_types_share_one_engine_along_a_line(share):
+def test_two_types_share_one_engine_along_a_line(share: float) -> None:
     """Sec. 4.2: 241 l1 + 544 l2 = 6,110 tokens a second, at five points of the line."""
     network = example("two-types")
     line = tokens_per_s(network.engines["one"])
@@ -73,6 +73,7 @@ def test_fork_join_keeps_up_below_its_loads_and_not_above():
     assert [below.stability(e).verdict for e in range(4)] == ["stable"] * 4
     assert below.requests.max() < 1500 and below.summary["unfinished_tasks"] < 1500
     drift = above.stability().drift
+    assert drift.low is not None and drift.high is not None
     assert above.stability(0).verdict == "unstable" and drift.low < 0.05 * full < drift.high
     assert judge(network).verdict == "unknown"  # loads cannot prove it: the verdict is the run's
 

@@ -111,6 +111,9 @@ class Arrivals:
             at.request_class[row] = event.request_class
         if event.expected_tokens:
             at.expected[row] = event.expected_tokens
+        order = self._turn.settings.order
+        if order != "fcfs":
+            self._pool.tasks.arrives(row, event, order)
         self._door.enters(row, event.tenant)
         if event.blocks:
             self._parts.prefixes.add(row, event.blocks)

@@ -45,6 +45,8 @@ class Arrived(Base, frozen=True):
         request_class: class as policies see it.
         key: salted hash of the prompt, 0 = unknown; predictors remember prompts by it.
         session: salted hash of session, user or task, 0 = none; used by policies that pin sessions.
+        task: salted hash of the agent task that it is a call of, 0 = none; see `Settings.order`.
+        priority: the smallest waits first, where the order is not ``fcfs``.
         max_tokens: cap of the client, 0 = none.
         expected_tokens: output tokens the client expects, 0 = unknown.
         copies: answers asked for (`n`, `best_of`): slots it takes, and outputs that grow on one prompt.
@@ -61,6 +63,8 @@ class Arrived(Base, frozen=True):
     request_class: int = 0
     key: int = 0
     session: int = 0
+    task: int = 0
+    priority: float = 0.0
     max_tokens: int = 0
     expected_tokens: int = 0
     copies: int = 1

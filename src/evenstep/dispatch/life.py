@@ -265,6 +265,8 @@ class Requests:
         if state not in _PLACED:
             self._leave_queues(row, state)
         self._door.leaves(row, state not in _PLACED)
+        if row in self._pool.tasks.keys:
+            self._pool.tasks.ends(row, rows.load(row) if rows.at.produced[row] else 0)
         if self._exclusions.forget(row):
             self._breaker.forget(request)
         if self._prefixes.has_any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from evenstep.errors import InputError
 
+#: Who waits first in the pool.
+Order: TypeAlias = Literal["fcfs", "priority", "oldest-task", "least-attained"]
 #: The budget's headroom: a prefiller whose KV memory is fuller than this takes no new prompt (BalanceRoute sec. 5).
 PREFILL_THRESHOLD = 0.9
 #: Shortest block of a prompt, bytes: each is hashed and looked up.
@@ -91,6 +93,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with ``bypass=True``.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
         prefix_block_bytes: bytes of a prompt that a block stands for; what two prompts share is known in whole blocks.
+        order: who waits first: ``fcfs``, by arrival; ``priority``, the smallest priority of a client; ``oldest-task`` and
+            ``least-attained``, by priority, then by the first call of the request's task, or by the tokens of its calls.
         seed: key of every random draw.
 
     Raises:
@@ -119,6 +123,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bypass_margin: int = 2
     prefix_blocks: int = 65_536
     prefix_block_bytes: int = 256
+    order: Order = "fcfs"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -146,6 +151,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.prefix_block_bytes < LEAST_BLOCK_BYTES:
             low = f"an integer >= {LEAST_BLOCK_BYTES}"
             raise InputError("dispatch", "prefix_block_bytes", self.prefix_block_bytes, low)
+        if self.order not in get_args(Order):
+            raise InputError("dispatch", "order", self.order, "one of " + ", ".join(get_args(Order)))
         for field in ("ttl_s", "budget_ms"):
             if not getattr(self, field) > 0:
                 raise InputError("dispatch", field, getattr(self, field), "a number above 0")

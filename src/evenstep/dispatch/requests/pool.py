@@ -1,4 +1,4 @@
-"""The waiting pool: who waits for a decode slot, in order of (since, request), and who may come in at all."""
+"""The waiting pool: who waits for a decode slot, in order of (priority, task, since, request), and who may come in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.tasks import UNKEYED, Tasks
 from evenstep.dispatch.requests.tenants import Present, Tenants, retry_after
 from evenstep.dispatch.settings import Settings, TenantLimits
 
@@ -20,7 +21,8 @@ class Pool:
     """Rows in order of waiting. A request that comes back takes the place its arrival gives it.
 
     Attributes:
-        here: int64, the rows, oldest first.
+        here: int64, the rows, in order.
+        tasks: places of requests before the time of their arrival; without any, the oldest is first.
         shares: int64[C], working space of `showing.window`.
     """
 
@@ -28,6 +30,7 @@ class Pool:
         self._rows = rows
         self.shares = np.zeros(_CLASSES, np.int64)
         self.here = array("q")  # the row of each, in the same order
+        self.tasks = Tasks()
 
     def __len__(self) -> int:
         return len(self.here)
@@ -41,7 +44,8 @@ class Pool:
 
     def add(self, row: int) -> None:
         here, since = self.here, self._rows.at.since_s
-        if not here or since[row] > since[here[-1]] or self._entry(row) > self._entry(here[-1]):  # most come last
+        is_last = not here or (not self.tasks.keys and since[row] > since[here[-1]])
+        if is_last or self._entry(row) > self._entry(here[-1]):  # most come last
             here.append(row)
         else:
             here.insert(bisect_left(here, self._entry(row), key=self._entry), row)
@@ -57,10 +61,11 @@ class Pool:
         del here[place]
 
     def oldest(self) -> int:
-        return self.here[0]
+        """The row that has waited longest."""
+        return min(self.here, key=self._rows.at.since_s.__getitem__) if self.tasks.keys else self.here[0]
 
-    def _entry(self, row: int) -> tuple[float, int]:
-        return self._rows.at.since_s[row], self._rows.at.request[row]
+    def _entry(self, row: int) -> tuple[float, float, float, int]:
+        return *self.tasks.keys.get(row, UNKEYED), self._rows.at.since_s[row], self._rows.at.request[row]
 
 
 class Door:

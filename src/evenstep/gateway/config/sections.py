@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from evenstep.dispatch.settings import Order
+
 _MIB = 1 << 20
 
 
@@ -148,6 +150,8 @@ class Dispatch:
         window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that no request is
             passed over until only the like are left; 0 = no such bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
+        order: who waits first: ``fcfs``, by arrival; ``priority``, the smallest priority of a client; ``oldest-task`` and
+            ``least-attained``, by priority, then by the first call of the request's task, or by the tokens of its calls.
         seed: key of every random draw.
     """
 
@@ -175,6 +179,7 @@ class Dispatch:
     pool_window: int = 1024
     window_per_slot: float = 0.75
     round_slots: int = 32
+    order: Order = "fcfs"
     seed: int = 0
 
 

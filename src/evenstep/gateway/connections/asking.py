@@ -12,11 +12,13 @@ from evenstep.engines.requests.refusals import Refusal
 from evenstep.gateway.connections.callers import (
     CLASS_HEADER,
     EXPECTED_HEADER,
+    PRIORITY_HEADER,
     TASK_HEADER,
     Caller,
     Callers,
     class_of,
     expected_tokens,
+    priority,
 )
 from evenstep.http.head import RequestHead
 from evenstep.http.heads import Heads
@@ -33,9 +35,10 @@ class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
         name: the request's id as the client gave it, where that is plain text; empty = it gets a new one.
         kind: whether tokens are generated.
         caller: who asks; None where `refusal` says why it is turned away.
-        refusal: of its key, its class or its guess; None = none.
+        refusal: of its key, its class, its guess or its priority; None = none.
         number: of its class.
         expected: output tokens it expects, 0 = unknown.
+        priority: the smallest waits first.
         carried: lines that go on to engines.
         carries_key: its credentials are among them.
         session: what names its session; empty = nothing in the head.
@@ -50,6 +53,7 @@ class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
     refusal: Refusal | None
     number: int
     expected: int
+    priority: float
     carried: bytes
     carries_key: bool
     session: str
@@ -98,11 +102,12 @@ def asking_of(head: RequestHead, callers: Callers, session_headers: tuple[str, .
     headers = head.headers
     found = callers.find(headers.get("authorization", "").encode("latin-1"))
     caller, refusal = (None, found) if isinstance(found, Refusal) else (found, None)
-    number = expected = 0
+    number, expected, first = 0, 0, 0.0
     if caller is not None:
         number = class_of(caller, headers.get(CLASS_HEADER, ""))
         expected = expected_tokens(headers.get(EXPECTED_HEADER, ""))
-        refusal = next((one for one in (number, expected) if isinstance(one, Refusal)), None)
+        first = priority(headers.get(PRIORITY_HEADER, ""))
+        refusal = next((one for one in (number, expected, first) if isinstance(one, Refusal)), None)
     given = headers.get("x-request-id", "")
     carries_key = not callers.has_keys and "authorization" in headers
     return Asking(
@@ -113,6 +118,7 @@ def asking_of(head: RequestHead, callers: Callers, session_headers: tuple[str, .
         refusal=refusal,
         number=0 if isinstance(number, Refusal) else number,
         expected=0 if isinstance(expected, Refusal) else expected,
+        priority=0.0 if isinstance(first, Refusal) else first,
         carried=carried(headers, carries_key),
         carries_key=carries_key,
         session=next((headers[name] for name in session_headers if headers.get(name)), ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ CLASS_HEADER = "x-evenstep-class"
 EXPECTED_HEADER = "x-evenstep-expected-tokens"
 #: Groups the calls of one agent's task, as a session does.
 TASK_HEADER = "x-evenstep-task"
+#: The smallest waits first, where the gateway's order asks for it.
+PRIORITY_HEADER = "x-evenstep-priority"
 _MOST_EXPECTED = 1 << 31
 _FRONT = 16
 
@@ -108,4 +111,16 @@ def expected_tokens(value: str) -> int | Refusal:
     if not 0 < number < _MOST_EXPECTED:
         message = f"The header {EXPECTED_HEADER} is not a whole number above 0."
         return Refusal(400, "invalid_request_error", message, "bad_header", EXPECTED_HEADER)
+    return number
+
+
+def priority(value: str) -> float | Refusal:
+    """The priority that a client gives; 0 where its header is empty."""
+    try:
+        number = float(value or 0)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        message = f"The header {PRIORITY_HEADER} is not a finite number."
+        return Refusal(400, "invalid_request_error", message, "bad_header", PRIORITY_HEADER)
     return number

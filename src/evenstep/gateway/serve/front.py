@@ -148,6 +148,8 @@ class Front:
             request_class=asking.number,
             key=prompt_key(request, salt),
             session=name_key(session, salt) if session else 0,
+            task=name_key(asking.task, salt) if asking.task else 0,
+            priority=asking.priority,
             max_tokens=max(0, request.max_tokens),
             expected_tokens=asking.expected,
             copies=request.best_of * request.prompts,

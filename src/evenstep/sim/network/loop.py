@@ -139,10 +139,15 @@ def next_release_s(net: Net) -> float:
 
 @part
 def next_s(net: Net) -> float:
-    """The time of the next event; inf where nothing is left to happen."""
-    at_s = next_release_s(net)
-    for e in range(net.now.size):
-        at_s = min(at_s, net.due_s[e])
+    """The time of the next event; inf where nothing is left to happen. `low` and `high` bound the engines it is about."""
+    at_s, low, high = next_release_s(net), net.due_s.size, -1
+    for e in range(net.due_s.size):
+        due_s = net.due_s[e]
+        if due_s < at_s:
+            at_s, low, high = due_s, e, e
+        elif due_s == at_s:
+            low, high = min(low, e), e
+    net.clock.low, net.clock.high = low, high
     return at_s
 
 
@@ -169,7 +174,7 @@ def outstanding(net: Net, e: int) -> int:
 @part
 def end_batches(net: Net, now_s: float) -> None:
     """Event 1."""
-    for e in range(net.now.size):
+    for e in range(net.clock.low, net.clock.high + 1):
         if net.due_s[e] <= now_s and net.sites[e].formed == 1:
             run = run_of(net, e)
             first = run.now.finished
@@ -239,6 +244,7 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     site.waiting_tokens += request.prompt_tokens
     if site.formed == 0:
         net.due_s[e] = now_s
+        net.clock.low, net.clock.high = min(net.clock.low, e), max(net.clock.high, e)
     return GOES_ON
 
 
@@ -305,7 +311,7 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
 @part
 def form_batches(policies: Any, net: Net, now_s: float) -> int:
     """Event 3; answers a code."""
-    for e in range(net.now.size):
+    for e in range(net.clock.low, net.clock.high + 1):
         if net.due_s[e] <= now_s and net.sites[e].formed == 0:
             run, site = run_of(net, e), net.sites[e]
             if run.now.now_s < now_s:
@@ -369,6 +375,7 @@ def stop(net: Net, now_s: float) -> None:
     for e in range(net.now.size):
         if net.sites[e].formed == 0:
             net.now[e].now_s = max(net.now[e].now_s, now_s)
+    net.clock.low, net.clock.high = 0, net.now.size - 1
     end_batches(net, np.inf)
 
 

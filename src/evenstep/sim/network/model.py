@@ -29,6 +29,8 @@ class Clock(Record):
     seed: int
     engine: int  # the engine or the group whose policy is asked
     group: int
+    low: int  # the first and the last engine that the next event may be about
+    high: int
     detail: int  # the call or number that broke a rule
     raised: int
     sample_s: float  # the next moment at which the engines are looked at, and the time between two

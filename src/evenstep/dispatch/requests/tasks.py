@@ -1,0 +1,48 @@
+"""Agent tasks in the waiting pool: which of their calls waits first."""
+
+from __future__ import annotations
+
+from evenstep.dispatch.events import Arrived
+from evenstep.dispatch.settings import Order
+
+#: The key of a request that came while the order was first come, first served.
+UNKEYED = 0.0, 0.0
+#: Tasks that are remembered; the one that called longest ago is forgotten first.
+_MOST = 65_536
+
+
+class Tasks:
+    """Keys of requests, fixed when they arrive: the client's priority, then what its task has had so far.
+
+    Attributes:
+        keys: row -> (priority, place by task); the smallest waits first.
+    """
+
+    def __init__(self) -> None:
+        self.keys: dict[int, tuple[float, float]] = {}
+        self._task: dict[int, int] = {}  # row -> its task
+        self._known: dict[int, tuple[int, int]] = {}  # task -> its first request, and the tokens of its calls that are over
+
+    def arrives(self, row: int, event: Arrived, order: Order) -> None:
+        """A request comes in under an order other than first come, first served."""
+        first, attained = event.request, 0
+        if event.task:
+            first, attained = self._known.pop(event.task, (event.request, 0))
+            self._known[event.task] = first, attained
+            self._task[row] = event.task
+            if len(self._known) > _MOST:
+                del self._known[next(iter(self._known))]
+        place = {"oldest-task": first, "least-attained": attained}.get(order, 0)
+        self.keys[row] = event.priority, float(place)
+
+    def ends(self, row: int, tokens: int) -> None:
+        """A request is over.
+
+        Args:
+            tokens: prompt and output that an engine ran for it; 0 = none did.
+        """
+        del self.keys[row]
+        task = self._task.pop(row, 0)
+        if task in self._known:
+            first, attained = self._known[task]
+            self._known[task] = first, attained + tokens
