@@ -89,6 +89,7 @@ themselves, keys of clients and of the admin API also `sha256:HEX`. Relative pat
 | `x-evenstep-class` | class of the request; 403 where the key may not ask for it |
 | `x-evenstep-expected-tokens` | output tokens the client expects, for the predictor |
 | `x-evenstep-task`, and `session_headers` | requests with the same value belong together |
+| `x-evenstep-priority` | a finite number; the smallest waits first where `dispatch.order` is not `fcfs` |
 | `X-Request-Id` | the request's id in answers, logs and engines; made up where it is missing |
 | `traceparent`, `tracestate` | go on to the engine; the gateway's span is a child of them |
 

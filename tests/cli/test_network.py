@@ -8,6 +8,7 @@ import pytest
 from tests.sim.network.networks import EXAMPLES
 
 from evenstep.cli.main import main
+from evenstep.measure.network_records import Live
 
 LOOP, RYBKO = str(EXAMPLES / "agent-loop.yaml"), str(EXAMPLES / "rybko-stolyar.yaml")
 
@@ -53,3 +54,36 @@ def test_a_report_is_written(tmp_path, capsys):
 def test_a_time_that_is_none_is_refused(capsys):
     assert main(["network", "run", LOOP, "--until-s", "0"]) == 2
     assert "--until-s is 0.0; expected a finite number > 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--speed", "2"], "--speed is 2.0; expected --live with it"),
+        (["--live", "--report", "x.html"], "--report is 'x.html'; expected no report with --live"),
+        (["--live", "--speed", "0"], "--speed is 0.0; expected a finite number > 0"),
+        (["--live", "--orders", "lifo"], "--orders is 'lifo'; expected a known order"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(capsys, words, said):
+    assert main(["network", "run", LOOP, "--until-s", "1", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_live_run_stands_next_to_the_simulated_one(capsys, monkeypatch, form):
+    def lived(network, *, traces, seed, speed):
+        assert speed == 4.0 and not traces
+        return Live(network.order, seed, 90, 7, 2, {"task_mean_s": 1.5, "task_p95_s": 9.0, "call_mean_s": 0.5})
+
+    monkeypatch.setattr("evenstep.load.live_network.run_live", lived)
+    words = ["--until-s", "20", "--live", "--speed", "4", "--orders", "fcfs,least-attained", "--format", form]
+    assert main(["network", "run", LOOP, *words]) == 0
+    out = capsys.readouterr().out
+    if form == "json":
+        runs = json.loads(out)["runs"]
+        assert [one["order"] for one in runs] == ["fcfs", "least-attained"]
+        assert runs[0]["live"]["unfinished_tasks"] == 7 and runs[0]["simulated"]["task_mean_s"] > 0
+        return
+    live = [line.split() for line in out.splitlines() if line.split()[0] == "live"]
+    assert live == [["live", "1.50", "9.00", "0.500", "90", "7", "2"]] * 2

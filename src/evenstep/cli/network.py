@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evenstep.cli.parts.flags import add_format
+
+if TYPE_CHECKING:
+    from evenstep.measure.network_records import Live, NetworkRun
 
 
 class NetworkCommand:
@@ -22,6 +26,7 @@ class NetworkCommand:
         "evenstep network run examples/networks/agent-loop.yaml",
         "evenstep network run network.yaml --orders fcfs,least-attained,critical-path,longest-path --seeds 10",
         "evenstep network run network.yaml --report network.html",
+        "evenstep network run examples/networks/rybko-stolyar-small.yaml --live",
         "evenstep network check examples/networks/rybko-stolyar.yaml",
     )
 
@@ -34,7 +39,7 @@ class NetworkCommand:
             one.add_argument("--until-s", type=float, metavar="X", help="stop then; wins over the file")
             one.add_argument("--seed", type=int, default=0, help="key of every draw (0)")
             add_format(one)
-        run.add_argument("--seeds", type=int, default=3, metavar="N", help="replicates of each order (3)")
+        run.add_argument("--seeds", type=int, metavar="N", help="replicates of each order (3; 1 with --live)")
         run.add_argument(
             "--orders",
             metavar="NAME,...",
@@ -42,9 +47,17 @@ class NetworkCommand:
             "longest-path; that of the file when left out",
         )
         run.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
+        run.add_argument(
+            "--live",
+            action="store_true",
+            help="run the same tasks through the gateway on emulated engines, and show both; takes the file's time",
+        )
+        run.add_argument("--speed", type=float, metavar="X", help="with --live: how many times faster time passes (1)")
 
     def run(self, args: argparse.Namespace) -> int:
-        return _run(args) if args.action == "run" else _check(args)
+        if args.action == "check":
+            return _check(args)
+        return _live(args) if args.live else _run(args)
 
 
 command = NetworkCommand()
@@ -57,15 +70,47 @@ def _checked_until(args: argparse.Namespace) -> None:
         raise InputError("evenstep network", "--until-s", args.until_s, "a finite number > 0")
 
 
+def _orders(args: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(args.orders.split(",")) if args.orders else ()
+
+
+def _live(args: argparse.Namespace) -> int:
+    from evenstep.cli.parts import outputs
+    from evenstep.errors import InputError
+    from evenstep.experiments import networks
+    from evenstep.load.live_network import run_live
+    from evenstep.report import network_page as page
+
+    _checked_until(args)
+    if args.report is not None:
+        raise InputError("evenstep network", "--report", args.report, "no report with --live", "Leave one of the two out.")
+    network, traces = networks.settled(args.file, args.until_s)
+    speed = 1.0 if args.speed is None else args.speed
+    orders, seeds = _orders(args), 1 if args.seeds is None else args.seeds
+    found = networks.compare(args.file, orders=orders, seeds=seeds, seed=args.seed, until_s=args.until_s)
+    rows: list[tuple[NetworkRun, Live]] = []
+    for one, simulated in zip(networks.in_orders(network, orders), found, strict=True):
+        rows += [(run, run_live(one, traces=traces, seed=run.seed, speed=speed)) for run in simulated.runs]
+    if args.format == "json":
+        outputs.print_json({"version": 1, "runs": [page.live_object(*pair) for pair in rows]})
+        return 0
+    for line in page.live_lines(rows):
+        print(line)
+    return 0
+
+
 def _run(args: argparse.Namespace) -> int:
     from evenstep.cli.parts import outputs
+    from evenstep.errors import InputError
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
 
     _checked_until(args)
     outputs.check_report(args.report)
-    orders = tuple(args.orders.split(",")) if args.orders else ()
-    found = networks.compare(args.file, orders=orders, seeds=args.seeds, seed=args.seed, until_s=args.until_s)
+    if args.speed is not None:
+        raise InputError("evenstep network", "--speed", args.speed, "--live with it", "Simulated time takes no time.")
+    replicates = 3 if args.seeds is None else args.seeds
+    found = networks.compare(args.file, orders=_orders(args), seeds=replicates, seed=args.seed, until_s=args.until_s)
     told: list[str] = []
     if args.report is not None:
         judged = networks.judge(*networks.settled(args.file, args.until_s))
@@ -79,7 +124,7 @@ def _run(args: argparse.Namespace) -> int:
     first = found[0].runs[0]
     digests = [f"digest {one.order}: {one.runs[0].digest[:16]}" for one in found]
     seeds = (
-        f"Means over {args.seeds} replicate{'s' if args.seeds > 1 else ''}; engines: the first one under {found[0].order}."
+        f"Means over {replicates} replicate{'s' if replicates > 1 else ''}; engines: the first one under {found[0].order}."
     )
     for line in (*page.order_lines(found), "", *page.engine_lines(first), "", seeds, *digests, *told):
         print(line)

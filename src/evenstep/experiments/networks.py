@@ -6,18 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import numpy as np
 
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
-from evenstep.errors import InputError
+from evenstep.errors import InputError, nearest
 from evenstep.measure.comparison import paired_difference
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
-from evenstep.sim.network.description import EngineSection, Network, load, read_traces
+from evenstep.sim.network.description import EngineSection, Network, Order, load, read_traces
 from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
+from evenstep.sim.network.tasks import draw
 from evenstep.theory.stations import Checked, Flow, Judged, Station, engine_loads, virtual_stations
 
 #: Scheduling policies that fill the budget whenever they can: Theorem 1 is about these.
@@ -72,9 +73,9 @@ def rate_per_s(network: Network, name: str) -> float:
 
 def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
     engine = network.tasks[name].engine or ""
-    section, arrival_s = network.engines[engine], trace.column("arrival_s")
-    tokens = float((trace.prompt_tokens + trace.output_tokens).sum())
-    span_s = float(arrival_s.max(initial=0.0))
+    section = network.engines[engine]
+    calls = draw(replace(network, tasks={name: network.tasks[name]}), {name: trace})
+    tokens, span_s = float((calls.prompt + calls.output).sum()), float(calls.arrival_s.max(initial=0.0))
     load = tokens / span_s / (tokens_per_s(section) * section.count) if span_s else math.nan
     return Flow(f"{name}.call", engine, load, len(section.priority))
 
@@ -101,7 +102,8 @@ def _verdict(
         return "unstable", hot
     unknown = [one.engines[0] for one in engines if math.isnan(one.load)]
     if unknown:
-        return "unknown", f"the batch time of {unknown[0]} depends on more than its tokens: no closed form"
+        hint = f"the batch time of {unknown[0]} depends on more than tokens, or its requests have no times"
+        return "unknown", f"no closed form: {hint}"
     for one in engines:
         section = network.engines[one.engines[0]]
         name = (section.policy or ("class-first" if section.priority else "sarathi")).partition(":")[0]
@@ -180,19 +182,11 @@ def compare(
     Raises:
         InputError: an unknown order, or less than one seed.
     """
-    from typing import get_args
-
-    from evenstep.errors import nearest
-    from evenstep.sim.network.description import Order
-
     if seeds < 1:
         raise InputError("evenstep network", "--seeds", seeds, "an integer >= 1")
     network, traces = settled(path, until_s)
     found: list[Ordered] = []
-    for order in orders or (network.order,):
-        if order not in get_args(Order):
-            raise InputError("evenstep network", "--orders", order, "a known order", nearest(order, get_args(Order)))
-        one: Any = replace(network, order=order)  # type: ignore[arg-type]
+    for one in in_orders(network, orders):
         runs = tuple(simulate_network(one, traces=traces, seed=seed + k) for k in range(seeds))
         versus = None
         if found:
@@ -203,5 +197,18 @@ def compare(
                 )
                 for figure in FIGURES
             }
-        found.append(Ordered(order, runs, versus))
+        found.append(Ordered(one.order, runs, versus))
     return found
+
+
+def in_orders(network: Network, orders: Sequence[str] = ()) -> list[Network]:
+    """The network under each order; under its own where none is named.
+
+    Raises:
+        InputError: an unknown order.
+    """
+    known = get_args(Order)
+    for order in orders:
+        if order not in known:
+            raise InputError("evenstep network", "--orders", order, "a known order", nearest(order, known))
+    return [replace(network, order=order) for order in orders or (network.order,)]  # type: ignore[arg-type]

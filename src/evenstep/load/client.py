@@ -35,7 +35,7 @@ class Client:
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._head = (
             f"POST {target.base}{path} HTTP/1.1\r\nHost: {target.authority}\r\nContent-Type: application/json\r\n"
-            f"Accept: text/event-stream\r\nUser-Agent: evenstep-load\r\n{lines}Content-Length: "
+            f"Accept: text/event-stream\r\nUser-Agent: evenstep-load\r\n{lines}"
         ).encode("latin-1")
         self._address: tuple[str, int] = (target.host, target.port)
         self.connections = 0  # that were ever made
@@ -49,9 +49,9 @@ class Client:
         found = await self._loop.getaddrinfo(self._target.host, self._target.port, type=socket.SOCK_STREAM)
         self._address = (str(found[0][4][0]), int(found[0][4][1]))
 
-    def request(self, body: bytes) -> bytes:
-        """The bytes that ask."""
-        return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+    def request(self, body: bytes, lines: bytes = b"") -> bytes:
+        """The bytes that ask, with further header lines of this request."""
+        return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines, len(body), body)
 
     def start(self, call: Call) -> None:
         """Send a request, on an idle connection or a new one."""

@@ -32,7 +32,7 @@ from evenstep.request import Trace
 #: Share of slots that counts as full.
 FULL = 0.98
 #: Compiles what a gateway with this policy and predictor needs, before it starts.
-_COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
+COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _ENGINES_S, _GATEWAY_S = 60.0, 600.0  # kernels may have to be compiled, on a slow machine
 _HOST = "127.0.0.1"
 
@@ -95,7 +95,7 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
             config = Path(folder) / "gateway.yaml"
             config.write_text(json.dumps(gateway_config(settings, policy, gather_ms, engine, gateway, admin)))
             # a gateway that begins in plain Python is too slow for its budget: its figures would be those of least load
-            subprocess.run([sys.executable, "-c", _COMPILE, policy, ""], check=False)
+            subprocess.run([sys.executable, "-c", COMPILE, policy, ""], check=False)
             with beside(["serve", "--config", str(config)], gateway, "/readyz", _GATEWAY_S) as router:
                 pages = Watch(
                     Target(_HOST, engine, False, ""),

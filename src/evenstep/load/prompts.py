@@ -51,9 +51,9 @@ class Prompts:
         self._tail = _tail(settings)
         self._model = orjson.dumps(model)
 
-    def body(self, row: int) -> bytes:
-        """The JSON body that asks for this request."""
-        trace = self._trace
+    def body(self, row: int, model: str = "") -> bytes:
+        """The JSON body that asks for this request, of another model if one is named."""
+        trace, model_text = self._trace, orjson.dumps(model) if model else self._model
         length, output = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])
         stretches = self._stretches(row, length)
         if self._settings.prompts == "ids":
@@ -61,9 +61,9 @@ class Prompts:
         else:
             prompt = b'"' + "".join(self._written(*one, ids=False) for one in stretches).encode() + b'"'
         if self._settings.chat:
-            head = b'{"model":%b,"messages":[{"role":"user","content":%b}]' % (self._model, prompt)
+            head = b'{"model":%b,"messages":[{"role":"user","content":%b}]' % (model_text, prompt)
         else:
-            head = b'{"model":%b,"prompt":%b' % (self._model, prompt)
+            head = b'{"model":%b,"prompt":%b' % (model_text, prompt)
         session = int(self._session[row])
         user = b',"user":"session-%d"' % session if session >= 0 else b""
         return b'%b%b,"max_tokens":%d%b' % (head, user, output, self._tail)

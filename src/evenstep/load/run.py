@@ -21,6 +21,7 @@ from evenstep.load.prompts import Prompts
 from evenstep.load.records import Records
 from evenstep.load.schedule import Schedule
 from evenstep.load.settings import LoadSettings, target_of
+from evenstep.load.workflow import Workflow
 from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8, Trace
 from evenstep.sockets import allow_files, loop_factory, need_parser
@@ -82,13 +83,19 @@ class Outcome:
     trace: Trace
 
 
-def drive(trace: Trace, settings: LoadSettings, watch: Callable[[Progress], None] | None = None) -> Outcome:
+def drive(
+    trace: Trace,
+    settings: LoadSettings,
+    watch: Callable[[Progress], None] | None = None,
+    workflow: Workflow | None = None,
+) -> Outcome:
     """Send all requests of a trace, and wait for all answers.
 
     Args:
         trace: the requests, with the times they are due at (`timed`).
         settings: checked settings.
         watch: called now and then with the progress.
+        workflow: tasks whose calls the requests are; their times in place of the trace's.
 
     Raises:
         InputError: an open loop without times, a package that is missing, or a server that cannot be reached.
@@ -98,7 +105,7 @@ def drive(trace: Trace, settings: LoadSettings, watch: Callable[[Progress], None
     allow_files()
     model = settings.model or first_model(target_of(settings.url), settings.api_key)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(Run(trace, settings, model, watch).whole())
+        return runner.run(Run(trace, settings, model, watch, workflow=workflow).whole())
 
 
 def timed(trace: Trace, settings: LoadSettings) -> Trace:
@@ -122,6 +129,7 @@ class Run:
         trace, settings, watch: as in `drive`.
         model: name of the served model.
         started: called at the start of each request, with its row and its call; for hosts that leave early.
+        workflow: as in `drive`.
     """
 
     def __init__(
@@ -131,10 +139,12 @@ class Run:
         model: str,
         watch: Callable[[Progress], None] | None = None,
         started: Callable[[int, Call], None] | None = None,
+        workflow: Workflow | None = None,
     ) -> None:
         self._trace, self._settings, self._watch, self._started = trace, settings, watch, started
         self._model, self._prompts = model, Prompts(trace, settings, model)
-        self._schedule = Schedule(
+        self._workflow = workflow
+        self._schedule = workflow or Schedule(
             trace,
             users=settings.closed,
             times=trace.arrival_s if not settings.closed else None,
@@ -167,6 +177,8 @@ class Run:
         self._start_s = time.monotonic()
         self._meters = Meters(self._start_s, BUCKET_S)
         self._tick(self._start_s)
+        if self._workflow is not None and self._workflow.until_s is not None:
+            loop.call_later(self._workflow.until_s, self._finish)
         self._go()
         try:
             await self._over
@@ -200,6 +212,8 @@ class Run:
         if self._wake is not None:
             self._wake.cancel()
         self._wake, self._wake_s = None, math.inf
+        if self._over.done():
+            return
         while (found := self._schedule.due(time.monotonic() - self._start_s)) is not None:
             self._begin(*found)
         next_s = self._schedule.next_s
@@ -210,22 +224,34 @@ class Run:
 
     def _begin(self, row: int, due_s: float) -> None:
         answer = Answer(int(self._trace.output_tokens[row]), self._meters)
-        call = Call(self._client.request(self._prompts.body(row)), answer, lambda call: self._ended(row, call))
+        asked = self._asked(row)
+        call = Call(asked, answer, lambda call: self._ended(row, call))
         self._client.start(call)
         self._records.due_s[row] = due_s
         self._records.started_s[row] = call.started_s - self._start_s
         if self._started is not None:
             self._started(row, call)
 
+    def _asked(self, row: int) -> bytes:
+        flow = self._workflow
+        if flow is None:
+            return self._client.request(self._prompts.body(row))
+        return self._client.request(self._prompts.body(row, flow.models[row]), flow.lines(row))
+
+    def _finish(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
     def _ended(self, row: int, call: Call) -> None:
         now_s = time.monotonic()
+        if self._over.done():  # the time is up, and the connection was closed
+            return
         self._records.ended(row, call.answer, call.status, now_s, self._start_s)
         self._failed += bool(call.answer.error)
         self._tokens += call.answer.tokens
         self._schedule.ended(row, now_s - self._start_s)
         if self._schedule.is_over:
-            if not self._over.done():
-                self._over.set_result(None)
+            self._finish()
         elif (next_s := self._schedule.next_s) is not None and next_s < self._wake_s:
             self._wake_s = -math.inf
             self._loop.call_soon(self._go)

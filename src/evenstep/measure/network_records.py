@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,6 +91,8 @@ class NetworkRun:
 
     def stability(self, engine: int | None = None) -> Stability:
         """The verdict on the calls in one engine, or in all, by their drift over the second half of the run."""
+        if self.counted_s <= 0:  # all tasks came at once
+            return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)
         path = self.requests.sum(axis=1) if engine is None else self.requests[:, engine]
         inside = np.flatnonzero((self.times_s >= _WARM_UP * self.counted_s) & (self.times_s <= self.counted_s))
         inside = inside[inside.size % _STRETCHES :]
@@ -154,3 +157,23 @@ class Ordered:
 
     def mean(self, figure: str) -> Interval:
         return mean_interval([float(run.summary[figure]) for run in self.runs])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Live:
+    """One live run of a network's tasks.
+
+    Args:
+        order: who waited first.
+        seed: key of every draw.
+        tasks, unfinished: tasks that came, and those that were not done when the run stopped.
+        failed: calls that ended with an error.
+        latencies: of tasks and calls that were done, seconds of the file's time, by name as in a simulated summary.
+    """
+
+    order: str
+    seed: int
+    tasks: int
+    unfinished: int
+    failed: int
+    latencies: Mapping[str, float]

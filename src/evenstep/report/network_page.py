@@ -17,7 +17,7 @@ from evenstep.report.plots import lines
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Interval
-    from evenstep.measure.network_records import NetworkRun, Ordered
+    from evenstep.measure.network_records import Live, NetworkRun, Ordered
     from evenstep.theory.stations import Checked, Judged
 
 #: Heading and figure of each column of the comparison of orders.
@@ -110,6 +110,27 @@ def order_object(one: Ordered) -> dict[str, Any]:
         "summaries": [run.summary for run in one.runs],
         "versus_first": versus,
     }
+
+
+#: Latencies that a live run and a simulated one show next to each other.
+LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
+
+
+def live_lines(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[str]:
+    """Two lines a run: the same tasks in the simulator, and live."""
+    rows = [["order", "seed", "run", "task mean s", "task p95 s", "call mean s", "tasks", "unfinished", "failed calls"]]
+    for run, live in pairs:
+        left = run.summary["unfinished_tasks"]
+        figures = [[short(one[name]) for name in LIVE] for one in (run.summary, live.latencies)]
+        rows.append([run.order, str(run.seed), "simulated", *figures[0], f"{live.tasks:,}", f"{left:,}", MISSING])
+        rows.append(["", "", "live", *figures[1], f"{live.tasks:,}", f"{live.unfinished:,}", f"{live.failed:,}"])
+    return table(rows)
+
+
+def live_object(run: NetworkRun, live: Live) -> dict[str, Any]:
+    """A run and its live counterpart as plain values for JSON."""
+    found = {"tasks": live.tasks, "unfinished_tasks": live.unfinished, "failed_calls": live.failed, **live.latencies}
+    return {"order": run.order, "seed": run.seed, "simulated": run.summary, "live": found}
 
 
 def write_network_report(found: Sequence[Ordered], judged: Judged, path: Path, command: str = "") -> None:

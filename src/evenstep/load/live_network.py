@@ -1,0 +1,165 @@
+"""A network's tasks as calls through the gateway to emulated engines: the file that the simulator runs, on sockets.
+
+Each engine of the file is an emulated one with a model of its own name; a group is several behind one pool of the gateway.
+Calls say their task and their priority, and wait in the gateway's pool until an engine has a free slot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.batch import Batch
+from evenstep.errors import InputError
+from evenstep.load.demo import COMPILE
+from evenstep.load.processes import beside, free_ports
+from evenstep.load.run import Outcome, drive
+from evenstep.load.settings import LoadSettings
+from evenstep.load.workflow import Workflow
+from evenstep.measure.engine_records import latencies
+from evenstep.measure.network_records import Live
+from evenstep.request import F8, Trace
+from evenstep.sim.network.description import EngineSection, Network
+from evenstep.sim.network.paths import static_keys
+from evenstep.sim.network.tasks import Calls, draw
+
+_HOST = "127.0.0.1"
+_START_S = 600.0  # kernels may have to be compiled, on a slow machine
+#: Slots of an engine that has no limit of its own, and tokens between which its law is drawn as a line.
+_SLOTS, _TOKENS = 256, 512
+#: Keys of one priority; a lower priority's lie above all of them.
+_RANK = float(1 << 44)
+#: The gateway's order for each of the network's; what is not listed goes by the priority that calls bring.
+_ORDERS = {"oldest-task": "oldest-task", "least-attained": "least-attained"}
+
+
+def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, speed: float = 1.0) -> Live:
+    """Run a network's tasks once, on engines and a gateway that are started for it.
+
+    Args:
+        network: engines and tasks. traces: recorded tasks by type.
+        seed: key of every draw; the tasks are those of `simulate_network` under the same seed.
+        speed: how many times faster than in the file time passes.
+
+    Raises:
+        InputError: groups with different routing policies, or a speed out of range.
+        EngineError: engines or gateway do not start.
+    """
+    if not (math.isfinite(speed) and speed > 0):
+        raise InputError("evenstep network", "--speed", speed, "a finite number > 0")
+    calls = draw(network, traces, seed)
+    routing = routing_of(network)
+    ports = dict(zip(network.engines, free_ports(len(network.engines)), strict=True))
+    listen, admin = free_ports(2)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name, section in network.engines.items():
+            stack.enter_context(beside(emulated(name, section, ports[name], speed), ports[name], "/health", _START_S))
+        config = folder / "gateway.yaml"
+        config.write_text(json.dumps(gateway_config(network, routing, ports, listen, admin)))
+        subprocess.run([sys.executable, "-c", COMPILE, routing, ""], check=False)
+        stack.enter_context(beside(["serve", "--config", str(config)], listen, "/readyz", _START_S))
+        settings = LoadSettings(source=network.name, url=f"http://{_HOST}:{listen}", model="any", seed=seed)
+        trace = Trace(calls.prompt, calls.output, name=network.name)
+        outcome = drive(trace, settings, workflow=workflow(network, calls, speed))
+    return _measured(network, calls, outcome, seed, speed)
+
+
+def workflow(network: Network, calls: Calls, speed: float = 1.0) -> Workflow:
+    """The calls with their models and priorities."""
+    models = np.array(calls.engine_of(network))[calls.kind].tolist()
+    return Workflow(calls, models, priorities(network, calls), network.until_s, speed)
+
+
+def priorities(network: Network, calls: Calls) -> F8:
+    """float64[C], the smallest first: by the priority at its engine, then by the network's order where calls can know it."""
+    keys = static_keys(network, calls) if network.order in ("critical-path", "longest-path") else np.zeros(calls.task.size)
+    ranks: list[int] = []
+    for name, kind in zip(calls.engine_of(network), calls.kinds, strict=True):
+        listed = network.engines[name].priority
+        ranks.append(listed.index(".".join(kind)) if ".".join(kind) in listed else len(listed))
+    return np.array(ranks, np.float64)[calls.kind] * _RANK + keys
+
+
+def routing_of(network: Network) -> str:
+    """The routing policy of all groups: a gateway has one.
+
+    Raises:
+        InputError: they have several.
+    """
+    found = list(dict.fromkeys(one.routing for one in network.engines.values() if one.count > 1))
+    if len(found) > 1:
+        raise InputError("network", "routing", ", ".join(found), "one routing policy for all groups with --live")
+    return found[0] if found else "jsq"
+
+
+def slots_of(section: EngineSection) -> int:
+    """Calls that an emulated engine runs at a time; the others wait in the gateway."""
+    return section.server.batch_limit or section.server.token_budget or _SLOTS
+
+
+def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:
+    """The command line of a group's emulated engines; their step is linear in the prompt tokens of a batch."""
+    server, law = section.server, section.law
+    budget = server.token_budget or _TOKENS
+    least_s, most_s = law.seconds(Batch(tokens=1)), law.seconds(Batch(tokens=budget))
+    per_token_s = (most_s - least_s) / max(budget - 1, 1)
+    found: dict[str, Any] = {
+        "host": _HOST,
+        "port": port,
+        "model": name,
+        "ranks": section.count,
+        "groups": ",".join(["1"] * section.count),
+        "slots": slots_of(section),
+        "overhead-s": max(least_s - per_token_s, 0.0) + server.overhead_s,
+        "per-token-s": 0,
+        "prefill-per-token-s": per_token_s,
+        "token-budget": server.token_budget or 0,
+        "speed": speed,
+    }
+    if server.kv_tokens:
+        found |= {"kv-tokens": server.kv_tokens, "block-size": server.block_tokens}
+    return ["emulate", *(word for key, value in found.items() for word in (f"--{key}", str(value)))]
+
+
+def gateway_config(network: Network, routing: str, ports: Mapping[str, int], listen: int, admin: int) -> dict[str, Any]:
+    """The gateway's config, as its YAML file has it: a pool for each engine or group, by the model's name."""
+    workers: list[dict[str, Any]] = []
+    for name, section in network.engines.items():
+        for rank in range(section.count):
+            own = f"{name}-{rank}" if section.count > 1 else name
+            one = {"url": f"http://{_HOST}:{ports[name]}", "name": own, "group": own, "models": [name]}
+            workers.append(one | {"slots": slots_of(section)} | ({"rank": rank} if section.count > 1 else {}))
+    return {
+        "version": 1,
+        "listen": {"host": _HOST, "port": listen},
+        "admin": {"host": _HOST, "port": admin},
+        "policy": routing,
+        "workers": workers,
+        "dispatch": {
+            "order": _ORDERS.get(network.order, "priority"),
+            "gather_ms": 0.0,
+            "ttl_s": 3600.0,
+            "pool_limit": 1_000_000,
+        },
+    }
+
+
+def _measured(network: Network, calls: Calls, outcome: Outcome, seed: int, speed: float) -> Live:
+    """Times of the run in the file's own."""
+    ended_s, due_s = outcome.records.ended_s * speed, outcome.records.due_s * speed
+    end_s = np.full(calls.arrival_s.size, -math.inf)
+    np.maximum.at(end_s, calls.task, np.where(np.isnan(ended_s), math.inf, ended_s))
+    done, ran = np.isfinite(end_s), ~np.isnan(ended_s)
+    spans = latencies("task", (end_s - calls.arrival_s)[done]) | latencies("call", (ended_s - due_s)[ran])
+    failed = sum(bool(error) and over for error, over in zip(outcome.records.error, ran.tolist(), strict=True))
+    return Live(network.order, seed, done.size, int((~done).sum()), failed, spans)

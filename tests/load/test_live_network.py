@@ -1,0 +1,70 @@
+"""A network's tasks through the gateway: what is started and said, and Rybko-Stolyar's blow-up and cure on sockets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.sim.network.networks import example
+
+from evenstep.errors import InputError
+from evenstep.load.live_network import emulated, gateway_config, priorities, routing_of, run_live
+from evenstep.sim.network.description import Network
+from evenstep.sim.network.tasks import draw
+
+SMALL = example("rybko-stolyar-small", until_s=6.0)
+PORTS = {"one": 1, "two": 2}
+
+
+def reversed_priorities(network: Network) -> Network:
+    return replace(
+        network, engines={name: replace(one, priority=one.priority[::-1]) for name, one in network.engines.items()}
+    )
+
+
+def test_an_engine_is_emulated_with_the_line_of_its_law():
+    words = emulated("one", SMALL.engines["one"], 80, speed=2.0)
+    said = dict(zip(words[1::2], words[2::2], strict=True))
+    assert float(said["--overhead-s"]) == pytest.approx(0.002) and float(said["--prefill-per-token-s"]) == pytest.approx(
+        2e-4
+    )
+    assert (said["--slots"], said["--token-budget"], said["--model"], said["--speed"]) == ("1", "512", "one", "2.0")
+
+
+def test_a_group_is_a_pool_of_single_ranks():
+    network = example("agent-loop", order="least-attained")
+    config = gateway_config(network, routing_of(network), {"pool": 1}, 2, 3)
+    assert config["dispatch"]["order"] == "least-attained" and config["policy"] == "jsq"
+    assert [(one["rank"], one["group"], one["models"]) for one in config["workers"]] == [
+        (k, f"pool-{k}", ["pool"]) for k in range(3)
+    ]
+    assert gateway_config(SMALL, "jsq", PORTS, 2, 3)["dispatch"]["order"] == "priority"
+
+
+def test_priorities_rank_calls_first_and_order_them_by_their_paths_then():
+    calls = draw(SMALL)
+    ranks = {".".join(calls.kinds[k]): priorities(SMALL, calls)[calls.kind == k][0] / 2**44 for k in range(4)}
+    assert ranks == {"A.short": 1, "A.long": 0, "B.short": 1, "B.long": 0}
+    longest = priorities(replace(SMALL, order="longest-path"), calls)
+    assert longest[calls.kind == 0][0] == 2**44 - (34 + 402)
+
+
+def test_groups_with_different_routing_are_refused():
+    pool = example("agent-loop").engines["pool"]
+    network = replace(SMALL, engines={"one": pool, "two": replace(pool, routing="random")})
+    with pytest.raises(InputError, match="routing is 'jsq, random'; expected one routing policy"):
+        routing_of(network)
+
+
+def test_a_speed_of_zero_is_refused():
+    with pytest.raises(InputError, match="--speed is 0.0; expected a finite number > 0"):
+        run_live(SMALL, speed=0.0)
+
+
+@pytest.mark.slow
+def test_rybko_stolyar_blows_up_live_and_reversed_priorities_cure_it():
+    """The simulator leaves 46 tasks and 4 of these; a machine that is late leaves a few more."""
+    blown, cured = (run_live(network, seed=8) for network in (SMALL, reversed_priorities(SMALL)))
+    assert blown.tasks == cured.tasks and blown.failed == cured.failed == 0
+    assert blown.unfinished > 25 and cured.unfinished < 15
+    assert blown.latencies["call_mean_s"] > 2 * cured.latencies["call_mean_s"]
