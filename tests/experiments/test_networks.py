@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.sim.network.networks import EXAMPLES, example
 
 from evenstep.errors import InputError
 from evenstep.experiments.networks import check, compare, flows, judge, tokens_per_s
-from evenstep.sim.network.description import EngineSection
-from evenstep.workload.synthetic.arrivals import Poisson
+from evenstep.request import Trace
+from evenstep.sim.network.description import EngineSection, Network, TaskSection
+from evenstep.sim.network.simulation import simulate_network
+from evenstep.workload.synthetic.arrivals import Constant, Poisson
+from evenstep.workload.synthetic.yaml_file import TraceFile
 
 
 def test_rybko_stolyar_is_unstable_by_its_virtual_station():
@@ -75,3 +79,27 @@ def test_orders_see_the_same_tasks():
 def test_an_unknown_order_is_refused_with_the_nearest():
     with pytest.raises(InputError, match="--orders is 'least-attend'.*least-attained"):
         compare(EXAMPLES / "agent-loop.yaml", orders=("least-attend",), until_s=1)
+
+
+def test_a_recorded_task_loads_its_engine_at_the_rate_of_its_arrivals():
+    """Two sessions of 2,000 tokens each, a second apart: 2,000 tokens a second, or half of it where tasks come so."""
+    trace = Trace(
+        np.array([900, 900, 900, 900]),
+        np.full(4, 100),
+        np.array([0.0, 0.5, 2.0, 2.5]),
+        session=np.array([0, 0, 1, 1]),
+        after=np.array([-1, 0, -1, 2]),
+    )
+    section = EngineSection(engine="token-budget=512", batch_time="token-budget:fit=codellama-34b-tp2")
+    task = TaskSection(trace=TraceFile("x"), engine="one")
+    (own,) = flows(Network({"one": section}, {"log": task}), {"log": trace})
+    assert own.load == pytest.approx(4000 / 2.0 / tokens_per_s(section))
+    (paced,) = flows(Network({"one": section}, {"log": replace(task, arrivals=Constant(0.25))}), {"log": trace})
+    assert paced.load == pytest.approx(own.load / 2)
+
+
+def test_tasks_that_all_come_at_once_have_no_rate_and_no_verdict():
+    trace = Trace(np.array([90, 90]), np.full(2, 10), np.zeros(2))
+    network = Network({"one": EngineSection()}, {"log": TaskSection(trace=TraceFile("x"), engine="one")})
+    assert judge(network, {"log": trace}).verdict == "unknown"
+    assert simulate_network(network, traces={"log": trace}).summary["verdict"] == "undecided"

@@ -143,6 +143,7 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
     from evenstep.experiments.compare.compare import workload_of
     from evenstep.experiments.frontier import Laws, Rows
     from evenstep.workload.replicate import rate, replicate
+    from evenstep.workload.synthetic.laws import check_mean
     from evenstep.workload.synthetic.synthetic import Synthetic
 
     laws = _laws(settings.source)
@@ -154,7 +155,7 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
         kinds = [workload.source.prompt, workload.source.output]
         kinds += [law for one in workload.source.classes for law in (one.prompt, one.output) if law is not None]
         for law in kinds:
-            _check_mean(settings.source, law)
+            check_mean(settings.source, law)
     trace = replicate(workload.source, 0, settings.seed)
     own = workload.requests_per_s or (rate(trace) if trace.arrival_s is not None and len(trace) > 1 else None)
     said = f"the {len(trace):,} rows of {trace.name or settings.source}, drawn again and again, Poisson arrivals"
@@ -163,7 +164,7 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
 
 def _laws(text: str) -> tuple[Any, Any] | None:
     """The two laws that PROMPT/OUTPUT stands for; None where it is the name of a file or sample."""
-    from evenstep.workload.synthetic.laws import Constant
+    from evenstep.workload.synthetic.laws import Constant, check_mean
     from evenstep.workload.synthetic.yaml_file import LAWS
 
     parts = text.split("/")
@@ -176,19 +177,5 @@ def _laws(text: str) -> tuple[Any, Any] | None:
     for part, name in zip(parts, known, strict=True):
         spec = {key: value for key, value in names.parse(part).items() if key != "name"}
         found.append(Constant(int(part)) if name.isdigit() else names.make(LAWS[name], spec, where=name))
-        _check_mean(part, found[-1])
+        check_mean(part, found[-1])
     return found[0], found[1]
-
-
-def _check_mean(where: str, law: Any) -> None:
-    """Refuse a law of lengths whose mean is infinite.
-
-    Raises:
-        InputError: it says so.
-    """
-    from evenstep.workload.synthetic.laws import HIGHEST
-
-    alpha = getattr(law, "alpha", None)
-    if alpha is not None and alpha <= 1 and law.high == HIGHEST:
-        hint = "This law has an infinite mean: no rate above 0 is stable. Cut it off with high=N."
-        raise InputError(where, "alpha", alpha, "a number > 1", hint)

@@ -61,6 +61,11 @@ def test_a_good_file_is_read(tmp_path):
             "tasks.agent.calls.plan is '100 + 10 tokens'; expected at most the 100 KV tokens",
         ),
         ("kv-tokens=4096", "data-parallel=2", "expected data-parallel=1"),
+        (
+            "output: {law: constant, tokens: 10}, then: {act: 1.0}",
+            "output: {law: pareto, alpha: 1, minimum: 9}, then: {act: 1.0}",
+            "tasks.agent.calls.plan.output.alpha is 1.0; expected a number > 1. This law has an infinite mean",
+        ),
         ('"kv-tokens=4096"}', '"kv-tokens=4096", priority: [agent.plann]}', "engines.one.priority[0] is 'agent.plann'"),
         ('"kv-tokens=4096"}', '"kv-tokens=4096", count: 0}', "engines.one.count is 0; expected an integer >= 1"),
         ('"kv-tokens=4096"}', '"kv-tokens=4096", count: 2, routing: br-h}', "a routing policy that does not look ahead"),

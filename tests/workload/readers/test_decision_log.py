@@ -67,3 +67,26 @@ def test_later_parts_are_read_too_and_earlier_ones_are_not(tmp_path):
     assert there.arrival_s.tolist() == whole.arrival_s.tolist()
     assert there.output_tokens.tolist() == whole.output_tokens.tolist()
     assert 0 < len(read_trace(tmp_path / "log.1.jsonl")) < len(whole)
+
+
+def test_requests_of_one_task_are_a_session_in_the_order_of_their_ends(tmp_path):
+    """Task 7: call 1 ends at 2, then 2 and 3 follow it in parallel, 4 follows 3, which ends last; call 5 has no task."""
+    times = [("arrived", 1, 1.0), ("done", 1, 2.0), ("arrived", 5, 2.2), ("arrived", 2, 2.5), ("arrived", 3, 2.5)]
+    times += [("done", 5, 3.0), ("done", 2, 4.0), ("done", 3, 5.0), ("arrived", 4, 5.5), ("done", 4, 6.0)]
+    lines = [SAMPLE.read_text().splitlines()[0]]
+    for kind, request, now_s in times:
+        if kind == "arrived":
+            record = {"event": kind, "request": request, "prompt_tokens": 1, "now_s": now_s}
+            lines.append(msgspec.json.encode(record if request == 5 else {**record, "task": 7}).decode())
+        else:
+            lines.append(msgspec.json.encode({"event": "finished", "request": request, "now_s": now_s}).decode())
+            done = {"event": "done", "request": request, "prompt_tokens": 10, "output_tokens": request}
+            lines.append(msgspec.json.encode(done).decode())
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    trace = read_trace(path)
+    assert trace.output_tokens.tolist() == [1, 5, 2, 3, 4]
+    assert trace.column("after").tolist() == [-1, -1, 0, 0, 3]
+    assert trace.column("think_s").tolist() == [0.0, 0.0, 0.5, 0.5, 0.5]
+    session = trace.column("session").tolist()
+    assert session[1] == -1 and len({session[k] for k in (0, 2, 3, 4)}) == 1 and session[0] >= 0

@@ -233,6 +233,8 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
         if call.engine not in network.engines:
             hint = nearest(call.engine, network.engines)
             raise InputError("network", f"{at}.engine", call.engine, "a known engine", hint)
+        for part, law in (("prompt", call.prompt), ("output", call.output)):
+            laws.check_mean("network", law, f"{at}.{part}.alpha")
         for before in call.after:
             if before not in task.calls:
                 raise InputError("network", f"{at}.after", before, "a call of the task", nearest(before, task.calls))

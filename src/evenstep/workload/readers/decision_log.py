@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.errors import InputError
-from evenstep.request import Trace
+from evenstep.request import F8, I8, Trace
 from evenstep.workload import files
 from evenstep.workload.readers import json_table
 from evenstep.workload.table import MISSING, Table
@@ -27,6 +28,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     Requests that did not arrive and end in these parts, or did not end correctly, are dropped and counted. Prompt lengths
     are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
+    Requests that named one task are a session; each follows the one of them that had ended last when it arrived.
 
     Raises:
         InputError: a record that cannot be read, or a file without served requests.
@@ -45,15 +47,19 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
         "prompt_tokens": [end.get("prompt_tokens", MISSING) for _, _, end in served],
         "output_tokens": [end.get("output_tokens", MISSING) for _, _, end in served],
-        **{name: [row.get(name, MISSING) for row, _, _ in served] for name in ("request_class", "key", "max_tokens")},
+        **{
+            name: [row.get(name, MISSING) for row, _, _ in served] for name in ("request_class", "key", "max_tokens", "task")
+        },
     }
     table = Table(path.name, fields, np.array([n for _, n, _ in served], np.int64), len(served), skip=skip_bad_rows)
     prompt, output = table.whole("prompt_tokens"), table.whole("output_tokens")
     times = table.number("now_s")
     classes, keys, caps = (table.whole(name, 0, absent=0) for name in ("request_class", "key", "max_tokens"))
+    tasks = table.whole("task", 0, absent=0)
     table.require_rows()
     rows = table.good
     rows = rows[np.argsort(times[rows], kind="stable")]
+    workflow = _workflow(tasks[rows], times[rows], np.array([end["ended_s"] for _, _, end in served])[rows])
     notes = table.notes()
     if len(served) < len(arrived):
         notes += (f"{len(arrived) - len(served):,} requests that were not served to their end were dropped.",)
@@ -66,10 +72,27 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         request_class=classes[rows] if classes.any() else None,
         prompt_key=keys[rows] if keys.any() else None,
         max_tokens=caps[rows] if caps.any() else None,
+        **workflow,
         name=path.name,
         format="decision-log",
         notes=notes,
     )
+
+
+def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
+    """The columns of requests that named tasks, by time of arrival; empty where none did."""
+    if not tasks.any():
+        return {}
+    after, think_s = np.full(tasks.size, -1, np.int64), np.zeros(tasks.size)
+    for task in np.unique(tasks[tasks != 0]):
+        own = np.flatnonzero(tasks == task)
+        for place, row in enumerate(own[1:], start=1):
+            over = own[:place][ended_s[own[:place]] <= arrival_s[row]]
+            if over.size:
+                after[row] = over[np.argmax(ended_s[over])]
+                think_s[row] = arrival_s[row] - ended_s[after[row]]
+    session = np.where(tasks != 0, np.unique(tasks, return_inverse=True)[1], -1)
+    return {"session": session, "after": after, "think_s": think_s}
 
 
 def _parts(path: Path) -> Iterator[Path]:
@@ -91,19 +114,22 @@ def _collect(
     arrived: list[tuple[int, dict[str, Any]]],
     done: dict[Any, dict[str, Any]],
 ) -> None:
-    """Add arrivals with the number of their record, and the record of each request's end, by request."""
+    """Add arrivals with the number of their record, and the record of each request's end with its time, by request."""
+    now_s = -math.inf
     for number, record in records:
         if isinstance(record, str):
             if not skip:
                 raise InputError(f"{path.name}:{number}", "record", record, "a record of a decision log")
             continue
+        if isinstance(found := record.get("now_s"), (int, float)):
+            now_s = max(now_s, found)
         request = record.get("request")
         if not isinstance(request, int):
             continue
         if record.get("event") == "arrived":
             arrived.append((number, record))
         elif record.get("event") == "done":
-            done[request] = record
+            done[request] = {**record, "ended_s": now_s}
 
 
 def _cut_off(path: Path, is_json: bool) -> int:

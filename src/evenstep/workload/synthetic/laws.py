@@ -297,3 +297,15 @@ def fitted_lognormal(values: I8) -> Lognormal:
         raise InputError("fitted", "values", 0, "at least one length")
     logs = np.log(values)
     return Lognormal(sigma=float(logs.std()), mu=float(logs.mean()), low=int(values.min()), high=int(values.max()))
+
+
+def check_mean(where: str, law: Law, field: str = "alpha") -> None:
+    """Refuse a law of lengths whose mean is infinite.
+
+    Raises:
+        InputError: it says so.
+    """
+    alpha = getattr(law, "alpha", None)
+    if alpha is not None and alpha <= 1 and getattr(law, "high", 0) == HIGHEST:
+        hint = "This law has an infinite mean: no rate above 0 is stable. Cut it off with high=N."
+        raise InputError(where, field, alpha, "a number > 1", hint)
