@@ -43,7 +43,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
             records = _but_the_last(records)
         _collect(part, records, skip_bad_rows, arrived, done)
     served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
-    columns = "request_class", "key", "max_tokens", "task"
     fields: dict[str, Any] = {
         "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
         "prompt_tokens": [end.get("prompt_tokens", MISSING) for _, _, end in served],
