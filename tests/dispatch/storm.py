@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, get_args
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.settings import Settings, TenantLimits, WorkerSpec
+from evenstep.dispatch.settings import Order, Settings, TenantLimits, WorkerSpec
 
 POLICIES = (
     "br-0",
@@ -36,6 +36,7 @@ class Storm:
 
     def __init__(self, seed: int, split: bool = False, log: Any = None, policy: str | None = None) -> None:
         self.random = random.Random(seed)
+        self.seed, self.reloads = seed, 0
         self.ttl_s, self.total_s = self.random.choice([0.5, 5.0]), self.random.choice([0.0, 2.0, 3600.0])
         self.settings = self.rules()
         self.policy = policy or self.random.choice(POLICIES)
@@ -62,6 +63,7 @@ class Storm:
 
     def rules(self) -> Settings:
         """Any settings, but for what the books here count on."""
+        self.reloads += 1
         return Settings(
             ttl_s=self.ttl_s,
             pool_limit=self.random.choice([3, 30]),
@@ -69,6 +71,7 @@ class Storm:
             tenants={"b": TenantLimits(concurrent=4, per_s=50.0)},
             retries=self.random.randint(0, MOST_RETRIES),
             stale_s=1.0,
+            order=get_args(Order)[(self.seed + self.reloads) % 4],
             policy_cooldown_s=0.3,
             gateways=self.random.choice([0, 0, 2]),
             bypass_margin=1,
@@ -214,6 +217,8 @@ class Storm:
                 key=self.random.randint(0, 3),
                 copies=self.copies[r],
                 session=self.random.randint(0, 3),
+                task=r % 5,
+                priority=float(r % 3),
                 max_tokens=self.random.choice([0, 5]),
                 expected_tokens=self.random.randint(0, 9),
                 can_continue=self.random.random() < 0.7,

@@ -24,6 +24,7 @@ def check(parts: Parts) -> None:
     if any(state is State.FREE for state in states.values()):
         raise RuntimeError("a request that ended is still known")
     _same("the pool", sorted(parts.pool), _of(states, State.POOLED))
+    _same("the pool's order", list(parts.pool), parts.pool.in_order())
     _same("the queue for prefillers", sorted(parts.prefills.waiting), _of(states, State.FOR_PREFILLER))
     _same("tenants", sorted(parts.door.of), sorted(states))
     seating = sorted(row for found in parts.slots.seating.values() for row in found)

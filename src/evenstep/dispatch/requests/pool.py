@@ -60,6 +60,10 @@ class Pool:
             raise RuntimeError(f"row {row} is not in the pool")
         del here[place]
 
+    def in_order(self) -> list[int]:
+        """The rows as they have to stand."""
+        return sorted(self.here, key=self._entry)
+
     def oldest(self) -> int:
         """The row that has waited longest."""
         return min(self.here, key=self._rows.at.since_s.__getitem__) if self.tasks.keys else self.here[0]
