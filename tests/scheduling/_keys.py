@@ -10,7 +10,9 @@ from evenstep.scheduling.view import CLASS, EVICTIONS, HIGH, ID, LOST_AT, LOW, P
 NAMES = ("request", "prompt", "low", "high", "produced", "reached", "lost_at", "evictions")
 
 
-def key_of_one(order: QueueOrder, *, seed: int, arrival_s: float, attained: int, request_class: int = 0, **known: int) -> float:
+def key_of_one(
+    order: QueueOrder, *, seed: int, arrival_s: float, attained: int, request_class: int = 0, **known: int
+) -> float:
     """Its key; `known` has a value for each of `NAMES`."""
     rows = np.zeros((LOST_AT + 1, 1), np.int64)
     rows[[ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT, EVICTIONS], 0] = [known[name] for name in NAMES]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,12 +62,7 @@ class EngineSection:
 
     @property
     def server(self) -> Engine:
-        spec = names.parse(f"engine:{self.engine}" if self.engine else "engine")
-        spec.pop("name")
-        made: Engine = names.make(Engine, spec, where="engine")
-        if made.data_parallel != 1:
-            raise InputError("engine", "engine", self.engine, "data-parallel=1", "Use count for several engines.")
-        return made
+        return _server(self.engine)
 
     @property
     def law(self) -> BatchTime:
@@ -83,6 +79,16 @@ class EngineSection:
         if getattr(policy, "horizon", 0):
             raise InputError("engine", "routing", self.routing, "a routing policy that does not look ahead")
         return policy
+
+
+@lru_cache(maxsize=256)
+def _server(text: str) -> Engine:
+    spec = names.parse(f"engine:{text}" if text else "engine")
+    spec.pop("name")
+    made: Engine = names.make(Engine, spec, where="engine")
+    if made.data_parallel != 1:
+        raise InputError("engine", "engine", text, "data-parallel=1", "Use count for several engines.")
+    return made
 
 
 @dataclass(frozen=True, slots=True)
