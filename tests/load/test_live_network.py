@@ -12,7 +12,7 @@ from evenstep.load.live_network import emulated, gateway_config, priorities, rou
 from evenstep.sim.network.description import Network
 from evenstep.sim.network.tasks import draw
 
-SMALL = example("rybko-stolyar-small", until_s=6.0)
+SMALL = example("rybko-stolyar-small", until_s=5.0)
 PORTS = {"one": 1, "two": 2}
 
 
@@ -63,8 +63,8 @@ def test_a_speed_of_zero_is_refused():
 
 @pytest.mark.slow
 def test_rybko_stolyar_blows_up_live_and_reversed_priorities_cure_it():
-    """The simulator leaves 46 tasks and 4 of these; a machine that is late leaves a few more."""
+    """The simulator leaves 39 tasks and 4 of these; a machine that is late leaves a few more."""
     blown, cured = (run_live(network, seed=8) for network in (SMALL, reversed_priorities(SMALL)))
     assert blown.tasks == cured.tasks and blown.failed == cured.failed == 0
-    assert blown.unfinished > 25 and cured.unfinished < 15
+    assert blown.unfinished > 20 and cured.unfinished < 15
     assert blown.latencies["call_mean_s"] > 2 * cured.latencies["call_mean_s"]

@@ -43,3 +43,9 @@ def test_speed_shortens_times_delays_and_the_run():
 
 def test_a_call_says_its_task_and_its_priority():
     assert forked().lines(2) == b"X-Evenstep-Task: task-0\r\nX-Evenstep-Priority: 1.5\r\n"
+
+
+def test_a_first_call_waits_for_its_own_delay():
+    drawn = draw(one_engine({"plan": call("one", delay_s=2.0)}, count=1))
+    drawn.arrival_s[0] = 6.0
+    assert Workflow(drawn, ["one"], np.zeros(1), speed=4.0).next_s == 2.0
