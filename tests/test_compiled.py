@@ -101,21 +101,8 @@ def test_without_numba_kernels_are_plain_python_with_the_same_bits():
     assert seen.stdout == "True\n", seen.stderr
 
 
-def test_the_kernel_of_a_policy_is_its_neighbour(tmp_path):
-    from evenstep import names
-
-    (tmp_path / "near.py").write_text("class Near:\n    pass\n\npolicy = Near\n")
-    (tmp_path / "near_kernel.py").write_text("answer = 42\n")
-    (tmp_path / "alone.py").write_text("class Alone:\n    pass\n\npolicy = Alone\n")
-    near = names.build("routing", {"name": str(tmp_path / "near.py")})
-    kernel = compiled.kernel_of(near)
-    assert kernel is not None and kernel.answer == 42
-    assert compiled.kernel_of(near) is kernel
-    assert compiled.kernel_of(names.build("routing", {"name": str(tmp_path / "alone.py")})) is None
-
-
-def test_what_has_no_file_has_no_kernel():
-    assert compiled.kernel_of(3) is None
+def test_a_policy_without_a_rule_has_no_kernel():
+    assert compiled.kernel_of(3) is None and compiled.kernel_file(3) is None
 
 
 def test_a_kernel_is_compiled_anew_when_a_module_of_another_room_changes_that_it_is_made_of(tmp_path):

@@ -14,11 +14,11 @@ import collections
 import ctypes
 import dataclasses
 import functools
-import importlib
 import math
 import os
 import re
 import sys
+import types
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -146,11 +146,6 @@ def borrowing(function: F) -> F:
     return _made(function, _BORROWING)
 
 
-def borrowing_inlined(function: F) -> F:
-    """`borrowing`, and always part of its caller's machine code: for the small pieces of such loops."""
-    return _made(function, {"forceinline": True, **_BORROWING})
-
-
 def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
     """A Python function that kernels call by a symbol of this name, in any process that has made it. It must not raise.
 
@@ -200,6 +195,21 @@ def entry(kernel: Any) -> Any:
         return _later(kernel.py_func, lambda: entry(kernel.made), is_declared=kernel.is_declared)
     (only,) = kernel.overloads.values()
     return only.entry_point
+
+
+_plain_texts: dict[Any, Any] = {}
+
+
+def as_plain(kernel: Any) -> Any:
+    """A kernel's text as plain Python, down to the kernels that it calls: what compiled code is checked against."""
+    text = getattr(kernel, "py_func", None)
+    if text is None:
+        return kernel
+    if text not in _plain_texts:
+        scope = dict(text.__globals__)
+        _plain_texts[text] = types.FunctionType(text.__code__, scope, text.__name__, text.__defaults__)
+        scope.update({name: as_plain(scope[name]) for name in text.__code__.co_names if name in scope})
+    return _plain_texts[text]
 
 
 class _Address:
@@ -411,7 +421,9 @@ def _compiled_read_only() -> Any:
 
         return array.copy(readonly=True)(array), made
 
-    return intrinsic(read_only)
+    found: Any = intrinsic(read_only)
+    found.py_func = _read_only
+    return found
 
 
 #: ``read_only(array)``: the same array as one that nothing may be written through. Costs nothing in compiled code.
@@ -419,7 +431,7 @@ read_only: Any = _read_only if numba is None else _later(_read_only, _compiled_r
 
 
 def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], signature: Any) -> Any:
-    """Compile one generated function for one declared signature, cached on disk beside the function it is made for.
+    """Compile one generated function for one declared signature, cached on disk next to the function it is made for.
 
     Args:
         source: the text of one function.
@@ -694,32 +706,12 @@ def door_of(policy: object) -> Any | None:
 
 
 def kernel_file(policy: object) -> Path | None:
-    """The file with a policy's compiled text: its own where that has a rule, else the kernel beside it; None without one."""
+    """The file of a policy's rule; None for a policy without a rule, or whose rule stands in no file."""
     home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)
-    if home is None or rule_of(type(policy)) is not None:
-        return Path(home) if home is not None else None
-    beside = Path(home).with_name(Path(home).stem + "_kernel.py")
-    return beside if beside.exists() else None
+    return None if home is None or rule_of(type(policy)) is None else Path(home)
 
 
 def kernel_of(policy: object) -> Any | None:
-    """The module that holds the compiled twin of a policy, found beside its file; None when there is none.
-
-    ``routing/policies/best.py`` has its kernel in ``routing/policies/best_kernel.py``; ``mine.py`` in ``mine_kernel.py``.
-    """
-    module, entry = type(policy).__module__, rule_of(type(policy))
-    if entry is not None:
-        return entry(type(policy))
-    neighbour = module + "_kernel"
-    if neighbour in sys.modules:
-        return sys.modules[neighbour]
-    beside = kernel_file(policy)
-    if beside is None:
-        return None
-    if "." in module:
-        return importlib.import_module(neighbour)
-    spec = importlib.util.spec_from_file_location(neighbour, beside)  # type: ignore[attr-defined]
-    loaded = importlib.util.module_from_spec(spec)  # type: ignore[attr-defined]
-    sys.modules[neighbour] = loaded
-    spec.loader.exec_module(loaded)
-    return loaded
+    """The compiled door of a policy, made from the rule of its own file; None for a policy in plain Python."""
+    entry = rule_of(type(policy))
+    return None if entry is None else entry(type(policy))

@@ -1,22 +1,31 @@
-"""Its kernel, beside it, sends the oldest request to another worker."""
+"""Its number is larger than a word: plain Python counts on, and the compiled text begins anew at 0."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
+from evenstep.routing.filling import OpenWork, list_open, open_room
+from evenstep.routing.rules import Ruled, RuleView, rule
 
-from evenstep import HOLD, RoutingDecision, RoutingView
+
+@dataclass(frozen=True, slots=True)
+class DoorsDiffer(Ruled):
+    pass
 
 
-@dataclass(frozen=True)
-class DoorsDiffer:
-    def route(self, view: RoutingView) -> RoutingDecision:
-        worker = np.full(view.waiting_id.size, HOLD, np.int64)
-        if worker.size:
-            open_to = (view.free_slots > 0) & (view.kv_free >= view.waiting_load[0])
-            worker[0] = np.argmax(open_to) if open_to.any() else HOLD
-        return RoutingDecision(worker)
+Work, room = OpenWork, open_room
+
+
+@rule
+def route(view: RuleView, options: Any, work: OpenWork) -> None:
+    count, waiting = list_open(view, work), view.waiting_load.size
+    turn = waiting * 4611686018427387904 * 4
+    for j in range(count):
+        at = j if turn > 0 else count - 1 - j
+        if waiting > 0 and work.kv[at] >= view.waiting_load[0]:
+            work.worker[0] = work.open[at]
+            break
 
 
 policy = DoorsDiffer

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.dispatch.told import Story
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.columns import Columns
 from evenstep.dispatch.commands import Fail, Reject, SendDecode
@@ -82,7 +82,7 @@ def test_a_window_shows_as_many_as_it_may_oldest_first_and_an_even_share_of_each
     most = data.draw(st.integers(1, len(classes) - 1))
     rows, shown = Columns(RequestColumns, len(classes)).arrays, np.empty(most, np.int64)
     rows.request_class[:] = classes
-    plain(showing.window)(rows, np.arange(len(classes)), most, np.zeros(4, np.int64), shown)
+    as_plain(showing.window)(rows, np.arange(len(classes)), most, np.zeros(4, np.int64), shown)
     found = shown.tolist()
     assert found == sorted(set(found)) and len(found) == most
     for c in set(classes):
@@ -99,7 +99,7 @@ def test_slots_are_taken_back_from_those_with_most(free, data):
     most = data.draw(st.integers(0, max(0, total - 1)))
     left = np.array(free)
     order = np.array(data.draw(st.permutations(range(len(free)))))
-    plain(showing.offer)(left, most, order)
+    as_plain(showing.offer)(left, most, order)
     assert left.sum() == min(most, total) and (left <= free).all() and (left >= 0).all()
     cut = [a for a, b in zip(left.tolist(), free, strict=True) if a < b]
     assert not cut or left.max() - min(cut) <= 1
@@ -213,7 +213,7 @@ def test_the_lightest_come_first_and_equals_stay_in_order(loads):
     workers = Columns(WorkerColumns, len(loads)).arrays
     workers.load[:], workers.sent_load[:] = zip(*loads, strict=True)
     order = np.empty(len(loads), np.int64)
-    plain(showing.lightest_first)(workers, order)
+    as_plain(showing.lightest_first)(workers, order)
     assert order.tolist() == np.argsort(workers.load + workers.sent_load, kind="stable").tolist()
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.dispatch.one_group import OneGroup
-from tests.scheduling._views import plain
 from tests.strategies import examples
 
+from evenstep.compiled import as_plain
 from evenstep.dispatch.steps.lockstep import AHEAD, was_in_step
 from evenstep.dispatch.steps.state import WIDE
 
@@ -149,8 +149,8 @@ def test_one_long_pause_of_the_reader_does_not_change_what_is_counted():
 def test_who_leaves_in_the_middle_of_a_step_has_delivered_it_or_is_not_waited_for():
     group = OneGroup().begun("abc")
     group.delivers("a", 4.0)
-    assert plain(was_in_step)(group.at, 0, group.last("a"))
-    assert not plain(was_in_step)(group.at, 0, group.last("b"))
+    assert as_plain(was_in_step)(group.at, 0, group.last("a"))
+    assert not as_plain(was_in_step)(group.at, 0, group.last("b"))
     group.leaves("a")
     assert group.ended == [] and not group.is_between
     group.delivers("c", 4.1)

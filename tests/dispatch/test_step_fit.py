@@ -6,8 +6,8 @@ import math
 import random
 
 import pytest
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.dispatch.steps import step_fit
 from evenstep.dispatch.steps.groups import GroupSteps
 from evenstep.dispatch.steps.step_fit import StepFit
@@ -20,7 +20,7 @@ class Fitted:
         self.at = GroupSteps([[0, 1]], [0]).at
 
     def add(self, envelope, seconds):
-        plain(step_fit.add)(self.at, 0, envelope, seconds)
+        as_plain(step_fit.add)(self.at, 0, envelope, seconds)
 
     def __getattr__(self, name):
         return getattr(StepFit(self.at, 0), name)

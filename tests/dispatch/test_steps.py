@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.dispatch.told import Story
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.rows import Rows
@@ -30,8 +30,8 @@ class Two:
 
     def step(self, now_s, *load):
         self.mirror.at.load[0], self.mirror.at.load[1] = load
-        plain(completed)(self.tables.groups, 0, now_s)
-        plain(begins)(self.tables, 0, -1, 0)
+        as_plain(completed)(self.tables.groups, 0, now_s)
+        as_plain(begins)(self.tables, 0, -1, 0)
 
 
 def test_idle_shares_are_of_loads_until_there_is_a_law():
@@ -44,7 +44,7 @@ def test_idle_shares_are_of_loads_until_there_is_a_law():
     assert shown["barrier_idle_ratio"] == pytest.approx(0.25) and shown["balance_ratio"] == pytest.approx(0.75)
     assert shown["barrier_idle_device_seconds_total"] == pytest.approx(0.25)
     assert shown["imbalance_tokens"] == {"envelope": 50.0, "spread": 50.0}
-    plain(stopped)(two.tables, 0)
+    as_plain(stopped)(two.tables, 0)
     two.step(99.0, 100.0, 50.0)
     assert steps.steps == 1
 

@@ -10,20 +10,20 @@ import numpy as np
 from hypothesis import strategies as st
 from tests.oracles.balance_route import discounts
 from tests.routing._routed import rule_view
-from tests.scheduling._views import plain
 
 import evenstep.routing.balance_route.f_score as of_score
+from evenstep.compiled import as_plain
 from evenstep.routing.balance_route.assign import AssignWork, Settings, assign_room, set_up
 from evenstep.routing.balance_route.f_score import FScore
 from evenstep.routing.view import HOLD, RoutingView
 
-value = plain(of_score.value)
+value = as_plain(of_score.value)
 
 
 def peak(score: FScore) -> tuple[float, float, float]:
     """`f_score.peak`."""
     steps = score.margins.size
-    return plain(of_score.peak)(score, np.full(steps, -7.0), np.full(steps, -7))
+    return as_plain(of_score.peak)(score, np.full(steps, -7.0), np.full(steps, -7))
 
 
 @st.composite
@@ -44,7 +44,7 @@ def started(view: RoutingView, horizon: int = 0, discount: float = 1.0, candidat
     kinds = [np.int64] * 8 + [np.float64] * 9
     arrays = [np.full(n, -7, kind) for n, kind in zip(lengths, kinds, strict=True)]
     work = AssignWork(np.full(W, HOLD, np.int64), np.zeros(0, np.int64), np.full(1, np.nan), *arrays)
-    assert plain(set_up)(discount, rule_view(view), work) == view.free_slots.sum()
+    assert as_plain(set_up)(discount, rule_view(view), work) == view.free_slots.sum()
     return work
 
 

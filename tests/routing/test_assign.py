@@ -7,8 +7,8 @@ import math
 import pytest
 from tests.routing._balance_route import settings, started
 from tests.routing._routed import moment, routed
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.routing.balance_route.assign import (
     best_candidate,
     best_single,
@@ -36,7 +36,7 @@ PAPER = {"age_limit": 0.0}
 
 
 def key(size: float) -> int:
-    return plain(key_of)(size)
+    return as_plain(key_of)(size)
 
 
 def sent(work) -> list[int]:
@@ -70,9 +70,9 @@ def test_loads_ahead_are_the_projections_with_what_was_sent():
     assert work.weights.tolist() == [1.0, 0.5, 0.25]
     assert work.load.tolist() == [100, 90, 10, 45, 65, 85]
     assert work.envelope.tolist()[:3] == [100, 90, 85]
-    assert plain(set_margins)(1, work) == 0
+    assert as_plain(set_margins)(1, work) == 0
     assert work.margins.tolist() == [55, 25, 0]
-    assert plain(set_margins)(0, work) == 0
+    assert as_plain(set_margins)(0, work) == 0
     assert work.margins.tolist() == [0, 0, 75]
 
 
@@ -80,16 +80,16 @@ def test_a_horizon_of_one_group_s_steps_is_not_another_s():
     view = moment([9, 4], [1, 1], [5], projections=[[9.0, 1.0], [4.0, 8.0]], group=[0, 1])
     work = started(view, horizon=1)
     assert work.envelope.tolist() == [9, 1, 4, 8]
-    plain(set_margins)(1, work)
+    as_plain(set_margins)(1, work)
     assert work.margins.tolist() == [0, 0]
 
 
 def test_what_is_sent_counts_at_every_step_ahead_and_lifts_envelopes():
     view = moment([10, 4], [1, 2], [5], projections=[[10.0, 20.0], [4.0, 8.0]], kv_free=[50.0, 50.0])
     work = started(view, horizon=1)
-    assert not plain(grow)(1, 6.0, work)
+    assert not as_plain(grow)(1, 6.0, work)
     assert (work.load.tolist(), work.envelope.tolist()[:2]) == ([10, 20, 10, 14], [10, 20])
-    assert plain(grow)(1, 1.0, work)
+    assert as_plain(grow)(1, 1.0, work)
     assert (work.load.tolist(), work.envelope.tolist()[:2]) == ([10, 20, 11, 15], [11, 20])
     assert work.kv.tolist() == [50, 43]
 
@@ -97,22 +97,22 @@ def test_what_is_sent_counts_at_every_step_ahead_and_lifts_envelopes():
 def test_envelopes_ahead_are_added_up():
     view = moment([10, 4], [1, 2], [5], projections=[[10.0, 20.0], [4.0, 8.0]], group=[0, 1])
     work = started(view, horizon=1)
-    assert [plain(height)(g, work) for g in (0, 1)] == [30, 12]
+    assert [as_plain(height)(g, work) for g in (0, 1)] == [30, 12]
 
 
 def test_a_request_that_is_sent_leaves_the_pool():
     work = started(moment([10, 4], [1, 2], [5, 6]))
-    assert plain(send_one)(1, 0, work) == 1
+    assert as_plain(send_one)(1, 0, work) == 1
     assert (sent(work), work.keys.tolist(), work.free.tolist()) == ([1, -1], [-1, key(6)], [1, 1])
     assert work.load.tolist() == [10, 9]
-    assert plain(send_one)(1, -1, work) == 0
+    assert as_plain(send_one)(1, -1, work) == 0
     assert sent(work) == [1, -1]
 
 
 def test_the_penalty_is_the_size_of_the_group_unless_it_is_given():
     work = started(moment([10, 4, 7], [1, 1, 1], [5], group=[0, 1, 1]))
-    assert [plain(score_of)(g, settings(), work).penalty for g in range(3)] == [1, 2, 2]
-    score = plain(score_of)(1, settings(penalty=0.5, reward=3.0), work)
+    assert [as_plain(score_of)(g, settings(), work).penalty for g in range(3)] == [1, 2, 2]
+    score = as_plain(score_of)(1, settings(penalty=0.5, reward=3.0), work)
     assert (score.penalty, score.reward) == (0.5, 3.0)
 
 
@@ -123,8 +123,8 @@ def single(margin, waiting, kv_free=math.inf, **options):
     """The best single request for worker 1 of two, of so wide a margin."""
     view = moment([100, 100 - margin], [0, 1], waiting, kv_free=[math.inf, kv_free])
     work, chosen = started(view), settings(**options)
-    low, high, _ = plain(peak_of)(1, chosen, work)
-    return plain(best_single)(1, low, high, chosen, work)
+    low, high, _ = as_plain(peak_of)(1, chosen, work)
+    return as_plain(best_single)(1, low, high, chosen, work)
 
 
 def test_the_best_single_is_a_neighbour_of_the_peak():
@@ -159,7 +159,7 @@ def test_a_request_by_itself_goes_to_the_worker_of_largest_score():
     def alone(load, free, waiting, kv_free=None, **options):
         more = {} if kv_free is None else {"kv_free": kv_free}
         work = started(moment(load, free, waiting, **more))
-        count = plain(send_alone)(0, settings(**options), work)
+        count = as_plain(send_alone)(0, settings(**options), work)
         assert work.keys[0] == -1
         return count, work.worker[0]
 
@@ -192,7 +192,7 @@ def after_stage_one(load, free, waiting, kv_free=None, **options):
     """Requests and slots that stage 1 leaves, and its answer."""
     more = {} if kv_free is None else {"kv_free": kv_free}
     work = started(moment(load, free, waiting, **more))
-    left, slots = plain(stage_one)(len(waiting), sum(free), settings(**options), work)
+    left, slots = as_plain(stage_one)(len(waiting), sum(free), settings(**options), work)
     return left, slots, sent(work)
 
 
@@ -201,45 +201,45 @@ def test_stage_one_serves_the_worker_of_most_slots_then_of_least_load():
     assert after_stage_one([100, 40, 30], [2, 3, 3], [60, 50, 40, 9], threshold=5.0) == (1, 5, [2, 1, -1, 1])
     view = moment([100, 40, 30], [2, 3, 3], [60, 50, 40, 9])
     work = started(view)
-    assert plain(with_most_room)(settings(), work) == 2
+    assert as_plain(with_most_room)(settings(), work) == 2
     work.load[2] = 40.0
-    assert plain(with_most_room)(settings(), work) == 1
+    assert as_plain(with_most_room)(settings(), work) == 1
     work.free[0] = 4
-    assert plain(with_most_room)(settings(), work) == 0
+    assert as_plain(with_most_room)(settings(), work) == 0
     work.free[:] = 0, 0, 1
-    assert plain(with_most_room)(settings(), work) == 2
+    assert as_plain(with_most_room)(settings(), work) == 2
     work.free[:] = 0
-    assert plain(with_most_room)(settings(), work) == -1
+    assert as_plain(with_most_room)(settings(), work) == -1
 
 
 def test_least_load_is_that_of_the_next_step():
     view = moment([9, 5, 7], [1, 1, 1], [5], projections=[[9.0, 1.0], [5.0, 8.0], [7.0, 2.0]])
-    assert plain(with_most_room)(settings(), started(view, horizon=1)) == 1
+    assert as_plain(with_most_room)(settings(), started(view, horizon=1)) == 1
 
 
 @pytest.mark.parametrize("part", [with_most_room, first_in_queue])
 def test_workers_may_stand_in_order_of_margin(part):
     work, chosen = started(moment([0] * 4, [1, 2, 2, 0], [5])), settings(margin_first=True)
     work.key[:] = 5, 4, 4, 9
-    assert plain(part)(chosen, work) == 0
+    assert as_plain(part)(chosen, work) == 0
     work.key[:] = 4, 4, 4, 9
-    assert plain(part)(chosen, work) == 1
+    assert as_plain(part)(chosen, work) == 1
     work.key[:] = 4, 4, 6, 9
-    assert plain(part)(chosen, work) == 2
+    assert as_plain(part)(chosen, work) == 2
     work.free[:] = 0
-    assert plain(part)(chosen, work) == -1
+    assert as_plain(part)(chosen, work) == -1
 
 
 def test_stage_two_serves_the_worker_of_most_slots_then_of_widest_margin():
     work = started(moment([0] * 4, [1, 2, 2, 0], [5]))
     work.key[:] = 9, 4, 5, 9
-    assert plain(first_in_queue)(settings(), work) == 2
+    assert as_plain(first_in_queue)(settings(), work) == 2
     work.key[:] = 9, 5, 5, 9
-    assert plain(first_in_queue)(settings(), work) == 1
+    assert as_plain(first_in_queue)(settings(), work) == 1
     work.free[:] = 3, 2, 2, 0
-    assert plain(first_in_queue)(settings(), work) == 0
+    assert as_plain(first_in_queue)(settings(), work) == 0
     work.free[:] = 0
-    assert plain(first_in_queue)(settings(), work) == -1
+    assert as_plain(first_in_queue)(settings(), work) == -1
 
 
 def test_stage_one_ends_where_as_many_slots_are_left_as_workers():
@@ -273,9 +273,9 @@ def test_in_order_of_margin_a_worker_that_lifts_the_envelope_widens_the_others()
 def one_slot(margin, waiting, **options):
     view = moment([100, 100 - margin], [0, 1], waiting)
     work, chosen = started(view), settings(**options)
-    low, high, slope = plain(peak_of)(1, chosen, work)
+    low, high, slope = as_plain(peak_of)(1, chosen, work)
     assert low == high
-    return plain(pick_for_one_slot)(1, low, slope, chosen, work)
+    return as_plain(pick_for_one_slot)(1, low, slope, chosen, work)
 
 
 def test_for_one_slot_the_kth_largest_is_taken_where_it_is_worth_anything():
@@ -298,8 +298,8 @@ def subset(margin, free, waiting, kv_free=math.inf, **options):
     view = moment([100, 100 - margin], [0, free], waiting, kv_free=[math.inf, kv_free])
     chosen = settings(**options)
     work = started(view, candidates=chosen.candidates)
-    low, high, _ = plain(peak_of)(1, chosen, work)
-    count = plain(send_subset)(1, low, high, chosen, work)
+    low, high, _ = as_plain(peak_of)(1, chosen, work)
+    count = as_plain(send_subset)(1, low, high, chosen, work)
     assert count == sum(g >= 0 for g in sent(work)) == free - work.free[1]
     tokens = sum(size for size, g in zip(waiting, sent(work), strict=True) if g >= 0)
     assert work.load[1] == 100 - margin + tokens
@@ -372,11 +372,11 @@ def test_bits_take_more_candidates_than_are_enumerated():
 )
 def test_the_best_candidate_is_the_best_single_of_them(low, high, sizes, best):
     work = started(moment([100, 40], [0, 1], sizes))
-    plain(set_margins)(1, work)
-    n = plain(list_candidates)(1, high, settings(), work)
+    as_plain(set_margins)(1, work)
+    n = as_plain(list_candidates)(1, high, settings(), work)
     assert n == len(sizes)
-    work.row_sizes[:n] = [plain(tokens_of)(k) for k in work.row_keys[:n]]
-    assert plain(best_candidate)(1, n, low, high, settings(), work) == best
+    work.row_sizes[:n] = [as_plain(tokens_of)(k) for k in work.row_keys[:n]]
+    assert as_plain(best_candidate)(1, n, low, high, settings(), work) == best
 
 
 def test_a_worker_queues_again_with_its_margin_after_what_it_was_sent():

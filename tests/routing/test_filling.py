@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.routing._routed import moment, rule_view
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.errors import InputError
 from evenstep.routing.filling import check_age_limit, count_overdue
 from evenstep.routing.view import RoutingView
 
 
 def overdue(view: RoutingView, age_limit: float) -> int:
-    return plain(count_overdue)(rule_view(view), age_limit)
+    return as_plain(count_overdue)(rule_view(view), age_limit)
 
 
 def test_overdue_is_the_front_of_the_pool_that_waited_longer_than_the_limit():

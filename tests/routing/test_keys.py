@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles import f_score as oracle
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.routing.balance_route.f_score import FScore
 from evenstep.routing.balance_route.keys import (
     NONE,
@@ -29,7 +29,7 @@ GONE = -1.0
 
 
 def key(size: float) -> int:
-    return int(plain(key_of)(size))
+    return int(as_plain(key_of)(size))
 
 
 def pool(*sizes: float) -> np.ndarray:
@@ -40,21 +40,21 @@ def pool(*sizes: float) -> np.ndarray:
 def listed(function, *arguments, count):
     """What a function lists: sizes and rows."""
     rows, row_keys = np.full(8, -7), np.full(8, -7)
-    n = plain(function)(*arguments, count, rows, row_keys)
-    return rows[:n].tolist(), [plain(tokens_of)(k) for k in row_keys[:n]]
+    n = as_plain(function)(*arguments, count, rows, row_keys)
+    return rows[:n].tolist(), [as_plain(tokens_of)(k) for k in row_keys[:n]]
 
 
 def test_keys_order_like_sizes_and_give_them_back():
     sizes = [0.0, 0.125, 1.0, 1.5, 4096.0, math.inf]
     assert sorted(key(size) for size in sizes) == [key(size) for size in sizes]
-    assert [plain(tokens_of)(key(size)) for size in sizes] == sizes
+    assert [as_plain(tokens_of)(key(size)) for size in sizes] == sizes
     assert key(math.inf) < NONE
     assert key(-3.0) < 0
 
 
 def test_nearest_are_the_neighbours_of_the_peak_among_those_that_fit():
     waiting = pool(5, 9, GONE, 7, 3, 12, 8)
-    neighbours = plain(nearest)
+    neighbours = as_plain(nearest)
     assert neighbours(waiting, key(7), key(20)) == (key(7), key(8), 3)
     assert neighbours(waiting, key(7), key(8)) == (key(7), key(8), 1)
     assert neighbours(waiting, key(6), key(4)) == (key(3), NONE, 0)
@@ -66,26 +66,26 @@ def test_nearest_are_the_neighbours_of_the_peak_among_those_that_fit():
 
 def test_requests_above_are_counted_up_to_what_fits():
     waiting = pool(5, 9, GONE, 7, 3)
-    assert [plain(count_above)(waiting, key(low), key(9)) for low in (0, 3, 5, 9)] == [4, 3, 2, 0]
-    assert plain(count_above)(waiting, key(3), key(8)) == 2
+    assert [as_plain(count_above)(waiting, key(low), key(9)) for low in (0, 3, 5, 9)] == [4, 3, 2, 0]
+    assert as_plain(count_above)(waiting, key(3), key(8)) == 2
 
 
 def test_the_oldest_of_equal_sizes_is_found():
     waiting = pool(5, 9, GONE, 9, 3)
-    assert plain(first_with)(waiting, key(9)) == 1
-    assert plain(first_with)(waiting, key(3)) == 4
-    assert plain(first_between)(waiting, key(4), key(9)) == 0
-    assert plain(first_between)(waiting, key(6), key(9)) == 1
-    assert plain(first_between)(waiting, key(3), key(3)) == 4
-    assert plain(first_between)(waiting, key(10), key(20)) == -1
+    assert as_plain(first_with)(waiting, key(9)) == 1
+    assert as_plain(first_with)(waiting, key(3)) == 4
+    assert as_plain(first_between)(waiting, key(4), key(9)) == 0
+    assert as_plain(first_between)(waiting, key(6), key(9)) == 1
+    assert as_plain(first_between)(waiting, key(3), key(3)) == 4
+    assert as_plain(first_between)(waiting, key(10), key(20)) == -1
 
 
 def test_ranks_count_equal_sizes_one_by_one():
     waiting = pool(5, 9, GONE, 9, 3, 7)
-    found = [plain(key_at_rank)(waiting, key(20), rank) for rank in (1, 2, 3, 4, 5)]
+    found = [as_plain(key_at_rank)(waiting, key(20), rank) for rank in (1, 2, 3, 4, 5)]
     assert found == [key(size) for size in (9, 9, 7, 5, 3)]
-    assert plain(key_at_rank)(waiting, key(8), 2) == key(5)
-    assert plain(key_at_rank)(waiting, key(9), 1) == key(9)
+    assert as_plain(key_at_rank)(waiting, key(8), 2) == key(5)
+    assert as_plain(key_at_rank)(waiting, key(9), 1) == key(9)
 
 
 def test_the_largest_come_larger_first_and_older_first():

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles import f_score as oracle
 from tests.routing._balance_route import peak
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.routing.balance_route.f_score import FScore
 from evenstep.routing.balance_route.reachable import by_bits
 
@@ -20,7 +20,7 @@ def best(sizes, slots, margin, kv_free=math.inf, penalty=4.0):
     score = FScore(np.array([float(margin)]), np.ones(1), 1.0, penalty)
     size, marks = np.array(sizes, float), np.full(len(sizes), -7)
     _, high, _ = peak(score)
-    found = plain(by_bits)(size, size.size, slots, kv_free, high, score, marks)
+    found = as_plain(by_bits)(size, size.size, slots, kv_free, high, score, marks)
     return (marks.tolist(), *found)
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles import f_score as oracle
 from tests.routing._balance_route import peak, scores, value
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.routing.balance_route.subsets import enumerated, pairs
 
 #: The smallest of the space that rules give; what it holds beforehand does not matter.
@@ -22,12 +22,12 @@ SPACE = 1 << 7
 def of_any(sizes, slots, kv_free, low, high):
     sums, counts = np.full(SPACE, -7.0), np.full(SPACE, -7)
     size = np.array(sizes, float)
-    return plain(enumerated)(size, size.size, slots, kv_free, low, high, sums, counts), sums
+    return as_plain(enumerated)(size, size.size, slots, kv_free, low, high, sums, counts), sums
 
 
 def of_two(sizes, slots, kv_free, low, high):
     sums, size = np.full(SPACE, -7.0), np.array(sizes, float)
-    return plain(pairs)(size, size.size, kv_free, low, high, sums), sums
+    return as_plain(pairs)(size, size.size, kv_free, low, high, sums), sums
 
 
 @pytest.mark.parametrize("solver", [of_any, of_two])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import numpy as np
 
+from evenstep.compiled import as_plain
 from evenstep.scheduling import batch
 from evenstep.scheduling.batch import Batch
 from evenstep.scheduling.view import UNLIMITED, EngineView, RuleView, SchedulingPolicy, broken_rule
@@ -82,21 +82,6 @@ def formed(policy: SchedulingPolicy, view: EngineView) -> tuple[list[int], list[
     return decision.tokens.tolist(), np.flatnonzero(decision.evict).tolist()
 
 
-_PLAIN: dict[Any, Any] = {}
-
-
-def plain(made: Any) -> Any:
-    """A part of a rule as plain Python, down to the parts that it calls."""
-    function = getattr(made, "py_func", None)
-    if function is None:
-        return made
-    if function not in _PLAIN:
-        scope = dict(function.__globals__)
-        _PLAIN[function] = types.FunctionType(function.__code__, scope, None, function.__defaults__)
-        scope.update({name: plain(scope[name]) for name in function.__code__.co_names if name in scope})
-    return _PLAIN[function]
-
-
 def rule_view(view: EngineView) -> RuleView:
     """A view as a rule sees it: rows are positions."""
     count = int(view.running.sum())
@@ -110,5 +95,5 @@ def batch_of(view: RuleView) -> Batch:
     many = view.left.size
     ones = [np.zeros(1, np.int64) for _ in range(6)]
     found = Batch(*(np.zeros(many, np.int64) for _ in range(3)), np.zeros(0, np.int64), *ones, np.zeros(1))
-    plain(batch.opened)(view, found)
+    as_plain(batch.opened)(view, found)
     return found

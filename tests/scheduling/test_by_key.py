@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.scheduling._keys import key_of_one
-from tests.scheduling._views import decodes, formed, plain, prefills, rule_view, view_of, waits
+from tests.scheduling._views import decodes, formed, prefills, rule_view, view_of, waits
 from tests.strategies import engine_runs, engine_views, examples
 
 from evenstep import compiled
+from evenstep.compiled import as_plain
 from evenstep.errors import InputError
 from evenstep.scheduling.by_key import check_watermark
 from evenstep.scheduling.policies import least_attained, mlfq, srpt
@@ -89,7 +90,7 @@ def test_a_rule_has_the_key_that_the_queue_is_sorted_by(view, policy):
             evictions=0,
             attained=0,
         )
-        assert plain(key_of)(rule_view(view), names["options"], k) == wanted
+        assert as_plain(key_of)(rule_view(view), names["options"], k) == wanted
 
 
 def believed(row, low):

@@ -3,9 +3,10 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scheduling._views import plain, rule_view
+from tests.scheduling._views import rule_view
 from tests.strategies import engine_views
 
+from evenstep.compiled import as_plain
 from evenstep.scheduling.intervals import feasible
 from evenstep.scheduling.intervals.feasible import Ahead
 
@@ -16,21 +17,21 @@ def ahead_of(cases, spare=0):
     """The entries of these (remaining, base), sorted."""
     ahead = Ahead(*(np.zeros(len(cases) + spare, np.int64) for _ in range(3)))
     for number, (more, own) in enumerate(cases):
-        plain(feasible.put)(ahead, number, more, number, own)
-    plain(feasible.sort)(ahead, len(cases))
+        as_plain(feasible.put)(ahead, number, more, number, own)
+    as_plain(feasible.sort)(ahead, len(cases))
     return ahead
 
 
 def fits(cases, capacity):
     """Whether the last of these fits with all others."""
     *others, (more, own) = cases
-    return plain(feasible.fits_with)(ahead_of(others), len(others), capacity, more, own)
+    return as_plain(feasible.fits_with)(ahead_of(others), len(others), capacity, more, own)
 
 
 def growing(cases, capacity):
     """Numbers of those that may grow."""
     ahead = ahead_of(cases)
-    return set(ahead.number[: plain(feasible.may_grow)(ahead, len(cases), capacity)].tolist())
+    return set(ahead.number[: as_plain(feasible.may_grow)(ahead, len(cases), capacity)].tolist())
 
 
 def can_end_one_by_one(cases, capacity):
@@ -77,18 +78,18 @@ def test_where_all_fit_all_may_grow(cases, capacity):
 @given(engine_views(), st.integers(1, 90))
 def test_the_last_of_the_remaining_iterations_holds_all_tokens_of_the_request(view, length):
     for request in range(view.left.size):
-        more = plain(feasible.remaining)(rule_view(view), request, length)
+        more = as_plain(feasible.remaining)(rule_view(view), request, length)
         target = view.prompt_tokens[request] + view.hold_produced - 1 + view.block_tokens - 1
         expected = target + max(length, view.produced[request] + 1)
         assert more >= 1
         if more > 1:
-            assert plain(feasible.base)(rule_view(view), request) + more == min(expected, view.kv_capacity)
+            assert as_plain(feasible.base)(rule_view(view), request) + more == min(expected, view.kv_capacity)
 
 
 @given(CASES, st.integers(1, 20), st.integers(0, 30))
 def test_one_more_request_takes_its_place_after_its_equals(cases, more, own):
     ahead = ahead_of(cases, spare=1)
-    assert plain(feasible.insert)(ahead, len(cases), more, own) == len(cases) + 1
+    assert as_plain(feasible.insert)(ahead, len(cases), more, own) == len(cases) + 1
     wanted = sorted((*pair, number) for number, pair in enumerate([*cases, (more, own)]))
     wanted.sort(key=lambda entry: (entry[0], entry[2]))
     assert list(zip(ahead.more, ahead.base, ahead.number, strict=True)) == wanted

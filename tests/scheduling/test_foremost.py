@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scheduling._views import plain
 
+from evenstep.compiled import as_plain
 from evenstep.scheduling.adaptive import queue_head as foremost
 from evenstep.scheduling.adaptive.queue_head import Gap
 
@@ -38,16 +38,16 @@ def joining_of(memory, joined):
 
 
 def recall(memory, view, places, joined):
-    plain(foremost.recall)(view, joining_of(memory, joined), places, int(view.arrived.sum()))
+    as_plain(foremost.recall)(view, joining_of(memory, joined), places, int(view.arrived.sum()))
 
 
 def found(memory, view, joined):
-    place = plain(foremost.found)(view, joining_of(memory, joined))
+    place = as_plain(foremost.found)(view, joining_of(memory, joined))
     return place if place < 0 else RUNNING + place
 
 
 def look_over(memory, view, places, joined):
-    place, _ = plain(foremost.look_over)(view, joining_of(memory, joined), places, Gap(0, 0, 0, 0, 1))
+    place, _ = as_plain(foremost.look_over)(view, joining_of(memory, joined), places, Gap(0, 0, 0, 0, 1))
     return RUNNING + place
 
 
@@ -80,7 +80,7 @@ def test_what_is_remembered_is_what_a_look_at_all_finds(window, data):
                 assert found(memory, view, joined) == foremost_of(view, left)
             if data.draw(st.booleans()):
                 request = data.draw(st.sampled_from(left))
-                plain(foremost.leave)(view, joining_of(memory, joined), request - RUNNING)
+                as_plain(foremost.leave)(view, joining_of(memory, joined), request - RUNNING)
                 joined.append(request)
         queue = [row for k, row in enumerate(queue, RUNNING) if k not in joined]
 

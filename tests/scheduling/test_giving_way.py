@@ -2,9 +2,10 @@
 
 import numpy as np
 from hypothesis import given
-from tests.scheduling._views import batch_of, plain, rule_view
+from tests.scheduling._views import batch_of, rule_view
 from tests.strategies import engine_views
 
+from evenstep.compiled import as_plain
 from evenstep.scheduling.intervals import eviction as giving_way
 from evenstep.scheduling.intervals.eviction import GROWS, LEAVES
 
@@ -12,8 +13,8 @@ from evenstep.scheduling.intervals.eviction import GROWS, LEAVES
 def given_way(view, key):
     """The batch and the marks after the smallest keys have given way and the others have grown."""
     batch, mark = batch_of(view), np.full(view.running.size, GROWS)
-    plain(giving_way.give_way)(view, batch, mark, key, mark.size)
-    plain(giving_way.grow)(view, batch, mark)
+    as_plain(giving_way.give_way)(view, batch, mark, key, mark.size)
+    as_plain(giving_way.grow)(view, batch, mark)
     return batch, mark
 
 
@@ -31,7 +32,7 @@ def test_no_more_give_way_than_must_and_those_are_of_the_smallest_keys(view):
         almost, marks = batch_of(view), mark.copy()
         marks[last] = GROWS
         almost.free[0] += sum(held[k] for k in gone if k != last)
-        assert plain(giving_way.needed)(view, almost, marks) > almost.free[0]
+        assert as_plain(giving_way.needed)(view, almost, marks) > almost.free[0]
 
 
 @given(engine_views())

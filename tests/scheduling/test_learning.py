@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
-from tests.scheduling._views import decodes, formed, plain, rule_view, view_of, waits
+from tests.scheduling._views import decodes, formed, rule_view, view_of, waits
 from tests.strategies import engine_views
 
+from evenstep.compiled import as_plain
 from evenstep.scheduling.intervals import learning
 from evenstep.scheduling.policies.a_min import AMin
 
@@ -16,17 +17,17 @@ def test_an_eviction_lowers_a_known_bound_only_when_read_literally(view):
     half = view.output_low // 2
     evicted = rule_view(replace(view, evictions=np.ones_like(view.evictions), reached=half, lost_at=half))
     for row in range(view.left.size):
-        assert plain(learning.learned)(rule_view(view), None, row) == view.output_low[row]
-        assert plain(learning.learned)(evicted, None, row) == view.output_low[row] // 2
-        assert plain(learning.raised)(evicted, None, row) == view.output_low[row]
+        assert as_plain(learning.learned)(rule_view(view), None, row) == view.output_low[row]
+        assert as_plain(learning.learned)(evicted, None, row) == view.output_low[row] // 2
+        assert as_plain(learning.raised)(evicted, None, row) == view.output_low[row]
 
 
 @given(engine_views())
 def test_ties_among_victims_are_by_chance_and_never_change_the_order_of_bounds(view):
     view = rule_view(view)
     rows = range(view.left.size)
-    bounds = [plain(learning.raised)(view, None, row) for row in rows]
-    keys = [plain(learning.with_chance)(view, row, bounds[row]) for row in rows]
+    bounds = [as_plain(learning.raised)(view, None, row) for row in rows]
+    keys = [as_plain(learning.with_chance)(view, row, bounds[row]) for row in rows]
     assert [int(key) for key in keys] == bounds
     assert len(set(keys)) == len(keys)
 

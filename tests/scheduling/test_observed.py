@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling._views import plain
 from tests.strategies import engine_runs
 
+from evenstep.compiled import as_plain
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.request import Trace
 from evenstep.scheduling.gates.observed import (
@@ -60,7 +60,7 @@ def window(policy, words, memory):
 
 
 def test_the_work_of_a_segment_is_a_sum_over_its_iterations():
-    since = plain(work_since)
+    since = as_plain(work_since)
     assert since(10, 0, 3, 0) == 10 + 11 + 12 + 13  # the prefill and three decodes
     assert since(10, 0, 3, 1) == 10 + 11 + 12  # the prefill makes the first token
     assert since(10, 3, 5, 0) == 14 + 15
@@ -88,7 +88,7 @@ def test_who_ended_and_their_work_are_known_exactly_although_nobody_says_it(run,
         segment = np.searchsorted(ends, outputs, side="left")
         assert (left - went_on)[g].tolist() == np.bincount(segment, minlength=words.segments).tolist()
         if not ends:
-            since = plain(work_since)
+            since = as_plain(work_since)
             whole = sum(since(int(p), 0, int(o), first) for p, o in zip(prompts, outputs, strict=True))
             assert work[g].sum() == whole
         assert counts[ARRIVED + g] == ((done.arrival_s > began_s) & (group == g)).sum()
@@ -99,7 +99,7 @@ def test_the_line_is_that_of_the_law():
     watched = Watched(Wait((3, 3), 1.0, FOR_EVER))
     simulate_engine(trace, watched, engine=FREE, batch_time=LAW, door="plain")
     counts, times = window(watched.policy, words_of(2, 1), watched.kept[-1][1])
-    found = plain(line)(
+    found = as_plain(line)(
         int(counts[COUNT]),
         int(counts[KV]),
         float(times[SECONDS]),
@@ -113,7 +113,7 @@ def test_a_line_that_does_not_rise_is_flat_and_batches_that_are_alike_have_none(
     sizes, seconds = np.array([10, 20] * 4), np.array([2.0, 1.0] * 4)
 
     def drawn(sizes, seconds):
-        return plain(line)(
+        return as_plain(line)(
             sizes.size,
             int(sizes.sum()),
             float(seconds.sum()),

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.scheduling._views import plain
 
-from evenstep.compiled import jit
+from evenstep.compiled import as_plain, jit
 from evenstep.errors import InputError
 from evenstep.scheduling.gates.thresholds import FOUND, NO_ROOM, OVERLOAD, Demand, arriving_work, least
 from evenstep.theory import nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types
 
-PLAIN = plain(least)
+PLAIN = as_plain(least)
 
 
 @jit
@@ -55,7 +54,7 @@ def demands(draw, load=(0.05, 1.2)):
         draw(st.floats(0.001, 0.1)),
         draw(st.integers(1, 10**7)),
     )
-    arriving = plain(arriving_work)(demand)
+    arriving = as_plain(arriving_work)(demand)
     d1_s = draw(st.floats(*load)) / arriving if arriving > 1e-6 else 0.0
     return Case(demand, d0_s, d1_s, kv_tokens)
 
@@ -75,7 +74,7 @@ def test_what_is_found_keeps_the_conditions_and_what_is_refused_has_its_reason(c
     code, found = case.solved(slack)
     held = float(np.dot(found, demand.work))
     if code == OVERLOAD:
-        assert case.d1_s * plain(arriving_work)(demand) >= 1 - 1e-9 or held > 0
+        assert case.d1_s * as_plain(arriving_work)(demand) >= 1 - 1e-9 or held > 0
         return
     if code == NO_ROOM:
         assert held > case.kv_tokens * (1 - 1e-12)

@@ -1,9 +1,7 @@
-"""States of the compiled simulators for tests of one kernel at a time, and kernels as plain Python."""
+"""States of the compiled simulators for tests of one kernel at a time."""
 
 from __future__ import annotations
 
-import functools
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -18,15 +16,6 @@ from evenstep.sim.cluster.state import Options, State, prepared
 from evenstep.sim.engine import state as engine_state
 from evenstep.sim.engine.model import Run
 from evenstep.sim.engine.settings import Engine
-
-
-@functools.cache
-def plainly(kernel: Any) -> Any:
-    """A kernel, and all kernels that it calls, as the plain Python functions they are written as."""
-    function = getattr(kernel, "py_func", kernel)
-    scope = function.__globals__
-    called = {name: plainly(scope[name]) for name in function.__code__.co_names if hasattr(scope.get(name), "py_func")}
-    return FunctionType(function.__code__, {**scope, **called}, function.__name__, function.__defaults__)
 
 
 def put(record: Any, **words: float) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from tests.sim.kernels import plainly, put, state
+from tests.sim.kernels import put, state
 
-from evenstep.compiled import column, cut
+from evenstep.compiled import as_plain, column, cut
 from evenstep.request import Trace
 from evenstep.sim.cluster import arrivals as arrivals_kernel
 from evenstep.sim.cluster import pool as pool_kernel
 
-next_visible, follow_up = plainly(arrivals_kernel.next_visible), plainly(arrivals_kernel.follow_up)
-needs, start_session = plainly(arrivals_kernel.follow_ups), plainly(arrivals_kernel.start_session)
-heap_pop = plainly(pool_kernel.heap_pop)
+next_visible, follow_up = as_plain(arrivals_kernel.next_visible), as_plain(arrivals_kernel.follow_up)
+needs, start_session = as_plain(arrivals_kernel.follow_ups), as_plain(arrivals_kernel.start_session)
+heap_pop = as_plain(pool_kernel.heap_pop)
 
 
 def timed(*arrivals: float, prompt=None, **cluster):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.sim.doors import differences
-from tests.sim.kernels import plainly, put, state
+from tests.sim.kernels import put, state
 from tests.sim.policies import Fingerprint, Oldest
 
-from evenstep.compiled import column
+from evenstep.compiled import as_plain, column
 from evenstep.request import Trace
 from evenstep.sim.cluster import events as events_kernel
 from evenstep.sim.cluster import model as at
 from evenstep.sim.cluster.drift import Drift, Profiles
 from evenstep.sim.cluster.simulation import Cluster, Outage
 
-next_event = plainly(events_kernel.next_event)
+next_event = as_plain(events_kernel.next_event)
 
 
 class Moment:

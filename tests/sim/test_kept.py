@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.engine import FreeMemory
-from tests.sim.kernels import engine_run, plainly
+from tests.sim.kernels import engine_run
 
-from evenstep.compiled import column
+from evenstep.compiled import as_plain, column
 from evenstep.errors import InputError
 from evenstep.request import Trace
 from evenstep.sim.engine import kept
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 
-leave, returns, overwrite = plainly(kept.leave), plainly(kept.returns), plainly(kept.overwrite)
+leave, returns, overwrite = as_plain(kept.leave), as_plain(kept.returns), as_plain(kept.overwrite)
 
 
 def state(unused=2):

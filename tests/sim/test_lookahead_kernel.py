@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.kernels import plainly, put, state
+from tests.sim.kernels import put, state
 from tests.sim.policies import Fingerprint
 
-from evenstep.compiled import column, cut
+from evenstep.compiled import as_plain, column, cut
 from evenstep.request import Trace
 from evenstep.sim.cluster import lookahead as lookahead_kernel
 from evenstep.sim.cluster.drift import Drift
@@ -19,8 +19,8 @@ from evenstep.sim.cluster.model import DEPARTURES, EXPECTED, NEVER
 from evenstep.sim.cluster.state import Options
 
 overloaded, due_predictions = (
-    plainly(lookahead_kernel.overloaded),
-    plainly(lookahead_kernel.due_predictions),
+    as_plain(lookahead_kernel.overloaded),
+    as_plain(lookahead_kernel.due_predictions),
 )
 ONE = Trace(np.array([100]), np.array([6]))
 
@@ -61,7 +61,7 @@ def answered(run, *steps_left: float) -> None:
     for slot, steps in enumerate(steps_left):
         put(run.ahead.due[slot], slot=slot, steps_left=steps)
     run.now.due = len(steps_left)
-    plainly(lookahead_kernel.take_predictions)(run)
+    as_plain(lookahead_kernel.take_predictions)(run)
 
 
 def test_answers_enter_the_window_of_departures_rounded_up_and_replace_older_ones():
@@ -89,7 +89,7 @@ def test_projections_grow_with_the_running_and_fall_with_those_that_leave():
     run.fleet.running[0], run.fleet.units[0] = 2, 30
     place = 8 & run.fixed.window_mask  # one of the two leaves at h = 2 with 12 units
     run.ahead.leaving[0, place], run.ahead.leaving_units[0, place] = 1, 12
-    plainly(lookahead_kernel.project)(run)
+    as_plain(lookahead_kernel.project)(run)
     assert run.ahead.projections.tolist() == [[15.0, 16.0, 11.0, 11.5]]
 
 
@@ -99,5 +99,5 @@ def test_expected_loads_count_every_request_with_its_chance_to_be_there_still():
     put(run.slots.rows[1], row=0, units=100, admit=2)
     run.ahead.look[1].predicted = 5
     run.ahead.curves[:] = [np.nan] * 4, [1.0, 0.5, 0.25, 0.0]
-    plainly(lookahead_kernel.project_expected)(run)
+    as_plain(lookahead_kernel.project_expected)(run)
     assert run.ahead.projections.tolist() == [[104.0, 105 * 0.5, 0.0]]

@@ -7,15 +7,15 @@ import heapq
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.kernels import plainly, put, state
+from tests.sim.kernels import put, state
 
-from evenstep.compiled import column, cut, one, rows
+from evenstep.compiled import as_plain, column, cut, one, rows
 from evenstep.request import Trace
 from evenstep.sim.cluster import pool as pool_kernel
 from evenstep.sim.cluster.model import Carried, Coming, Now
 
-push, take_out = plainly(pool_kernel.push), plainly(pool_kernel.take_out)
-heap_push, heap_pop = plainly(pool_kernel.heap_push), plainly(pool_kernel.heap_pop)
+push, take_out = as_plain(pool_kernel.push), as_plain(pool_kernel.take_out)
+heap_push, heap_pop = as_plain(pool_kernel.heap_push), as_plain(pool_kernel.heap_pop)
 ONES = np.ones(3, np.int64)
 
 
@@ -103,9 +103,9 @@ def test_what_a_restarted_request_carries_is_found_and_forgotten():
     now.carried = 3
     for entry, row, admitted_s in zip(carried, (4, 9, 6), (0.1, 0.3, 0.5), strict=True):
         put(entry, row=row, done=row + 1, restarts=2, admitted_s=admitted_s, first_token_s=2 * admitted_s)
-    place = plainly(pool_kernel.carried_at)
+    place = as_plain(pool_kernel.carried_at)
     assert [place(now, carried, row) for row in (4, 9, 6, 5)] == [0, 1, 2, -1]
-    plainly(pool_kernel.drop_carried)(now, carried, 0)
+    as_plain(pool_kernel.drop_carried)(now, carried, 0)
     assert [place(now, carried, row) for row in (4, 9, 6)] == [-1, 1, 0]
     first = {name: column(cut(carried, 0, 1), name).tolist() for name in Carried.__annotations__}
     assert first == {"row": [6], "done": [7], "restarts": [2], "admitted_s": [0.5], "first_token_s": [1.0]}

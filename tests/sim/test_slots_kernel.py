@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.kernels import plainly, put, state
+from tests.sim.kernels import put, state
 
-from evenstep.compiled import column, fill
+from evenstep.compiled import as_plain, column, fill
 from evenstep.request import Trace
 from evenstep.sim.cluster import slots as slots_kernel
 from evenstep.sim.cluster.drift import Drift, Profiles
 from evenstep.sim.cluster.model import LINEAR, SEQUENCE
 
-weight, steps_of = plainly(slots_kernel.weight), plainly(slots_kernel.steps_of)
-enqueue, dequeue = plainly(slots_kernel.enqueue), plainly(slots_kernel.dequeue)
+weight, steps_of = as_plain(slots_kernel.weight), as_plain(slots_kernel.steps_of)
+enqueue, dequeue = as_plain(slots_kernel.enqueue), as_plain(slots_kernel.dequeue)
 ONE = Trace(np.array([100]), np.array([6]))
 
 
@@ -65,7 +65,7 @@ def test_the_longest_is_looked_for_only_when_it_is_not_known():
         put(run.slots.rows[slot], row=row, units=units, admit=admit)
 
     def longest(g, step, run=run):
-        return plainly(slots_kernel.longest_units)(run, g, step)
+        return as_plain(slots_kernel.longest_units)(run, g, step)
 
     assert [longest(0, 4), longest(1, 4)] == [16, 0]  # 10 and three steps of 2; no request
     assert column(run.fleet.workers, "longest_slot").tolist() == [1, -1]
@@ -82,7 +82,7 @@ def test_a_worker_may_be_sent_what_fits_its_slots_and_its_queue(up, running, que
     fleet, run.now.free_total = run.fleet, 10
     fleet.free_slots[0], fleet.running[0], fleet.queued[0] = 4, running, queued
     fleet.workers[0].up = up
-    plainly(slots_kernel.set_free)(run, 0)
+    as_plain(slots_kernel.set_free)(run, 0)
     assert fleet.free_slots[0] == free
     assert run.now.free_total == 10 + free - 4
 

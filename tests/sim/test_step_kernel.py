@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.kernels import plainly, put, state
+from tests.sim.kernels import put, state
 
-from evenstep.compiled import column, cut
+from evenstep.compiled import as_plain, column, cut
 from evenstep.cost.power import Power
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.sim.cluster import step as step_kernel
@@ -33,7 +33,7 @@ def test_local_times_are_those_of_the_law_and_leave_others_alone(load):
     run = state(step_time=Lines(), workers=4, slots=1, groups=(1, 3)).run
     run.fixed.unit = 0.5
     run.fleet.units[:], run.law.local_s[:] = load, -1.0
-    largest, total = plainly(step_kernel.local_times)(run, 1)
+    largest, total = as_plain(step_kernel.local_times)(run, 1)
     wanted = Lines().table().local_seconds(np.array(load) * 0.5)
     assert run.law.local_s[0] == -1.0
     assert run.law.local_s[1:] == pytest.approx(wanted[1:])
@@ -51,7 +51,7 @@ def test_energy_is_busy_time_at_full_power_and_a_power_law_below(running):
     law = run.law._replace(count_power=count_power, roots=root_table(1.0 - GAMMA))
     running, load = np.array(running), np.array([20, 40, 0])
     overhead, duration = 0.5, 2.5
-    busy, average = plainly(step_kernel.energy)(run.fixed, law, running, load, 0, overhead, 0.05 * 60, np.float64(duration))
+    busy, average = as_plain(step_kernel.energy)(run.fixed, law, running, load, 0, overhead, 0.05 * 60, np.float64(duration))
     seconds = overhead + 0.05 * load
     powers = count_power[running]
     assert busy == pytest.approx(np.minimum(seconds, powers * seconds ** (1 - GAMMA)).sum(), rel=1e-6)
@@ -64,7 +64,7 @@ def test_a_full_table_of_samples_keeps_every_other_row_and_goes_on_half_as_often
     for step in range(10):
         now.now_s = step / 4
         run.fleet.units[:], run.fleet.running[:] = (step, 10 * step), step
-        if step % now.stride == 0 and plainly(step_kernel.sample)(run.fixed, now, run.fleet, samples, 0, step):
+        if step % now.stride == 0 and as_plain(step_kernel.sample)(run.fixed, now, run.fleet, samples, 0, step):
             samples.longest[now.samples - 1] = step + 100
     assert (now.stride, now.samples) == (4, 3)
     kept = cut(samples.rows, 0, 3)

@@ -1,4 +1,4 @@
-"""``evenstep reproduce``: a paper's table or figure, its numbers beside ours."""
+"""``evenstep reproduce``: a paper's table or figure, its numbers next to ours."""
 
 from __future__ import annotations
 

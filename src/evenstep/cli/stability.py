@@ -1,4 +1,4 @@
-"""``evenstep stability``: the largest rate at which an engine keeps up, beside the closed form."""
+"""``evenstep stability``: the largest rate at which an engine keeps up, next to the closed form."""
 
 from __future__ import annotations
 

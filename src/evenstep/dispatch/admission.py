@@ -1,6 +1,6 @@
 """Rounds that are due: what they are about, and how their decisions are carried out.
 
-A round must not keep the host from its reads, whatever the size of fleet and pool. So it looks at the oldest `pool_window`
+A round must not keep the host from its reads, however large fleet and pool are. So it looks at the oldest `pool_window`
 requests and offers `round_slots` slots at most; the rest is decided in the next round, right after the next reads. Where
 many predictions are due they are made first, in parts, and the decision follows after the next reads as well.
 

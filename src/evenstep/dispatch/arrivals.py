@@ -140,7 +140,7 @@ class Arrivals:
 
     @property
     def most(self) -> tuple[float, int]:
-        """KV tokens and slots of the largest workers that take requests; 0 where there is none."""
+        """KV tokens and slots of the largest workers that take requests; 0 where no worker does."""
         if self._most is None:
             workers = [worker for worker in self._mirror.workers if not worker.leaves]
             self._most = (

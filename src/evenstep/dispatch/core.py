@@ -130,14 +130,14 @@ class Dispatcher:
 
     @property
     def most(self) -> tuple[float, int]:
-        """KV tokens and slots of the largest workers that take requests; 0 where there is none."""
+        """KV tokens and slots of the largest workers that take requests; 0 where no worker does."""
         return self.arrivals.most
 
     @property
     def fit(self) -> Fit | None:
         """A fit that is due; the same until `Fitted`, or until the next one falls due.
 
-        No decision fits. The host makes the fit beside the decisions and tells `Fitted`: the new models decide from that
+        No decision fits. The host makes the fit outside the decisions and tells `Fitted`: the new models decide from that
         event on. A replay, which finds the fit not made, makes it from the same data there.
         """
         return None if self.parts.deciding.ahead is None else self.parts.deciding.ahead.fit

@@ -113,7 +113,7 @@ class Answer:
         ]
 
     def begin(self) -> bool:
-        """What comes before any token; False if the answer is over with that."""
+        """Send the events before any token; False if the answer is over with that."""
         kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
         if kind == "status":
             self._status()

@@ -146,7 +146,7 @@ class Group:
         self.stepped_s = 0.0
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
-        """What follows from an event.
+        """The consequences of an event.
 
         Args:
             event: what happened.

@@ -126,7 +126,7 @@ async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None
 
 
 def introduction(emulator: Emulator) -> list[str]:
-    """What listens where, in lines."""
+    """The listening addresses, in lines."""
     settings = emulator.settings
     sizes = ", ".join(map(str, settings.sizes))
     groups = f"{len(settings.sizes)} barrier group{'s' * (len(settings.sizes) > 1)} of {sizes}"

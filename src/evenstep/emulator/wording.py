@@ -122,7 +122,7 @@ class Wording:
         return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, orjson.dumps(value), usage)
 
     def _tail(self, choice: Choice) -> bytes:
-        """What stands after the finish_reason of a choice in an event."""
+        """The text after the finish_reason of a choice in an event."""
         stop = f',"{self._stop_key}":'.encode() + orjson.dumps(choice.stop_reason)
         if self._dialect == "sglang":
             return stop

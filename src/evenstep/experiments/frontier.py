@@ -84,7 +84,7 @@ class Case:
 
     @property
     def unit(self) -> Unit:
-        """What is counted: tokens, or requests where memory is limited and tokens may be computed in vain."""
+        """The unit that is counted: tokens, or requests where memory is limited and tokens may be computed in vain."""
         return "requests" if self.engine.kv_tokens else "tokens"
 
     @property
@@ -200,7 +200,7 @@ class Bisection:
         return found.drift.value <= TOLERANCE * found.arrivals_per_s
 
     def _served(self, low: float, high: float) -> float:
-        """What is served just above the limit, requests a second.
+        """The rate served just above the limit, requests a second.
 
         Some policies serve less once they are overloaded; where that is far from the bracket, its middle counts.
         """

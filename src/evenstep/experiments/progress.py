@@ -123,7 +123,7 @@ def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[
         module, file = type(policy).__module__, compiled.kernel_file(policy)
         needed = [] if _in_cache(_loop_file(loop)) else [loop]
         if module.startswith("evenstep.") and file is not None and not _in_cache(file):
-            needed.append(module if compiled.rule_of(type(policy)) else f"{module}_kernel")
+            needed.append(module)
         found.append(needed if compiled.numba is not None else [])
     return found
 

@@ -57,7 +57,7 @@ class Watch:
 
     Args:
         engine: an emulator with one barrier group.
-        gateway: a gateway's page; None = there is none.
+        gateway: a gateway's page; None without a gateway.
         processes: process ids by name, whose CPU time is measured.
         path: of the gateway's page.
         every_s: seconds between readings.

@@ -1,4 +1,4 @@
-"""What outputs were like lately: features of a request that know nothing of the future."""
+"""Recent outputs as features of a request; nothing of the future is in them."""
 
 from __future__ import annotations
 

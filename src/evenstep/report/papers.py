@@ -40,7 +40,7 @@ class Item:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The commands, whole; where there is none, its tests."""
+        """The commands, whole; else its tests."""
         named = tuple(f"evenstep reproduce {name}" for name in self.run) + ((self.also,) if self.also else ())
         return named or tuple(f"pytest tests/{place}" for place in self.test)
 

@@ -176,7 +176,7 @@ _ERRORS = {
 
 
 def observed_name(result: PolicyResult) -> str:
-    """What tables call a recorded run."""
+    """The name of a recorded run in tables."""
     return f"observed: {result.policy}"
 
 

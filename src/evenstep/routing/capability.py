@@ -1,4 +1,4 @@
-"""What workers can do relative to each other: from their speeds, or as an option states it."""
+"""Capability of workers relative to each other: from their speeds, or as an option states it."""
 
 from __future__ import annotations
 

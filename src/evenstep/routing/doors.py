@@ -6,7 +6,7 @@ Hosts keep their arrays in the kernel's layout and call it themselves; this is f
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ class KernelCall:
     memory: I8
     worker: I8
     guarded: dict[str, Any]
+
+    def in_plain(self) -> KernelCall:
+        """The same call of the rule's plain text."""
+        return replace(self, function=compiled.as_plain(self.function))
 
     def decision(self) -> RoutingDecision:
         """Make the call."""

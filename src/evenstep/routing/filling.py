@@ -1,4 +1,4 @@
-"""What is left of slots and KV memory while one decision fills them: pieces that the rules share."""
+"""Slots and KV memory that are left while one decision fills them: pieces that the rules share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The input and the answer of a routing policy.
 
 The plain door is `RoutingPolicy.route`: a `RoutingView` in, a `RoutingDecision` out. The compiled door is a function
-``route_into`` in the file ``<policy>_kernel.py`` beside the policy, marked with `compiled.route_kernel`::
+``route_into``, which `routing.rules` generates for a rule::
 
     route_into(decision, seed, now_s, mean_wait_s, first, waiting,
                workers_i, workers_f, waiting_i, waiting_f,
@@ -26,13 +26,12 @@ growth         float64[H+1]    KV tokens a newcomer has gained after h steps
 cached         float64[W, G]   prompt tokens cached there; shape [0, 0] where unknown
 memory         int64[M]        what the policy keeps; changed in place
 parameters     float64[P]      the policy's fields (`compiled.parameters`)
-scratch_i      int64[*]        working space, as long as the module's ``scratch`` asks
+scratch_i      int64[*]        working space, as much as the rule's ``room`` asks for
 scratch_f      float64[*]      working space
 worker         int64[>= W]     the answer for column first + i at i; all `HOLD` on entry, write only what is admitted
 =============  ==============  ===========================================================================
 
-All input arrays are the host's own: a kernel writes `memory`, scratch and `worker`, nothing else. A kernel module may
-define ``scratch(workers, waiting, horizon, parameters) -> (ints, floats)`` to ask for working space.
+All input arrays are the host's own: a rule writes `memory`, scratch and `worker`, nothing else.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 
 @part
 def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
-    """`offer`, if memory holds the whole of its prefill and `reserve` beside it, not only the chunk that it runs now."""
+    """`offer`, if memory holds the whole of its prefill and `reserve` more, not only the chunk that it runs now."""
     if grows(view, row, view.left[row]) > batch.free[0] - reserve:
         return False
     return offer(view, batch, row, position, 0)

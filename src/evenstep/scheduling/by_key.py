@@ -108,7 +108,7 @@ def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
 
 @part
 def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: bool, reserve: int) -> bool:
-    """A waiting request is admitted if the whole of its prefill fits beside `reserve` KV tokens; whether it was."""
+    """A waiting request is admitted if the whole of its prefill and `reserve` KV tokens fit; whether it was."""
     batch = work.batch
     row: int = view.waiting[i]
     if batch.seats[0] <= 0 or batch.budget[0] <= 0:

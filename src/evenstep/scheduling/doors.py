@@ -5,7 +5,7 @@ Hosts keep their arrays in the kernel's layout and call it themselves; this is f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,10 @@ class KernelCall:
     counts: I8
     memory: I8
     guarded: dict[str, Any]
+
+    def in_plain(self) -> KernelCall:
+        """The same call of the rule's plain text."""
+        return replace(self, function=compiled.as_plain(self.function))
 
     def decision(self) -> BatchDecision:
         """Make the call. Positions out of range, twice or out of order are left to the host to refuse."""

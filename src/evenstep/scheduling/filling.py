@@ -63,7 +63,7 @@ class Filling:
         return True
 
     def admit(self, request: int, reserve: int = 0) -> bool:
-        """`offer`, if memory holds the whole of its prefill and `reserve` beside it, not only the chunk it runs now."""
+        """`offer`, if memory holds the whole of its prefill and `reserve` more, not only the chunk it runs now."""
         if self.grows(request, int(self.view.left[request])) > self.free - reserve:
             return False
         return self.offer(request)

@@ -68,7 +68,7 @@ def needed_by(view: RuleView, batch: Batch, listed: Ints, count: int) -> int:
 
 @part
 def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
-    """The queue's first `waits` are admitted, until the prefill of one does not fit beside `reserve` KV tokens."""
+    """The queue's first `waits` are admitted, until the prefill of one and `reserve` KV tokens do not fit."""
     for i in range(waits):
         if not admit(view, batch, view.waiting[i], view.running.size + i, reserve):
             break

@@ -90,12 +90,12 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closed form, or the reason why there is none.
+    """A closed form, or the reason why it has no closed form.
 
     Args:
         requests_per_s: the largest stable rate; None where there is no formula.
         says: the formula, or the reason.
-        at_most: a bound that holds for every policy; None where there is none.
+        at_most: a bound that holds for every policy; None without one.
     """
 
     requests_per_s: float | None

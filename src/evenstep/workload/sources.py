@@ -23,7 +23,7 @@ def open_source(
     seed: int = 0,
     **options: Any,
 ) -> Workload:
-    """What replicates are taken of: a recorded trace, or something that draws (YAML synthetic, ServeGen).
+    """The source that replicates are taken of: a recorded trace, or a generator (YAML synthetic, ServeGen).
 
     Args:
         path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`; a path ending in ``.yaml`` or

@@ -20,7 +20,7 @@ _LARGEST = 2**53  # whole numbers up to here survive a float
 
 
 class Missing:
-    """What stands in a column where a row has no such field."""
+    """The value in a column where a row has no such field."""
 
     def __repr__(self) -> str:
         return "missing"

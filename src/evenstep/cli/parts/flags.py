@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What errors and reports call the layer of flags.
+#: The name of the layer of flags in errors and reports.
 ORIGIN = "command line"
 
 

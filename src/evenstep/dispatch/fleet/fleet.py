@@ -123,7 +123,7 @@ class Fleet:
             self.notice("divergence", name, f"{name} runs fewer requests than were sent there", now_s)
 
     def _compare(self, worker: Worker, event: Sampled, now_s: float) -> None:
-        """What was configured beside what the engine says."""
+        """The configured value next to the one that the engine reports."""
         for field, ours, theirs in (
             ("slots", worker.spec.slots, event.slots),
             ("kv_tokens", worker.spec.kv_tokens, event.kv_tokens),

@@ -28,7 +28,7 @@ _SHARED_S = 60.0  # so long after the last foreign request a worker counts as sh
 
 
 class Worker:
-    """What is known of one worker beside its columns.
+    """Facts known of one worker that have no column.
 
     Args:
         spec: as its operator describes it.
@@ -334,7 +334,7 @@ class Mirror:
         return worker.foreign > 0 and had == 0, is_short
 
     def state_age_s(self, now_s: float) -> float:
-        """Age of the oldest sample of a shared worker that may be sent something; 0 when there is none.
+        """Age of the oldest sample of a shared worker that takes requests; 0 without such a worker.
 
         What our own requests do is known from their streams, so the age of any other worker's sample does not matter.
         """

@@ -81,6 +81,6 @@ class Deadlines:
 
     @property
     def next_s(self) -> float:
-        """The next deadline of anything; inf when there is none."""
+        """The next deadline of anything; inf without one."""
         next_s = min(self.timers.next_s, self.overdue_s)
         return min(next_s, self.newcomers_s + self._turn.settings.ttl_s) if self.newcomers else next_s

@@ -23,7 +23,7 @@ NEVER = 1 << 60
 
 
 class RequestColumns(NamedTuple):
-    """What is known of each request."""
+    """Facts known of each request."""
 
     state: Ints  # `transitions.State`
     request: Ints  # its number

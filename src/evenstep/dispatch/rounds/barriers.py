@@ -101,7 +101,7 @@ class Barriers:
 
 
 def tables_of(steps: GroupSteps, requests: RequestColumns, workers: WorkerColumns, signals: tuple[Any, Any]) -> StepTables:
-    """What chunks and leaving requests change.
+    """State that chunks and leaving requests change.
 
     Args:
         steps: the steps of all groups.

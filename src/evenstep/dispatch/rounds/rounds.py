@@ -2,7 +2,7 @@
 
 Slots of a group fall free together, but the last chunks of a step arrive milliseconds apart. A round opens on the first
 event. It is ripe when every running request of the group has delivered the chunk of its step (`lockstep`), or after
-`gather_ms`. Slots that were free while nobody waited need no gathering.
+`gather_ms`. Slots that were free while no request waited need no gathering.
 """
 
 from __future__ import annotations

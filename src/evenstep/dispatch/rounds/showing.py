@@ -206,7 +206,7 @@ def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8,
 
 
 class Shown(NamedTuple):
-    """What is written of a round, and the working space for it; W is at least the requests that are shown.
+    """The record of a round, and the working space for it; W is at least the requests that are shown.
 
     Args:
         gathers: [G], read: 1 for groups that wait for more and are offered nothing.

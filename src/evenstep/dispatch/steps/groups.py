@@ -151,7 +151,7 @@ def _widened(columns: Columns[Any], room: int, wider: int) -> Columns[Any]:
 
 
 class Steps:
-    """What is read of one group's steps.
+    """Figures of one group's steps.
 
     Args:
         all_steps: the steps of all groups.

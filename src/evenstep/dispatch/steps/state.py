@@ -75,7 +75,7 @@ class NewSteps(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What steps read and write of workers: columns of the mirror."""
+    """Columns of the mirror that steps read and write."""
 
     group: Ints
     running: Ints
@@ -85,7 +85,7 @@ class Held(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What steps read and write of requests: columns of their table."""
+    """Columns of the table of requests that steps read and write."""
 
     worker: Ints
     prompt: Ints

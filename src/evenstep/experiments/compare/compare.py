@@ -90,7 +90,7 @@ def compare(
 
 
 def _listed(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
-    """What was asked for as a list, also where it is one policy by itself.
+    """The policies asked for, as a list, also where it is one policy by itself.
 
     Raises:
         InputError: neither.

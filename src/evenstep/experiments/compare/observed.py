@@ -82,7 +82,7 @@ class FromLog:
 
     @property
     def origin(self) -> str:
-        """What reports call the layer of these settings."""
+        """The name of the layer of these settings in reports."""
         return "decision log"
 
     def layer(self, given: Collection[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""BOARD.yaml: workloads on which policies are ranked, and policies that are ranked beside every member at its defaults.
+"""BOARD.yaml: workloads on which policies are ranked, and policies that are ranked next to every policy at its defaults.
 
 ```yaml
 version: 1
@@ -57,7 +57,7 @@ class WorkloadEntry:
 
 @dataclass(frozen=True, slots=True)
 class SlowEntry:
-    """What is spared with a slow policy.
+    """The work that is spared with a slow policy.
 
     Args:
         seeds: its replicates; the first ones of the others.
@@ -75,7 +75,7 @@ class BoardFile:
     Args:
         workloads: what policies are ranked on.
         seeds: replicates of each policy on each workload.
-        policies: ranked beside every policy at its defaults; predictor=live is the workload's predictor.
+        policies: ranked next to every policy at its defaults; predictor=live is the workload's predictor.
         slow: policies with fewer replicates, by name; also for all that is listed with options of theirs.
         picture: workloads the picture shows; the first when left out.
     """
@@ -108,7 +108,7 @@ class Workload:
 
     @property
     def metric(self) -> str:
-        """What policies are ranked by here, the less the better."""
+        """The figure that ranks policies here, the less the better."""
         return BELOW if self.settings.arrivals == "timed" else SATURATED
 
 

@@ -26,7 +26,7 @@ KEPT = 8
 
 
 def source_key(settings: CompareSettings) -> SourceKey:
-    """What decides how the workload of these settings is read."""
+    """The settings that decide how the workload is read."""
     return (
         settings.source,
         settings.limit,
@@ -98,7 +98,7 @@ class Workloads:
         self._prints: dict[tuple[Any, ...], str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What was read travels to another process; replicates are made there anew."""
+        """The requests read travel to another process; replicates are made there anew."""
         return Workloads, (self.sources,)
 
     def plan(self, settings: CompareSettings) -> Plan:

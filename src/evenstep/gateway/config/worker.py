@@ -33,7 +33,7 @@ class Worker:
             balancing. There the page counts the ranks of all nodes, and the rank header those of the node.
         engine: what it speaks: vllm, sglang or openai, with options as in vllm:version=0.32.0.
         models: names it serves; what its /v1/models says when left out. As text once for each: models=a,models=b.
-        speed: tokens it reads a second beside the others.
+        speed: other tokens that it reads a second.
         api_key: what it wants as bearer, as env:NAME, file:PATH or itself.
         scraped: whether its metrics page is read.
     """
@@ -123,7 +123,7 @@ class Kubernetes:
         selector: label selector of the pods, e.g. app=vllm,tier=decode.
         namespace: where they are; that of the gateway's own pod when left out.
         port: port of the workers.
-        every_s: seconds after which the list is fetched anew, beside the watch.
+        every_s: seconds after which the list is fetched anew, in addition to the watch.
         api: URL of the API server, for use outside the cluster; as the pod's environment says when left out.
         token: bearer for it, as env:NAME, file:PATH or itself; the pod's own when left out.
         ca: PEM file of its authority; the pod's own when left out.
@@ -144,7 +144,7 @@ class Kubernetes:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """Workers that come and go by themselves, beside those in `workers`.
+    """Workers that come and go by themselves, in addition to those in `workers`.
 
     Args:
         dns: by DNS names.

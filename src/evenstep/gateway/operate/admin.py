@@ -181,7 +181,7 @@ class AdminApi:
         )
 
     async def _policy(self, request: web.Request) -> web.Response:
-        """What is in force, and how often and why least load decided in its place, by model."""
+        """The policy in force, and how often and why least load decided in its place, by model."""
         found, _ = await self._snapshots.latest()
         shown = ("policy_is_off", "fallback_total", "fallback_last")
         models = {model: {name: one[name] for name in shown} for model, one in found["models"].items()}
@@ -222,7 +222,7 @@ class AdminApi:
 
 @web.middleware
 async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What goes wrong, as JSON; nothing of ours leaks."""
+    """An error as JSON; nothing of ours leaks."""
     try:
         return await handler(request)
     except InputError as error:

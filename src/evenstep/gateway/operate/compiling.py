@@ -1,4 +1,4 @@
-"""What decisions need, compiled and loaded without the gateway's own process standing still for it.
+"""Kernels that decisions need are compiled and loaded while the gateway's own process goes on.
 
 The first start on a machine compiles for up to a minute, in a process of its own: the compiler holds the interpreter's lock
 and much memory. What it made is on disk then, and this process loads it in a second. Meanwhile it decides in plain Python.

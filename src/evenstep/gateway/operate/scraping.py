@@ -57,7 +57,7 @@ def place_of(worker: Worker) -> Place | None:
 
 
 def adapter_of(worker: Worker) -> EngineAdapter:
-    """What speaks a worker's dialect.
+    """The adapter that speaks a worker's dialect.
 
     Raises:
         InputError: no such engine or option.

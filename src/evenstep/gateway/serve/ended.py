@@ -59,12 +59,12 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ttft_s(self) -> float:
-        """Seconds from its arrival to its first token; nan = there was none."""
+        """Seconds from its arrival to its first token; nan without a token."""
         return self.first_s - self.arrived_s
 
     @property
     def tpot_s(self) -> float:
-        """Seconds a further token; nan = there was none."""
+        """Seconds a further token; nan without one."""
         further = self.output_tokens - 1
         return (self.ended_s - self.first_s) / further if further > 0 else math.nan
 

@@ -371,7 +371,7 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
 
 @part
 def first_in_queue(settings: Settings, work: AssignWork) -> int:
-    """The worker that stage 2 serves next; a worker is in the queue while it has slots. -1 where there is none."""
+    """The worker that stage 2 serves next; a worker is in the queue while it has slots. -1 without one."""
     best = -1
     for g in range(work.free.size):
         if work.free[g] <= 0:

@@ -115,7 +115,7 @@ def place_nodes(view: RuleView, count: int, work: Ring) -> None:
 
 @part
 def nearest(i: int, most: float, view: RuleView, count: int, work: Ring) -> int:
-    """The place of the first worker clockwise of a request's key that has room for it; -1 where there is none.
+    """The place of the first worker clockwise of a request's key that has room for it; -1 without one.
 
     Args:
         most: requests that a worker may have with this one; where none has fewer, all are asked.

@@ -82,7 +82,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
-    """The first place of the shortest queue with memory for `size` tokens, -1 where there is none; and how many tie."""
+    """The first place of the shortest queue with memory for `size` tokens, -1 without one; and how many tie."""
     shortest, best, ties = _LONG, -1, 0
     for j in range(count):
         if work.kv[j] >= size:

@@ -76,7 +76,7 @@ def lightest(count: int, work: Work) -> int:
 
 @part
 def lightest_that_fits(size: float, count: int, work: Work) -> int:
-    """The place of the open worker with the smallest load and memory for `size` tokens; -1 where there is none."""
+    """The place of the open worker with the smallest load and memory for `size` tokens; -1 without one."""
     best, least = -1, np.inf
     for j in range(count):
         g = work.open[j]

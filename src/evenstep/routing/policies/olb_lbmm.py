@@ -125,7 +125,7 @@ def admit(view: RuleView, work: Work) -> int:
 
 @part
 def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
-    """The worker of earliest completion of a request among those with room for it; -1 where there is none.
+    """The worker of earliest completion of a request among those with room for it; -1 without one.
 
     Args:
         other_than: a worker that is left out; -1 = no worker.

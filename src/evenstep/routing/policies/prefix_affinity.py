@@ -107,7 +107,7 @@ def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Ring)
 def least_requests(i: int, cached: float, view: RuleView, count: int, work: Ring) -> int:
     """The place of the fewest requests among workers with room and `cached` tokens of the prompt (-1 = any number).
 
-    -1 where there is none.
+    -1 without one.
     """
     best = -1
     for j in range(count):

@@ -50,7 +50,7 @@ def route(view: RuleView, options: RoundRobin, work: OpenWork) -> None:
 
 @part
 def first_that_fits(size: float, low: int, high: int, work: OpenWork) -> int:
-    """The first place in low..high-1 whose worker has memory for `size` tokens; -1 where there is none."""
+    """The first place in low..high-1 whose worker has memory for `size` tokens; -1 without one."""
     for j in range(low, high):
         if work.kv[j] >= size:
             return j

@@ -74,7 +74,7 @@ def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
 
 @part
 def lightest(size: float, cap: int, work: Work) -> int:
-    """The worker of fewest tokens, then requests, with room for `size` tokens; -1 where there is none.
+    """The worker of fewest tokens, then requests, with room for `size` tokens; -1 without one.
 
     One below the cap of requests goes before all others.
     """

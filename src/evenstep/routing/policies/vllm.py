@@ -88,7 +88,7 @@ def waiting_weight(g: int, view: RuleView) -> float:
 
 @part
 def smallest_score(start: int, size: float, view: RuleView, work: Work) -> int:
-    """The worker of smallest score with room for `size` tokens, the first from `start` on; -1 where there is none."""
+    """The worker of smallest score with room for `size` tokens, the first from `start` on; -1 without one."""
     best, least, G = -1, np.inf, work.weight.size
     for k in range(G):
         g = start + k - (G if start + k >= G else 0)

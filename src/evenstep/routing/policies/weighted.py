@@ -91,7 +91,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def fewest_connections(size: float, work: Work) -> int:
-    """The worker of smallest (requests + 1) / weight with room for `size` tokens; -1 where there is none."""
+    """The worker of smallest (requests + 1) / weight with room for `size` tokens; -1 without one."""
     best, least = -1, np.inf
     for g in range(work.weight.size):
         busy = (work.requests[g] + 1) / work.weight[g]
@@ -102,7 +102,7 @@ def fewest_connections(size: float, work: Work) -> int:
 
 @part
 def next_turn(size: float, work: Work) -> int:
-    """The worker with room for `size` tokens whose turn is next; -1 where there is none, and no turn passes then."""
+    """The worker with room for `size` tokens whose turn is next; -1 without one, and no turn passes then."""
     G, turn, g = work.turns.size, work.memory[0], 0
     while g < G and not has_room(g, size, work):
         g += 1

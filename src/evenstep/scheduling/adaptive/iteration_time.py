@@ -18,7 +18,7 @@ SINCE, RAN, COUNT, TOKENS, SECONDS, SQUARES, PRODUCTS = range(7)
 MEMORY = 7
 #: Share of what is known that an iteration leaves; some fifty iterations count.
 FADES = 0.98
-#: Iterations before a line is drawn, and tokens a batch may always run beside its decodes.
+#: Iterations before a line is drawn, and tokens a batch may always run besides its decodes.
 FIRST, LEAST = 8.0, 32
 #: Share of the squares that tokens vary by at least where a line is drawn through them: less is rounding error.
 VARIES = 1e-12

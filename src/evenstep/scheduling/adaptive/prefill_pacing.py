@@ -43,7 +43,7 @@ FREE = 1e-9
 
 @jit
 def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
-    """Take note of what prefill tokens took: alone, and beside decodes."""
+    """Take note of what prefill tokens took: alone, and together with decodes."""
     if prefill > 0.0 and prefill == tokens:
         fade(memory, PURE_TOKENS, prefill)
         fade(memory, PURE_S, seconds)
@@ -103,7 +103,7 @@ def note(memory: I8, prefill: int, decodes: int) -> None:
 
 @jit
 def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
-    """Tokens to run beside `decodes`, while `behind` more requests could prefill as well; `most` where that is better.
+    """Tokens to run besides `decodes`, while `behind` more requests could prefill as well; `most` where that is better.
 
     At the knee a prefill takes longer, and so do those after it; with as many tokens as possible every decode waits for
     it. The choice delays fewer requests for less, a token. What has to be prefilled for each decode in the long run is

@@ -189,7 +189,7 @@ def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[
 
 @part
 def fits_gap(view: RuleView, gap: Gap, row: int) -> bool:
-    """Whether the whole of a request fits, beside what running requests grow by during its prefill."""
+    """Whether the whole of a request fits, besides what running requests grow by during its prefill."""
     tokens: int = view.left[row]
     whole, others = grows(view, row, tokens), max(gap.reserve, view.running.size * tokens // gap.budget)
     return tokens <= gap.longest and whole <= gap.spare and whole + others <= gap.free

@@ -58,7 +58,7 @@ SOLVING_COUNTS = ("gates_broken", "thresholds_changed", "solve_refused_load", "s
 
 
 class Gates(NamedTuple):
-    """What a policy says of its gates, beside their numbers.
+    """The words of a policy about its gates, next to their numbers.
 
     Args:
         words: how many there are, and where the policy's memory keeps what.
@@ -222,7 +222,7 @@ def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
 
 @part
 def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
-    """When a gate opens whatever stands there."""
+    """The time at which a gate opens in any case."""
     last_s = kept_float(work.batch.memory, gates.words.last + gate)
     return max(last_s, work.oldest[gate]) + gates.max_hold_s
 

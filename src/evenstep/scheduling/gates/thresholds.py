@@ -26,7 +26,7 @@ MOST, LONGEST_S = 10_000, 1e6
 
 
 class Demand(NamedTuple):
-    """What arrives.
+    """The arrivals.
 
     Args:
         arrivals_per_s: float64[G], of each group.

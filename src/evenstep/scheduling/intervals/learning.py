@@ -80,7 +80,7 @@ def form_learned(
 def cannot_join(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], row: int, capacity: int
 ) -> bool:
-    """Whether a request surely does not fit beside those that go on: even in the first iteration in which one ends."""
+    """Whether a request surely does not fit next to those that go on: even in the first iteration in which one ends."""
     held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
     for position in range(view.running.size):
         if work.mark[position] == GROWS:

@@ -17,7 +17,7 @@ from evenstep.scheduling.view import Belief, RuleView
 class ARandom(Ruled):
     """Admits requests in a random order, fixed by the seed, while they fit to their ends, knowing every output length.
 
-    For analysis, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe.
+    For analysis, no policy to run: a simulator shows it the truth, not the ``bounds`` that others believe.
 
     Args:
         memory_scale: share of the memory it may fill, 0 < memory_scale <= 1: A_random(alpha M) on the same order.

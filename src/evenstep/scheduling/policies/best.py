@@ -46,7 +46,7 @@ class Best(Ruled):
 
     Each function of this file says its part of the rule: `room_for` how much memory an admission leaves free, `next_of`
     who joins next, `who_passes` who may go ahead of a request that does not fit, `run_one` who is evicted.
-    `scheduling.knee` and `scheduling.pace` say how many prefill tokens run beside decodes.
+    `scheduling.knee` and `scheduling.pace` say how many prefill tokens run together with decodes.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
@@ -307,7 +307,7 @@ def mean_wait(memory: Ints) -> float:
 
 @part
 def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
-    """Who joins next: the oldest if it is overdue, else the first that was evicted, else the shortest; -1 = none.
+    """The request that joins next: the oldest if it is overdue, else the first that was evicted, else the shortest; or -1.
 
     The oldest is overdue once it has waited longer than `patience` times the mean wait of late.
     """

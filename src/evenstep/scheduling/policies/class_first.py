@@ -56,7 +56,7 @@ def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
 
 @part
 def next_class(view: RuleView, waits: int, at: int, last: int) -> int:
-    """The first class after `last` of those that run and of the queue's places `at` to `waits`; -1 where there is none."""
+    """The first class after `last` of those that run and of the queue's places `at` to `waits`; -1 without one."""
     found: int = -1
     if at < waits:
         head: int = view.waiting[at]

@@ -15,7 +15,7 @@ from evenstep.scheduling.view import Belief, RuleView
 class HindsightShortestFirst(Ruled):
     """Knows every output length, as `output_high`, and admits the shortest first, as many as fit to their ends.
 
-    A yardstick, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe. Ties go to the one
+    A yardstick, no policy to run: a simulator shows it the truth, not the ``bounds`` that others believe. Ties go to the one
     that came first in the trace. It is not optimal.
 
     Source: Interval scheduling, Algorithm 3.

@@ -291,7 +291,7 @@ def evict_overflow(run: Run, q: int) -> int:
 
 @part
 def next_event(run: Run) -> int:
-    """Move time to the next event and mark the groups at their boundary. DONE or STUCK when there is none."""
+    """Move time to the next event and mark the groups at their boundary. DONE or STUCK without one."""
     fixed, now, groups = run.fixed, run.now, run.fleet.groups
     end_s, idle = math.inf, False
     for q in range(fixed.groups):

@@ -292,7 +292,7 @@ class _Asked:
         self.seen = 0
 
     def counted(self) -> dict[str, int]:
-        """What was asked, what passed the gate, and what the predictor counts itself."""
+        """The predictions asked for, those that passed the gate, and the predictor's own counts."""
         own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
         return {"predictions": self.predictions, "predictions_accepted": self.accepted, **own}
 

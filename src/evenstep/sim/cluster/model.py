@@ -157,7 +157,7 @@ class Slot(Record):
 
 
 class Look(Record):
-    """What is expected of the request in a slot, where the policy looks ahead."""
+    """The expected departure of the request in a slot, where the policy looks ahead."""
 
     leave: int  # the step at which it is expected to be gone
     predicted: int  # the step at which that was predicted, -1 = not yet
@@ -269,7 +269,7 @@ class Slots(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What is known of the coming steps."""
+    """Knowledge of the coming steps."""
 
     look: Rows[Look]  # [S] or empty
     leaving: IntTable  # [G, window], requests expected to leave before a step

@@ -1,4 +1,4 @@
-"""The doors of a cluster that keeps track of prefix caches: they are asked at every decision, whatever the policy.
+"""The doors of a cluster that keeps track of prefix caches: they are asked at every decision, under every policy.
 
 Between the policy's answer and the loop's next step the door counts what is sent. A policy with a kernel answers by it.
 """

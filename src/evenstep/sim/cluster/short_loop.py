@@ -273,7 +273,7 @@ def decide(route: Any, run: ShortRun) -> int:
 
 @part
 def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
-    """Nothing runs: go on to the next arrival. DONE or STUCK when there is none."""
+    """Nothing runs: go on to the next arrival. DONE or STUCK without one."""
     if fixed.arrivals != SATURATED and now.cursor < fixed.requests:
         now.now_s = max(now.now_s, requests.arrival_s[np.uintp(now.cursor)])
         now.phase = REVEAL

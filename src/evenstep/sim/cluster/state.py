@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is asked of a run besides its trace, policy, cluster and step time.
+    """Options of a run besides its trace, policy, cluster and step time.
 
     Args:
         seed, records, decisions, power, slo: as in `cluster.simulate`.

@@ -125,7 +125,7 @@ def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step:
 
 @part
 def sample_longest(run: Run) -> None:
-    """Keep the longest request of every worker beside the newest sample."""
+    """Keep the longest request of every worker with the newest sample."""
     fleet, longest = run.fleet, run.samples.longest
     for g in range(run.fixed.workers):
         units = longest_units(run, g, fleet.groups[fleet.group[g]].step)

@@ -21,7 +21,7 @@ _UNKNOWN = np.zeros((0, 0))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """What ranks say of themselves: int64[R] and float64[R] each.
+    """Reports of the ranks: int64[R] and float64[R] each.
 
     Args:
         waiting, running: requests.

@@ -1,8 +1,8 @@
 """Free memory that still holds the KV of requests that left it.
 
 A request that gives up its memory leaves its KV there until others take it: the oldest blocks first, of one request's
-blocks the last ones first. What is left when the request comes back is not computed again. An engine's prefix cache does
-this for evicted requests; beginnings that different requests share are not modelled.
+blocks the last ones first. Tokens still kept when the request comes back are not computed again. An engine's prefix
+cache does this for evicted requests; beginnings that different requests share are not modelled.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Shown(Record):
 
 
 class Hidden(Record):
-    """What policies do not see of a request."""
+    """Fields of a request that policies do not see."""
 
     output_tokens: int
     attained: int  # tokens run so far

@@ -37,7 +37,7 @@ class Engine:
         swap_s: a1 and a2, seconds a KV token and seconds each time KV is swapped out or in.
         recompute_s: b1 and b2, seconds a squared KV token and seconds each time KV is dropped, beside the prefill that
             is run again.
-        overhead_s: seconds of an iteration beside its batch: scheduling, sampling.
+        overhead_s: seconds of an iteration outside its batch: scheduling, sampling.
         data_parallel: ranks in lock-step, each with a budget, limits and memory as above and the policy for itself
             (`engine.ranks`); 1 = one engine.
         balancer: routing policy that gives each request to a rank when it arrives, NAME or NAME:key=value.

@@ -120,7 +120,7 @@ def cut(table: Iterations, size: int) -> Iterations:
 
 
 def _limited(value: int) -> int:
-    """A limit as the loop takes it: 0 is none."""
+    """A limit as the loop takes it: 0 is no limit."""
     return value or UNLIMITED
 
 

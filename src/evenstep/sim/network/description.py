@@ -120,7 +120,7 @@ class TaskSection:
     """Tasks of one type: drawn from a graph of calls, or recorded ones.
 
     Args:
-        calls: the calls by name; not beside `trace`.
+        calls: the calls by name; not together with `trace`.
         arrivals: when tasks arrive.
         count: tasks; as many as arrive until `until_s` when left out.
         trace: recorded requests: each session is a task, its requests are the calls, and each follows the one before it.

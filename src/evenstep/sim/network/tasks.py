@@ -1,6 +1,6 @@
 """The tasks of a network, drawn: every call with its lengths, and which calls wait for which.
 
-Every draw is keyed by (seed, stream of the call, task, visit), so a task is the same whatever else the network runs.
+Every draw is keyed by (seed, stream of the call, task, visit), so a task is the same in every network that has it.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def rows(
     against: str,
     spread: str = "spread",
 ) -> list[Row]:
-    """Spread, TPOT p95 and throughput of every method, beside the paper's three numbers.
+    """Spread, TPOT p95 and throughput of every method, next to the paper's three numbers.
 
     Args:
         runs: label to runs.

@@ -82,7 +82,7 @@ def free_engine(kv_tokens: int = 0, overflow: Overflow = "recompute") -> Engine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """What is kept of a run."""
+    """The figures kept of a run."""
 
     summary: dict[str, Any]
     digest: str
