@@ -243,14 +243,17 @@ def run(options: argparse.Namespace, is_bare: bool) -> None:
             found = runner.run(measured(routers, options.rows, options.rounds))
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     print(
-        f"{'':34}{'nginx us':>10}" + "".join(f"{name + ' us':>12}{'ratio':>8}" for name in options.policies) + f"{'goal':>8}"
+        f"{'':34}{'nginx us':>10}"
+        + "".join(f"{name + ' us':>12}{'ratio [least, most]':>22}" for name in options.policies)
+        + f"{'goal':>8}"
     )
     for row in options.rows:
         title, goal, _ = ROWS[row]
         line = f"{title:34}{median(found[row, 'nginx']):10.1f}"
         for name in options.policies:
             ratios = [ours / theirs for ours, theirs in zip(found[row, name], found[row, "nginx"], strict=True)]
-            line += f"{median(found[row, name]):12.1f}{median(ratios):8.2f}"
+            spread = f"{median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
+            line += f"{median(found[row, name]):12.1f}{spread:>22}"
         print(line + f"{goal or float('nan'):8.2f}", flush=True)
 
 
