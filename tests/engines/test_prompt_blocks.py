@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from evenstep.engines.requests.parsing import read_request
-from evenstep.engines.requests.prompt_blocks import name_key, prompt_blocks, prompt_key
+from evenstep.engines.requests.prompt_blocks import COARSE, FINE, name_key, prompt_blocks, prompt_key, span
 
 KEY = b"install"
 
@@ -41,12 +41,27 @@ def test_model_tools_and_key_are_part_of_every_id():
 
 
 def test_ids_fit_the_index_and_their_number_is_bounded():
-    found = prompt_blocks(chat("a" * 10_000), KEY, block_bytes=64, max_blocks=7)
-    assert len(found) == 7 and all(0 <= block < 2**63 for block in found)
+    found = prompt_blocks(chat("a" * 10_000), KEY, block_bytes=64)
+    assert len(set(found)) == len(found) and all(0 <= block < 2**63 for block in found)
     assert blocks(chat("")) == []
     long = chat("a" * 1_000_000)
-    assert len(prompt_blocks(long, KEY)) == 2048  # of 256 bytes: the first 512 KiB
-    assert len(prompt_blocks(long, KEY, block_bytes=1024)) == 512
+    assert span(len(prompt_blocks(long, KEY))) == 2048  # of 256 bytes: the first 512 KiB
+    assert span(len(prompt_blocks(long, KEY, block_bytes=1024))) == 512
+
+
+def test_blocks_beyond_the_front_are_longer_and_their_span_counts_the_text():
+    assert [span(n) for n in (0, 1, FINE, FINE + 1, FINE + 3)] == [0, 1, FINE, FINE + COARSE, FINE + 3 * COARSE]
+    for text in range(64 * FINE - 40, 64 * (FINE + 2 * COARSE), 37):
+        request = chat("a" * text)
+        start, stop = request.prompt_at
+        covered = 64 * span(len(blocks(request)))
+        assert covered < stop - start <= covered + 64 * (COARSE if covered >= 64 * FINE else 1)
+
+
+def test_prompts_that_part_far_behind_the_front_share_all_blocks_before():
+    one, other = (blocks(chat("a" * 9_000 + letter + "c" * 9_000)) for letter in "xy")
+    same = sum(a == b for a, b in zip(one, other, strict=True))
+    assert one[:same] == other[:same] and 9_000 - 64 * COARSE < 64 * span(same) <= 9_100
 
 
 def test_keys_say_who_is_alike_and_nothing_else():

@@ -92,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         kv_reserve: KV tokens kept free for the growth of every request a worker has; None = as measured.
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with ``bypass=True``.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
-        prefix_block_bytes: bytes of a prompt that a block stands for; what two prompts share is known in whole blocks.
+        prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
         order: who waits first: ``fcfs``, by arrival; ``priority``, the smallest priority of a client; ``oldest-task`` and
             ``least-attained``, by priority, then by the first call of the request's task, or by the tokens of its calls.
         seed: key of every random draw.

@@ -14,6 +14,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import F2, I1, I2, INT, declared
 from evenstep.dispatch.fleet.prefix_belief import Belief
+from evenstep.engines.requests.prompt_blocks import span
 from evenstep.request import F8, I8
 from evenstep.routing.prefix_index import PrefixIndex
 
@@ -38,9 +39,9 @@ def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int
                 found[i, g] = 0.0
             continue
         is_known = 1
-        block_tokens = prompts[i] / blocks
+        block_tokens = prompts[i] / span(blocks)
         for g in range(found.shape[1]):
-            found[i, g] = depth[row, g] * block_tokens
+            found[i, g] = span(depth[row, g]) * block_tokens
     return is_known
 
 
@@ -142,7 +143,7 @@ class Prefixes:
             return
         held = int(self._depth[row, worker]) if self._count[row] else self._index.held(worker, blocks)
         self._let_go(row)
-        hit = prompt * held // len(blocks)
+        hit = prompt * span(held) // span(len(blocks))
         self.hit_tokens += hit
         self._places[worker].sent(prompt, hit)
         dropped = self._index.add(worker, blocks)

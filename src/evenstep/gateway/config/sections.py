@@ -145,7 +145,7 @@ class Dispatch:
         kv_reserve: KV tokens kept free for the growth of every request a worker has; as measured when left out.
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
-        prefix_block_bytes: bytes of a prompt that a block stands for; what two prompts share is known in whole blocks.
+        prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
         window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that no request is
             passed over until only the like are left; 0 = no such bound.
