@@ -5,8 +5,8 @@ before it imports `compiled`, has another process compile, loads what that compi
 changes over between two decisions (`change_over`). What a kernel reads and writes is the same for both: arrays, numbers,
 and tuples of them.
 
-Kernels that only compiled code may call (`compiled.part` and its like) stay plain Python when Python calls them: plain
-text that still runs when the process changes over meets nothing that it cannot call.
+Kernels that only compiled code may call (`compiled.part` and its like) stay plain Python when Python calls them. Plain
+text that still runs at the change then meets nothing that it cannot call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests that arrive: which may come in, and the row and the queue of each.
 
 The order of checks is the order of errors and refusals: a request that is told twice or has no tokens is a bug or an error
-of the host, then come draining, the fleet's size, the queue's length and the limits of tenants.
+of the host. Then come draining, the fleet's size, the queue's length and the limits of tenants.
 """
 
 from __future__ import annotations

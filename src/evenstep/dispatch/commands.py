@@ -34,7 +34,7 @@ class SendDecode(msgspec.Struct, frozen=True, gc=False):
 
 class Continue(msgspec.Struct, frozen=True, gc=False):
     """Continue on this worker a stream of which the client already has `produced` tokens: prompt and those tokens are
-    the new prompt, limits are lowered by the same number, and the client sees one stream.
+    the new prompt. Limits are lowered by the same number; the client sees one stream.
     """
 
     request: int

@@ -1,6 +1,6 @@
 """The dispatcher: a plain state machine that decides everything live. Events in, commands out; no clock, no sockets.
 
-Rules of this file. `handle` takes one event, `handle_all` those that have come up; each brings the state up to date and
+Rules of this file. `handle` takes one event, `handle_all` those that have come up. Each brings the state up to date and
 answers with commands, which the host carries out in order before it gives more. `produced` is the path of a chunk and
 takes two ints. All that decides is in the events, so the same events give the same commands, in any process. Every change
 of a request's state is one of `transitions.TABLE`.

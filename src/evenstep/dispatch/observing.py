@@ -1,6 +1,6 @@
 """What a decision log shows of the run it was written in: its fleet, its steps and the times of its requests.
 
-The log is replayed, and looked at while it goes: the dispatcher's own mirror knows loads and steps, so that a figure of a
+The log is replayed and observed. The dispatcher's own mirror knows loads and steps, so that a figure of a
 recorded run comes out of the same functions as that of a simulated one (`measure.tally`).
 """
 

@@ -80,8 +80,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             engine's metrics shows free, until the next one. 0 = 2 where that shows requests not sent from here, else 1.
         policy_cooldown_s: seconds after a fault of the policy until it is asked again.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
-        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that no request is
-            passed over until only the like are left; 0 = no such bound.
+        window_per_slot: so many of them at most for each slot of the fleet, at least 8; without it a request could be passed
+            over until only its like are left. 0 = no bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         retries: how often a request is tried again: on other engines where it failed, or wherever there is room where
             engines handed it back without a new token.

@@ -2,7 +2,7 @@
 
 The next token is a pure function of all tokens before it, as in greedy decoding: a prompt continued with earlier output
 yields the same further tokens. Every word is four characters, " bab", so that text of produced tokens tokenises back to
-them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make; a piece becomes an id
+them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make. A piece becomes an id
 by its checksum and has no text of its own.
 """
 

@@ -54,8 +54,8 @@ class FleetSettings:
         kv_reserve: KV tokens of growth a policy sees set aside for every request on a worker.
         prefill_base_s: seconds of prefill before a timed request becomes visible.
         prefill_per_token_s: seconds of prefill a prompt token.
-        prefillers: engines in front of the fleet that only prefill; the two above are then seconds of a batch and
-            of each of its tokens, and latency counts from the moment a prompt is ready. 0 = no such tier.
+        prefillers: engines in front of the fleet that only prefill. The two above are then seconds of a batch and
+            of each of its tokens. Latency counts from the moment a prompt is ready. 0 = no such tier.
         prefill_budget: prompt tokens of a prefiller's batch.
         overhead_s: seconds of a decode step at any load, C.
         per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.

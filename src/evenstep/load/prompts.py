@@ -6,7 +6,7 @@ A prompt is the start of an endless stream of tokens. Requests with the same key
 * else requests of one session share one stream, and each turn's prompt continues the previous one;
 * else requests with one ``prompt_key`` share one, and every other request has its own stream.
 
-As text a token is a common word of at most four letters, which nearly every byte-pair vocabulary holds as one token; the
+As text a token is a common word of at most four letters, which nearly every byte-pair vocabulary holds as one token. The
 engine's count is reported next to the requested length. The first words spell the stream's number, so that no two
 streams share their first block of KV by chance.
 """

@@ -69,7 +69,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
 
 def times(outcome: Outcome) -> tuple[F8, F8, F8]:
     """Seconds to the first token, per token after it, and to the end: float64[N] each, nan if the answer did not get that
-    far; a time per token is 0 for a single token."""
+    far. A time per token is 0 for a single token."""
     r = outcome.records
     after = np.maximum(r.output_tokens - 1, 1)
     return r.first_s - r.started_s, (r.last_s - r.first_s) / after, r.ended_s - r.started_s

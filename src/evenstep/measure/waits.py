@@ -18,8 +18,8 @@ FIFTHS = 5
 class WaitsBySize:
     """Mean and oldest wait of each fifth of the requests, by prompt size; memory does not grow with the run.
 
-    Prompt sizes share a bin when they differ by less than 1/64; a bin is never split, so fifths hold a fifth
-    of the requests up to that resolution, and equal prompts are always in the same one.
+    Prompt sizes share a bin when they differ by less than 1/64. A bin is never split: fifths hold a fifth of
+    the requests up to that resolution, and equal prompts share a bin.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ class History:
 
     The older and the recent half of the window are compared every tenth of its length by the Kolmogorov-Smirnov
     distance D of their estimates. When ``D > drift * sqrt(1/n + 1/m)``, n and m the (effective) sizes of the halves,
-    the traffic has changed: the older half is forgotten, again and again until the halves agree or few are left.
+    the traffic has changed. The older half is then forgotten, again and again until the halves agree or few are left.
 
     Args:
         window: most requests that are kept; never fewer than four times those that run.

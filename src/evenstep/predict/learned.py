@@ -23,9 +23,9 @@ class Learned:
     """A classifier for ``p = P(r <= H)`` and a regressor for ``mu = E[r | r <= H]``, fitted again as requests complete.
 
     Both see the prompt's length, the age, the token cap, and moving averages and rolling statistics of the requests
-    that completed before; never anything of the future. No call fits: `due` is a fit that is due, which the host makes
-    where it likes and has put in (`view.Fits`), with one thread and a fixed seed, so that runs repeat to the bit. Until
-    there are models for what is asked survival answers.
+    that completed before; never anything of the future. No call fits. `due` is a fit that is due: the host makes it
+    where it likes and has it put in (`view.Fits`). It takes one thread and a fixed seed, so that runs repeat to the bit.
+    Until there are models for what is asked survival answers.
 
     Args:
         first: completions that the first fit is made from.

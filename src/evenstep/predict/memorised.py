@@ -22,7 +22,7 @@ class Memorised:
     """Reads both stages off the latest outputs of the same prompt; the formulas are those of survival.
 
     A request with a `prompt_key` is answered from the outputs of its key; one without, from those whose prompt length
-    lies in the same quantile bucket. Where these say too little it is answered as survival would; but while another
+    lies in the same quantile bucket. Where these say too little it is answered as survival would. But while another
     request of the same key is known to have got further, it is taken to get there too.
 
     Args:

@@ -112,8 +112,8 @@ class Reached:
 class Sizes:
     """A history for each quantile bucket of the prompt length.
 
-    The bounds are quantiles of the latest prompts, recomputed each time the number of known prompts doubles, and each time
-    the window has been refilled; the histories are then rebuilt from the latest requests.
+    The bounds are quantiles of the latest prompts. They are recomputed each time the number of known prompts doubles, and
+    each time the window has been refilled. The histories are then rebuilt from the latest requests.
 
     Args:
         buckets: number of buckets.

@@ -3,7 +3,7 @@
 A request that is not reached pauses with its KV. When memory is short the running request with the largest key gives it
 up, for running requests with smaller keys, and for waiting ones if they are to make room.
 
-A request whose key is the smallest runs in every iteration and keeps its memory: with keys that rise only by what a
+A request whose key is the smallest runs in every iteration and keeps its memory. With keys that rise only by what a
 request is served, or that fall by it, every run comes to its end.
 """
 

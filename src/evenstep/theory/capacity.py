@@ -174,7 +174,7 @@ def groups(served: Served, group: int) -> float:
 def phases_apart(served: Served) -> float:
     """Vanilla vLLM: whole prompts while any wait, else a decode of each request.
 
-    With N requests in hand at most, all seats are full at the limit: N / m_d requests end in an iteration of decodes,
+    With N requests in hand at most, all seats are full at the limit. N / m_d requests end in an iteration of decodes,
     Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget, and prompts
     run in batches of those that came during the batch before, until none came: a Markov chain of the prompts that wait.
     Prompts are of mean length.

@@ -1,6 +1,6 @@
 """Competitive ratios of Interval scheduling: limits for memory M -> inf; against its H-SF, which is not optimal.
 
-They are shown next to simulations, never asserted of them: Theorem 8.6's part 1 with Theorem 5.1 would bound A_min by
+They are shown next to simulations, never asserted of them. Theorem 8.6's part 1 with Theorem 5.1 would bound A_min by
 1.5, while Corollary 4.8 gives 2.33 at an upper bound of 100.
 """
 

@@ -1,7 +1,7 @@
 """Number of segments for Nested WAIT: few waste memory on requests that end early, many on queues at their heads.
 
 Types are in order of their outputs, all of one prompt length. L segments each own equally many consecutive types, up to
-one more or less; a segment ends with the longest of its types, and every request in it counts as if it stayed to that end.
+one more or less. A segment ends with the longest of its types, and every request in it counts as if it stayed to that end.
 
 Source: WAIT sec. 7.2, eqs. 14-16 and Figs. 16-18, with the slips of `nested_thresholds` corrected; L that does not divide
 the number of types, and the expected latency, are ours.
@@ -134,7 +134,7 @@ def best(
 def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> float:
     """Approximate latency of a request in seconds, as the mean over the mix.
 
-    A stage lasts as long as a full batch, or as n_1 arrivals take; before the first there is half the time in which n_1 - 1
+    A stage lasts as long as a full batch, or as n_1 arrivals take. Before the first there is half the time in which n_1 - 1
     more arrive, and at each head its queue by Kingman's bound, over the rate at which it is reached.
 
     Args:

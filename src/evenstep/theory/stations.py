@@ -1,7 +1,7 @@
 """Loads of a network of engines: of each engine, and of the virtual stations that priorities make.
 
 Two calls at different engines form a virtual station where each has priority over calls that have to come before the
-other: while one runs, the other gets no work, so the two never run at the same time and share the time of one engine. Their
+other. While one runs, the other gets no work: the two never run at the same time and share the time of one engine. Their
 summed load has to stay below 1 as if they shared an engine.
 """
 

@@ -1,7 +1,7 @@
 """Ejects failing engines for a while: counts failures that are the engine's own, and probes.
 
 A refused connection is the engine's failure. Any other failure may be caused by the prompt: it counts against the engine
-once the same request has got a token from another one, and is forgotten if the request fails everywhere. Faults of clients
+once the same request has got a token from another one. It is forgotten if the request fails everywhere. Faults of clients
 never count. The last healthy engine is never ejected.
 """
 

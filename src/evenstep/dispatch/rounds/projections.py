@@ -3,7 +3,7 @@
 A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It
 is also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
 (worker, request). A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not
-leave inside the window: not before its next prediction (``refresh = "anchored"``), or H tokens from now
+leave inside the window. It leaves not before its next prediction (``refresh = "anchored"``), or H tokens from now
 (``"literal"``). A length announced by the client is believed until the answer is longer.
 
 Source: BalanceRoute App. C, as in the simulator.

@@ -7,7 +7,7 @@ there.
 
 Where counting fails, time decides. The first token of a newcomer belongs to the last delivered step if it comes within half
 a step, else to the next one. A request that ends a step more than half a step after all others was assigned one step too
-low, and moves to the next one. If all others are `AHEAD` steps ahead of a request, it is no longer expected, and joins like
+low, and moves to the next one. If all others are `AHEAD` steps ahead of a request, it is no longer expected. It joins like
 a newcomer at its next chunk: an engine or a slow client may have delayed it. If requests differ by several steps time and
 again, the engine makes several tokens in a step, and chunks are counted instead. Requests of several copies are never
 expected: each copy has its own chunks.

@@ -68,7 +68,7 @@ def prompt_blocks(request: GenerationRequest, key: bytes, *, block_bytes: int = 
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
     """One id of the whole prompt, for `request.Request.prompt_key`; never 0.
 
-    A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes: hashing all of it would
+    A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes. Hashing all of it would
     cost as much as the rest of the request's handling.
     """
     digest, body, (start, stop), model = _keyed(key).copy(), request.body, request.prompt_at, request.value("model")

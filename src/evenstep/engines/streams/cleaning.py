@@ -19,7 +19,7 @@ def without_usage(data: bytes, off: Off) -> bytes:
     """A chunk without its ``usage`` member, which must be present.
 
     A flat usage object at the end is cut off without parsing: with no brace between it and the end it is a member of the
-    chunk itself, and inside a string its quotes would be escaped. Otherwise the members are parsed one by one.
+    chunk itself. Inside a string its quotes would be escaped. Otherwise the members are parsed one by one.
     """
     at = data.rfind(b',"usage":{')
     if at > 0 and data.find(b"}", at) == len(data) - 2 and data[-1] == 125:

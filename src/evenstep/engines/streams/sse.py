@@ -4,8 +4,8 @@ The rules, from the HTML standard's event streams:
 
 * a line ends with CRLF, LF or CR; an empty line ends an event; a CR at the end of the input waits for the next byte,
   since an LF may follow;
-* ``data:`` lines of one event are joined by LF, and one space after the colon is dropped; a line that starts with a colon
-  is a comment; other fields (``event``, ``id``, ``retry``, anything unknown) are ignored;
+* ``data:`` lines of one event are joined by LF, and one space after the colon is dropped. A line that starts with a colon
+  is a comment. Other fields (``event``, ``id``, ``retry``, anything unknown) are ignored;
 * an event without a ``data`` line has no value, but is still returned with its bytes, so that it can be forwarded;
 * a byte order mark before the stream is not part of it; an event that never ends is dropped.
 

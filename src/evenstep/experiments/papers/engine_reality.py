@@ -1,8 +1,8 @@
 """Four measured runs of vLLM, replayed: request by request on a law made of measured layers.
 
-No number is fitted to the runs. Two choices were made with knowledge of them: that both directions of a link share its
-path (the 30B-A3B run was too fast or too slow without it), and which of two link measurements is used (it decides the 32B
-run).
+No number is fitted to the runs. Two choices were made with knowledge of them. One is that both directions of a link
+share its path: without it the 30B-A3B run was too fast or too slow. The other is which of two link measurements is used: it
+decides the 32B run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The stopping rule for replicates: parses ``ci(idle_share) < 2%``, and evaluates it at a point.
 
-The left side is half the 95 % interval of a metric's mean over replicates; the right side is a number in the metric's
+The left side is half the 95 % interval of a metric's mean over replicates. The right side is a number in the metric's
 own unit, or with ``%`` a share of the mean. Several conditions are joined by ``and``.
 """
 

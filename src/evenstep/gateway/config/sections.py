@@ -147,8 +147,8 @@ class Dispatch:
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
         prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
-        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that no request is
-            passed over until only the like are left; 0 = no such bound.
+        window_per_slot: so many of them at most for each slot of the fleet, at least 8; without it a request could be passed
+            over until only its like are left. 0 = no bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         order: who waits first: ``fcfs``, by arrival; ``priority``, the smallest priority of a client; ``oldest-task`` and
             ``least-attained``, by priority, then by the first call of the request's task, or by the tokens of its calls.

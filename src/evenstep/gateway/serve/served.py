@@ -1,8 +1,8 @@
 """One served model: its dispatcher, its workers, its requests. The dispatcher decides; this carries out its commands.
 
 Rules of this file. Events go to the dispatcher in order, those that have come up together, and all commands that follow are
-carried out before the next are told. Requests and whole answers, which come in number, are told after the reads at hand: a
-round would be decided only then anyway, and one kind of work after the other costs less than all in turn. Chunks are told
+carried out before the next are told. Requests and whole answers, which come in number, are told after the reads at hand. A
+round is decided only then anyway, and one kind of work at a time costs less. Chunks are told
 as two ints. A tick comes after the reads at hand or when the dispatcher asked for it, whichever is first.
 """
 

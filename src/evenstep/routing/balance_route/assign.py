@@ -401,7 +401,7 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
     """The request for one slot, without a list of candidates; -1 where none fits.
 
     Where fewer than K requests are above the peak, its neighbours are among the K largest: the best of the pool is
-    the best of the candidates. Else all candidates are above, the K-th largest is the best of them, and it is taken
+    the best of the candidates. Else all candidates are above and the K-th largest is the best of them. It is taken
     if it is worth anything, though the pool may hold better ones (so the paper).
 
     Args:

@@ -24,7 +24,7 @@ class Weighted(Ruled):
     * ``least-connections``: the oldest request goes to the worker of smallest (requests + 1) / weight, where requests are
       running or sent; ties to the lowest index.
     * ``round-robin``: turns go round, and a worker of weight w out of the largest W takes w / W of its turns, spread
-      evenly; neighbours are half a turn out of step. A turn that falls on a worker without room is passed on. Weights
+      evenly. Neighbours are half a turn out of step. A turn that falls on a worker without room is passed on. Weights
       below a 64th of the largest count as a 64th.
 
     Args:

@@ -1,10 +1,10 @@
 """How many tokens a batch runs while requests decode: up to where one more begins to cost time.
 
 An iteration takes as long as the weights take to be read, however few tokens it runs; beyond some number each adds to it.
-Prefill tokens below that knee are free, so what has to be prefilled in the long run is spread evenly over iterations,
-not run in chunks as large as the engine takes. Nothing of the engine has to be known: fading sums are kept over *bare*
-iterations (decodes alone), over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter), whose line
-meets the bare time at the knee, and over *light* ones near the knee, which show what its tokens really cost.
+Prefill tokens below that knee are free. So prefills of the long run are spread evenly over iterations, not run in chunks as
+large as the engine takes. Nothing of the engine has to be known: fading sums are kept over *bare* iterations (decodes
+alone), over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter), whose line meets the bare time at
+the knee, and over *light* ones near the knee, which show what its tokens really cost.
 
 On some engines a batch of prefills and decodes takes longer than one of each. Sums over prefill tokens that ran alone and
 beside decodes tell: where the former took less than nine tenths of what the latter added, prefills run alone (`apart`).

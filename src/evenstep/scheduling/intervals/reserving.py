@@ -2,7 +2,7 @@
 
 Those that run grow, in order of admission, decodes before chunks of prefills. As long as they fit to their ends (eq. 3)
 all do. Where a token budget or a batch limit has kept some from running, memory may need some to pause, with what they
-hold, and those nearest to their end go on: while believed lengths are upper bounds, no request is ever evicted. Where one
+hold. Those nearest to their end go on: while believed lengths are upper bounds, no request is ever evicted. Where one
 was not, the request admitted last gives way. Then the queue is taken in order while eq. 3 allows.
 
 A policy says which length it believes by a function ``believed(view, options, row)``.

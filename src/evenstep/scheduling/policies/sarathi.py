@@ -16,7 +16,7 @@ class Sarathi(Ruled):
 
     A batch mixes phases and fills the budget while there is batch, memory and a free seat. When a running request does not
     fit, the one admitted last gives up its memory (what it keeps is the engine's overflow rule). A request is admitted
-    when the whole of its prefill fits, as Sarathi-Serve allocates it; with only the chunk of the moment to fit, engines
+    when the whole of its prefill fits, as Sarathi-Serve allocates it. With only the chunk of the moment to fit, engines
     short of memory admit too many and evict them again.
 
     Source: Throughput-optimal sec. 2.3; Sarathi-Serve (OSDI 2024), algorithm 3.

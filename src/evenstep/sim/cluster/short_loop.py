@@ -2,7 +2,7 @@
 
 One barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same amount
 every step, no look ahead, no outages (`short_loop.fits` asks). Then a request's last step and its load there are known when
-it is admitted: the calendar of completions holds chains of slots of two words each, and a step is two passes over the
+it is admitted. The calendar of completions holds chains of slots of two words each. A step is two passes over the
 workers, its completions and its admissions. A request's record is two words, written at its admission; its times follow
 from the steps' (`short_loop`).
 """

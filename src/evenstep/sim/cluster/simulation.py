@@ -14,7 +14,7 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
    `pool` requests from the trace in order. The pool is kept in order of (visible time, row), so a request that went
    back stands where it stood before.
 4. *Decide*, if a request waits and a worker may be sent one: ``free_slots = slots + queue_depth - running - queued``, 0
-   for a lost worker. ``pool`` dispatch makes one decision over the whole pool; ``instant`` dispatch makes one for the
+   for a lost worker. ``pool`` dispatch makes one decision over the whole pool. ``instant`` dispatch makes one for the
    oldest waiting request at a time, until it is held or no worker may be sent more. A worker that would be left without
    work though a request that the decision is about fits it is sent the oldest of those (unless `may_hold`). A request
    sent to a worker whose group is not inside a step, that has a slot and an empty queue, starts at once; otherwise it
@@ -24,9 +24,9 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
    then the loads are measured, newcomers at their prompt, and the step lasts
    ``overhead(group size) + max_g local_seconds(load_g, running_g, longest_g)``. A group with nothing running stays idle.
 
-A lost worker counts in its group with load 0. When nothing is running, nothing can become visible and outages are
-still pending, those of the earliest step are applied at once; when
-none are pending and requests still wait, the policy holds for ever: an error.
+A lost worker counts in its group with load 0. When nothing runs, nothing can become visible and outages are pending,
+those of the earliest step are applied at once. Without pending outages,
+a policy under which requests still wait holds for ever: an error.
 """
 
 from __future__ import annotations

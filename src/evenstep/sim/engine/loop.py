@@ -2,7 +2,7 @@
 
 The loop returns to its host when a table is full, for bounds of requests that arrive, at the end and for an error of the
 policy (`RUNNING` .. `OVER_RESIDENTS` in `engine.model`), and goes on where it stood. An engine that is one rank of several
-also returns when it has formed a batch and when it has run it: all ranks share a clock, which the host keeps.
+also returns when it has formed a batch and when it has run it. All ranks share a clock, which the host keeps.
 """
 
 from __future__ import annotations

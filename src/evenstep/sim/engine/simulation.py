@@ -19,9 +19,9 @@ If neither exists and requests are left, the policy holds forever: an error.
 (real engines, Interval scheduling) the iteration that ends its prefill also produces its first token, and o - 1 decodes
 follow; with ``decode`` (WAIT, Throughput-optimal) o decodes follow. After recompute its prefill is s plus what it produced.
 
-**Memory.** A request holds the KV of the tokens it has computed, in whole blocks; with ``hold_produced`` also that of its
-last produced token, which real engines compute one iteration later: then it holds s + o in its last iteration, as Interval
-scheduling counts.
+**Memory.** A request holds the KV of the tokens it has computed, in whole blocks. With ``hold_produced`` it also holds that
+of its last produced token, which real engines compute one iteration later: then it holds s + o in its last iteration, as
+Interval scheduling counts.
 """
 
 from __future__ import annotations

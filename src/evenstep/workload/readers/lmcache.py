@@ -23,7 +23,7 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read LMCache JSONL. Lengths are characters / 4, rounded up, at least 1; the prompt's key is a hash of its text.
 
-    The format's own defects are mended and counted: rows are grouped by session and here sorted by time, blank lines
+    The format's own defects are mended and counted. Rows are grouped by session and here sorted by time. Blank lines
     are passed over, rows with an empty output (tool calls) are dropped and their session linked anew. A request
     follows the one before it in its session; think times are the gaps between the two times, the model's time included.
 

@@ -37,8 +37,8 @@ def read(
 ) -> Trace:
     """Draw requests from all clients for a window of time.
 
-    The gaps of each client follow the law and shape of its 600-s window, scaled to that window's published rate;
-    prompt and output lengths are drawn independently from its length laws (multimodal prompts: text, and count times
+    The gaps of each client follow the law and shape of its 600-s window, scaled to that window's published rate.
+    Prompt and output lengths are drawn independently from its length laws (multimodal prompts: text, and count times
     tokens of each kind). The client is the request class. Clients without length laws are left out, and counted.
 
     Args:

@@ -23,8 +23,8 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read TraceLab rounds.
 
-    A round arrives with the last of its inputs (user message, tool result) and ends with its last event; it follows
-    the round before it in its session, and its think time is the gap between that one's end and its arrival. Rows
+    A round arrives with the last of its inputs (user message, tool result) and ends with its last event. It follows
+    the round before it in its session. Its think time is the gap between that one's end and its arrival. Rows
     are sorted by arrival.
 
     Raises:
