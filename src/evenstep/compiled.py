@@ -465,7 +465,7 @@ def drop_stale_caches(root: Path) -> None:
     """Forget compiled kernels older than any source they may contain: numba looks at their own file alone.
 
     Args:
-        root: the package's folder, where kernels are kept beside their sources.
+        root: the package's folder, where kernels are kept next to their sources.
     """
     for room in (root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")):
         indices = list(room.glob("__pycache__/*.nbi"))

@@ -31,7 +31,7 @@ class Place:
     """The place of compiled kernels.
 
     Args:
-        is_beside: in ``__pycache__`` beside each source.
+        is_beside: in the ``__pycache__`` of each source's folder.
         folder: else in this folder; None = nowhere.
     """
 

@@ -232,7 +232,7 @@ def observe(path: str | Path) -> Observed:
     """Replay a decision log by its own rules, and see what run it was.
 
     Args:
-        path: the log, or one of its parts; the later ones beside it are read too.
+        path: the log, or one of its parts; the later ones in its folder are read too.
 
     Raises:
         InputError: it cannot be read, shows no worker, or no request that ended as it should.

@@ -75,7 +75,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
     By the rules of the log, what the policy saw must be the same, too. By other rules only its answer is looked at.
 
     Args:
-        path: the log, or the part of it to begin with; the later ones beside it are read too.
+        path: the log, or the part of it to begin with; the later ones in its folder are read too.
         policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
         watch: looks on, up to the first decision that differs.
 

@@ -1,4 +1,4 @@
-"""Python processes beside this one that compile kernels, or make runs in plain Python while kernels are compiled.
+"""Further Python processes that compile kernels, or make runs in plain Python while kernels are compiled.
 
 They are new interpreters, neither forked nor spawned: a script without a ``__main__`` guard may start them. They are told
 what to do by a pipe, and end when it is closed and their job is done.

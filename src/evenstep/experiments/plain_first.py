@@ -107,7 +107,7 @@ class PlainFirst:
 
 
 def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) -> tuple[Warming, bool]:
-    """What compiles kernels, and whether runs begin in plain Python: then at least one other process compiles.
+    """The process that compiles kernels, and whether runs begin in plain Python: then at least one other process compiles.
 
     Args:
         cold: see `cold_kernels`.

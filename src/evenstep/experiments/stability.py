@@ -69,7 +69,7 @@ class Judged:
     Args:
         policy: as it was asked for.
         largest: the largest stable rate over replicates, requests a second.
-        closed: the closed form, or why there is none.
+        closed: the closed form, or why it has none.
         at_rate: the verdict at the rate asked for, or at the trace's own; None where there is neither.
     """
 
@@ -139,7 +139,7 @@ def _check(settings: StabilitySettings) -> None:
 
 
 def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
-    """What arrives, its own rate where it has one, and both in words."""
+    """The arrivals, their own rate where they have one, and both in words."""
     from evenstep.experiments.compare.compare import workload_of
     from evenstep.experiments.frontier import Laws, Rows
     from evenstep.workload.replicate import rate, replicate

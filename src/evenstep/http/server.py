@@ -97,7 +97,7 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
 
 
 WAITS = Waits()
-#: What bytes can bring.
+#: The events that bytes can bring.
 Event = Request[P] | HttpError | Waits
 
 

@@ -57,7 +57,7 @@ def table_lines(comparison: EngineComparison) -> list[str]:
 
 
 def count_lines(comparison: EngineComparison) -> list[str]:
-    """What policies and beliefs had counted, a line a policy that has any: means over replicates."""
+    """Counts of policies and beliefs, a line a policy that has any: means over replicates."""
     lines: list[str] = []
     for result in comparison.policies:
         found = {name: value for name, value in result.mean("counted").items() if value}

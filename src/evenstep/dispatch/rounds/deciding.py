@@ -278,7 +278,7 @@ class Deciding:
         return taken_ms > budget_ms
 
     def _look_further(self, waiting: I8, reason: Reason) -> Reason:
-        """Show what the policy reads beside the round itself; why it is not asked, where the predictor fails."""
+        """Show what the policy reads besides the round itself; why it is not asked, where the predictor fails."""
         packed, rows = self.packed, self.rows
         if self.door.reads_cached:
             packed.cached = self.prefixes.cached(waiting, rows.columns.arrays.prompt[waiting])

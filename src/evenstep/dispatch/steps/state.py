@@ -30,7 +30,7 @@ class GroupColumns(NamedTuple):
     news: Ints  # steps whose idle time was not evaluated yet
     news_at: Ints  # place of the first of them in the columns of new steps; -1 = no request waits in a group of one
     steps: Ints  # counted
-    seen_s: Floats  # time of the last delivery in the step, or in the step before if there is none yet
+    seen_s: Floats  # time of the last delivery in the step, or in the step before until there is one
     ended_s: Floats  # when the last step ended; nan = unknown
     lasted_s: Floats  # how long the last steps took; inf = unknown
     parted: Floats  # how often requests were several steps apart, lately
@@ -46,7 +46,7 @@ class GroupColumns(NamedTuple):
     load_moment: Floats  # centred: sum of squares of loads
     both_moment: Floats  # of products of loads and seconds
     seconds_moment: Floats  # of squares of seconds
-    seconds_per_token: Floats  # the law's slope; nan where there is none
+    seconds_per_token: Floats  # the law's slope; nan without one
     overhead_s: Floats  # its fixed part
 
 

@@ -24,7 +24,7 @@ def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
 
     Args:
         worker, newcomer: place of a worker, and KV tokens there of a request that begins with the next step; -1, 0 =
-            there is none.
+            no such request.
     """
     groups, workers, members = steps.groups, steps.workers, steps.members
     begin, end = groups.begin[group], groups.begin[group] + groups.size[group]

@@ -45,7 +45,7 @@ def _copied(data, at, size, out, to):
 
 @jit
 def _text_end(data, at, stop):
-    """Where a JSON string without escapes ends; -1 where it is none, or no UTF-8."""
+    """Where a JSON string without escapes ends; -1 at other text, or bytes that are not UTF-8."""
     need, low, high = 0, 0x80, 0xBF
     while at < stop:
         byte = data[at]
@@ -72,7 +72,7 @@ def _text_end(data, at, stop):
 
 @jit
 def _digits_end(data, at, stop):
-    """Where a whole number of JSON ends; -1 where there is none, or a very long one."""
+    """Where a whole number of JSON ends; -1 without one, or at a very long one."""
     end = at
     while end < stop and 48 <= data[end] <= 57:
         end += 1

@@ -221,8 +221,8 @@ class RequestClass:
     """A class of requests; its number for policies is its place in the file, from 1; 0 = no class.
 
     Args:
-        weight: its share of the slots while more wait than fit, beside those of other classes and 1 of requests without
-            a class; for policies that share by weight, such as `best`.
+        weight: its share of the slots while more wait than fit; requests without a class have share 1; for policies that
+        share by weight, such as `best`.
         ttft_s: seconds to the first token that it should keep to; 0 = none.
         tpot_s: seconds per further token that it should keep to; 0 = none.
     """

@@ -71,7 +71,7 @@ _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-
 
 
 class ClientHeads:
-    """What clients' heads ask for; heads that differ in the length or in the ``traceparent`` alone are read once.
+    """Requests of clients' heads; heads that differ in the length or in the ``traceparent`` alone are read once.
 
     Args:
         read: as `Heads` takes it.

@@ -78,7 +78,7 @@ class AdminApi:
         self._digest = digest_of(settings.key, "admin", "key") if settings.key else b""
 
     def app(self) -> web.Application:
-        """What is to be served."""
+        """The workers and models to serve."""
         app = web.Application(middlewares=[_told, self._allowed], client_max_size=_LARGEST_BODY)
         app.add_routes(
             [

@@ -112,7 +112,7 @@ class Operation:
             raise error
 
     def introduction(self) -> list[str]:
-        """What listens where, in lines; once started."""
+        """The listening addresses, in lines; once started."""
         admin = self._settled.value.admin
         if not self.port:
             return []
@@ -285,7 +285,7 @@ class Operation:
 
 
 class _Parts:
-    """What runs until the end."""
+    """The tasks that run until the end."""
 
     def __init__(self, runner: web.AppRunner | None, scraper: Scraper, tasks: list[asyncio.Task[None]]) -> None:
         self._runner, self._scraper, self._tasks = runner, scraper, tasks

@@ -1,7 +1,7 @@
 """A guest in vLLM's engine processes: records what every step really held and how long it took.
 
-vLLM finds `register` by the entry point group ``vllm.general_plugins`` once evenstep is installed beside it, and calls it
-in each of its processes. Nothing happens unless ``EVENSTEP_STEPS_FOLDER`` is set.
+vLLM finds `register` by the entry point group ``vllm.general_plugins`` once evenstep is installed in its environment, and
+calls it in each of its processes. Nothing happens unless ``EVENSTEP_STEPS_FOLDER`` is set.
 
 Source: BalanceRoute App. D.5.
 """

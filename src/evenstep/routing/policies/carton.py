@@ -82,7 +82,7 @@ def route(view: RuleView, options: Carton, work: Work) -> None:
 
 @part
 def next_below_limit(size: float, work: Work) -> int:
-    """The next worker in turn with room for `size` tokens, one below its limit before all others; -1 = there is none."""
+    """The next worker in turn with room for `size` tokens, one below its limit before all others; -1 = no such worker."""
     best, rank = -1, 4
     for g in range(work.limit.size):
         if has_room(g, size, work):

@@ -21,7 +21,7 @@ _STREAM = stream_number("hbfa")
 class HBFA(Ruled):
     """Honey-bee foraging: the oldest request follows the dance of a worker, a better one with more chance.
 
-    Workers dance that have room for the request and not more than the mean load; if there is none, all with room. The
+    Workers dance that have room for the request and not more than the mean load; without such a worker, all with room. The
     fitness they dance is ``1 / ((1 + load / mean load) * (1 + requests / mean requests))``. A request follows one in
     proportion to its fitness, or scouts: then every worker with room is as likely. Dances change with each request sent.
 

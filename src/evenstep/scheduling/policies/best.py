@@ -333,8 +333,8 @@ def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, place
     """The shortest of the queue that may go ahead of one that does not fit; -1 where no request may.
 
     The others can grow during its prefill, and the blocked one will still fit when one that runs leaves. It counts as
-    the largest where prefills cost no time, being held at the knee, else as one of mean size. No request passes one that has waited
-    `PASSED` times as long as it takes to be overdue.
+    the largest where prefills cost no time, being held at the knee, else as one of mean size. No request passes one that
+    has waited `PASSED` times as long as it takes to be overdue.
 
     Args:
         blocked: the place of the one that does not fit.

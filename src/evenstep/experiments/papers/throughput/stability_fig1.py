@@ -64,7 +64,7 @@ def case(policy: str, tp: int = 2, prompt: int = PROMPT, output: int = OUTPUT, *
 
 
 def _cases(setting: Setting) -> dict[str, Case]:
-    """What is bisected: policies that fill every batch, groups, caps, limits on requests and memory, short prompts."""
+    """The bisected systems: policies that fill every batch, groups, caps, limits on requests and memory, short prompts."""
     return {
         **{name: case(name) for name in CONSERVING},
         **{

@@ -200,7 +200,7 @@ class Workload:
         return setting.pick(self.requests, 3_000)
 
     def find(self, setting: Setting, remark: str, constants: Sequence[Constant] = (), runs: Runs | None = None) -> Findings:
-        """What comes out of every policy in every case."""
+        """The outcome of every policy in every case."""
         runs, cases = runs or self.runs(setting), self.cases(setting.quick)
         labels = list(dict.fromkeys(label for label, _ in runs))
         gated = [label for label in labels if label not in BASELINES]

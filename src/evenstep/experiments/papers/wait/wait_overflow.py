@@ -22,7 +22,7 @@ LAW = AffineKv(0.1, 1e-6)
 TYPES = Types(RATES, (PROMPT,) * 4, OUTPUTS, LAW.d0_s, LAW.d1_s)
 MIX = Workload((PROMPT,) * 4, OUTPUTS, RATES, 0, lambda case: {})
 HORIZON_S, DELTAS, REPLICATES = 100.0, (0.1, 0.01), 400
-#: The share of runs that overflow at the memory shown beside the bound.
+#: The share of runs that overflow at the memory shown next to the bound.
 REALLY = 0.1
 
 
