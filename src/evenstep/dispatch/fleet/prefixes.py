@@ -41,7 +41,7 @@ def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int
         is_known = 1
         block_tokens = prompts[i] / span(blocks)
         for g in range(found.shape[1]):
-            found[i, g] = span(depth[row, g]) * block_tokens
+            found[i, g] = span(int(depth[row, g])) * block_tokens
     return is_known
 
 
