@@ -33,7 +33,7 @@ def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int
     is_known = 0
     for i in range(rows.size):
         row = rows[i]
-        blocks = count[row] if row < count.size else 0
+        blocks = int(count[row]) if row < count.size else 0
         if blocks == 0:
             for g in range(found.shape[1]):
                 found[i, g] = 0.0
