@@ -78,6 +78,12 @@ def test_no_numbered_item_is_missing(name: str, kinds: dict[str, int | str]):
     assert not {one for one in said if one.split()[0] in kinds} - every
 
 
+def test_no_item_has_another_item_s_claim():
+    """A row written over that of another paper's item of the same number keeps the numbers whole; its claim is there twice."""
+    says = [item.says for paper in PAPERS for item in paper.rows]
+    assert not {one for one in says if says.count(one) > 1}
+
+
 def test_every_experiment_belongs_to_an_item():
     assert set(names.members("experiments")) == {name for paper in PAPERS for item in paper.rows for name in item.run}
 

@@ -1,4 +1,4 @@
-"""Proposition 4's instance."""
+"""The instance of Propositions 4 and 5."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.experiments.papers.quick import quick
 
-from evenstep.experiments.papers.wait.wait_fcfs_gap import OVERFLOWS, poisson, trials
+from evenstep.experiments.papers.wait.wait_fcfs_gap import CONSTANT, OVERFLOWS, POLICIES, poisson, trials
 from evenstep.measure.comparison import share_interval
 
 
@@ -33,3 +33,12 @@ def test_the_queue_grows_under_fcfs_and_not_as_fast_as_claimed():
     growth = {r.case: r.ours for r in rows if r.quantity.startswith("growth")}
     assert 0.1 < growth["FCFS"].low < growth["FCFS"].high < 0.2
     assert growth["WAIT"].high < 0.05
+
+
+def test_the_gap_stays_for_policies_that_do_not_know_types_and_shrinks_for_wait():
+    """Over four times the horizon a constant share stays 1, one over its root halves."""
+    found = quick("wait-fcfs-gap", seeds=8).findings
+    stays = {r.case: r.ours for r in found.rows if r.quantity.startswith("gap over")}
+    assert all(stays[name].low > CONSTANT for name in POLICIES if name != "WAIT") and len(stays) == 4
+    assert stays["WAIT"].high < 0.95
+    assert [claim.holds for claim in found.claims if "constant share" in claim.says] == [True] * 3
