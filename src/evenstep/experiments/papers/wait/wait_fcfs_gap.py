@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -118,23 +119,7 @@ def run(setting: Setting) -> Findings:
             *(row(name, "throughput", "tokens/s", own[:, 1].tolist(), TOKENS_PER_S) for name, own in long.items()),
             *(Row(name, "gap over that of a quarter of the horizon", "", None, one) for name, one in stays.items()),
         ],
-        claims=[
-            Claim(
-                f"memory overflows within two iterations with probability {OVERFLOWS:.3f} = 1 - 4.5 e^-2",
-                within(_sure(OVERFLOWS), letter.low or 0.0, letter.high or 1.0),
-                f"{letter.value:.4f}, interval {letter.low:.4f} to {letter.high:.4f}",
-            ),
-            Claim(f"the queue of type 2 is at least {GROWTH:g} t", within(growth, GROWTH, math.inf), with_interval(growth)),
-            *(
-                Claim(
-                    f"{name} loses a constant share of the fluid throughput (Proposition {4 if name == 'FCFS' else 5})",
-                    clearly(beyond(stays[name], CONSTANT), 1),
-                    f"{with_interval(mean_interval(gap[name]))} of {TOKENS_PER_S:g} tokens/s",
-                )
-                for name in POLICIES
-                if name != KNOWS
-            ),
-        ],
+        claims=_claims(letter, growth, stays, gap),
         constants=[
             Constant("types", "prompts 1, outputs 1 and 2, one arrival a second each", "the paper's"),
             Constant("memory", f"M* = {MEMORY} KV tokens, overflow restarts", "the paper's"),
@@ -156,6 +141,29 @@ def run(setting: Setting) -> Findings:
         size=(6.0, 3.4),
         intervals=f"Probabilities have Clopper-Pearson intervals over {count:,} trials, the others t-intervals.",
     )
+
+
+def _claims(
+    letter: Interval, growth: Interval, stays: Mapping[str, Interval], gap: Mapping[str, list[float]]
+) -> list[Claim]:
+    """What the proofs say: of trials to the letter, of FCFS's queue, and of every policy's gap."""
+    return [
+        Claim(
+            f"memory overflows within two iterations with probability {OVERFLOWS:.3f} = 1 - 4.5 e^-2",
+            within(_sure(OVERFLOWS), letter.low or 0.0, letter.high or 1.0),
+            f"{letter.value:.4f}, interval {letter.low:.4f} to {letter.high:.4f}",
+        ),
+        Claim(f"the queue of type 2 is at least {GROWTH:g} t", within(growth, GROWTH, math.inf), with_interval(growth)),
+        *(
+            Claim(
+                f"{name} loses a constant share of the fluid throughput (Proposition {4 if name == 'FCFS' else 5})",
+                clearly(beyond(stays[name], CONSTANT), 1),
+                f"{with_interval(mean_interval(gap[name]))} of {TOKENS_PER_S:g} tokens/s",
+            )
+            for name in POLICIES
+            if name != KNOWS
+        ),
+    ]
 
 
 def _sure(value: float) -> Interval:

@@ -55,7 +55,7 @@ def policy_of(kind: str, horizon_s: float) -> SchedulingPolicy:
     thresholds, known, _ = KINDS[kind]
     if known:
         return Wait(thresholds, max_hold_s=10 * horizon_s)
-    return NestedWait(thresholds, PAIR.outputs[:-1], max_hold_s=10 * horizon_s)
+    return NestedWait(thresholds, (PAIR.outputs[0],), max_hold_s=10 * horizon_s)
 
 
 def swung(arrival_s: F8, swing: float) -> F8:
