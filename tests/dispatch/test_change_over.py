@@ -10,7 +10,6 @@ import pytest
 from tests.golden import logs
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = Path(logs.__file__).parent / "logs"
 RECORD = """
 import sys
 from pathlib import Path
@@ -42,11 +41,15 @@ print(compiled.mode(), type(slots._send).__name__)
 
 @pytest.mark.parametrize(("seed", "moment"), [(1, 250), (0, 400)])
 def test_a_log_recorded_over_a_change_has_the_bytes_of_one_recorded_compiled(tmp_path, seed, moment):
-    command = [sys.executable, "-c", RECORD, str(seed), str(moment), str(tmp_path)]
+    changed, compiled = tmp_path / "changed", tmp_path / "compiled"
+    changed.mkdir()
+    compiled.mkdir()
+    logs.record(seed, compiled)
+    command = [sys.executable, "-c", RECORD, str(seed), str(moment), str(changed)]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert said.returncode == 0, said.stderr
     before, after = said.stdout.splitlines()
     assert before == "plain Python (slow) until they are compiled Late"
     assert after.startswith("numba ") and not after.endswith(" Late")
     name = logs.name_of(seed)
-    assert (tmp_path / name).read_bytes() == (GOLDEN / name).read_bytes()
+    assert (changed / name).read_bytes() == (compiled / name).read_bytes()

@@ -8,7 +8,7 @@ from tests.dispatch.storm import POLICIES, Storm
 
 from evenstep.dispatch.log.file import LogFile
 
-SEEDS = range(20)
+SEEDS = range(24)
 MOMENTS = 500
 
 

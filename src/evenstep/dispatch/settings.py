@@ -42,7 +42,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         slots: requests it runs at a time.
         kv_tokens: KV capacity in tokens, 0 = as it says in its metrics, else unlimited.
         role: ``decode`` (also: does both) or ``prefill``.
-        speed: other tokens that it reads a second.
+        speed: how fast it decodes compared with the other workers; 2 = half the step seconds for each KV token.
         scraped: whether its metrics are read; until the first reading such a worker counts as full.
     """
 

@@ -33,7 +33,7 @@ class Worker:
             balancing. There the page counts the ranks of all nodes, and the rank header those of the node.
         engine: what it speaks: vllm, sglang or openai, with options as in vllm:version=0.32.0.
         models: names it serves; what its /v1/models says when left out. As text once for each: models=a,models=b.
-        speed: other tokens that it reads a second.
+        speed: how fast it decodes compared with the other workers; 2 = half the step seconds for each KV token.
         api_key: what it wants as bearer, as env:NAME, file:PATH or itself.
         scraped: whether its metrics page is read.
     """
