@@ -1,7 +1,7 @@
 """The only file that imports numba, and the only one that sets its flags.
 
-Kernels are plain functions marked with `jit` (helpers) or `route_kernel` (a routing policy's kernel, which has one
-declared signature so that the simulator's loop is compiled once and kept in the disk cache). Without numba, or with
+Kernels are plain functions marked with `jit` (helpers) or `route_kernel` (a routing policy's kernel). The latter has
+one declared signature, so the simulator's loop is compiled once and kept in the disk cache. Without numba, or with
 ``EVENSTEP_PLAIN=1``, they run as plain Python, and `mode()` says so to banners and manifests: never silently.
 
 ``EVENSTEP_CHECKED=1`` compiles the checked build: an index outside its array raises an IndexError. Its code has a cache of

@@ -1,6 +1,6 @@
 """Finds the folder of compiled kernels on disk, without loading the compiler.
 
-It is next to their sources if these are writable; else it is the first writable one of ``NUMBA_CACHE_DIR`` if set,
+It is next to their sources if these are writable. Else it is the first writable one of ``NUMBA_CACHE_DIR``,
 ``XDG_CACHE_HOME``, the home's ``.cache``, and the folder for temporary files. Without any, nothing is kept and every
 process compiles. Folders elsewhere are named after the sources' contents, so that versions never share them. The
 checked build (`compiled`) has its own folders.

@@ -1,6 +1,6 @@
 """The power law of an accelerator, and the energy of one decode step of a barrier group under both accountings.
 
-The functions here are the plain reference; a compiled loop may use another order of operations, and the two
+The functions here are the plain reference. A compiled loop may use another order of operations, and the two
 agree to 1e-6 relative (energy decides nothing and is outside the digest).
 """
 

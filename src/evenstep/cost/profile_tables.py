@@ -230,7 +230,7 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
     Without a chunk there is no context, and likewise without decodes: these values do not depend on it. Values between
     measured points are interpolated linearly: along the context of the decodes, then that of the chunk, then the chunk.
     A table may be two grids of different points, one within the other. Beyond them, a long context of
-    decodes follows the line through the last two points, and so does a large number of decodes; a shorter context costs as
+    decodes follows the line through the last two points, and so does a large number of decodes. A shorter context costs as
     much as the shortest. Beyond the token limit of a batch, a chunk with decodes exceeds half of it with the same decodes by
     as much as it does alone.
 

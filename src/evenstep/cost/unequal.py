@@ -28,8 +28,9 @@ _PER_TOKEN_S = 1.1e-7
 class Unequal:
     """``dt = overhead_s + sync + max_g line(L_g + share * (n_g * longest_g - L_g))``.
 
-    A worker of n requests takes as long as its load L says, and a share of the way to what it would take were all n as
-    long as the longest. The line is ``per_token_s * load``, or goes through `knots` as that of `piecewise`.
+    A worker of n requests takes the time of its load L, plus a share of a difference. The difference is to the time it would
+    take if all n were as long as the longest. The line is ``per_token_s * load``, or goes through `knots` as that of
+    `piecewise`.
 
     Args:
         share: of the way to the longest, 0..1; 0 is the law without it.

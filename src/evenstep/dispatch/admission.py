@@ -4,8 +4,8 @@ A round must not keep the host from its reads, however large fleet and pool are.
 requests and offers `round_slots` slots at most; the rest is decided in the next round, right after the next reads. Where
 many predictions are due they are made first, in parts, and the decision follows after the next reads as well.
 
-A small fleet looks at fewer requests (`window_per_slot`). A policy that balances prefers what fits; with the whole of a
-long pool before it, it would take that first, until only large requests are left and run all together.
+A small fleet looks at fewer requests (`window_per_slot`). A policy that balances prefers what fits. If it saw the whole
+of a long pool, it would take that first. Only large requests would be left, and all would run together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The whole state of a dispatcher as bytes, so that a replay can begin where a part of a decision log begins.
 
 The bytes are a compressed pickle (a hundredth of its size: most columns are empty). It is read by the names of what a
-dispatcher is made of, and of nothing else: a log from somewhere else can hold no code. What belongs to a host, or is made
-anew from the rest, is left out.
+dispatcher is made of, and of nothing else: a log from somewhere else can hold no code. It leaves out what belongs to a host
+and what can be made anew from the rest.
 """
 
 from __future__ import annotations

@@ -93,8 +93,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with ``bypass=True``.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
         prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
-        order: who waits first: ``fcfs``, by arrival; ``priority``, the smallest priority of a client; ``oldest-task`` and
-            ``least-attained``, by priority, then by the first call of the request's task, or by the tokens of its calls.
+        order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client
+            first. ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by
+            priority, then by the tokens of its task's calls.
         seed: key of every random draw.
 
     Raises:

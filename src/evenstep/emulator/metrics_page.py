@@ -1,8 +1,8 @@
 """``/metrics`` of emulated engines: the names vLLM and SGLang use, and values that only an emulator knows.
 
 Usage is block-granular and excludes vLLM's null block, as in vLLM: resident KV tokens are
-``usage * (num_gpu_blocks - 1) * block_size``. Names with ``evenstep:`` are the true values of each rank, for checks of a
-mirror: KV tokens of the running step, busy seconds, and the steps and seconds of its group.
+``usage * (num_gpu_blocks - 1) * block_size``. Names with ``evenstep:`` give the true values of each rank, to check a mirror
+against. They are KV tokens of the running step, busy seconds, and the steps and seconds of its group.
 """
 
 from __future__ import annotations

@@ -173,9 +173,9 @@ class Bisection:
         """The largest rate, requests a second; 0 or inf where every rate that was tried is unstable or stable.
 
         The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not.
-        A verdict that stays undecided counts as stable if its drift is within the tolerance. From the last unstable run
-        comes what the engine served in it: the arrivals less their drift, in the arrivals that really came, so that chance
-        in the number and size of requests cancels.
+        A verdict that stays undecided counts as stable if its drift is within the tolerance. The last unstable run shows
+        what the engine served: the arrivals less their drift. It counts the arrivals that really came, so chance in the
+        number and size of requests cancels.
         """
         low, high, wider = 0.95 * self.around, 1.05 * self.around, 0.1
         if not self._keeps_up(low):

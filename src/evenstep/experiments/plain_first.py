@@ -1,8 +1,8 @@
 """The first runs of a comparison on a machine that has no compiled kernels yet: in plain Python, at equal bits.
 
 One process makes runs in plain Python while others compile. A run whose kernels are compiled by the time it starts is made
-here, compiled. A run that is still going when its kernels are there is made anew here, so that one that is too large for
-plain Python takes no longer than it would.
+here, compiled. A run that is still going when its kernels are there is made anew here. So a run that is too large for
+plain Python takes no longer than without.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The client's side of one connection: which answer bytes bring. No socket, no loop, no clock.
 
 Rules of this file. A connection carries one request at a time. It may carry another one only if the answer ended exactly
-where its framing said, nothing followed, and the server did not announce a close (RFC 9112 sections 9.3 and 9.6). Interim
-answers are skipped (RFC 9110 section 15.2), up to a limit. A switch of protocols was never asked for and is a fault (section
-15.2.2). An answer without a length ends with its connection; any other that ends so is incomplete (RFC 9112 section 8).
+where its framing said and nothing followed. The server must not have announced a close either (RFC 9112 sections 9.3 and
+9.6). Interim answers are skipped (RFC 9110 section 15.2), up to a limit. A switch of protocols was never asked for and is a
+fault (section 15.2.2). An answer without a length ends with its connection; any other that ends so is incomplete (RFC 9112
+section 8).
 """
 
 from __future__ import annotations

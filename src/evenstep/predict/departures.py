@@ -1,8 +1,8 @@
 """Projected loads kept incrementally: per worker a ring of departures by step, so nothing is rebuilt from requests.
 
-A running request of load w that is expected to leave before step t stands in column ``t & mask`` of its worker's ring:
-as one departure and as the load it would have had at t. Entering or taking it back is O(1), a token costs nothing because
-load and count grow by themselves, and a decision reads H + 1 columns a worker, whatever the number of requests.
+A running request of load w that is expected to leave before step t has a place in its worker's ring. Column ``t &
+mask`` counts it as one departure and as the load it would have had at t. To enter it or take it back is O(1). A token costs
+nothing, because load and count grow by themselves. A decision reads H + 1 columns a worker, for any number of requests.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class Survival:
             (H steps, chance 0), and counted as `too_short`.
         drift: Kolmogorov-Smirnov distance between the older and the recent half of the window, over
             ``sqrt(1/n + 1/m)``, from which the older half is forgotten; 0 = never. See `History`.
-        running: ended requests from which on those that still run count too, as longer than their age (Kaplan-Meier), so
-            that long ones are not missed while they run; 0 = never, as the paper has it.
+        running: ended requests from which on those that still run count too, as longer than their age (Kaplan-Meier). So
+            long ones are not missed while they run; 0 = never, as the paper has it.
         refresh_every: tokens after which a running request is predicted anew.
         gate: least chance of leaving at which a prediction counts; below it a request is taken to stay.
         refresh: what a request below the gate is taken for until it is predicted anew: ``anchored`` = it stays,

@@ -1,7 +1,7 @@
 """A window of requests as counts by length with prefix sums that are kept, not rebuilt (Fenwick trees).
 
 A request of the window has ended, with its output length, or runs, with the tokens it had when it was last asked about.
-Its length then is more than that (right-censored). Entering and leaving cost O(log longest), whatever the window; sums are
+Its length then is more than that (right-censored). Entering and leaving cost O(log longest) for any window. Sums are
 whole numbers, so where nothing is censored answers are the same bits in any order of learning.
 """
 

@@ -36,7 +36,7 @@ class QueueOrder:
         arrival: of the arrival time, seconds: 1 alone is first come, first served.
         prompt: of the prompt, tokens.
         low, high: of the bounds of the output length, tokens.
-        produced: of output tokens that are kept, tokens: -1 beside ``low`` 1 is the predicted remainder.
+        produced: of output tokens that are kept, tokens: -1 together with ``low`` 1 is the predicted remainder.
         reached: of the most output tokens it ever had, tokens.
         learned: of the lower bound as A_min learns it: `output_low` before the first eviction, afterwards the tokens it
             had at the last one, word for word (003, Alg. 2).

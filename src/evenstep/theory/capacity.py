@@ -1,7 +1,7 @@
 """The largest stable rate of one engine in closed form, for the policies that have one.
 
-Symbols: a request runs m_p prefill and m_d decode tokens on average; an iteration of b' tokens lasts t(b') and runs at most
-b; at most N requests are in hand. Every formula needs a batch time that depends on its tokens alone.
+Symbols: a request runs m_p prefill and m_d decode tokens on average. An iteration of b' tokens lasts t(b') and runs at most
+b. At most N requests are in hand. Every formula needs a batch time that depends on its tokens alone.
 
 Source: Throughput-optimal Theorem 1 and sec. 3. The paper gives no rate for the policies that do not mix phases, nor for a
 cap on requests: those formulas are ours, and their assumptions stand with them.
@@ -175,8 +175,8 @@ def phases_apart(served: Served) -> float:
     """Vanilla vLLM: whole prompts while any wait, else a decode of each request.
 
     With N requests in hand at most, all seats are full at the limit. N / m_d requests end in an iteration of decodes,
-    Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget, and prompts
-    run in batches of those that came during the batch before, until none came: a Markov chain of the prompts that wait.
+    Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget. Prompts run
+    in batches of those that came during the batch before, until none came. The prompts that wait are a Markov chain.
     Prompts are of mean length.
     """
     if not math.isinf(served.in_hand):

@@ -1,7 +1,7 @@
 """The fluid equilibrium of one batching engine whose iterations last ``d0 + d1 * (KV tokens of the batch)``.
 
-Symbols: type j has arrivals ``lambda_j``, prompts of ``l_j`` and outputs of ``l'_j`` tokens and runs l'_j + 1 iterations,
-its prefill and a decode a token; ``n_j`` are its requests at each of these stages; ``W_j`` its KV token-iterations.
+Symbols: type j has arrivals ``lambda_j``, prompts of ``l_j`` and outputs of ``l'_j`` tokens. It runs l'_j + 1 iterations,
+its prefill and a decode a token. ``n_j`` are its requests at each of these stages; ``W_j`` its KV token-iterations.
 
 Source: WAIT sec. 3, with errors corrected by a new derivation: Prop. 1 prints d0 in place of d1; eq. 5 loses
 a factor l' + 1 (it switches from requests of a type to requests at a stage); eq. 8 loses d0 and d1.

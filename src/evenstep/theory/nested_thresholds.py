@@ -21,7 +21,7 @@ from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types
 
 _MOST = 1_000_000
-#: Beyond it 1 - p is lost beside p e^theta.
+#: Beyond it 1 - p is lost against p e^theta.
 _FAR = 100.0
 
 

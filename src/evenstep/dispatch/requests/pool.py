@@ -87,7 +87,7 @@ class Door:
         self.share(Tenants())
 
     def __getstate__(self) -> dict[str, Any]:
-        """What others have is no part of it: a log says of each request whether it was let in."""
+        """It does not hold what others have: a log says of each request whether it was let in."""
         return {name: value for name, value in vars(self).items() if name != "tenants"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

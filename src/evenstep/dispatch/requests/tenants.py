@@ -1,4 +1,5 @@
-"""What tenants have and may have at all dispatchers of a host: a limit is one, however many models a tenant asks for."""
+"""Requests and limits of tenants over all dispatchers of a host. A limit holds for all models that a tenant asks for
+together."""
 
 from __future__ import annotations
 

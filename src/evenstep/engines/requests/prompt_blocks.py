@@ -3,8 +3,8 @@
 Ids are keyed hashes: with another key they say nothing, and no text can be read out of them. Equal ids mean that
 everything up to the end of the block is equal, byte for byte, model included.
 
-The first `FINE` blocks of a prompt have the length that is asked for, the others `COARSE` times as much: what two prompts
-share is known to an eighth of it, and a long prompt has a fifth of the blocks.
+The first `FINE` blocks of a prompt have the length that is asked for, the others `COARSE` times as much. So the length
+that two prompts share is known to an eighth, and a long prompt has a fifth of the blocks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A fast path for the usual event of a stream: it equals the previous one except for its text, token and counts.
 
-Nearly all events of a stream repeat one another. A `Quick` is learned from an event that was parsed in full: the bytes
-before its text, those after it with the counts left open, and the bytes for the client. One token later the counts are
-known in advance, so a matching event is compared, not parsed. A full parse would find the same values, since all other
-bytes are equal. An event that does not match is parsed in full.
+Nearly all events of a stream repeat one another. A `Quick` is learned from an event that was parsed in full. It holds
+the bytes before the text, the bytes after it with the counts left open, and the bytes for the client. One token later the
+counts are known in advance, so a matching event is compared, not parsed. A full parse would find the same values, since all
+other bytes are equal. An event that does not match is parsed in full.
 
 `Quick.read` is written to be read; `Quick.read_chunks` is its compiled twin, which takes HTTP chunks as they come from
 an engine and writes them for the client, in one pass.

@@ -1,7 +1,7 @@
 """The inputs of a sweep's run as one SHA-256: two runs share it exactly when all their inputs are equal.
 
-It is taken over the requests, the fleet, the step-time and power laws, the policy and its predictor with all their
-options, the seed, the sources of evenstep that decide results, and the source of all code outside evenstep. A text that
+It is taken over requests, fleet, step-time and power laws, seed, and policy and predictor with all their options. It is
+also taken over the sources of evenstep that decide results, and of all code outside evenstep. A text that
 names a file stands for the file's content.
 """
 

@@ -150,8 +150,9 @@ class Dispatch:
         window_per_slot: so many of them at most for each slot of the fleet, at least 8; without it a request could be passed
             over until only its like are left. 0 = no bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
-        order: who waits first: ``fcfs``, by arrival; ``priority``, the smallest priority of a client; ``oldest-task`` and
-            ``least-attained``, by priority, then by the first call of the request's task, or by the tokens of its calls.
+        order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client
+            first. ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by
+            priority, then by the tokens of its task's calls.
         seed: key of every random draw.
     """
 

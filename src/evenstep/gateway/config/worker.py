@@ -73,7 +73,7 @@ class Worker:
         """This worker with its name, or each of its ranks.
 
         Raises:
-            InputError: a URL that is none, or a rank out of range.
+            InputError: a text that is not a URL, or a rank out of range.
         """
         where = f"worker {self.name or self.url}"
         address = _address(self.url, where)

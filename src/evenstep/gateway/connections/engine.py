@@ -1,8 +1,9 @@
 """Hosts the client's side of HTTP for calls to engines: the socket, the deadlines, and which connections are kept.
 
 Rules of this file. `http.client` reads the answers and says whether a connection may carry another request; unexpected bytes
-close it. If a connection that was idle for a while breaks before its first byte, the engine had closed it: the request is
-sent once more to the same engine, on a new connection (RFC 9112 section 9.3.1). A connection used a moment ago and reset at
+close it. If a connection that was idle for a while breaks before its first byte, the engine had closed it. The request is
+then sent once more to the same engine, on a new connection (RFC 9112 section 9.3.1). A connection used a moment ago and
+reset at
 once may have had the same fate: its request fails as ``stale``. Redirects are ordinary answers and are not followed here.
 """
 

@@ -157,8 +157,8 @@ class ServedModel:
             self._tell_all()
 
     def later(self, event: ev.Arrived | ev.Finished) -> None:
-        """Something happened that may be told after the reads at hand, or before anything else is: ends before arrivals,
-        whatever their order, so that there is room for these.
+        """Keep an event until the reads at hand are done, or until anything else is told. Ends are told
+        before arrivals, whatever their order, so that there is room for these.
         """
         if isinstance(event, ev.Arrived):
             self._events.append(event)

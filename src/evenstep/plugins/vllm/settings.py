@@ -28,7 +28,7 @@ def recording(environ: Mapping[str, str]) -> Recording | None:
     """What the environment asks for; None = nothing.
 
     Raises:
-        InputError: a rank that is none, or without a folder, or a variable of a like name.
+        InputError: a rank that is not a whole number, a rank without a folder, or an unknown variable with this prefix.
     """
     for name in environ:
         if name.startswith("EVENSTEP_STEPS") and name not in (FOLDER, RANK):

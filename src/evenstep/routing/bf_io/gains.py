@@ -141,7 +141,7 @@ def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
 def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
     """What should replace this size on worker o to minimise the objective, if every size were available.
 
-    The objective is convex in the size: its slope starts at minus the weight of all steps and rises by
+    The objective is convex in the size. Its slope starts at minus the weight of all steps. It rises by
     members * weight[h] at the margin of each step h (and evenly, with the tie-breaker). Walk until it turns positive.
     """
     q = plan.group[o]

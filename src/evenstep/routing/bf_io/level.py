@@ -1,8 +1,8 @@
 """Levels of BF-IO: the best plan fitted anew below an envelope some tokens higher or lower.
 
 A local optimum is often right but for its level: all workers would have to move at once. So the envelope of the best
-plan is shifted to where some worker would be filled exactly, every worker is filled up to it, tightest first, and the
-best level is where a further search starts.
+plan is shifted to where some worker would be filled exactly. Every worker is filled up to it, tightest first. A further
+search starts from the best level.
 """
 
 from __future__ import annotations

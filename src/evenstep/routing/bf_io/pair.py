@@ -1,7 +1,7 @@
 """Two slots of BF-IO: both requests chosen at once.
 
-For every size on one worker the best size on the other is one of the two around its ideal, so that a pass over the pool
-finds the best of all pairs.
+For every size on one worker the best size on the other is one of the two around its ideal. So a pass over the pool finds
+the best of all pairs.
 """
 
 from __future__ import annotations

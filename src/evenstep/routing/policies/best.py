@@ -85,8 +85,8 @@ class Best(Ruled):
             (what the mean is while few have waited: `best.kept.whole_wait_s`), and before that a worker makes room
             for one that fits nowhere (`best.room`); one that does not fit into the memory then has a worker kept for it.
             0 = off.
-        ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
-            at every step; it rises with the square of the wait. 0 = nothing.
+        ageing: worth of admitting a request that has waited as long as usual, in mean requests over the envelope at every
+            step. It rises with the square of the wait. 0 = nothing.
         recompute: where KV memory limits: what it costs to compute a token anew after an overflow, in output tokens.
             The more it is, the more memory is kept free; 0 keeps what the growth ahead is expected to need (`best.memory`).
         affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token

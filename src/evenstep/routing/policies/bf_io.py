@@ -37,7 +37,7 @@ class BFIO(Ruled):
     Args:
         horizon: H, decode steps looked ahead; 0 needs no predictor.
         discount: weight of a step relative to the one before it; 1 is the paper, 0.9 halves the idle share.
-        tie_weight: factor of a squared-deviation term, ``sum_g (L_g - mean)^2 / (1 % of the mean load)`` a step: at 1 a
+        tie_weight: factor of a squared-deviation term, ``sum_g (L_g - mean)^2 / (1 % of the mean load)`` a step. At 1 a
             worker that is 1 % off its group's mean costs as many tokens as it is off. 0 is the paper. Helps without a
             horizon, hurts with an undiscounted one.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
@@ -54,8 +54,8 @@ class BFIO(Ruled):
     newcomer counts ``size + growth[h]`` for all h, or until its `waiting_steps` are over where those are known; growth
     that is nan (profiles differ by request) counts as none; requests queued at a worker count with their growth; with
     KV limits that bind, plans that admit more win before plans that balance better; of requests alike in size the
-    oldest is admitted. With two slots to fill from a larger pool, no tie-breaker, no overdue request and no request's end
-    within the horizon the answer is the optimum; with more it is a local one.
+    oldest is admitted. The answer is the optimum with two slots to fill from a larger pool, no tie-breaker, no overdue
+    request and no request's end within the horizon. With more slots it is a local optimum.
     """
 
     horizon: int = 0

@@ -42,9 +42,9 @@ class Dynamo(Ruled):
     Raises:
         InputError: an option out of range.
 
-    It leaves out: caches on host, disk and shared storage, decay of the credit with backlog, blocks that two running
-    requests share, the order of events that tell of caches and loads, and rounding to whole blocks. By default Dynamo
-    counts blocks of prompts alone; the view's KV tokens include what was produced, as with its tracking of output
+    It leaves out caches on host, disk and shared storage, and decay of the credit with backlog. It also leaves
+    out blocks that two running requests share, the order of cache and load events, and rounding to whole blocks. By default
+    Dynamo counts blocks of prompts alone; the view's KV tokens include what was produced, as with its tracking of output
     blocks. Its queue holds requests back while all workers are busy; else each is dispatched on arrival. Here the pool
     waits for slots and is taken oldest first.
 

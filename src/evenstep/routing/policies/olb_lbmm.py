@@ -29,16 +29,16 @@ class OlbLbmm(Ruled):
 
     * OLB: the oldest requests are admitted, each to the worker with the fewest requests. That says who is admitted.
     * LBMM: the admitted requests are placed anew by min-min: the shortest first, to the worker of earliest completion.
-      Then, while the worker that is ready last got a request now, its shortest one moves to the worker of earliest
-      completion that has room, if it completes there before the last worker was ready.
+      Then, while the worker that is ready last got a request now, its shortest one may move. It goes to the
+      worker of earliest completion that has room, if it completes there before the last worker was ready.
 
     Ready time is load over speed (``seconds_per_token``); a placed request adds its length.
 
     Args:
         length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
             prompt and expected output (the prompt alone where nothing is expected).
-        age_limit: multiple of the mean wait after which a request is overdue: overdue requests are placed first, for
-            the longest of the admitted may find KV memory full time and again; 0 = off.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are
+            placed first, since the longest of the admitted may find KV memory full time and again.
 
     Raises:
         InputError: a negative or non-finite `age_limit`.

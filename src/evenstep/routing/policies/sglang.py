@@ -20,10 +20,10 @@ class SGLang(Ruled):
     Args:
         score: ``total-requests``, or ``total-tokens`` with equal tokens to the fewest requests.
 
-    It leaves out: reports of the ranks that are older than the decision, ranks that are down, ranks that a request
-    asks for, and the methods round-robin (`round-robin` here) and by bootstrap room. With reports as fresh as here
-    ``total-requests`` is JSQ with lowest ties, and ``total-tokens`` is least load. SGLang dispatches each request on
-    arrival, whether the rank has a slot or not; here a pool waits for slots and is taken oldest first.
+    It leaves out reports of the ranks that are older than the decision, ranks that are down, and ranks that a
+    request asks for. It also leaves out the methods round-robin (`round-robin` here) and by bootstrap room. With reports as
+    fresh as here ``total-requests`` is JSQ with lowest ties, and ``total-tokens`` is least load. SGLang dispatches each
+    request on arrival, whether the rank has a slot or not; here a pool waits for slots and is taken oldest first.
 
     Source: sgl-project/sglang 0.5.23, python/sglang/srt/managers/data_parallel_controller.py, DPBudget.
     """

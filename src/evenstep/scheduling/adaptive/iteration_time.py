@@ -1,7 +1,8 @@
 """A token budget from a target for the time between tokens, learned from how long iterations have lasted.
 
-The policy keeps, as bits of float64 in int64 words, when it last formed a batch (`SINCE`), of how many tokens (`RAN`), and
-fading sums over iterations of 1, tokens, seconds, tokens squared, and tokens times seconds. A line through these says how
+The policy keeps float64 bits in int64 words: when it last formed a batch (`SINCE`) and of how many tokens (`RAN`). Fading
+sums
+over iterations follow: of 1, tokens, seconds, tokens squared, and tokens times seconds. A line through these says how
 many tokens last as long as the target. Times are taken in whole quanta of a microsecond, and token counts from them are
 rounded, not floored: the last bit of a clock decides nothing.
 """

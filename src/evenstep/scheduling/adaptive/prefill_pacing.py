@@ -2,12 +2,13 @@
 
 An iteration takes as long as the weights take to be read, however few tokens it runs; beyond some number each adds to it.
 Prefill tokens below that knee are free. So prefills of the long run are spread evenly over iterations, not run in chunks as
-large as the engine takes. Nothing of the engine has to be known: fading sums are kept over *bare* iterations (decodes
-alone), over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter), whose line meets the bare time at
-the knee, and over *light* ones near the knee, which show what its tokens really cost.
+large as the engine takes. The rule knows nothing of the engine before. It keeps fading sums over *bare* iterations (decodes
+alone) and over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter). The line of heavy ones meets
+the bare time at the knee. Sums over *light* iterations near the knee show what its tokens really cost.
 
-On some engines a batch of prefills and decodes takes longer than one of each. Sums over prefill tokens that ran alone and
-beside decodes tell: where the former took less than nine tenths of what the latter added, prefills run alone (`apart`).
+On some engines a batch of prefills and decodes takes longer than one of each. Further sums compare prefill tokens that ran
+alone with those that ran together with decodes. Where the former took less than nine tenths of what the latter added,
+prefills run alone (`apart`).
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
     """Tokens to run besides `decodes`, while `behind` more requests could prefill as well; `most` where that is better.
 
     At the knee a prefill takes longer, and so do those after it; with as many tokens as possible every decode waits for
-    it. The choice delays fewer requests for less, a token. What has to be prefilled for each decode in the long run is
-    never held back.
+    it. The choice delays fewer requests for less, a token. Prefill tokens that each decode needs in the long run are never
+    held back.
     """
     memory[PRICE] = 0
     count, tokens, seconds = kept(memory, HEAVY), kept(memory, HEAVY_TOKENS), kept(memory, HEAVY_S)

@@ -7,7 +7,7 @@ what they hold. Three rules are ours, because bursts end and memory does:
 
 * a segment with requests that has stood still for `max_hold_s` is opened;
 * a request that was evicted passes all gates;
-* the breaker: if an open gate finds no memory and no request would run, the deepest segment runs whatever the gates say.
+* the breaker: if an open gate finds no memory and no request would run, the deepest segment runs even behind closed gates.
 
 With `solve_s` the thresholds are solved anew from what the policy observes (`observed`); the given ones are in force until
 then. A threshold then limits only how many enter a segment in a batch. With thresholds that stay this is the same: no

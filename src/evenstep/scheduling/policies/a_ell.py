@@ -24,8 +24,8 @@ class AEll(Ruled):
     From then on it is believed to be as long as its upper bound. Made for outputs that are one of two lengths. While
     requests keep arriving, those at the back wait.
 
-    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once, and one that would come back in the
-        same iteration, because all that wait fit and it does too, goes on with what it holds.
+    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once. Where all that wait fit and it fits
+        too, it would come back in the same iteration: it then goes on with what it holds.
     """
 
     order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, reached=1e6)

@@ -44,19 +44,19 @@ FADES = 0.95
 class Best(Ruled):
     """Decodes, then prefill chunks, then the queue: admitted whole or not at all, with room left to grow.
 
-    Each function of this file says its part of the rule: `room_for` how much memory an admission leaves free, `next_of`
-    who joins next, `who_passes` who may go ahead of a request that does not fit, `run_one` who is evicted.
+    Each function of this file is one part of the rule. `room_for`: how much memory an admission leaves free. `next_of`:
+    the next to join. `who_passes`: the requests that may go ahead of one that does not fit. `run_one`: the one to evict.
     `scheduling.knee` and `scheduling.pace` say how many prefill tokens run together with decodes.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
             has finished.
         watermark: share of the memory, 0..1, that it leaves instead while fewer than `KNOWN` have finished.
-        patience: mean waits after which a request is overtaken no more, except by those that fit where it does not; not
-            by these either after `PASSED` times as long; 0 = first come, first served.
+        patience: mean waits after which a request is overtaken only by those that fit where it does not. After `PASSED`
+            times as long these do not overtake it either; 0 = first come, first served.
         window: oldest waiting requests among which the shortest is looked for.
-        paced: whether prefills are spread over iterations, or run apart from decodes, where that takes less time; else each
-            runs as many tokens as the engine takes, beside decodes.
+        paced: whether prefills are spread over iterations, or run apart from decodes, where that takes less time. Else each
+            iteration runs as many prefill tokens as the engine takes, together with decodes.
         target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
 
     Raises:

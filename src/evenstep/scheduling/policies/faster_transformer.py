@@ -17,9 +17,9 @@ class FasterTransformer(Ruled):
     """When nothing runs the queue's first become a group; it is prefilled, then decodes, and none joins before it is done.
 
     Not work-conserving: batches shrink while the group's longest outputs end, and prompts wait for them. Prefills and
-    decodes do not mix; a group whose prompts exceed the budget takes several iterations of prefill. Who does not fit into
-    memory whole is left for the next group; a decode that does not fit evicts the request admitted last. (The engine
-    itself reserves memory for the longest output it allows.)
+    decodes do not mix; a group whose prompts exceed the budget takes several iterations of prefill. A request that does not
+    fit into memory whole is left for the next group. A decode that does not fit evicts the request admitted last. (The
+    engine itself reserves memory for the longest output it allows.)
 
     Args:
         group: requests of a group at most; 0 = the engine's batch limit.

@@ -17,8 +17,8 @@ from evenstep.scheduling.view import RuleView
 class Mlfq(Ruled):
     """A request joins the level whose quantum exceeds its prompt, and sinks a level each time its tokens reach the quantum.
 
-    Quanta double from level to level. Lower levels go first in every iteration; within a level, first come first. Who is
-    not reached pauses with its KV and its place in memory; when memory is short the last in this order is evicted.
+    Quanta double from level to level. Lower levels go first in every iteration; within a level, first come first. A request
+    that is not reached pauses with its KV and its place in memory. When memory is short the last in this order is evicted.
     Neither predictions nor bounds are looked at. Service is counted in tokens, prompt and output together; the paper counts
     seconds.
 
@@ -28,7 +28,7 @@ class Mlfq(Ruled):
             before one a level above that came so much later. (The paper lifts a request to the first level once it has
             waited too long; with such a sum of level and arrival the queue keeps its order.)
         makes_room: evict running requests that come later in this order for one that waits and finds no memory or no place
-            otherwise, as FastServe does, which swaps; where KV is computed again that costs more than it gains.
+            otherwise. FastServe does so, and swaps. Where KV is computed again, this costs more than it gains.
         watermark: share of the memory that an admission leaves free while others run.
 
     Raises:

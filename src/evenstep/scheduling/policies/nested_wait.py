@@ -27,8 +27,8 @@ class NestedWait(Ruled):
         prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; none = one group.
         max_hold_s: a segment that has stood still for so long runs in any case, seconds.
         solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
-            times so many seconds (see `scheduling.observed`), those given being in force until that is known; 0 = they stay.
-            Ends and edges stay in any case.
+            times so many seconds (see `scheduling.observed`). Until these are known the given ones are in force; 0 = they
+            stay. Ends and edges stay in any case.
         slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's head.
 
     Raises:

@@ -14,8 +14,8 @@ class Orca(Ruled):
     """Work-conserving: prefills of running requests, then of the queue's first, then everybody's decodes in what is left.
 
     A prompt longer than what is left of the budget runs in chunks, as the paper's model has it (Orca itself has no
-    budget and runs prompts whole). A request is admitted when the whole of its prefill fits beside what those that decode
-    take next.
+    budget and runs prompts whole). A request is admitted when the whole of its prefill fits next to the tokens that
+    decodes take next.
 
     Source: Throughput-optimal sec. 3; Orca (OSDI 2022).
     """

@@ -22,7 +22,7 @@ class Wait(Ruled):
         thresholds: n_j of each type, requests; classes beyond the last type belong to it.
         max_hold_s: a type that has stood still for so long joins in any case, seconds.
         solve_s: the thresholds are solved anew from the arrivals, the work and the iterations of the last one to two times
-            so many seconds (see `scheduling.observed`), those given being in force until that is known; 0 = they stay.
+            so many seconds (see `scheduling.observed`). Until these are known the given ones are in force; 0 = they stay.
 
     Raises:
         InputError: no threshold, one below 1, or a time that is no number >= 0.

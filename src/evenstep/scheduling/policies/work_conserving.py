@@ -29,7 +29,7 @@ class WorkConserving(Ruled):
 
     Running requests are older than those that wait: age goes by admission, then by arrival. When a running request does
     not fit, the one admitted last gives up its memory. A request is admitted when the whole of its prefill fits; where
-    prefills are loaded first, beside what those that decode take next.
+    prefills are loaded first, next to the tokens that decodes take next.
 
     Args:
         prefill_cap: K_p, requests with prefill left that may be loaded; 0 = all.

@@ -25,8 +25,8 @@ class Engine:
         kv_tokens: M, KV tokens of memory, rounded down to whole blocks; 0 = no limit.
         block_tokens: KV tokens of a block.
         overflow: what an evicted request keeps. ``recompute``: its output so far, whose KV is computed again with the
-            prompt's (vLLM); ``restart``: nothing (Interval scheduling); ``swap``: output and KV, which is moved away and
-            back; ``never``: a policy that evicts breaks its contract.
+            prompt's (vLLM). ``restart``: nothing (Interval scheduling). ``swap``: output and KV, which is moved away and
+            back. ``never``: a policy that evicts breaks its contract.
         keeps_evicted: with ``recompute``, the KV of a request that left the memory stays readable there until others
             take the place, oldest first: what is left when it comes back is not computed again. What vLLM's prefix cache
             does for evicted requests; beginnings that different requests share are not modelled.

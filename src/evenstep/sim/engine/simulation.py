@@ -20,7 +20,7 @@ If neither exists and requests are left, the policy holds forever: an error.
 follow; with ``decode`` (WAIT, Throughput-optimal) o decodes follow. After recompute its prefill is s plus what it produced.
 
 **Memory.** A request holds the KV of the tokens it has computed, in whole blocks. With ``hold_produced`` it also holds that
-of its last produced token, which real engines compute one iteration later: then it holds s + o in its last iteration, as
+of its last produced token, which real engines compute one iteration later. Then it holds s + o in its last iteration, as
 Interval scheduling counts.
 """
 

@@ -279,8 +279,9 @@ def _drifts(setting: Setting, found: _Found) -> None:
 def _scaling(setting: Setting, found: _Found) -> dict[str, Line]:
     """The gain against B and against G in each theorem's setting: the one that is proven, and the one that is seen.
 
-    Proven is FCFS's imbalance over BF-IO's bound, (G - 1) s_max, times 1 / p where outputs are geometric. What is seen
-    has no exponent with equal outputs: BF-IO(0) often balances them exactly.
+    Proven is FCFS's imbalance over BF-IO's bound, (G - 1) s_max, times 1 / p where outputs are geometric. The measured
+    values
+    have no exponent with equal outputs: BF-IO(0) often balances them exactly.
     """
     g, b = setting.pick((16, 36), (4, 9))
     along_g = [(x, (x, b)) for x in setting.pick(WORKERS, (4, 8))]

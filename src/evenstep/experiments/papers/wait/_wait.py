@@ -36,7 +36,7 @@ FIELDS = {
     "iterations": ("iterations", ""),
     "energy_j_per_token": ("energy", "J/token"),
 }
-#: What is compared with each baseline: the field, the better sign, the words, and the largest load it is said of.
+#: Fields compared with each baseline: the field, the better sign, the words, and the largest load of the claim.
 COMPARED = (
     ("steady_tokens_per_s", 1, "has a higher throughput than", np.inf),
     ("e2e_mean_s", -1, "has a lower latency than", np.inf),
