@@ -46,6 +46,8 @@ def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> 
         if not fleet.dispatcher.rows.by_request:
             return
         fleet.step(0.01 * step)
+        if step == 2:
+            fleet.leave(0.01 * step)
 
 
 class _Fleet:
@@ -59,6 +61,12 @@ class _Fleet:
         for command in self.dispatcher.handle(event):
             if isinstance(command, SendDecode):
                 self.running[command.request] = command, 0
+
+    def leave(self, now_s: float) -> None:
+        """The client of a request with a token or more leaves."""
+        request = next(request for request, (_, tokens) in self.running.items() if tokens)
+        del self.running[request]
+        self.tell(ev.ClientGone(now_s=now_s, request=request))
 
     def step(self, now_s: float) -> None:
         """A chunk of everybody, ends, rounds."""
