@@ -30,6 +30,7 @@ import numpy as np
 from evenstep import streams
 from evenstep.emulator import tokens
 from evenstep.engines.metrics.prometheus import lines, wanted
+from evenstep.gateway.operate.compiling import compile_all
 from evenstep.load.connection import Call
 from evenstep.load.models import get
 from evenstep.load.processes import beside, free_ports, resident_mb
@@ -237,6 +238,7 @@ def soak(
             "dispatch": {"cooldown_s": 0.2},
             "decisions": {"path": str(log)},
         }
+        compile_all(policy, "")  # a gateway that changes over to compiled code meanwhile would count as memory that grows
         path = Path(folder) / "gateway.yaml"
         path.write_text(json.dumps(config))
         pid = stack.enter_context(beside(["serve", "--config", str(path)], gateway, "/readyz", 600.0))

@@ -11,7 +11,6 @@ from tests.gateway.promises.fleet import POLICY
 from tests.gateway.promises.fleet import compiled as compile_kernels
 
 from evenstep import compiled
-from evenstep.dispatch.warming import warm
 
 #: Memory counts in full from here on: a gateway remembers the latest outputs of each of the soak's 300 prompts.
 REQUESTS = 10_000
@@ -19,7 +18,6 @@ REQUESTS = 10_000
 
 @pytest.mark.slow
 def test_every_request_ends_once_and_nothing_is_left_behind():
-    warm("best")  # kernels that are compiled meanwhile would count as memory that grows
     found = soak(REQUESTS)
     assert found.broken() == []
     assert sum(found.ended.values()) == REQUESTS
