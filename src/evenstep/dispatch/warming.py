@@ -42,12 +42,12 @@ def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> 
         )
     if (ahead := fleet.dispatcher.parts.deciding.ahead) is not None:
         ahead.ended(_REQUESTS, 1, _LONG, 0)
+    has_left = False
     for step in range(1, 20 * _REQUESTS):
         if not fleet.dispatcher.rows.by_request:
             return
         fleet.step(0.01 * step)
-        if step == 2:
-            fleet.leave(0.01 * step)
+        has_left = has_left or fleet.leave(0.01 * step)
 
 
 class _Fleet:
@@ -62,11 +62,14 @@ class _Fleet:
             if isinstance(command, SendDecode):
                 self.running[command.request] = command, 0
 
-    def leave(self, now_s: float) -> None:
-        """The client of a request with a token or more leaves."""
-        request = next(request for request, (_, tokens) in self.running.items() if tokens)
-        del self.running[request]
-        self.tell(ev.ClientGone(now_s=now_s, request=request))
+    def leave(self, now_s: float) -> bool:
+        """The client of a request with a token or more leaves; whether there was one."""
+        for request, (_, tokens) in self.running.items():
+            if tokens:
+                del self.running[request]
+                self.tell(ev.ClientGone(now_s=now_s, request=request))
+                return True
+        return False
 
     def step(self, now_s: float) -> None:
         """A chunk of everybody, ends, rounds."""

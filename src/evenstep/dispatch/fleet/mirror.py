@@ -291,9 +291,9 @@ class Mirror:
         A sample shows some time between its asking and now: only what cannot be ours counts as foreign. A request is lacking
         where two samples in a row do not show it, though it was there before they were asked for and still is. One sample is
         not enough: an end may be on its way here, or a request on its way there. Engines tell a little late too, so others
-        are seen where two samples in a row show them; the first one counts alone. While a worker is shared, whatever may be
-        foreign counts as foreign, and of two samples the larger one: what another gateway gave up between its own readings
-        it may take again until its next one.
+        are seen where two samples in a row show them; the first one counts alone. While a worker is shared, a request that
+        may be foreign counts as foreign, and the larger of two samples counts: until its next
+        reading another gateway may take again the slots that it gave up since its last one.
 
         Args:
             requests: what it runs and holds.

@@ -158,7 +158,7 @@ class ServedModel:
 
     def later(self, event: ev.Arrived | ev.Finished) -> None:
         """Keep an event until the reads at hand are done, or until anything else is told. Ends are told
-        before arrivals, whatever their order, so that there is room for these.
+        before arrivals, in any order of reads, so that arrivals find room.
         """
         if isinstance(event, ev.Arrived):
             self._events.append(event)
