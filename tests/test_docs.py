@@ -128,6 +128,16 @@ def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tm
     assert "Overridden: --workers" in larger and "SLO met" in larger
 
 
+def test_the_map_of_the_house_names_every_room_and_every_folder_inside_one():
+    source = ROOT / "src" / "evenstep"
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = [p for p in source.rglob("*") if p.suffix == ".py" or (p / "__init__.py").exists()]
+    rooms = [p for p in found if p.parent == source and p.stem != "__init__"]
+    folders = [p for p in found if p.parent.parent == source and p.is_dir()]
+    missing = [str(p.relative_to(source)) for p in (*rooms, *folders) if f"`{p.stem}`" not in text]
+    assert not missing, f"CONTRIBUTING.md does not name {missing}"
+
+
 def test_generated_pages_are_what_the_code_says():
     pages = runpy.run_path(str(DOCS / "make_reference.py"))["pages"]()
     stale = [str(path) for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
