@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 from evenstep.measure.comparison import Interval
-from evenstep.report.engine_table import aligned, verdict_lines
+from evenstep.report.engine_table import verdict_lines
 from evenstep.report.numbers import relative
+from evenstep.report.tables import aligned
 
 
 def test_a_difference_is_a_share_of_the_baseline():

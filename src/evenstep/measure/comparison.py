@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
@@ -42,15 +42,13 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyResult:
-    """One policy over all replicates.
+    """One routing or scheduling policy over all replicates.
 
     Args:
         policy: the policy as it was asked for.
         predictor: its predictor's name, or empty.
         oracle: whether true lengths were shown: unreachable live.
-        seeds: seed of each replicate.
-        digests: digest of each replicate.
-        summaries: summary of each replicate (`Tally.summary`).
+        seeds, digests, summaries: of each replicate; a figure without a value is None.
         versus_first: paired differences to the first policy by field; None for the first itself.
         versus: the same to another named baseline; None for the baseline itself and when the first one is it.
     """
@@ -68,6 +66,11 @@ class PolicyResult:
     def digest(self) -> str:
         """The run's digest with one replicate; with several, SHA-256 over their digests in order."""
         return combined(self.digests)
+
+    @property
+    def reachable_live(self) -> bool:
+        """Whether a gateway could run it."""
+        return not self.oracle
 
     def values(self, name: str) -> list[float]:
         """One number a replicate.
@@ -124,33 +127,34 @@ class ObservedRun:
     said: tuple[str, ...] = ()
 
 
+C = TypeVar("C")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class Compared(Generic[C]):
     """Policies on the same replicates of one workload.
 
     Args:
         policies: results, in the order asked.
         conditions: of the first run; all others differ from it in policy and seed only.
         baseline: index of the policy others are compared with; 0 = the first.
-        replicates: how replicates differ: ``rotated``, ``drawn anew`` or ``one``.
         trace: the workload: name, format, rows, requests and other facts about it.
         notes: sentences on what was dropped, assumed or excluded.
         command: exact command line, or empty.
         versions: version by component.
-        yardsticks: figures that no policy changes, for comparison.
-        observed: the run recorded in a decision log, if the workload is one.
     """
 
     policies: tuple[PolicyResult, ...]
-    conditions: Conditions
+    conditions: C
     baseline: int = 0
-    replicates: str = ""
     trace: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    yardsticks: dict[str, Any] = field(default_factory=dict)
-    observed: ObservedRun | None = None
+
+    def differences(self, result: PolicyResult) -> dict[str, Interval]:
+        """A policy's paired differences to the baseline by field; empty for the baseline itself."""
+        return (result.versus if self.baseline else result.versus_first) or {}
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -167,6 +171,21 @@ class Comparison:
                 return result
         hint = nearest(policy, [result.policy for result in self.policies])
         raise InputError("comparison", "policy", policy, "one of the policies compared", hint)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison(Compared[Conditions]):
+    """Routing policies on the same replicates of one workload.
+
+    Args:
+        replicates: how replicates differ: ``rotated``, ``drawn anew`` or ``one``.
+        yardsticks: figures that no policy changes, for comparison.
+        observed: the run recorded in a decision log, if the workload is one.
+    """
+
+    replicates: str = ""
+    yardsticks: dict[str, Any] = field(default_factory=dict)
+    observed: ObservedRun | None = None
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
@@ -286,8 +305,8 @@ def policy_result(own: Sequence[Run], first: Sequence[Run] | None, baseline: Seq
         seeds=tuple(run.conditions.seed for run in own),
         digests=tuple(run.digest for run in own),
         summaries=tuple(run.summary for run in own),
-        versus_first=None if first is None or own is first else _paired(own, first),
-        versus=None if baseline is None or own is baseline else _paired(own, baseline),
+        versus_first=None if first is None or own is first else _differences_of(own, first),
+        versus=None if baseline is None or own is baseline else _differences_of(own, baseline),
     )
 
 
@@ -310,25 +329,26 @@ def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def outcomes(summary: dict[str, Any]) -> list[str]:
+def outcomes(summary: Mapping[str, Any], but: frozenset[str] = NOT_OUTCOMES) -> list[str]:
     """Names of the summary's fields that differ by policy and are numbers."""
-    return [
-        name
-        for name, value in summary.items()
-        if name not in NOT_OUTCOMES and isinstance(value, int | float) and not isinstance(value, bool)
-    ]
+    numbers = (k for k, value in summary.items() if isinstance(value, int | float) and not isinstance(value, bool))
+    return [name for name in numbers if name not in but]
 
 
 def mean_over(name: str, values: Sequence[Any]) -> Any:
     """One value for a field from its values in all replicates.
 
     Numbers are averaged (whole numbers stay whole when their mean is), a truth must hold in all, a number missing in
-    one is missing. The window is the first replicate's, its kind ``mixed`` when they differ; other structures are the
-    first replicate's.
+    one is missing, words that differ are ``mixed``. The window is the first replicate's, its kind ``mixed`` when they
+    differ; counts are averaged by name; other structures are the first replicate's.
     """
     first = values[0]
+    if any(isinstance(value, str) for value in values):
+        return first if len(set(values)) == 1 else "mixed"
     if any(value is None for value in values):
         return None
+    if name == "counted":
+        return {which: mean_over(which, [value.get(which, 0) for value in values]) for which in first}
     if isinstance(first, bool):
         return all(values)
     if isinstance(first, int | float):
@@ -341,31 +361,40 @@ def mean_over(name: str, values: Sequence[Any]) -> Any:
 
 
 def to_json_object(comparison: Comparison) -> dict[str, Any]:
+    """The machine-readable form of a comparison of routing policies; see `json_of`."""
+    conditions = {k: None if _is_nan(v) else v for k, v in asdict(comparison.conditions).items()}
+    found: dict[str, Any] = {"replicates": comparison.replicates, "yardsticks": comparison.yardsticks}
+    found |= _observed_object(comparison.observed)
+    return json_of(comparison, conditions, found, ("predictor", "oracle", "reachable_live"))
+
+
+def json_of(
+    comparison: Compared[Any], conditions: dict[str, Any], more: Mapping[str, Any], facts: Sequence[str] = ()
+) -> dict[str, Any]:
     """The machine-readable form: one JSON object, policies in the order asked.
 
     Args:
         comparison: the comparison.
+        conditions: the conditions of its runs, in JSON types; those that differ by run are left out.
+        more: other fields.
+        facts: attributes of each policy to show.
 
     Returns:
         ``policies`` (each with the means of every summary field, ``digest``, ``versus_first`` and, with another
         baseline than the first, ``versus``; each replicate alone in ``per_seed``) and a description of the runs.
     """
-    conditions = asdict(comparison.conditions)
-    shared = {k: v for k, v in conditions.items() if k not in ("policy", "predictor", "oracle", "seed")}
     return {
         "version": 1,
         "command": comparison.command,
         "versions": comparison.versions,
         "trace": comparison.trace,
-        "conditions": {k: None if _is_nan(v) else v for k, v in shared.items()},
+        "conditions": {k: v for k, v in conditions.items() if k not in ("policy", "seed", *facts)},
         "seeds": list(comparison.seeds),
-        "replicates": comparison.replicates,
         "interval": "95 % t-interval of paired differences over replicates",
         "baseline": comparison.policies[comparison.baseline].policy,
-        "yardsticks": comparison.yardsticks,
         "notes": list(comparison.notes),
-        **_observed_object(comparison.observed),
-        "policies": [_policy_object(p) for p in comparison.policies],
+        **more,
+        "policies": [_policy_object(result, facts) for result in comparison.policies],
     }
 
 
@@ -383,12 +412,10 @@ def _observed_object(observed: ObservedRun | None) -> dict[str, Any]:
     }
 
 
-def _policy_object(result: PolicyResult) -> dict[str, Any]:
+def _policy_object(result: PolicyResult, facts: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "policy": result.policy,
-        "predictor": result.predictor,
-        "oracle": result.oracle,
-        "reachable_live": not result.oracle,
+        **{name: getattr(result, name) for name in facts},
         "digest": result.digest,
         **{name: result.mean(name) for name in result.summaries[0]},
         "versus_first": _differences(result.versus_first),
@@ -412,14 +439,21 @@ def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None
     return {name: {"diff": i.value, "low": i.low, "high": i.high} for name, i in intervals.items()}
 
 
-def _paired(own: Sequence[Run], other: Sequence[Run]) -> dict[str, Interval]:
-    """Paired differences of every outcome that both policies have in every replicate."""
+def paired(
+    own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, Interval]:
+    """Paired differences of the named figures that both policies have in every replicate, from their summaries."""
     found: dict[str, Interval] = {}
-    for name in outcomes(own[0].summary):
-        ours, theirs = [run.summary.get(name) for run in own], [run.summary.get(name) for run in other]
+    for name in names:
+        ours, theirs = [one.get(name) for one in own], [one.get(name) for one in other]
         if not any(value is None for value in (*ours, *theirs)):
             found[name] = paired_difference(ours, theirs)  # type: ignore[arg-type]
     return found
+
+
+def _differences_of(own: Sequence[Run], other: Sequence[Run]) -> dict[str, Interval]:
+    ours, theirs = [run.summary for run in own], [run.summary for run in other]
+    return paired(ours, theirs, outcomes(ours[0]))
 
 
 def _workload(run: Run, replicates: int) -> tuple[dict[str, Any], tuple[str, ...], str]:

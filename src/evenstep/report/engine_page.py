@@ -11,9 +11,9 @@ from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.output_file import replacing
 from evenstep.report import engine_plots as plots
 from evenstep.report.engine_table import cell, columns_of, count_lines, verdict_lines
-from evenstep.report.html import breakable, document, facts, framed
+from evenstep.report.html import breakable, charts_in, digests, document, framed, made_by, swatch, table
 from evenstep.report.numbers import MISSING, relative
-from evenstep.report.svg import series_class, series_of
+from evenstep.report.svg import series_of
 
 
 def write_engine_report(comparison: EngineComparison, runs: Mapping[str, EngineRun], path: Path) -> None:
@@ -58,36 +58,26 @@ def subtitle(comparison: EngineComparison) -> str:
 
 
 def _table(comparison: EngineComparison) -> str:
-    heads = [*((h, u) for h, u, *_ in columns_of(comparison)), ("verdict", "")]
-    head = "".join(f"<th>{escape(h)}<br><small>{escape(u)}</small></th>" for h, u in heads)
     base = comparison.policies[comparison.baseline]
-    rows: list[str] = []
     number = series_of(r.policy for r in comparison.policies)
+    rows: list[list[str]] = []
     for result in comparison.policies:
-        found = (result.versus if comparison.baseline else result.versus_first) or {}
-        cells: list[str] = []
+        cells = [swatch(number[result.policy]) + breakable(result.policy)]
+        found = comparison.differences(result)
         for *_, name, factor in columns_of(comparison):
             change = relative(found.get(name), base.mean(name), 1, "") if result is not base else ""
             shift, _, half = change.partition(" ±")
             small = f"<br><small>{escape(shift)} %{f'<br>±{half}' if half else ''}</small>"
-            small = small if change and change[0] in "+-" else ""
-            cells.append(f"<td>{escape(cell(result, name, factor))}{small}</td>")
-        cells.append(f"<td>{escape(result.mean('verdict') or MISSING)}</td>")
-        swatch = f'<span class="swatch {series_class(number[result.policy])}"></span>'
-        name = f"{swatch}{breakable(result.policy)}"
-        rows.append(f"<tr><td class='policy'>{name}</td>{''.join(cells)}</tr>")
+            cells.append(escape(cell(result, name, factor)) + (small if change and change[0] in "+-" else ""))
+        rows.append([*cells, escape(result.mean("verdict") or MISSING)])
     said = "".join(f"<p class='hint'>Verdict {escape(line)}</p>" for line in verdict_lines(comparison))
     hint = f"Means over {len(base.seeds)} replicates; small: difference to {base.policy}, ± half a 95 % interval."
-    return (
-        f"<h2>Figures</h2><p class='hint'>{escape(hint)}</p><div class='scroll'><table><thead><tr><th>policy</th>{head}</tr>"
-        f"</thead><tbody>{''.join(rows)}</tbody></table></div>{said}"
-    )
+    heads = [("policy", ""), *((heading, unit) for heading, unit, *_ in columns_of(comparison)), ("verdict", "")]
+    return f"<h2>Figures</h2><p class='hint'>{escape(hint)}</p>{table(heads, rows)}{said}"
 
 
 def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iterable[str]:
-    number = series_of(result.policy for result in comparison.policies)
-    legend = "".join(f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in number.items())
-    legend = f'<div class="legend">{legend}</div>'
+    names = [result.policy for result in comparison.policies]
     sections = {
         "Latency": [
             ("Mean against tail", plots.mean_against_p99(comparison), "Means over replicates; left and below is better."),
@@ -101,11 +91,8 @@ def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iter
             ("Iteration time", plots.over_time(runs, "seconds", "iteration time", "seconds"), "First replicate."),
         ],
     }
-    for title, charts in sections.items():
-        yield f'<h2>{title}</h2>{legend}<div class="charts">'
-        for chart in charts:
-            yield framed(*chart)
-        yield "</div>"
+    yield from charts_in(sections, names)
+    number = series_of(names)
     yield '<h2>What the batches hold</h2><p class="hint">First replicate. Below the line decodes, above it prefill.</p>'
     yield '<div class="charts">'
     for name, run in runs.items():
@@ -114,24 +101,8 @@ def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iter
 
 
 def _made_by(comparison: EngineComparison) -> Iterable[str]:
-    yield "<h2>How this was made</h2>"
-    if comparison.command:
-        yield f"<pre>{escape(comparison.command)}</pre>"
     notes = (*comparison.notes, *(f"Counted in {line}" for line in count_lines(comparison)))
-    if notes:
-        yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
     conditions = {**comparison.conditions.engine, "batch time": comparison.conditions.batch_time}
-    yield (
-        f'<div class="facts"><div><h3>Workload</h3>{facts(comparison.trace)}</div>'
-        f"<div><h3>Engine</h3>{facts(conditions)}</div><div><h3>Versions</h3>{facts(comparison.versions)}</div></div>"
-    )
-    rows = "".join(
-        f"<tr><td>{escape(r.policy)}</td><td><code>{escape(d)}</code></td><td>{seed}</td></tr>"
-        for r in comparison.policies
-        for seed, d in zip(r.seeds, r.digests, strict=True)
-    )
-    yield (
-        "<h3>Digests</h3><p class='hint'>SHA-256 over request id, first and last iteration and evictions of every request,"
-        " and the final clock.</p><div class='scroll'><table class='digests'><thead><tr><th>policy</th><th>digest</th>"
-        f"<th>seed</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    known = {"Workload": comparison.trace, "Engine": conditions, "Versions": comparison.versions}
+    yield from made_by(comparison.command, known, notes)
+    yield digests(comparison, "request id, first and last iteration and evictions")

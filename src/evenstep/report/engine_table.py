@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from evenstep.measure.engine_comparison import EngineComparison, EngineResult
+from evenstep.measure.comparison import PolicyResult
+from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.report.numbers import MISSING, relative, short
+from evenstep.report.tables import aligned
 
 #: Heading, unit, field of the summary and factor of each column.
 COLUMNS = (
@@ -78,7 +78,7 @@ def verdict_lines(comparison: EngineComparison) -> list[str]:
     return [text for verdict, text in said.items() if verdict in found]
 
 
-def cell(result: EngineResult, name: str, factor: float) -> str:
+def cell(result: PolicyResult, name: str, factor: float) -> str:
     """A mean as text."""
     value = result.mean(name)
     return MISSING if value is None else short(value * factor)
@@ -93,20 +93,11 @@ def difference_lines(comparison: EngineComparison) -> list[str]:
     shown = [column for column in columns_of(comparison) if column[2] in DIFFERENCES]
     rows = [["", *(heading for heading, *_ in shown)]]
     for result in others:
-        found = (result.versus if comparison.baseline else result.versus_first) or {}
+        found = comparison.differences(result)
         rows.append([result.policy, *(relative(found.get(name), base.mean(name), 1, "") for _, _, name, _ in shown)])
     many = ", ± half a 95 % interval" if len(base.seeds) > 1 else ""
     return [
         "",
         f"difference to {base.policy} in per cent of it, replicate by replicate{many}",
         *aligned(rows),
-    ]
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines, the first column left, the others right."""
-    wide = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
-    return [
-        "  ".join([row[0].ljust(wide[0]), *(x.rjust(w) for x, w in zip(row[1:], wide[1:], strict=True))]).rstrip()
-        for row in rows
     ]

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evenstep.measure.comparison import Interval
-from evenstep.report.numbers import MISSING, short
+from evenstep.report.numbers import MISSING
+from evenstep.report.tables import aligned, mean_text
 
 #: Said wherever a run at the reduced size is shown.
 QUICK = "QUICK: a reduced size that shows that it runs; its figures are no evidence for or against the paper"
@@ -121,13 +122,7 @@ class Reproduction:
 
 def with_interval(value: Interval | None) -> str:
     """``12.3 ±0.4``, the mean and half a 95 % interval; without one for a single replicate."""
-    if value is None:
-        return ""
-    text = short(value.value)
-    if value.low is None or value.high is None:
-        return text
-    half = (value.high - value.low) / 2
-    return f"{text} ±{short(half if half > 1e-9 * abs(value.value) else 0.0, 2)}"
+    return "" if value is None else mean_text(value)
 
 
 def _signed(value: Interval | None) -> str:
@@ -145,7 +140,7 @@ def text_lines(found: Reproduction) -> list[str]:
     lines = [f"{found.name}: {found.title}", f"source: {found.source}"]
     if found.quick:
         lines.append(QUICK)
-    lines += ["", *_table(said.rows), ""]
+    lines += ["", *aligned(cells(said.rows), left=range(3)), ""]
     lines.append(intervals_sentence(found))
     if said.claims:
         lines += [
@@ -187,16 +182,6 @@ def cells(rows: Sequence[Row]) -> list[list[str]]:
     if any(row[-1] for row in found):
         return [head, *found]
     return [row[:-1] for row in [head, *found]]
-
-
-def _table(rows: Sequence[Row]) -> list[str]:
-    """Padded columns: case, quantity and unit to the left, numbers to the right."""
-    lines = cells(rows)
-    wide = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return [
-        "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, wide, strict=True))).rstrip()
-        for line in lines
-    ]
 
 
 def _difference(row: Row) -> str:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from evenstep.measure.comparison import Comparison, Interval, PolicyResult
+from evenstep.measure.comparison import Compared, Comparison, Interval, PolicyResult
 from evenstep.measure.output_file import replacing
 from evenstep.measure.records import Run
 from evenstep.report import plots
 from evenstep.report.numbers import MISSING, percent, relative, short
 from evenstep.report.svg import LIGHT, series_class, series_of
-from evenstep.report.tables import NO_PREFILL, error_sentence, replicates_sentence, window_sentence
+from evenstep.report.tables import NO_PREFILL, error_sentence, mean_text, replicates_sentence, window_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
         _summary(comparison),
         *_differences(comparison),
         *_charts(comparison, runs),
-        _made_by(comparison),
+        *_made_by(comparison),
     ]
     return document(name, parts)
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """A page of these parts with the style sheet inside, and leave to fetch nothing."""
+    """A page of these parts with the style sheet inside, and permission to fetch nothing."""
     style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -163,23 +163,42 @@ def _lead(comparison: Comparison) -> list[str]:
 
 
 def _summary(comparison: Comparison) -> str:
-    heads = "".join(f"<th>{f.heading}<small>{f.unit}</small></th>" for f in _figures(comparison))
-    rows: list[str] = []
+    figures = _figures(comparison)
+    rows = [
+        [_named(comparison, number), *(_mean_cell(result, f) for f in figures)]
+        for number, result in enumerate(comparison.policies)
+    ]
     if comparison.observed is not None:
         result = comparison.observed.result
-        cells = "".join(f"<td>{_mean_cell(result, f)}</td>" for f in _figures(comparison))
         name = f'{breakable(result.policy)} <span class="badge base">observed</span>'
-        rows.append(f'<tr><td class="policy">{name}</td>{cells}</tr>')
-    for number, result in enumerate(comparison.policies):
-        cells = "".join(f"<td>{_mean_cell(result, f)}</td>" for f in _figures(comparison))
-        rows.append(f'<tr><td class="policy">{_named(comparison, number)}</td>{cells}</tr>')
+        rows.insert(0, [name, *(_mean_cell(result, f) for f in figures)])
     return (
         f"<h2>Summary</h2><p class='hint'>{escape(window_sentence(comparison))}"
         " Means over replicates, ± half a 95 % t-interval of the mean. Energy: busy and idle parts of a step priced"
-        " apart.</p>"
-        f'<div class="scroll"><table><thead><tr><th>policy</th>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>{_of_the_log(comparison)}{_yardsticks(comparison)}"
+        f" apart.</p>{_policy_table(comparison, rows)}{_of_the_log(comparison)}{_yardsticks(comparison)}"
     )
+
+
+def _policy_table(comparison: Comparison, rows: Iterable[Sequence[str]]) -> str:
+    return table([("policy", ""), *((f.heading, f.unit) for f in _figures(comparison))], rows)
+
+
+def table(heads: Iterable[tuple[str, str]], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """A table that scrolls where it is wider than the page.
+
+    Args:
+        heads: heading and unit of each column.
+        rows: the cells, as HTML; a cell may bring its own element.
+        kind: ``digests`` for text, else the first column names policies.
+    """
+    head = "".join(f"<th>{escape(name)}{f'<small>{escape(unit)}</small>' if unit else ''}</th>" for name, unit in heads)
+    first = "<td>" if kind else '<td class="policy">'
+    body = "".join(
+        f"<tr>{first}{name}</td>{''.join(c if c.startswith('<td') else f'<td>{c}</td>' for c in cells)}</tr>"
+        for name, *cells in rows
+    )
+    begin = f'<table class="{kind}">' if kind else "<table>"
+    return f'<div class="scroll">{begin}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _of_the_log(comparison: Comparison) -> str:
@@ -191,25 +210,32 @@ def _of_the_log(comparison: Comparison) -> str:
 
 
 def _mean_cell(result: PolicyResult, figure: Figure) -> str:
-    interval = result.interval(figure.field)
-    if interval is None:
-        return MISSING
-    text = short(interval.value * figure.scale)
-    if interval.low is None or interval.high is None:
-        return text
-    return f"{text}<br><small>±{short((interval.high - interval.low) / 2 * figure.scale, 2)}</small>"
+    text, _, half = mean_text(result.interval(figure.field), figure.scale).partition(" ±")
+    return f"{text}<br><small>±{half}</small>" if half else text
 
 
-def _named(comparison: Comparison, number: int) -> str:
+def _named(comparison: Compared[Any], number: int) -> str:
     """A policy's name with its colour and what has to be known of it."""
     result = comparison.policies[number]
-    series = series_of(p.policy for p in comparison.policies)[result.policy]
-    badges = ""
-    if result.oracle:
-        badges += ' <span class="badge">oracle: unreachable live</span>'
+    badges = ORACLE_BADGE if result.oracle else ""
     if number == comparison.baseline:
         badges += ' <span class="badge base">baseline</span>'
-    return f'<span class="swatch {series_class(series)}"></span>{breakable(result.policy)}{badges}'
+    return f"{swatch(series_of(p.policy for p in comparison.policies)[result.policy])}{breakable(result.policy)}{badges}"
+
+
+#: Marks a policy that cannot run live.
+ORACLE_BADGE = ' <span class="badge">oracle: unreachable live</span>'
+
+
+def swatch(series: int) -> str:
+    """The colour of a policy."""
+    return f'<span class="swatch {series_class(series)}"></span>'
+
+
+def legend(names: Iterable[str], badges: Mapping[str, str] | None = None) -> str:
+    """Colours and names of policies, each followed by its badge as HTML."""
+    found = (f"<span>{swatch(i)}{escape(n)}{(badges or {}).get(n, '')}</span>" for n, i in series_of(names).items())
+    return f'<div class="legend">{"".join(found)}</div>'
 
 
 def breakable(name: str) -> str:
@@ -231,28 +257,21 @@ def _yardsticks(comparison: Comparison) -> str:
 def _differences(comparison: Comparison) -> Iterable[str]:
     """Paired differences to the baseline in per cent, green where clearly better and red where clearly worse."""
     base = comparison.policies[comparison.baseline]
-    others = [
-        (i, p.versus if comparison.baseline else p.versus_first)
-        for i, p in enumerate(comparison.policies)
-        if i != comparison.baseline
-    ]
+    others = [(i, comparison.differences(p)) for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:
         return
-    heads = "".join(f"<th>{f.heading}<small>{f.unit}</small></th>" for f in _figures(comparison))
     yield f"<h2>Differences to {escape(base.policy)}</h2>"
     yield (
         f"<p class='hint'>{escape(replicates_sentence(comparison))} In per cent of the baseline's mean; coloured where"
         " the interval leaves out 0.</p>"
     )
-    rows: list[str] = []
-    for number, differences in others:
-        cells = "".join(
-            _difference_cell((differences or {}).get(f.field), base.mean(f.field), f) for f in _figures(comparison)
-        )
-        rows.append(f'<tr><td class="policy">{_named(comparison, number)}</td>{cells}</tr>')
-    yield (
-        f'<div class="scroll"><table><thead><tr><th>policy</th>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    figures = _figures(comparison)
+    yield _policy_table(
+        comparison,
+        [
+            [_named(comparison, i), *(_difference_cell(found.get(f.field), base.mean(f.field), f) for f in figures)]
+            for i, found in others
+        ],
     )
 
 
@@ -269,8 +288,6 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
     names = [p.policy for p in comparison.policies]
     number = series_of(names)
     ordered = {name: runs[name] for name in names if name in runs}
-    legend = "".join(f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in number.items())
-    legend = f'<div class="legend">{legend}</div>'
     yield "<h2>Load of every worker</h2>"
     yield (
         '<p class="hint">First replicate. A step lasts as long as its heaviest worker needs: the height of the band is'
@@ -279,11 +296,13 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
     bands = plots.load_bands(ordered)
     yield '<div class="charts">'
     for name, svg in bands.items():
-        yield f"<figure><h3><span class='swatch {series_class(number[name])}'></span>{escape(name)}</h3>{svg}</figure>"
+        yield f"<figure><h3>{swatch(number[name])}{escape(name)}</h3>{svg}</figure>"
     yield "</div>" if bands else "</div><p>Worker samples were not recorded.</p>"
     fifths = {p.policy: p.summaries[0].get("waits_by_prompt_fifth", []) for p in comparison.policies}
     mean_wait = plots.waits_by_size(fifths, "mean_wait_s", "mean wait, s")
     oldest_wait = plots.waits_by_size(fifths, "oldest_wait_s", "oldest wait, s")
+    power = "While stepping, busy and idle parts of a step priced apart."
+    oldest = "Never cut off at the end: a policy that starves shows here."
     sections = {
         "Balance over time": [
             ("Envelope", plots.envelope_over_time(ordered), "Load of the heaviest worker."),
@@ -294,26 +313,23 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
             ("Time per output token", plots.tpot_distribution(ordered), "All requests, cumulative."),
         ],
         "Energy": [
-            (
-                "Power",
-                plots.power_over_time(ordered),
-                "While stepping, busy and idle parts of a step priced apart.",
-            ),
+            ("Power", plots.power_over_time(ordered), power),
             ("Energy", plots.energy(comparison), "Whole run, drain included, mean over replicates."),
         ],
         "Who waits": [
             ("Mean wait by prompt size", mean_wait, "Shortest prompts left, longest right."),
-            (
-                "Oldest wait by prompt size",
-                oldest_wait,
-                "Never cut off at the end: a policy that starves shows here.",
-            ),
+            ("Oldest wait by prompt size", oldest_wait, oldest),
         ],
     }
+    yield from charts_in(sections, names)
+
+
+def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Iterable[str]) -> Iterable[str]:
+    """Charts by section: title, SVG and caption of each, below the legend of the policies."""
+    above = legend(names)
     for title, charts in sections.items():
-        yield f'<h2>{title}</h2>{legend}<div class="charts">'
-        for chart in charts:
-            yield framed(*chart)
+        yield f'<h2>{title}</h2>{above}<div class="charts">'
+        yield from (framed(*chart) for chart in charts)
         yield "</div>"
 
 
@@ -323,36 +339,36 @@ def framed(title: str, svg: str, caption: str) -> str:
     return f"<figure><h3>{escape(title)}</h3>{body}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _made_by(comparison: Comparison) -> str:
-    """Everything needed to make the figures again."""
-    parts = ["<h2>How this was made</h2>"]
-    if comparison.command:
-        parts.append(f"<pre>{escape(comparison.command)}</pre>")
-    parts.append(f"<p>{escape(replicates_sentence(comparison))}</p>")
-    if comparison.notes:
-        parts.append(f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in comparison.notes)}</ul>")
+def _made_by(comparison: Comparison) -> Iterable[str]:
     shared = asdict(comparison.conditions)
     for name in ("policy", "predictor", "oracle", "seed"):
         del shared[name]
-    parts += [
-        '<div class="facts">',
-        f"<div><h3>Workload</h3>{facts(comparison.trace)}</div>",
-        f"<div><h3>Conditions</h3>{facts({**shared, 'seeds': comparison.seeds})}</div>",
-        f"<div><h3>Versions</h3>{facts(comparison.versions)}</div>",
-        "</div>",
-    ]
-    rows = "".join(
-        f"<tr><td>{escape(p.policy)}</td><td><code>{escape(d)}</code></td><td>{seed}</td></tr>"
+    known = {"Workload": comparison.trace, "Conditions": {**shared, "seeds": comparison.seeds}}
+    yield from made_by(comparison.command, known | {"Versions": comparison.versions}, comparison.notes)
+    yield f"<p>{escape(replicates_sentence(comparison))}</p>"
+    yield digests(comparison, "request id, worker, admission step and completion step")
+
+
+def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequence[str] = ()) -> Iterable[str]:
+    """Everything needed to make the figures again: the command line, notes, and facts by heading."""
+    yield "<h2>How this was made</h2>"
+    if command:
+        yield f"<pre>{escape(command)}</pre>"
+    if notes:
+        yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
+    lists = (f"<div><h3>{escape(title)}</h3>{facts(values)}</div>" for title, values in known.items())
+    yield f'<div class="facts">{"".join(lists)}</div>'
+
+
+def digests(comparison: Compared[Any], of: str) -> str:
+    """The digest of every run; `of` says what of each request is in it."""
+    rows = [
+        [escape(p.policy), f"<code>{escape(d)}</code>", str(seed)]
         for p in comparison.policies
         for seed, d in zip(p.seeds, p.digests, strict=True)
-    )
-    parts.append(
-        "<h3>Digests</h3><p class='hint'>SHA-256 over request id, worker, admission step and completion step of every"
-        " request, and the final clock.</p>"
-        '<div class="scroll"><table class="digests"><thead><tr><th>policy</th><th>digest</th><th>seed</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-    return "\n".join(parts)
+    ]
+    found = table([("policy", ""), ("digest", ""), ("seed", "")], rows, "digests")
+    return f"<h3>Digests</h3><p class='hint'>SHA-256 over {of} of every request, and the final clock.</p>{found}"
 
 
 def facts(values: Mapping[str, Any]) -> str:

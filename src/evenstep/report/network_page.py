@@ -14,6 +14,7 @@ from evenstep.measure.output_file import replacing
 from evenstep.report.html import document, framed
 from evenstep.report.numbers import MISSING, short
 from evenstep.report.plots import lines
+from evenstep.report.tables import aligned
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Interval
@@ -38,7 +39,7 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
     for one in found:
         cells = [_cell(one.mean(figure), None if one.versus is None else one.versus[figure]) for _, figure in COLUMNS]
         rows.append([one.order, *cells, short(one.mean("unfinished_tasks").value), _verdicts(one.runs)])
-    return table(rows)
+    return aligned(rows)
 
 
 def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
@@ -51,7 +52,7 @@ def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
             [name, busy, f"{one['requests']:,}", f"{one['unfinished']:,}", f"{one['tokens_left']:,}", one["verdict"]]
         )
     more = [f"and {len(engines) - most} more engines"] if len(engines) > most else []
-    return [*table(rows), *more]
+    return [*aligned(rows), *more]
 
 
 def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
@@ -64,7 +65,7 @@ def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
         word = "overloaded" if one.load > 1 else "below 1"
         name = f"virtual: {' + '.join(one.calls)}"
         rows.append([name, short(one.load, 4), word, *([run.summary["verdict"]] if run else [])])
-    return [*table(rows), f"by loads: {judged.verdict}; {judged.why}"]
+    return [*aligned(rows), f"by loads: {judged.verdict}; {judged.why}"]
 
 
 def checked_lines(checked: Checked) -> list[str]:
@@ -75,17 +76,6 @@ def checked_lines(checked: Checked) -> list[str]:
     for name, (fluid, seen) in checked.growth.items():
         lines.append(f"work of {name} grows by {seen:.3f} s a second; its load says {fluid:.3f}")
     return lines
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as aligned lines, the first cell to the left."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def judged_object(judged: Judged) -> dict[str, Any]:
@@ -124,7 +114,7 @@ def live_lines(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[str]:
         figures = [[short(one[name]) for name in LIVE] for one in (run.summary, live.latencies)]
         rows.append([run.order, str(run.seed), "simulated", *figures[0], f"{live.tasks:,}", f"{left:,}", MISSING])
         rows.append(["", "", "live", *figures[1], f"{live.tasks:,}", f"{live.unfinished:,}", f"{live.failed:,}"])
-    return table(rows)
+    return aligned(rows)
 
 
 def live_object(run: NetworkRun, live: Live) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ import numpy as np
 
 from evenstep.measure.output_file import replacing
 from evenstep.predict.evaluation import Evaluation, Score
+from evenstep.report.html import document, table
 from evenstep.report.svg import Board, Scale
+from evenstep.report.tables import aligned
 
 HEADINGS = (
     "predictor",
@@ -46,12 +47,7 @@ def cells(score: Score) -> tuple[str, ...]:
 
 def text_lines(found: Evaluation) -> list[str]:
     """The table and what has to be said about it."""
-    rows = [HEADINGS, *(cells(score) for score in found.scores)]
-    wide = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
-    lines = [
-        "  ".join([row[0].ljust(wide[0]), *(cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=True))])
-        for row in rows
-    ]
+    lines = aligned([HEADINGS, *(cells(score) for score in found.scores)])
     return [sentence(found), "", *lines, "", *(f"note: {note}" for note in found.notes)]
 
 
@@ -77,22 +73,16 @@ def write_page(found: Evaluation, command: str, path: Path) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
-    head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(score))}</tr>" for score in found.scores)
-    horizons = list(dict.fromkeys(score.horizon for score in found.scores))
-    charts = "".join(_reliability(found, horizon) for horizon in horizons)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
-    page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>evenstep: predictors on {escape(found.trace)}</title><style>{style}</style></head><body><main>"
-        f"<h1>Predictors on {escape(found.trace)}</h1><p>{escape(sentence(found))}</p>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{charts}"
-        f"<ul>{notes}</ul><p><code>{escape(command)}</code></p></main></body></html>\n"
-    )
+    title = f"predictors on {found.trace}"
+    horizons = dict.fromkeys(score.horizon for score in found.scores)
+    parts = [
+        f"<h1>{escape(title.capitalize())}</h1><p>{escape(sentence(found))}</p>",
+        table([(name, "") for name in HEADINGS], ([*map(escape, cells(score))] for score in found.scores)),
+        *(_reliability(found, horizon) for horizon in horizons),
+        f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in found.notes)}</ul><p><code>{escape(command)}</code></p>",
+    ]
     with replacing(path) as out:
-        out.write(page.encode())
+        out.write(document(title, parts).encode())
 
 
 def _reliability(found: Evaluation, horizon: int) -> str:

@@ -7,13 +7,11 @@ from html import escape
 from itertools import combinations
 from pathlib import Path
 
-from evenstep.measure.comparison import Interval
 from evenstep.measure.output_file import replacing
 from evenstep.measure.swept import Swept, value_text
-from evenstep.report.html import document, facts, framed
-from evenstep.report.numbers import MISSING, short
-from evenstep.report.svg import series_class, series_of
+from evenstep.report.html import ORACLE_BADGE, document, framed, legend, made_by, table
 from evenstep.report.sweep_plots import against, figure_of, over_two, title_of
+from evenstep.report.tables import ORACLE_NOTE, aligned, mean_text
 
 #: Numeric parameters of which every pair has its heat maps.
 PAIRED = 3
@@ -81,19 +79,11 @@ def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS) -> list[str]:
     """
     head, units, *rows = _rows(swept)
     shown = rows if most is None else rows[:most]
-    table = [head, units, *shown]
-    wide = [max(len(row[c]) for row in table) for c in range(len(head))]
-    left = len(swept.parameters)
-    lines = [
-        "  ".join(
-            cell.ljust(w) if c == left else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, wide, strict=True))
-        ).rstrip()
-        for row in table
-    ]
+    lines = aligned([head, units, *shown], left=[len(swept.parameters)])
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more rows")
     if any(swept.is_oracle(i) for i in range(len(swept.policies))):
-        lines.append("* is shown true output lengths: unreachable live, a bound to aim at.")
+        lines.append(ORACLE_NOTE)
     return lines
 
 
@@ -106,30 +96,16 @@ def _rows(swept: Swept) -> list[list[str]]:
     ]
     for p, point in enumerate(swept.points):
         for i, policy in enumerate(swept.policies):
-            cells = [_mean_text(swept.interval(p, i, m), f.scale) for m, f in zip(swept.metrics, figures, strict=True)]
+            cells = [mean_text(swept.interval(p, i, m), f.scale) for m, f in zip(swept.metrics, figures, strict=True)]
             name = policy + ("*" if swept.is_oracle(i) else "")
             rows.append([*map(value_text, point), name, str(len(swept.runs[p][i])), *cells])
     return rows
 
 
-def _mean_text(found: Interval | None, factor: float) -> str:
-    if found is None:
-        return MISSING
-    text = short(found.value * factor)
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} ±{short((found.high - found.low) / 2 * factor, 2)}"
-
-
 def _metric(swept: Swept, metric: str) -> Iterable[str]:
-    legend = "".join(
-        f'<span><span class="swatch {series_class(number)}"></span>{escape(name)}'
-        + (' <span class="badge">oracle: unreachable live</span>' if swept.is_oracle(i) else "")
-        + "</span>"
-        for i, (name, number) in enumerate(series_of(swept.policies).items())
-    )
+    badges = {name: ORACLE_BADGE for i, name in enumerate(swept.policies) if swept.is_oracle(i)}
     yield f"<h2>{escape(figure_of(metric).heading)}</h2>"
-    yield f'<p class="hint">{escape(_hint(swept))}</p><div class="legend">{legend}</div><div class="charts">'
+    yield f'<p class="hint">{escape(_hint(swept))}</p>{legend(swept.policies, badges)}<div class="charts">'
     for parameter in swept.parameters:
         yield framed(f"against {parameter}", against(swept, parameter, metric), _caption(swept, parameter))
     numeric = [name for name in swept.parameters if swept.is_numeric(name) and len(swept.values(name)) > 1]
@@ -157,24 +133,16 @@ def _caption(swept: Swept, parameter: str) -> str:
 def _figures(swept: Swept) -> Iterable[str]:
     """The same figures as a table."""
     head, units, *rows = _rows(swept)
-    heads = "".join(f"<th>{escape(h)}<small>{escape(u)}</small></th>" for h, u in zip(head, units, strict=True))
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows[:PAGE_ROWS])
     said = "Mean over replicates, ± half a 95 % t-interval."
     if len(rows) > PAGE_ROWS:
         said += f" The first {PAGE_ROWS} of {len(rows)} rows."
     yield f"<h2>Figures</h2><p class='hint'>{said} {escape(until_sentence(swept))}</p>"
-    yield f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    yield table(zip(head, units, strict=True), ([*map(escape, row)] for row in rows[:PAGE_ROWS]))
 
 
 def _made_by(swept: Swept) -> Iterable[str]:
-    yield "<h2>How this was made</h2>"
-    if swept.command:
-        yield f"<pre>{escape(swept.command)}</pre>"
-    yield '<div class="facts">'
-    yield f"<div><h3>Swept</h3>{facts({name: _taken(swept, name) for name in swept.parameters})}</div>"
-    yield f"<div><h3>Fixed</h3>{facts(swept.fixed)}</div>"
-    yield f"<div><h3>Versions</h3>{facts(swept.versions)}</div>"
-    yield "</div>"
+    taken = {name: _taken(swept, name) for name in swept.parameters}
+    yield from made_by(swept.command, {"Swept": taken, "Fixed": swept.fixed, "Versions": swept.versions})
 
 
 def _taken(swept: Swept, parameter: str) -> str:

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from evenstep.measure.comparison import Comparison, PolicyResult
-from evenstep.report.numbers import percent, relative, short
+from evenstep.measure.comparison import Comparison, Interval, PolicyResult
+from evenstep.report.numbers import MISSING, percent, relative, short
 
 ORACLE_NOTE = "* is shown true output lengths: unreachable live, a bound to aim at."
 _GAP = "  "
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Rows as lines; the columns numbered in `left` are flush left, the others flush right."""
+    wide = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    padded = ([x.ljust(w) if c in left else x.rjust(w) for c, (x, w) in enumerate(zip(r, wide, strict=True))] for r in rows)
+    return [_GAP.join(cells).rstrip() for cells in padded]
+
+
+def mean_text(found: Interval | None, factor: float = 1.0) -> str:
+    """A mean with half its interval: ``12.3 ±0.4``."""
+    if found is None:
+        return MISSING
+    text = short(found.value * factor)
+    if found.low is None or found.high is None:
+        return text
+    half = (found.high - found.low) / 2
+    return f"{text} ±{short(half * factor if half > 1e-9 * abs(found.value) else 0.0, 2)}"
 
 
 @dataclass(frozen=True, slots=True)
