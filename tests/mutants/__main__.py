@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import resource
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from pathlib import Path
 os.environ["EVENSTEP_PLAIN"] = "1"
 ROOT = Path(__file__).parent.parent.parent
 LEAST_CAUGHT = 0.9
+#: CPU seconds of a mutant's tests, so that a busy machine does not count as a mutant that was noticed.
 PATIENCE_S = 120
 
 
@@ -59,7 +61,8 @@ def run(module: str, source: str | None, tests: list[str], name: str) -> bool:
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
-    signal.alarm(PATIENCE_S)  # an endless loop is noticed, too
+    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE_S, PATIENCE_S))  # an endless loop is noticed, too
+    signal.alarm(20 * PATIENCE_S)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)

@@ -29,28 +29,6 @@ def test_in_equilibrium_as_many_arrive_in_an_iteration_as_stand_at_a_stage(numbe
     assert found.tokens_per_s == pytest.approx(np.dot(found.per_stage, stages) / found.iteration_s)
 
 
-def test_a_simulated_engine_without_limits_holds_what_the_fluid_does():
-    types = Types((300.0, 100.0), (20, 20), (10, 30), 0.01, 4e-6)
-    assert 0.3 < types.load < 0.9
-    count, is_long = 60_000, np.arange(60_000) % 4 == 3
-    trace = Trace(
-        np.full(count, 20),
-        np.where(is_long, 30, 10),
-        arrival_s=np.arange(count) / 400.0,
-        synthetic=True,
-    )
-    done = simulate_engine(
-        trace,
-        Sarathi(),
-        engine=Engine(token_budget=0, batch_limit=0, first_token="decode"),
-        batch_time=AffineKv(types.d0_s, types.d1_s),
-    )
-    steps = done.iterations
-    assert steps is not None
-    middle = slice(steps.kv_batch.size // 10, -steps.kv_batch.size // 10)
-    assert steps.kv_batch[middle].mean() == pytest.approx(equilibrium(types).kv_tokens, rel=1e-3)
-
-
 def test_an_engine_that_cannot_keep_up_has_no_equilibrium():
     with pytest.raises(InputError, match="load"):
         equilibrium(Types((10.0,), (100,), (100,), 0.01, 1e-4))
@@ -78,3 +56,25 @@ def test_numbers_out_of_range_are_refused(change, field):
     good = {"arrivals_per_s": (1.0,), "prompt_tokens": (1,), "output_tokens": (1,), "d0_s": 0.1, "d1_s": 0.0}
     with pytest.raises(InputError, match=field):
         Types(**{**good, **change})
+
+
+def test_a_simulated_engine_without_limits_holds_what_the_fluid_does():
+    types = Types((300.0, 100.0), (20, 20), (10, 30), 0.01, 4e-6)
+    assert 0.3 < types.load < 0.9
+    count, is_long = 20_000, np.arange(20_000) % 4 == 3
+    trace = Trace(
+        np.full(count, 20),
+        np.where(is_long, 30, 10),
+        arrival_s=np.arange(count) / 400.0,
+        synthetic=True,
+    )
+    done = simulate_engine(
+        trace,
+        Sarathi(),
+        engine=Engine(token_budget=0, batch_limit=0, first_token="decode"),
+        batch_time=AffineKv(types.d0_s, types.d1_s),
+    )
+    steps = done.iterations
+    assert steps is not None
+    middle = slice(steps.kv_batch.size // 2, -steps.kv_batch.size // 10)
+    assert steps.kv_batch[middle].mean() == pytest.approx(equilibrium(types).kv_tokens, rel=1e-3)

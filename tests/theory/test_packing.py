@@ -50,6 +50,20 @@ def test_one_after_the_other_is_packed_only_where_no_two_fit_beside_each_other(o
     assert packed == (not could)
 
 
+def test_one_request_and_a_memory_that_is_just_full_are_packed():
+    """A prompt of 3 and an output of 2 hold 4 and 5 tokens; the second starts when the first has ended, and could not before."""
+    alone = np.array([0]), np.array([3]), np.array([2])
+    assert occupied(*alone).tolist() == [4, 5] and optimally_packed(*alone, 5)
+    assert optimally_packed(np.array([0, 2]), np.array([3, 3]), np.array([2, 2]), 8)
+    assert not optimally_packed(np.array([0, 2]), np.array([3, 3]), np.array([2, 2]), 9)
+
+
+def test_an_empty_schedule_holds_nothing():
+    nobody = np.zeros(0, np.int64)
+    assert occupied(nobody, nobody, nobody).size == 0 and total_latency(nobody, nobody) == 0
+    assert optimally_packed(nobody, nobody, nobody, 0)
+
+
 def test_schedules_that_cannot_be_are_refused():
     with pytest.raises(InputError, match="kv_tokens"):
         optimally_packed(BEST, PROMPT, OUTPUT, 5)

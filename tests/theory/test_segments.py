@@ -74,24 +74,6 @@ def test_the_expected_latency_by_hand():
     assert expected_latency_s(types, merged_first, one) == pytest.approx((3 * 11 + 31) * 2.5 / 4 + first)
 
 
-def test_the_expected_latency_is_near_a_simulated_one():
-    types = Types((173.0, 130.0, 86.0, 43.0), (50,) * 4, (20, 40, 80, 160), 0.01, 4e-7)
-    solved = solve(types, kappas=(0.0,))
-    rng = np.random.default_rng(1)
-    count = 432 * 120
-    outputs = rng.choice(types.output_tokens, count, p=np.array(types.arrivals_per_s) / 432)
-    trace = Trace(np.full(count, 50), outputs, arrival_s=np.cumsum(rng.exponential(1 / 432, count)), synthetic=True)
-    run = simulate_engine(
-        trace,
-        NestedWait(tuple(solved.thresholds.tolist()), (20, 40, 80)),
-        batch_time=AffineKv(0.01, 4e-7),
-        engine=Engine(token_budget=0, batch_limit=0, first_token="decode"),
-        records=False,
-        until_s=float(trace.column("arrival_s")[-1]),
-    )
-    assert run.summary["e2e_mean_s"] == pytest.approx(expected_latency_s(types, types, solved), rel=0.25)
-
-
 def test_every_number_is_tried_and_what_queues_need_is_the_rest():
     few = Types((3.0, 2.0, 1.0), (20,) * 3, (10, 20, 30), 0.1, 1e-6)
     tried = designs(few)
@@ -117,3 +99,22 @@ def test_each_head_adds_its_own_queue_over_the_rate_at_which_it_is_reached():
     third = second + 5 * 0.1875 / 5.5 / 0.5
     wanted = (6 * (11 * 1.25 + first) + 1.5 * (31 * 1.25 + second) + 0.5 * (41 * 1.25 + third)) / 8
     assert expected_latency_s(types, types, solved) == pytest.approx(wanted)
+
+
+def test_the_expected_latency_is_an_upper_estimate_of_a_simulated_one():
+    """Kingman's bound on queues makes it one; here the simulated latency is 0.81 of it."""
+    types = Types((173.0, 130.0, 86.0, 43.0), (50,) * 4, (5, 10, 20, 40), 0.01, 1.6e-6)
+    solved = solve(types, kappas=(0.0,))
+    rng = np.random.default_rng(1)
+    count = 432 * 30
+    outputs = rng.choice(types.output_tokens, count, p=np.array(types.arrivals_per_s) / 432)
+    trace = Trace(np.full(count, 50), outputs, arrival_s=np.cumsum(rng.exponential(1 / 432, count)), synthetic=True)
+    run = simulate_engine(
+        trace,
+        NestedWait(tuple(solved.thresholds.tolist()), (5, 10, 20)),
+        batch_time=AffineKv(types.d0_s, types.d1_s),
+        engine=Engine(token_budget=0, batch_limit=0, first_token="decode"),
+        records=False,
+        until_s=float(trace.column("arrival_s")[-1]),
+    )
+    assert 0.75 < run.summary["e2e_mean_s"] / expected_latency_s(types, types, solved) < 1
