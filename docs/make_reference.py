@@ -70,84 +70,82 @@ def pages() -> dict[Path, str]:
 
 GATEWAY = """# Gateway
 
-`evenstep serve` ([flags](cli.md)) and what operators see of it. [Run a gateway](../how-to/run-a-gateway.md) shows how it
-is used, [Dispatcher](dispatcher.md) what decides. This page is written by `make reference`.
+This page lists every setting, header, path, metric and log field of `evenstep serve` ([flags](cli.md)). [Run a gateway](../how-to/run-a-gateway.md) shows how to
+use it, [Dispatcher](dispatcher.md) how it decides. This page is written by `make reference`.
 
 ## Settings
 
-Keys of the YAML file ([schema](schemas/gateway.json), `examples/gateway.yaml`), of `--set KEY=VALUE`, and of the
-environment: `limits.body_bytes` is `EVENSTEP_LIMITS_BODY_BYTES` there. As text, lists are separated by commas, workers
-(`URL[,key=value,...]`) by blanks; mappings and other lists are JSON. Flags win over the environment, the environment over
-the file, the file over defaults; lists and mappings are replaced as a whole. Secrets are `env:NAME`, `file:PATH` or
-themselves, keys of clients and of the admin API also `sha256:HEX`. Relative paths start where the gateway was started.
+These are the keys of the YAML file ([schema](schemas/gateway.json), `examples/gateway.yaml`) and of `--set KEY=VALUE`. In the environment `limits.body_bytes` is
+`EVENSTEP_LIMITS_BODY_BYTES`. As text, lists are separated by commas, and workers (`URL[,key=value,...]`) by blanks. Mappings and other lists are JSON.
+Flags override the environment, the environment overrides the file, and the file overrides defaults. Lists and mappings are replaced as a whole. A secret
+is `env:NAME`, `file:PATH` or plain text. Keys of clients and of the admin API may also be `sha256:HEX`. Relative paths start in the gateway's working folder.
 {settings}
 ## Headers of a request
 
 | header | meaning |
 |---|---|
-| `Authorization` | `Bearer` and a key of `keys`; without `keys` it goes on to the engine |
-| `x-evenstep-class` | class of the request; 403 where the key may not ask for it |
+| `Authorization` | `Bearer` and a key of `keys`; without `keys` the header goes to the engine |
+| `x-evenstep-class` | class of the request; 403 if the key may not use it |
 | `x-evenstep-expected-tokens` | output tokens the client expects, for the predictor |
 | `x-evenstep-task`, and `session_headers` | requests with the same value belong together |
-| `x-evenstep-priority` | a finite number; the smallest waits first where `dispatch.order` is not `fcfs` |
-| `X-Request-Id` | the request's id in answers, logs and engines; made up where it is missing |
-| `traceparent`, `tracestate` | go on to the engine; the gateway's span is a child of them |
+| `x-evenstep-priority` | a finite number. The smallest is served first, if `dispatch.order` is not `fcfs` |
+| `X-Request-Id` | the request's id in answers, logs and engines; generated if it is missing |
+| `traceparent`, `tracestate` | go to the engine; the gateway's span is a child of them |
 
-Everything else that goes to an engine is made anew: no header of a client picks a rank.
+All other headers to an engine are built anew, so a client's header cannot pick a rank.
 
 ## Paths of the clients' port
 
-| path | what |
+| path | answer |
 |---|---|
-| `POST /v1/chat/completions`, `/v1/completions` | wait for the policy, are counted, retried and continued |
-| `GET /v1/models`, `/v1/models/NAME` | what the workers serve, together; asked of them at start, at every reload, and when one answers 404 for a model that it listed (it moves to what it lists then; with `models` in the config it gets nothing until it lists that) |
-| any other `/v1/...`, `/tokenize`, `/detokenize`, `/pooling`, `/classify`, `/score`, `/rerank`, `/v2/rerank` | passed on to the healthy worker with least to do, not counted |
+| `POST /v1/chat/completions`, `/v1/completions` | a generation: it waits for the policy, and is counted, retried and continued |
+| `GET /v1/models`, `/v1/models/NAME` | all models that the workers serve. The gateway asks them at start, at every reload, and when one answers 404 for a model that it listed. Such a worker then serves what it lists now; with `models` in the config it gets no requests until it lists those |
+| any other `/v1/...`, `/tokenize`, `/detokenize`, `/pooling`, `/classify`, `/score`, `/rerank`, `/v2/rerank` | forwarded to the healthy worker with the fewest requests, and not counted |
 | `GET /healthz`, `/health` | 200 while the process answers |
-| `GET /readyz` | 200 and `ok` when a model can be served, else 503 and why; then a line for each note, which changes no status: a worker without its engine's metrics page, or a decision log that cannot be written |
+| `GET /readyz` | 200 and `ok` when a model can be served, else 503 and the reason. Further lines are notes, which do not change the status: a worker without its engine's metrics page, or a decision log that cannot be written |
 
-`/v1/load_lora_adapter` and `/v1/unload_lora_adapter` change one engine alone and are not passed on.
+`/v1/load_lora_adapter` and `/v1/unload_lora_adapter` change a single engine and are not forwarded.
 
 ## Metrics
 
-On the admin port under `/metrics`. `model` is a label of everything that belongs to one served model; `worker`, `group`,
-`tenant`, `class`, `policy`, `outcome`, `reason`, `stage`, `code`, `def` and `of` say which. Fallback reasons: {reasons}.
+On the admin port under `/metrics`. Metrics of one served model have the label `model`. Further labels are `worker`, `group`,
+`tenant`, `class`, `policy`, `outcome`, `reason`, `stage`, `code`, `def` and `of`. Fallback reasons: {reasons}.
 
 {metrics}
 ## Admin API
 
-On its own port, `admin.port`; JSON but for `/metrics`; [OpenAPI](schemas/admin-api.json). With `admin.key` every path but `/healthz` and `/readyz` needs it
-as `Authorization: Bearer`; without, it answers to loopback names only. Requests of pages in a browser (`Origin`) are
-refused. Errors: `{{"error": {{"message", "field", "value"}}}}`.
+The admin API has its own port, `admin.port`, and speaks JSON except for `/metrics` ([OpenAPI](schemas/admin-api.json)). With `admin.key` every path except `/healthz` and `/readyz`
+needs the key as `Authorization: Bearer`. Without a key it answers to loopback names only. It refuses requests of pages in a browser (`Origin`). Errors: `{{"error": {{"message", "field", "value"}}}}`.
 
 {endpoints}
 `/healthz` and `/readyz` are on the port of the clients as well.
 
 ## Logs
 
-On stderr, `log.format` `text` or `json`: `time`, `level`, `logger`, `message` and fields. What does not fit into the pipe
-is thrown away and counted. Kinds of notices of the dispatcher: `fallback`, `policy-off`, `foreign`, `divergence`,
-`disagreement`, `ejected`, `recovered`, `last-healthy`. With `log.access` a line for each request that is over: {ended}.
+Logs go to stderr, with `log.format` `text` or `json`: `time`, `level`, `logger`, `message` and fields. Lines that do not fit into the pipe
+are dropped and counted. Kinds of notices of the dispatcher: `fallback`, `policy-off`, `foreign`, `divergence`,
+`disagreement`, `ejected`, `recovered`, `last-healthy`. With `log.access` there is a line for each request that ended: {ended}.
 """
 
 
 PAPERS = """# From papers to code
 
-Every theorem, lemma, proposition, algorithm, figure and table of five papers: what it says, the code, a command, and the
-verdict of a run at full size. *Holds*: ours shows what it says; of a definition or an algorithm, the code is it. *Holds
-within*: in part, or up to what stands behind it. *Does not*: ours shows otherwise. *Not ours to have*: nothing to run,
-or data and machines that are not to be had. `evenstep reproduce NAME` prints figures with intervals and every free
+This page lists every theorem, lemma, proposition, algorithm, figure and table of five papers, with its claim, our code, a command, and the
+verdict of a run at full size. *Holds*: our run shows the claim. For a definition or an algorithm it means that the code implements it. *Holds
+within*: it holds in part, or within the stated limit. *Does not*: our run shows the opposite. *Not ours to have*: there is nothing to run,
+or the data and machines are not available. `evenstep reproduce NAME` prints figures with intervals and every free
 constant; `evenstep reproduce all` writes one page for all ([how](../how-to/reproduce-a-paper.md)). Modules are below
 `evenstep`. This page is written by `make reference` from `src/evenstep/experiments/papers/papers.yaml`.
 
 {papers}
-## What stands in
+## Substitutes for data
 
-Azure-2024 and the proprietary trace of BalanceRoute are not to be had, nor is a long piece of BurstGPT. By default the
-experiments draw synthetic workloads (`burst`, `heavy`, `near-cap`), whose laws each output names; `--trace FILE` takes a
-real trace in their place. Nearest to the paper's data are the published Azure 2023 conversation trace for Azure-2024,
+Azure-2024, the proprietary trace of BalanceRoute and a long piece of BurstGPT are not available. By default the
+experiments draw synthetic workloads (`burst`, `heavy`, `near-cap`), and each output names their laws. `--trace FILE` takes a
+real trace instead. Nearest to the papers' data are the published Azure 2023 conversation trace for Azure-2024,
 BurstGPT itself, and Mooncake's conversation trace where long prompts matter. `bfio-fig5` fits the bundled length samples.
 
-Where a paper is silent or its text lost a formula, the docstring of the code says which reading we took.
+If a paper is silent or its text lost a formula, the docstring of the code gives our reading.
 """
 
 
