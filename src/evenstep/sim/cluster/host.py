@@ -133,7 +133,8 @@ def _carry(course: _Course) -> None:
         from evenstep.sim.cluster import loop
     advance = compiled.entry(loop.advance)
     if course.plain is None:
-        _to_its_end(course, partial(advance, course.kernel.route_into))
+        route = course.kernel.route_into
+        _to_its_end(course, partial(advance, route if course.asked is None else compiled.address_of(route)))
         return
     from evenstep.sim.cluster import ask
 
