@@ -1,11 +1,14 @@
-"""CPU of one gateway process on traffic whose requests all differ, as a ratio to nginx in the same run.
+"""CPU of one gateway on traffic whose requests all differ, as a ratio to nginx and to other routers in the same run.
 
 Eight kinds of client send it: other headers in another order, another key, model, sampling parameters, chat or completions,
 0.2 to 8 kB. Each request has its own ``traceparent``, ``max_tokens`` and ``seed``. The gateway checks keys, writes an
 access log and a decision log, and serves metrics. Engines are raw servers in one process; ``bare`` ones tell neither token
-ids nor counts in a chunk. Rounds of the contenders alternate; a ratio is the median over the rounds.
+ids nor counts in a chunk. Rounds of the contenders alternate; a ratio is the median over the rounds. CPU is user and system
+time of a router's whole process tree. The peers, modules of ``contenders/gateways``, pass bytes on: they check no keys,
+write no log and count no tokens. A peer that cannot be had is printed as absent.
 
-    python benchmarks/bench_mixed.py [--rounds 5] [--policies br-0 best] [--rows kept new ...] [--engines full bare]
+    python benchmarks/bench_mixed.py [--rounds 5] [--policies br-0 best] [--peers vllm_router sglang_router]
+                                     [--rows kept new ...] [--engines full bare]
 
 It cannot show a network, TLS or real engines. Client and engines share one core; the router has the other.
 """
@@ -23,6 +26,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import uvloop
@@ -186,20 +190,22 @@ async def short(port: int, count: int) -> int:
 
 
 Work = Callable[[int], Awaitable[int]]
-ROWS: dict[str, tuple[str, float, Work]] = {
-    "kept": ("a request, kept connections", 1.8, lambda port: requests(port, 4000, is_kept=True)),
-    "new": ("a request, new connections", 1.8, lambda port: requests(port, 1500, is_kept=False)),
-    "8kB": ("a request of 8 kB", 1.6, lambda port: requests(port, 2000, is_kept=True, size=8000)),
-    "220kB": ("a request of 220 kB", 2.5, lambda port: requests(port, 128, is_kept=True, size=220_000)),
-    "short": ("a streamed answer of 16 tokens", 0.0, lambda port: short(port, 800)),
-    "chunk": ("a chunk, 64 streams at 20 ms", 1.25, lambda port: streams(port, 64, 20, 100, 1)),
-    "burst": ("a token of bursts of 8", 1.5, lambda port: streams(port, 64, 20, 60, 8)),
+#: Title, goals as ratios to nginx (0 = no goal) and to each router, and the work.
+ROWS: dict[str, tuple[str, float, float, Work]] = {
+    "kept": ("a request, kept connections", 1.8, 0.7, lambda port: requests(port, 4000, is_kept=True)),
+    "new": ("a request, new connections", 1.8, 0.7, lambda port: requests(port, 1500, is_kept=False)),
+    "8kB": ("a request of 8 kB", 1.6, 0.7, lambda port: requests(port, 2000, is_kept=True, size=8000)),
+    "220kB": ("a request of 220 kB", 2.5, 1.0, lambda port: requests(port, 128, is_kept=True, size=220_000)),
+    "short": ("a streamed answer of 16 tokens", 0.0, 0.8, lambda port: short(port, 800)),
+    "chunk": ("a chunk, 64 streams at 20 ms", 1.25, 1.0, lambda port: streams(port, 64, 20, 100, 1)),
+    "burst": ("a token of bursts of 8", 1.5, 0.55, lambda port: streams(port, 64, 20, 60, 8)),
 }
+Found = dict[tuple[str, str], list[float]]
 
 
-async def measured(routers: dict[str, tuple[int, int]], rows: list[str], rounds: int) -> dict[tuple[str, str], list[float]]:
+async def measured(routers: dict[str, tuple[int, int]], rows: list[str], rounds: int) -> Found:
     """CPU microseconds of a unit, one a round, by row and router."""
-    found: dict[tuple[str, str], list[float]] = {}
+    found: Found = {}
     for port, _ in routers.values():  # warm connections and caches
         await requests(port, 400, is_kept=True)
         await streams(port, 8, 5, 10, 1)
@@ -208,63 +214,83 @@ async def measured(routers: dict[str, tuple[int, int]], rows: list[str], rounds:
         for name in names[number % len(names) :] + names[: number % len(names)]:
             port, pid = routers[name]
             before = peers.cpu_s(pid)
-            units = await ROWS[row][2](port)
+            units = await ROWS[row][-1](port)
             found.setdefault((row, name), []).append((peers.cpu_s(pid) - before) / units * 1e6)
     return found
 
 
 def run(options: argparse.Namespace, is_bare: bool) -> None:
     """All rows with engines that tell token ids and counts, or with those that do not."""
+    folder = peers.SCRATCH / "run" / "mixed"
+    folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         words = [sys.executable, str(peers.HERE / "gateway_engine.py"), "2", *(["--bare"] if is_bare else [])]
         engine = subprocess.Popen(["taskset", "-c", str(LOAD_CORE), *words], stdout=subprocess.PIPE, text=True)
         stack.callback(engine.wait)
         stack.callback(engine.kill)
         engines = [int(text) for text in engine.stdout.readline().split()]
-        commands: dict[str, tuple[list[str], int]] = {}
-        nginx, port = peers.contenders(["nginx"])["nginx"], peers.free_port()
-        folder = peers.SCRATCH / "run" / "mixed"
-        folder.mkdir(parents=True, exist_ok=True)
-        print(f"{'bare' if is_bare else 'full'} engines, nginx {nginx.have()}")
-        commands["nginx"] = nginx.command(folder, engines, port), port
-        for policy in options.policies:
-            port, path = peers.free_port(), folder / f"{policy}.json"
-            path.write_text(json.dumps(config(port, peers.free_port(), engines, policy, str(folder / f"{policy}.log"))))
-            commands[policy] = [sys.executable, "-c", _STARTS, "serve", "--config", str(path)], port
-        body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}).encode()
-        routers: dict[str, tuple[int, int]] = {}
-        for name, (command, port) in commands.items():
-            log = folder / f"{name}.txt"
-            process = stack.enter_context(peers.started(command, ROUTER_CORE, log))
-            peers.wait_for(port, process, log, body, key=CLIENTS[0].key)
-            routers[name] = port, process.pid
+        routers = started(stack, options, engines, folder)
         os.sched_setaffinity(0, {LOAD_CORE})
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             found = runner.run(measured(routers, options.rows, options.rounds))
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    print(
-        f"{'':34}{'nginx us':>10}"
-        + "".join(f"{name + ' us':>12}{'ratio [least, most]':>22}" for name in options.policies)
-        + f"{'goal':>8}"
-    )
-    for row in options.rows:
-        title, goal, _ = ROWS[row]
-        line = f"{title:34}{median(found[row, 'nginx']):10.1f}"
-        for name in options.policies:
-            ratios = [ours / theirs for ours, theirs in zip(found[row, name], found[row, "nginx"], strict=True)]
-            spread = f"{median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
-            line += f"{median(found[row, name]):12.1f}{spread:>22}"
-        print(line + f"{goal or float('nan'):8.2f}", flush=True)
+    show(found, options.rows, [name for name in routers if name != "nginx"], options.policies)
+
+
+def started(
+    stack: contextlib.ExitStack, options: argparse.Namespace, engines: list[int], folder: Path
+) -> dict[str, tuple[int, int]]:
+    """Port and process of each router that could be started."""
+    body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}).encode()
+    found: dict[str, tuple[int, int]] = {}
+    modules = peers.contenders(["nginx", *options.peers])
+    for name in (*modules, *options.policies):
+        port, log = peers.free_port(), folder / f"{name}.txt"
+        try:
+            if name in modules:
+                print(f"{name} {modules[name].have()}")
+                command = modules[name].command(folder, engines, port)
+            else:
+                path = folder / f"{name}.json"
+                path.write_text(json.dumps(config(port, peers.free_port(), engines, name, str(folder / f"{name}.log"))))
+                command = [sys.executable, "-c", _STARTS, "serve", "--config", str(path)]
+            process = stack.enter_context(peers.started(command, ROUTER_CORE, log))
+            peers.wait_for(port, process, log, body, key=CLIENTS[0].key)
+        except peers.AbsentError as error:
+            if name not in options.peers:
+                raise
+            print(f"{name} is absent: {error}")
+            continue
+        found[name] = port, process.pid
+    return found
+
+
+def show(found: Found, rows: list[str], names: list[str], policies: list[str]) -> None:
+    """Print each router as a ratio to nginx, and the gateway as one to each other router."""
+    others = [name for name in names if name not in policies]
+    pairs = [(name, "nginx") for name in names] + list(itertools.product(policies, others))
+    for row in rows:
+        title, goal, goal_to_peers, _ = ROWS[row]
+        print(f"{title}: " + ", ".join(f"{name} {median(found[row, name]):.1f} us" for name in ("nginx", *names)))
+        for name, base in pairs:
+            ratios = [ours / theirs for ours, theirs in zip(found[row, name], found[row, base], strict=True)]
+            wanted = 0.0 if name in others else goal if base == "nginx" else goal_to_peers
+            aim = f"   goal {wanted}" if wanted else ""
+            print(
+                f"    {name + ' / ' + base:28}{median(ratios):6.2f} [{min(ratios):.2f}, {max(ratios):.2f}]{aim}", flush=True
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--policies", nargs="+", default=["br-0", "best"])
+    parser.add_argument("--peers", nargs="*", choices=peers.ORDER[2:4], default=["vllm_router", "sglang_router"])
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--engines", nargs="+", choices=("full", "bare"), default=["full", "bare"])
     options = parser.parse_args()
     for kind in options.engines:
+        print(f"{kind} engines")
         run(options, kind == "bare")
 
 

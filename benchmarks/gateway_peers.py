@@ -139,14 +139,12 @@ def tree(root: int) -> list[int]:
 
 
 def cpu_s(root: int) -> float:
-    """CPU seconds, user and system, of all threads that live in its tree."""
-    total = 0
+    """CPU seconds, user and system, of the processes that live in its tree, their ended threads included."""
+    total = 0.0
     for pid in tree(root):
         with contextlib.suppress(OSError):
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                with contextlib.suppress(OSError):
-                    total += int((task / "schedstat").read_text().split()[0])
-    return total / 1e9
+            total += time.clock_gettime(~pid << 3 | 2)  # the process's own CPU clock, as `clock_getcpuclockid` names it
+    return total
 
 
 def resident_mb(root: int) -> float:
