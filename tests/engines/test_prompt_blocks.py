@@ -53,9 +53,8 @@ def test_blocks_beyond_the_front_are_longer_and_their_span_counts_the_text():
     assert [span(n) for n in (0, 1, FINE, FINE + 1, FINE + 3)] == [0, 1, FINE, FINE + COARSE, FINE + 3 * COARSE]
     for text in range(64 * FINE - 40, 64 * (FINE + 2 * COARSE), 37):
         request = chat("a" * text)
-        start, stop = request.prompt_at
         covered = 64 * span(len(blocks(request)))
-        assert covered < stop - start <= covered + 64 * (COARSE if covered >= 64 * FINE else 1)
+        assert covered < request.prompt_bytes <= covered + 64 * (COARSE if covered >= 64 * FINE else 1)
 
 
 def test_prompts_that_part_far_behind_the_front_share_all_blocks_before():

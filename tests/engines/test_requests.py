@@ -40,7 +40,7 @@ def test_a_bare_request_has_the_protocols_defaults():
         1,
     )
     assert chat.asked == Asked() and chat.chat and chat.user == chat.session == ""
-    assert json.loads(chat.prompt) == CHAT["messages"]
+    assert json.loads(chat.value("messages")) == CHAT["messages"]
     assert read("completions", PROMPT).max_tokens == 16
 
 

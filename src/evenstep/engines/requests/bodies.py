@@ -30,17 +30,17 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     """
     if request.goes_unchanged:
         return request.body, request.asked
-    changes: dict[str, bytes | None] = {name: None for name in ROUTING_FIELDS if name in request.fields}
-    asked = request.asked
+    fields, asked, added = request.fields, request.asked, dict[str, bytes]()
     if request.stream and dialect.counts:
         asked = Asked(asked.usage or dialect.usage_needs_final, True, asked.token_ids or token_ids)
         if asked.usage != request.asked.usage or not request.asked.continuous:
-            changes["stream_options"] = _stream_options(request, asked)
+            added["stream_options"] = _stream_options(request, asked)
         if asked.token_ids and not request.asked.token_ids:
-            changes["return_token_ids"] = b"true"
-    if not changes:
-        return request.body, asked
-    return splice.replaced(request.body, changes, spans=request.fields), asked
+            added["return_token_ids"] = b"true"
+    removed = [name for name in ROUTING_FIELDS if name in fields]
+    if removed or not fields.keys().isdisjoint(added):
+        return splice.replaced(request.body, {**dict.fromkeys(removed), **added}), asked
+    return splice.extended(request.body, added) if added else request.body, asked
 
 
 def prefill_leg(body: bytes) -> bytes:

@@ -33,6 +33,7 @@ _PATHS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "c
 _WHERE = "request"
 _MOST = 2**31
 _ROUTING = frozenset(ROUTING_FIELDS)
+_NOTHING = msgspec.Raw()
 _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
@@ -42,7 +43,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     Args:
         kind: ``chat`` or ``completions``.
         body: as the client sent it.
-        fields: the position of each member of the body.
+        fields: the JSON of each member, as windows on the body.
         model: the model asked for.
         stream: whether the answer is a stream.
         n: answers the client gets for each prompt.
@@ -54,13 +55,13 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         goes_unchanged: engines get it as it is: it does not stream, and no member would choose an engine's rank or memory.
         prompts: prompts of the body; more than one only in completions.
         prompt_tokens: the number of ids if the prompt came as ids; else -1.
-        prompt_at: where the value of ``prompt`` or ``messages`` begins and ends in the body.
+        prompt: the JSON of ``prompt`` or ``messages``, a window on the body.
         session: a key that may pin it to the worker of similar requests; empty if not given.
     """
 
     kind: Literal["chat", "completions"]
     body: bytes
-    fields: Mapping[str, splice.Span]
+    fields: Mapping[str, msgspec.Raw]
     model: str
     stream: bool
     n: int
@@ -72,7 +73,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     goes_unchanged: bool
     prompts: int
     prompt_tokens: int
-    prompt_at: tuple[int, int]
+    prompt: msgspec.Raw
     session: str
 
     @property
@@ -81,15 +82,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.kind == "chat"
 
     @property
-    def prompt(self) -> bytes:
-        """The bytes of the prompt, copied; a long one costs."""
-        return self.body[slice(*self.prompt_at)]
-
-    @property
     def prompt_bytes(self) -> int:
         """The size of the prompt."""
-        start, stop = self.prompt_at
-        return stop - start
+        return len(self.prompt)
 
     @property
     def slots(self) -> int:
@@ -103,8 +98,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def value(self, name: str) -> bytes:
         """The bytes of one member; empty where it is not there."""
-        span = self.fields.get(name)
-        return b"" if span is None else self.body[span[1] : span[2]]
+        return bytes(self.fields.get(name, _NOTHING))
 
 
 class _StreamOptions(msgspec.Struct):
@@ -153,8 +147,8 @@ def read_request(
             raise InputError(_WHERE, "body", f"byte {error.start}", "UTF-8") from None
     if headers:
         session = next((headers[name] for name in session_headers if headers.get(name)), session)
-    fields = splice.members(body, _WHERE)
-    given = _given(body, fields)
+    fields = splice.values_of(body, _WHERE)
+    given = _given(fields)
     if not given.model:
         raise InputError(_WHERE, "model", "missing", "the name of a model")
     is_chat = kind == "chat"
@@ -168,8 +162,8 @@ def read_request(
     if is_chat and given.max_completion_tokens is not None:
         max_tokens = _count("max_completion_tokens", given.max_completion_tokens, 1)
     min_tokens = 0 if given.min_tokens is None else _count("min_tokens", given.min_tokens, 0)
-    _, start, stop = fields.get("messages" if is_chat else "prompt", (0, 0, 0))
-    prompts, prompt_tokens = (_messages if is_chat else _prompts)(body, start, stop)
+    prompt = fields.get("messages" if is_chat else "prompt", _NOTHING)
+    prompts, prompt_tokens = (_messages if is_chat else _prompts)(prompt)
     if best_of * prompts > max_slots:
         raise InputError(_WHERE, "n", best_of * prompts, f"at most {max_slots} sequences in one request")
     is_stream, options = bool(given.stream), given.stream_options or _NO_OPTIONS
@@ -189,7 +183,7 @@ def read_request(
         not is_stream and _ROUTING.isdisjoint(fields),
         prompts,
         prompt_tokens,
-        (start, stop),
+        prompt,
         session,
     )
 
@@ -226,19 +220,19 @@ _EXPECTED = {
     "stream_options": "an object of true and false",
     "return_token_ids": "true or false",
 }
+_FORMS = {name: b'"%b":%%b' % name.encode() for name in _EXPECTED}
 _FIELD = re.compile(r"`\$\.(\w+)")
 
 
-def _given(body: bytes, fields: Mapping[str, splice.Span]) -> _Given:
+def _given(fields: Mapping[str, msgspec.Raw]) -> _Given:
     """The small members of a body, without a second look at its prompt."""
-    wanted = [body[key:stop] for name, (key, _, stop) in fields.items() if name in _EXPECTED]
+    wanted = [form % fields[name] for name, form in _FORMS.items() if name in fields]
     try:
         return _GIVEN.decode(b"{%b}" % b",".join(wanted))
     except (msgspec.MsgspecError, RecursionError) as error:
         found = _FIELD.search(str(error))
         name = found[1] if found else "body"
-        _, start, stop = fields.get(name, (0, 0, len(body)))
-        value = body[start : min(stop, start + 40)].decode("utf-8", "replace")
+        value = _beginning(fields.get(name, _NOTHING))
         raise InputError(_WHERE, name, value, _EXPECTED.get(name, "JSON as the protocol has it")) from None
 
 
@@ -248,34 +242,34 @@ def _count(name: str, found: int, least: int) -> int:
     return found
 
 
-def _messages(body: bytes, start: int, stop: int) -> tuple[int, int]:
-    if not body.startswith(b"[{", start, stop) and _first_inside(body, start, stop) != b"{":
-        raise InputError(_WHERE, "messages", _beginning(body, start, stop), "a list of messages")
+def _messages(given: msgspec.Raw) -> tuple[int, int]:
+    if _first_inside(given) != b"{":
+        raise InputError(_WHERE, "messages", _beginning(given) or "missing", "a list of messages")
     return 1, -1
 
 
-def _prompts(body: bytes, start: int, stop: int) -> tuple[int, int]:
+def _prompts(given: msgspec.Raw) -> tuple[int, int]:
     """How many prompts there are, and their tokens where they are ids."""
-    if body.startswith(b'"', start, stop):
-        return 1, -1
-    first = _first_inside(body, start, stop)
+    first = _first_inside(given)
     if first.isdigit():
-        return 1, body.count(b",", start, stop) + 1
+        return 1, bytes(given).count(b",") + 1
     if first == b'"':
-        return len(splice.items(body[start:stop])), -1
+        return len(splice.items(given)), -1
     if first == b"[":
-        rows = splice.items(body[start:stop])
-        if all(_first_inside(row, 0, len(row)).isdigit() for row in rows):
-            return len(rows), body.count(b",", start, stop) + 1
-    raise InputError(_WHERE, "prompt", _beginning(body, start, stop), "text, a list of token ids, or a list of prompts")
+        rows = splice.items(given)
+        if all(_first_inside(row).isdigit() for row in rows):
+            return len(rows), bytes(given).count(b",") + 1
+    elif bytes(memoryview(given)[:1]) == b'"':
+        return 1, -1
+    raise InputError(_WHERE, "prompt", _beginning(given) or "missing", "text, a list of token ids, or a list of prompts")
 
 
-def _beginning(body: bytes, start: int, stop: int) -> str:
-    """The first bytes of a prompt, for messages."""
-    return body[start : min(stop, start + 40)].decode("utf-8", "replace") or "missing"
+def _beginning(given: msgspec.Raw) -> str:
+    """The first bytes of a value, for messages."""
+    return bytes(memoryview(given)[:40]).decode("utf-8", "replace")
 
 
-def _first_inside(text: bytes, start: int, stop: int) -> bytes:
+def _first_inside(given: msgspec.Raw | bytes) -> bytes:
     """The first byte inside an array; nothing where it is no array."""
-    found = _FIRST.match(text, start, stop)
+    found = _FIRST.match(given)
     return found[1] if found else b""

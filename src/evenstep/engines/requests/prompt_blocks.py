@@ -44,21 +44,20 @@ def prompt_blocks(request: GenerationRequest, key: bytes, *, block_bytes: int = 
     Returns:
         Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them.
     """
-    start, stop = request.prompt_at
-    if stop - start <= block_bytes:  # the common case
+    stop, fields = request.prompt_bytes, request.fields
+    if stop <= block_bytes:  # the common case
         return []
-    fields, body = request.fields, request.body
     digest = hashlib.sha256(b"%d:%b" % (len(key), key))
     for name in _SEED:
         if name in fields:
             value = request.value(name)
             digest.update(b"%b=%d:%b" % (name.encode(), len(value), value))
-    whole = min(max(1, _HASHED // block_bytes), (stop - start - 1) // block_bytes)  # a closing bracket is not content
-    update, told, view, found = digest.update, digest.digest, memoryview(body), list[bytes]()
+    whole = min(max(1, _HASHED // block_bytes), (stop - 1) // block_bytes)  # a closing bracket is not content
+    update, told, view, found = digest.update, digest.digest, memoryview(request.prompt), list[bytes]()
     size, coarse = block_bytes, COARSE * block_bytes
-    middle = start + min(whole, FINE) * size
+    middle = min(whole, FINE) * size
     end = middle + (whole - min(whole, FINE)) // COARSE * coarse
-    for at in (*range(start, middle, size), *range(middle, end, coarse)):
+    for at in (*range(0, middle, size), *range(middle, end, coarse)):
         update(view[at : at + (size if at < middle else coarse)])
         found.append(told())
     ids: list[int] = (np.frombuffer(b"".join(found), "<u8")[:: digest.digest_size // 8] >> 1).tolist()
@@ -71,12 +70,13 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
     A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes. Hashing all of it would
     cost as much as the rest of the request's handling.
     """
-    digest, body, (start, stop), model = _keyed(key).copy(), request.body, request.prompt_at, request.value("model")
-    if stop - start > 2 * _LONG_END:
-        ends = body[start : start + _LONG_END], body[stop - _LONG_END : stop]
-        digest.update(b"%b%b%d:%b" % (*ends, stop - start, model))
+    digest, prompt, model = _keyed(key).copy(), request.prompt, request.fields["model"]
+    size = len(prompt)
+    if size > 2 * _LONG_END:
+        window = memoryview(prompt)
+        digest.update(b"%b%b%d:%b" % (window[:_LONG_END], window[-_LONG_END:], size, model))
     else:
-        digest.update(body[start:stop] + model)
+        digest.update(b"%b%b" % (prompt, model))
     return _id(digest.digest()) or 1
 
 

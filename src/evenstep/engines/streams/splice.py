@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import accumulate
+from operator import add
 
 import msgspec
 
@@ -15,11 +18,12 @@ Span = tuple[int, int, int]
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACE = re.compile(rb"[ \t\r\n]*+")
+_LONGEST_KEYS = 2048  # bytes beside the values of an object whose layout is remembered
 _KEY = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+')
 
 
-def members(text: bytes, where: str = "request") -> dict[str, Span]:
-    """The position of each member of an object, in the order of the text.
+def values_of(text: bytes, where: str = "request") -> dict[str, msgspec.Raw]:
+    """The JSON of each member of an object, as windows on the text, in its order.
 
     Args:
         text: one JSON object.
@@ -28,24 +32,63 @@ def members(text: bytes, where: str = "request") -> dict[str, Span]:
     Raises:
         InputError: not JSON, not an object, or a duplicate key.
     """
+    values = _decoded(text, where)
+    if _laid_out(text, values) is None:
+        _walked(text, values, where)
+    return values
+
+
+def members(text: bytes, where: str = "request") -> dict[str, Span]:
+    """The position of each member of an object, in the order of the text; see `values_of`."""
+    values = _decoded(text, where)
+    found = _laid_out(text, values)
+    if found is None:
+        return _walked(text, values, where)
+    ends, pieces = found
+    return {
+        name: (end - len(value) - len(piece) + piece.index(b'"'), end - len(value), end)
+        for (name, value), piece, end in zip(values.items(), pieces, ends[1:], strict=True)
+    }
+
+
+def _decoded(text: bytes, where: str) -> dict[str, msgspec.Raw]:
     try:
-        values = _MEMBERS.decode(text)
+        return _MEMBERS.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         value = text[:40].decode("utf-8", "replace")
         raise InputError(where, "body", value, "a JSON object", f"{_said(error)}.") from None
-    found = _laid_out(text, values)
-    if found is not None:
-        return found
-    found = {}
+
+
+def _laid_out(text: bytes, values: Mapping[str, msgspec.Raw]) -> tuple[list[int], tuple[bytes, ...]] | None:
+    """Where each member ends, and what stands before each value, of an object written as most writers do.
+
+    They put no space or one after each colon and comma. None where it is written in another way, or a key is there twice.
+    """
+    sizes = list(map(len, values.values()))
+    if not sizes or len(text) - sum(sizes) > _LONGEST_KEYS:
+        return None
+    names = tuple(values)
+    pieces, widths = _pieces(names, text[len(names[0]) + 4 : len(names[0]) + 5] == b" ")
+    ends = list(accumulate(map(add, widths, sizes), initial=0))
+    return (ends, pieces) if ends[-1] + 1 == len(text) and all(map(text.startswith, pieces, ends)) else None
+
+
+@lru_cache(maxsize=512)
+def _pieces(names: tuple[str, ...], is_spaced: bool) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
+    """What stands before the value of each member, and its bytes."""
+    between, colon = (", ", ": ") if is_spaced else (",", ":")
+    pieces = tuple(f'{between if place else "{"}"{name}"{colon}'.encode() for place, name in enumerate(names))
+    return pieces, tuple(map(len, pieces))
+
+
+def _walked(text: bytes, values: Mapping[str, msgspec.Raw], where: str) -> dict[str, Span]:
+    """As `members`, of an object in any layout."""
+    found: dict[str, Span] = {}
     name, at = "", _past_space(text, 0) + 1
     for name, value in values.items():
         if text[at] <= 32:
             at = _past_space(text, at)
-        start = at + len(key := b'"%b":' % name.encode())
-        if not text.startswith(key, at):
-            start = _value_of(text, at, name)
-        elif text[start] <= 32:
-            start = _past_space(text, start)
+        start = _value_of(text, at, name)
         raw = bytes(value)
         if not start or not text.startswith(raw, start):
             raise InputError(where, name, "there twice", "each key once")
@@ -57,36 +100,19 @@ def members(text: bytes, where: str = "request") -> dict[str, Span]:
     return found
 
 
-def _laid_out(text: bytes, values: Mapping[str, msgspec.Raw]) -> dict[str, Span] | None:
-    """As `members`, of an object written as most writers do, with no space or with one after each colon and comma.
-
-    None where it is written in another way, or a key is there twice.
-    """
-    name = next(iter(values), "")
-    gap = 1 if text[len(name) + 4 : len(name) + 5] == b" " else 0
-    sizes = [len(value) for value in values.values()]
-    if 1 + sum(map(len, values)) + sum(sizes) + len(sizes) * (2 * gap + 4) - gap != len(text):
-        return None
-    found: dict[str, Span] = {}
-    at, more, step = 1, gap + 3, gap + 1
-    for name, size in zip(values, sizes, strict=True):
-        start = at + len(name) + more
-        stop = start + size
-        found[name] = (at, start, stop)
-        at = stop + step
-    if gap:  # without gaps no other text is as short
-        begin, between = 0, list[bytes]()
-        for _, start, stop in found.values():
-            between.append(text[begin:start])
-            begin = stop
-        if b"".join(between) != ('{"' + '": , "'.join(found) + '": ').encode() or not text.endswith(b"}"):
-            return None
-    return found
-
-
 def items(text: bytes) -> list[bytes]:
     """The elements of a JSON array, each as its bytes."""
     return [bytes(item) for item in _ITEMS.decode(text)]
+
+
+def extended(text: bytes, more: Mapping[str, bytes]) -> bytes:
+    """An object that has members, with further ones after them; every other byte as it was.
+
+    Args:
+        more: JSON of the new values, by key; a key of the object must not be among them.
+    """
+    end = text.rindex(b"}")
+    return b"%b%b%b" % (text[:end], b"".join([b',"%b":%b' % (name.encode(), new) for name, new in more.items()]), text[end:])
 
 
 def replaced(
@@ -111,8 +137,6 @@ def replaced(
     if spans is None:
         spans = members(text, where)
     names = list(spans)
-    if spans.keys().isdisjoint(changes):
-        return _with_more(text, changes, spans[names[-1]][2] if names else text.index(b"{") + 1, bool(names))
     kept = [name for name in names if changes.get(name, b"") is not None]
     cuts: list[tuple[int, int, bytes]] = []
     for place, name in enumerate(names):
@@ -137,12 +161,6 @@ def replaced(
         at = stop
     out.append(text[at:])
     return b"".join(out)
-
-
-def _with_more(text: bytes, changes: Mapping[str, bytes | None], end: int, has_members: bool) -> bytes:
-    """An object with new members after its last one, which ends at `end`."""
-    added = b",".join([msgspec.json.encode(name) + b":" + new for name, new in changes.items() if new is not None])
-    return b"%b%b%b%b" % (text[:end], b"," if has_members and added else b"", added, text[end:])
 
 
 def _past_space(text: bytes, at: int) -> int:
