@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from evenstep.report.engine_plots import means, scale, stretches
+from evenstep.report.engine_plots import scale
+from evenstep.report.plots import means, stretches
 
 
 def test_every_stretch_is_a_mean_and_none_is_lost():

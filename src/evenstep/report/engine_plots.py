@@ -8,11 +8,8 @@ import numpy as np
 
 from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.measure.engine_records import EngineRun
-from evenstep.report.plots import POINTS, distribution, lines
+from evenstep.report.plots import Series, distribution, lines, means, stretches
 from evenstep.report.svg import Board, Scale, series_of
-from evenstep.request import F8, I8
-
-Series = list[tuple[int, F8, F8]]
 
 
 def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: str) -> str:
@@ -88,13 +85,3 @@ def scale(values: list[float]) -> Scale:
         return Scale(low / 1.3, high * 1.3, log=True)
     room = max(0.08 * (high - low), 0.02 * high, 1e-9)
     return Scale(max(low - room, 0.0), high + room)
-
-
-def stretches(rows: int) -> I8:
-    """int64[P+1], first rows of stretches of equal length, and the number of rows."""
-    return np.unique(np.linspace(0, rows, min(rows, POINTS) + 1).astype(np.int64))
-
-
-def means(values: F8, edges: I8) -> F8:
-    """float64[P], mean of each stretch."""
-    return np.add.reduceat(values, edges[:-1]) / np.diff(edges)

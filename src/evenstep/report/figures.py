@@ -17,20 +17,24 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5
 _PER_INCH = 130
 
 
-def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float]) -> bytes:
+def picture(
+    draw: Callable[[Any], None], kind: str, size: tuple[float, float], per_inch: int = _PER_INCH, **more: Any
+) -> bytes:
     """One figure.
 
     Args:
         draw: puts everything on the matplotlib figure it is given.
         kind: ``svg`` or ``png``.
         size: width and height, inches.
+        per_inch: dots of a png.
+        more: settings of matplotlib in place of the usual ones.
     """
     kernel_cache.lend_to_drawing()
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    style: Any = {"svg.hashsalt": "evenstep", "svg.fonttype": "path", "font.size": 9, "axes.titlesize": 9.5}
+    style: Any = {"svg.hashsalt": "evenstep", "svg.fonttype": "path", "font.size": 9, "axes.titlesize": 9.5, **more}
     with mpl.rc_context(style):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
@@ -39,7 +43,7 @@ def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float]) -
             axes.spines[["top", "right"]].set_visible(False)
         packed = io.BytesIO()
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        figure.savefig(packed, format=kind, dpi=_PER_INCH, metadata=metadata)
+        figure.savefig(packed, format=kind, dpi=per_inch, metadata=metadata)
     return packed.getvalue()
 
 

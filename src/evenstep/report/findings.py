@@ -177,69 +177,37 @@ def verdict(claim: Claim, quick: bool) -> str:
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
     """Headings and a line of texts per row; the column of differences is omitted if it is empty."""
-    head = ["case", "quantity", "unit", "paper", "ours", "difference"]
-    found = [[r.case, r.quantity, r.unit, _paper(r.paper), with_interval(r.ours), _difference(r)] for r in rows]
-    if any(row[-1] for row in found):
-        return [head, *found]
-    return [row[:-1] for row in [head, *found]]
+    found = [_HEAD, *map(_cells_of, rows)]
+    return found if any(row[-1] for row in found[1:]) else [row[:-1] for row in found]
 
 
-def _difference(row: Row) -> str:
-    return "" if row.difference is None else f"{_signed(row.difference)} vs {row.against}"
+_HEAD = ["case", "quantity", "unit", "paper", "ours", "difference"]
+
+
+def _cells_of(row: Row) -> list[str]:
+    difference = "" if row.difference is None else f"{_signed(row.difference)} vs {row.against}"
+    return [row.case, row.quantity, row.unit, _paper(row.paper), with_interval(row.ours), difference]
+
+
+#: Header of the CSV form.
+_CSV = "experiment case quantity unit paper ours low high difference difference_low difference_high against seeds quick"
 
 
 def csv_text(found: Reproduction) -> str:
     """One line a row, with a header; empty cells where there is no value."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        [
-            "experiment",
-            "case",
-            "quantity",
-            "unit",
-            "paper",
-            "ours",
-            "low",
-            "high",
-            "difference",
-            "difference_low",
-            "difference_high",
-            "against",
-            "seeds",
-            "quick",
-        ]
-    )
+    writer.writerow(_CSV.split())
     for r in found.findings.rows:
         d = r.difference
         apart = (None, None, None) if d is None else (d.value, d.low, d.high)
-        writer.writerow(
-            [
-                found.name,
-                r.case,
-                r.quantity,
-                r.unit,
-                r.paper,
-                r.ours.value,
-                r.ours.low,
-                r.ours.high,
-                *apart,
-                r.against,
-                found.seeds,
-                str(found.quick).lower(),
-            ]
-        )
+        ours = (r.ours.value, r.ours.low, r.ours.high)
+        about = (found.name, r.case, r.quantity, r.unit, r.paper)
+        writer.writerow([*about, *ours, *apart, r.against, found.seeds, str(found.quick).lower()])
     return out.getvalue()
 
 
-_LATEX = {
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
+_LATEX = {letter: rf"\{letter}" for letter in "&%$#_{}"} | {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "\\": r"\textbackslash{}",
@@ -257,12 +225,10 @@ def latex_text(found: Reproduction) -> str:
         r"% \usepackage{booktabs}",
         r"\begin{tabular}{lllrrr}",
         r"\toprule",
-        r"case & quantity & unit & paper & ours & difference \\",
+        rf"{' & '.join(_HEAD)} \\",
         r"\midrule",
+        *(" & ".join(map(_escaped, _cells_of(row))) + r" \\" for row in found.findings.rows),
     ]
-    for r in found.findings.rows:
-        cells = [r.case, r.quantity, r.unit, _paper(r.paper), with_interval(r.ours), _difference(r)]
-        lines.append(" & ".join(_escaped(cell) for cell in cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

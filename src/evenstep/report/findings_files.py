@@ -16,6 +16,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; }
+td { overflow-wrap: anywhere; }
 th, td { text-align: left; padding: .15rem .9rem .15rem 0; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .quick { background: #fff3cd; padding: .5rem .8rem; }
@@ -76,10 +77,7 @@ def page(found: Reproduction, drawing: str) -> str:
     constants = [[c.name, str(c.value), c.why] for c in said.constants]
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     quick = f'<p class="quick">{escape(QUICK)}</p>' if found.quick else ""
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(found.name)}</title><style>{STYLE}</style></head><body>
-<h1>{escape(found.title)}</h1>
+    parts = f"""<h1>{escape(found.title)}</h1>
 <p>{escape(found.source)}</p>{quick}
 {drawing[drawing.index("<svg") :]}
 <h2>Numbers</h2>{table_of(head, rows, numbers=3)}<p>{escape(intervals_sentence(found))}</p>
@@ -87,7 +85,16 @@ def page(found: Reproduction, drawing: str) -> str:
 <h2>Where and why we differ</h2><p>{escape(said.remark)}.</p>
 <p>Stands in: {escape(said.stands_in)}.</p>
 <h2>Free constants</h2>{table_of(["name", "value", "why"], constants)}
-<footer>{escape(found.command)}<br>{escape(versions)}</footer>
+<footer>{escape(found.command)}<br>{escape(versions)}</footer>"""
+    return plain_page(found.name, parts)
+
+
+def plain_page(title: str, body: str) -> str:
+    """A page that loads nothing; its body is HTML."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{escape(title)}</title><style>{STYLE}</style></head><body>
+{body}
 </body></html>
 """
 

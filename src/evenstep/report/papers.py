@@ -8,7 +8,7 @@ from html import escape
 from typing import Literal
 
 from evenstep.report.findings import QUICK, Reproduction, verdict
-from evenstep.report.findings_files import STYLE, table_of
+from evenstep.report.findings_files import plain_page, table_of
 
 #: ``holds``: what it says is what ours shows; ``holds within``: in part, or up to what `why` says.
 Verdict = Literal["holds", "holds within", "does not", "not ours to have"]
@@ -89,15 +89,14 @@ def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], comma
     ran = [one for one in found.values() if isinstance(one, Reproduction)]
     quick = f'<p class="quick">{escape(QUICK)}</p>' if any(one.quick for one in ran) else ""
     parts = [_section(paper, found) for paper in papers]
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>evenstep: five papers</title><style>{STYLE}</style></head><body>
-<h1>What five papers say, and what comes out here</h1>
+    return plain_page(
+        "evenstep: five papers",
+        f"""<h1>What five papers say, and what comes out here</h1>
 <p>Recorded: the verdict of a run at full size. This run: the claims that each experiment tests, by 95 % intervals.</p>
 {quick}
 {"".join(parts)}
-<footer>{escape(command)}</footer></body></html>
-"""
+<footer>{escape(command)}</footer>""",
+    )
 
 
 def _section(paper: Paper, found: Mapping[str, Reproduction | str]) -> str:

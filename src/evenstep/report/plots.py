@@ -39,7 +39,7 @@ def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
 def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -> str:
     board = Board(x, y, height=240, label=f"KV load of each worker over time, {name}")
     board.axes("time, s", "KV tokens a worker")
-    edges = _edges(table.step.size, WORKER_POINTS)
+    edges = stretches(table.step.size, WORKER_POINTS)
     time = table.start_s[edges[:-1]]
     high = np.maximum.reduceat(table.load.max(axis=1), edges[:-1])
     low = np.minimum.reduceat(table.load.min(axis=1), edges[:-1])
@@ -67,7 +67,7 @@ def power_over_time(runs: Mapping[str, Run]) -> str:
     series: Series = []
     for i, s, c in _steps(runs):
         size = metrics.of_group(c.group_sizes, s.group)
-        edges = _edges(s.rows, POINTS)[:-1]
+        edges = stretches(s.rows)[:-1]
         worker_s = np.add.reduceat(s.duration_s * size, edges)
         joules = np.add.reduceat(s.energy_busy_idle_j, edges)
         watts = np.divide(joules, worker_s, out=np.full(joules.size, np.nan), where=worker_s > 0)
@@ -161,15 +161,20 @@ def _steps(runs: Mapping[str, Run]) -> list[tuple[int, StepTable, Conditions]]:
     ]
 
 
-def _edges(rows: int, most: int) -> I8:
+def stretches(rows: int, most: int = POINTS) -> I8:
     """int64[P+1], first row of each of at most `most` stretches of equal length, and the number of rows."""
     return np.unique(np.linspace(0, rows, min(rows, most) + 1).astype(np.int64))
 
 
+def means(values: F8, edges: I8) -> F8:
+    """float64[P], mean of each stretch."""
+    return np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+
+
 def _over_time(steps: StepTable, values: F8) -> tuple[F8, F8]:
     """Start and mean of each stretch of steps."""
-    edges = _edges(steps.rows, POINTS)
-    return steps.start_s[edges[:-1]], np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+    edges = stretches(steps.rows)
+    return steps.start_s[edges[:-1]], means(values, edges)
 
 
 def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = False) -> str:

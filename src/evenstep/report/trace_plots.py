@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import html
-import io
 from collections.abc import Callable, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenstep import __version__, kernel_cache
+from evenstep import __version__
 from evenstep.errors import InputError
 from evenstep.measure.output_file import replacing
+from evenstep.report.figures import labelled, picture
+from evenstep.report.findings_files import plain_page, table_of
 from evenstep.request import F8, Trace
 from evenstep.workload.readers.servegen_clients import WINDOW_S, load
 
@@ -116,53 +117,29 @@ def _save(panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[
 
 
 def _figure(panels: Sequence[tuple[str, str, Callable[[Any], None]]], name: str, kind: str) -> bytes:
-    kernel_cache.lend_to_drawing()
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     across = min(len(panels), 2)
     down = -(-len(panels) // across)
-    with mpl.rc_context({"svg.hashsalt": "evenstep", "svg.fonttype": "path", "font.size": 9}):
-        figure = Figure(figsize=(5.2 * across, 3.1 * down), layout="constrained")
-        FigureCanvasAgg(figure)
+
+    def draw_all(figure: Any) -> None:
         figure.suptitle(name)
         for place, (title, unit, draw) in enumerate(panels, 1):
             axes: Any = figure.add_subplot(down, across, place)
             draw(axes)
-            axes.set_title(title)
-            axes.set_xlabel(unit)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(alpha=0.25, linewidth=0.6)
-        packed = io.BytesIO()
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        figure.savefig(packed, format=kind, dpi=140, metadata=metadata)
-    return packed.getvalue()
+            labelled(axes, unit, title=title)
+
+    return picture(draw_all, kind, (5.2 * across, 3.1 * down), 140, **{"axes.titlesize": "large"})
 
 
 def _page(picture: str, found: dict[str, Any]) -> str:
     """A self-contained page: the picture, the statistics and the reader's notes."""
-    rows = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in _flat(found))
-    notes = "".join(f"<li>{html.escape(str(note))}</li>" for note in found["notes"])
-    name = html.escape(str(found["name"]))
-    drawing = picture[picture.index("<svg") :]
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{name}: trace</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
-svg {{ max-width: 100%; height: auto; }}
-th {{ text-align: left; font-weight: 500; padding-right: 2rem; vertical-align: top; }}
-td {{ font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }}
-footer {{ color: #666; margin-top: 2rem; }}
-</style></head><body>
-<h1>{name}</h1>
-{drawing}
-<h2>Figures</h2><table>{rows}</table>
+    notes = "".join(f"<li>{escape(str(note))}</li>" for note in found["notes"])
+    name = str(found["name"])
+    body = f"""<h1>{escape(name)}</h1>
+{picture[picture.index("<svg") :]}
+<h2>Figures</h2>{table_of(["", ""], _flat(found))}
 <h2>Notes</h2><ul>{notes or "<li>none</li>"}</ul>
-<footer>evenstep {__version__}, trace inspect</footer>
-</body></html>
-"""
+<footer>evenstep {__version__}, trace inspect</footer>"""
+    return plain_page(f"{name}: trace", body)
 
 
 def _flat(found: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
