@@ -7,6 +7,7 @@ prints each one that survives. Exit code 1 where more than one in ten does.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import random
 import resource
@@ -43,6 +44,8 @@ def main() -> int:
     if found.most:
         every = sorted(random.Random(0).sample(every, min(found.most, len(every))), key=lambda one: one.line)
     module = "evenstep." + found.module.replace("/", ".")
+    for needed in ("pytest", "hypothesis", "numpy.testing", module):  # once, in place of once in each process
+        importlib.import_module(needed)
     if run(module, None, tests, name):
         print(f"{found.module}: its tests fail without any change; mend that first")
         return 2
@@ -67,8 +70,6 @@ def run(module: str, source: str | None, tests: list[str], name: str) -> bool:
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     try:
-        import importlib
-
         import pytest
 
         if source is not None:
