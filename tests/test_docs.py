@@ -20,7 +20,8 @@ import jsonschema
 import pytest
 import yaml
 
-from evenstep.cli.main import main
+from evenstep import names
+from evenstep.cli.main import main, parser_of
 from evenstep.config import read_yaml
 
 ROOT = Path(__file__).parent.parent
@@ -68,6 +69,27 @@ def test_every_block_of_a_page_runs_in_order(page, tmp_path, monkeypatch, capsys
                 words = shlex.split(line.removeprefix("$ "), comments=True)
                 if words and words[0] == "evenstep":
                     assert main(words[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """Words of every evenstep command in a block of a page, in blocks that are run and in those that are not."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks_of_any_kind = re.findall(r"^ *```[^\n]*\n(.*?)^ *```", text, re.M | re.S)
+    lines = [line.strip().removeprefix("$ ") for block in blocks_of_any_kind for line in block.splitlines()]
+    lines = [line.removeprefix(".venv/bin/") for line in lines if "..." not in line]
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("evenstep ")]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if commands_of(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_command_of_a_page_is_understood(page):
+    for words in commands_of(page):
+        args = parser_of(words[0]).parse_args(words[1:])
+        room = "scheduling" if getattr(args, "engine", None) is not None or words[0] == "stability" else "routing"
+        policies = getattr(args, "policies", None) or ()
+        for policy in [
+            one for one in policies if words[0] in ("compare", "stability") and ".py" not in one and one != "NAME"
+        ]:
+            names.build(room, {k: v for k, v in names.parse(policy).items() if not k.startswith("predictor")})
 
 
 def free_port() -> int:
