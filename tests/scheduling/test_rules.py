@@ -8,7 +8,7 @@ import pytest
 from tests.scheduling._views import decodes, formed, view_of, waits
 
 from evenstep import compiled, names
-from evenstep.cli.parts import policy_scheduling_template as template
+from evenstep.cli.policy import TEMPLATES
 from evenstep.scheduling.check_views import check_views
 from evenstep.scheduling.checks import check
 from evenstep.scheduling.order import ARRIVAL
@@ -99,9 +99,10 @@ def test_working_space_without_a_size_is_refused(tmp_path):
 
 def test_the_two_ways_to_write_the_template_s_policy_form_the_same_batches(tmp_path):
     policies = []
-    for kind, text in (("plain", template.POLICY), ("ruled", template.RULE)):
+    for kind, text in (("plain", "policy"), ("ruled", "rule")):
         path = tmp_path / f"{kind}.py"
-        path.write_text(text.replace("NAME", kind).replace("TITLE", "Mine"))
+        written = (TEMPLATES / f"scheduling_{text}.py.txt").read_text()
+        path.write_text(written.replace("NAME", kind).replace("TITLE", "Mine"))
         policies.append(names.build("scheduling", names.parse(f"{path}:room=7")))
     for view in check_views(ARRIVAL, 0):
         assert formed(policies[0], view) == formed(policies[1], view)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from evenstep.cli.parts.flags import add_format
@@ -11,6 +12,8 @@ from evenstep.cli.parts.flags import add_format
 _TRACE_ROWS, _WORKERS, _SLOTS = 300, 4, 8
 #: Kind of a decision, and the policy method that makes it.
 _KINDS = {"routing": "route", "scheduling": "form_batch"}
+#: What `policy new` writes, by kind: a policy, the same as a rule, and a test.
+TEMPLATES = Path(__file__).with_name("templates")
 
 
 class Policy:
@@ -86,10 +89,11 @@ def _described(name: str, kind_of: str) -> dict[str, Any]:
 
 def _list(args: argparse.Namespace) -> int:
     from evenstep import names
+    from evenstep.cli.parts.outputs import print_json
 
     rows = [_described(name, args.kind) for name in names.members(args.kind)]
     if args.format == "json":
-        _print_json({"policies": [{key: row[key] for key in ("name", "summary", "options")} for row in rows]})
+        print_json({"policies": [{key: row[key] for key in ("name", "summary", "options")} for row in rows]})
         return 0
     width = max(len(row["name"]) for row in rows)
     for row in rows:
@@ -100,9 +104,11 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
+    from evenstep.cli.parts.outputs import print_json
+
     row = _described(args.name, args.kind)
     if args.format == "json":
-        _print_json(row)
+        print_json(row)
         return 0
     print(f"{row['name']}\n\n{row['description'].replace('``', '').replace('`', '')}")
     if row["options"]:
@@ -111,65 +117,44 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _new(args: argparse.Namespace) -> int:
-    from pathlib import Path
-
-    from evenstep.cli.parts import policy_scheduling_template, policy_template
     from evenstep.errors import InputError
 
-    template = policy_scheduling_template if args.kind == "scheduling" else policy_template
-
-    text = template.RULE if args.rule else template.POLICY
+    where = "policy new"
     name = args.name.removesuffix(".py").replace("-", "_")
     if not name.isidentifier() or not name.islower():
-        raise InputError(
-            "policy new",
-            "NAME",
-            args.name,
-            "lower-case letters, digits and dashes, a letter first",
-            "Try lightest.",
-        )
-    title = "".join(word.capitalize() for word in name.split("_"))
-    files = {Path(f"{name}.py"): text, Path(f"test_{name}.py"): template.TEST}
+        expected = "lower-case letters, digits and dashes, a letter first"
+        raise InputError(where, "NAME", args.name, expected, "Try lightest.")
+    files = {Path(f"{name}.py"): "rule" if args.rule else "policy", Path(f"test_{name}.py"): "test"}
     for path in files:
         if path.exists():
-            raise InputError(
-                "policy new",
-                "NAME",
-                args.name,
-                "a name whose files do not exist yet",
-                f"{path} is there; move it away or take another name.",
-            )
-    for path, text in files.items():
+            hint = f"{path} is there; move it away or take another name."
+            raise InputError(where, "NAME", args.name, "a name whose files do not exist yet", hint)
+    title = "".join(word.capitalize() for word in name.split("_"))
+    for path, part in files.items():
+        text = (TEMPLATES / f"{args.kind}_{part}.py.txt").read_text(encoding="utf-8")
         try:
             path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
         except OSError as error:
-            raise InputError("policy new", "file", str(path), "a file that can be written", f"{error.strerror}.") from error
+            raise InputError(where, "file", str(path), "a file that can be written", f"{error.strerror}.") from error
+    kind, rival = {
+        "scheduling": ("--kind scheduling ", "--engine kv-tokens=20000 --policy vllm"),
+        "routing": ("", "--policy jsq"),
+    }[args.kind]
     print(f"Wrote {' and '.join(map(str, files))}.")
-    if args.kind == "scheduling":
-        print(f"Check it:   evenstep policy check --kind scheduling {name}.py")
-        print(
-            "Compare it: evenstep compare sample:azure-conv --limit 2000 --engine kv-tokens=20000 --policy vllm "
-            f"--policy {name}.py"
-        )
-        return 0
-    print(f"Check it:   evenstep policy check {name}.py")
-    print(f"Compare it: evenstep compare sample:azure-conv --limit 2000 --policy jsq --policy {name}.py")
+    print(f"Check it:   evenstep policy check {kind}{name}.py")
+    print(f"Compare it: evenstep compare sample:azure-conv --limit 2000 {rival} --policy {name}.py")
     return 0
 
 
 def _check(args: argparse.Namespace) -> int:
     from evenstep import names
+    from evenstep.cli.parts.outputs import print_json
     from evenstep.errors import InputError
 
     spec = names.parse(args.name)
     if "predictor" in spec:
-        raise InputError(
-            args.name,
-            "option",
-            "predictor",
-            "an option of the policy",
-            "The check brings its own predictor; leave it out.",
-        )
+        hint = "The check brings its own predictor; leave it out."
+        raise InputError(args.name, "option", "predictor", "an option of the policy", hint)
     policy = names.build(args.kind, spec)
     method = _KINDS[args.kind]
     if not callable(getattr(policy, method, None)):
@@ -179,16 +164,13 @@ def _check(args: argparse.Namespace) -> int:
     findings = _findings(args.kind, policy)
     broken = [finding for finding in findings if not finding.passed]
     if args.format == "json":
-        _print_json({"policy": args.name, "passed": not broken, "checks": [dataclasses.asdict(f) for f in findings]})
+        print_json({"policy": args.name, "passed": not broken, "checks": [dataclasses.asdict(f) for f in findings]})
         return 1 if broken else 0
     for finding in findings:
         tail = f": {finding.message}" if finding.message else ""
         print(f"{'ok    ' if finding.passed else 'BROKEN'}  {finding.name}{tail}")
-    print(
-        f"{args.name}: {len(broken)} of {len(findings)} promises broken."
-        if broken
-        else f"{args.name}: all {len(findings)} promises kept."
-    )
+    told = f"{len(broken)} of {len(findings)} promises broken" if broken else f"all {len(findings)} promises kept"
+    print(f"{args.name}: {told}.")
     return 1 if broken else 0
 
 
@@ -260,9 +242,3 @@ def _defaults(row: dict[str, Any]) -> str:
 
 def _text(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _print_json(found: dict[str, Any]) -> None:
-    from evenstep.cli.parts.outputs import print_json
-
-    print_json(found)

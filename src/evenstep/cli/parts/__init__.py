@@ -1,1 +1,1 @@
-"""What several commands share: flags, parsing, outputs, and the files that `policy new` writes."""
+"""What several commands share: flags, parsing and outputs."""
