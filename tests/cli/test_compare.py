@@ -13,7 +13,7 @@ import pytest
 from tests.dispatch.recorded_run import record
 
 from evenstep.cli.main import main, parser_of
-from evenstep.experiments.compare import running
+from evenstep.experiments import crew
 
 SMALL = ["--workers", "4", "--slots", "8", "--pool", "32", "--limit", "300"]
 FIELDS = {
@@ -312,7 +312,7 @@ BAD_POLICIES = {
 @pytest.mark.parametrize("name", BAD_POLICIES)
 def test_a_policy_that_breaks_its_contract_is_exit_2_and_one_line(capsys, tmp_path, name, form, monkeypatch):
     # as on a new machine
-    monkeypatch.setattr(running, "compile_notice", lambda: "kernels run as plain Python")
+    monkeypatch.setattr(crew, "compile_notice", lambda: "kernels run as plain Python")
     answer, message = BAD_POLICIES[name]
     bad = tmp_path / f"{name}.py"
     bad.write_text(

@@ -9,9 +9,9 @@ import pytest
 
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError, PolicyError
-from evenstep.experiments import jobs
+from evenstep.experiments import crew
 from evenstep.experiments.contenders import contenders
-from evenstep.experiments.jobs import Plan, fingerprint, replicates, run_all
+from evenstep.experiments.jobs import Plan, Shared, fingerprint, replicates, run_all
 from evenstep.request import PrefixBlocks, Trace
 from evenstep.sim.cluster.simulation import Cluster
 
@@ -24,19 +24,23 @@ def plan(**changes) -> Plan:
     )
 
 
-def run(asked, processes=1, **changes):
+def shared(*asked, **changes) -> Shared:
     found = plan(**changes)
-    return list(run_all(found, contenders(asked), replicates(found), processes))
+    return Shared(found, contenders(asked), replicates(found.replicate, found.seeds, found.fewer))
+
+
+def run(asked, processes=1, **changes):
+    return list(run_all(shared(*asked, **changes), processes))
 
 
 def test_every_contender_meets_every_replicate_in_order():
     done = run(["jsq", "fcfs"])
-    assert [(d.contender, d.index) for d in done] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(d.job.contender, d.job.index) for d in done] == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_all_contenders_see_the_same_replicate_and_replicates_differ():
     found = plan()
-    first, second = replicates(found)
+    first, second = replicates(found.replicate, 2, False)
     assert fingerprint(first) == fingerprint(TRACE)
     assert fingerprint(second) != fingerprint(first)
     assert fingerprint(found.replicate(1)) == fingerprint(second)
@@ -51,22 +55,22 @@ def test_prefix_blocks_are_part_of_what_a_trace_is():
 
 def test_digests_are_the_same_at_any_number_of_processes(tmp_path):
     asked = ["jsq", "random"]
-    here = {(d.contender, d.index): d.run.digest for d in run(asked)}
-    there = {(d.contender, d.index): d.run.digest for d in run(asked, processes=2)}
+    here = {(d.job.contender, d.job.index): d.result.digest for d in run(asked)}
+    there = {(d.job.contender, d.job.index): d.result.digest for d in run(asked, processes=2)}
     assert here == there
 
 
 def test_long_comparisons_move_to_processes_on_their_own(monkeypatch):
     moved = []
 
-    class Recorded(jobs.Here):
+    class Recorded(crew.Here):
         def __init__(self, count, shared):
             moved.append(count)
             super().__init__(shared)
 
-    monkeypatch.setattr(jobs, "is_worthwhile", lambda spent, done, left: done == 1)
-    monkeypatch.setattr(jobs, "cores", lambda: 2)
-    monkeypatch.setattr(jobs, "Processes", Recorded)
+    monkeypatch.setattr(crew, "is_worthwhile", lambda spent, done, left: done == 1)
+    monkeypatch.setattr(crew, "cores", lambda: 2)
+    monkeypatch.setattr(crew, "Processes", Recorded)
     assert len(run(["jsq", "fcfs"], processes=None)) == 4
     assert moved == [2]
 
@@ -74,12 +78,12 @@ def test_long_comparisons_move_to_processes_on_their_own(monkeypatch):
 def test_in_processes_one_run_of_each_tells_the_cost_and_the_longest_go_first(monkeypatch):
     seconds = {"jsq": 1.0, "fcfs": 3.0, "random": 2.0}
 
-    class Timed(jobs.Here):
+    class Timed(crew.Here):
         def __init__(self, count, shared):
             super().__init__(shared)
 
         def wait(self):
-            name = self._shared.asked[self._job.contender].name
+            name = self._shared.names[self._job.contender]
             return replace(super().wait(), seconds=seconds[name])
 
         def submit(self, job):
@@ -87,7 +91,7 @@ def test_in_processes_one_run_of_each_tells_the_cost_and_the_longest_go_first(mo
             order.append((job.contender, job.index))
 
     order = []
-    monkeypatch.setattr(jobs, "Processes", Timed)
+    monkeypatch.setattr(crew, "Processes", Timed)
     run([*seconds], processes=2)
     assert order == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (0, 1)]
 
@@ -95,28 +99,28 @@ def test_in_processes_one_run_of_each_tells_the_cost_and_the_longest_go_first(mo
 @pytest.mark.parametrize("forks", [True, False])
 def test_forked_and_spawned_processes_give_the_same_digests(monkeypatch, forks):
     monkeypatch.setattr("evenstep.experiments.executors.can_fork", lambda: forks)
-    here = {(d.contender, d.index): d.run.digest for d in run(["br-0"])}
-    assert {(d.contender, d.index): d.run.digest for d in run(["br-0"], processes=2)} == here
+    here = {(d.job.contender, d.job.index): d.result.digest for d in run(["br-0"])}
+    assert {(d.job.contender, d.job.index): d.result.digest for d in run(["br-0"], processes=2)} == here
 
 
 def test_short_comparisons_stay_here(monkeypatch):
-    monkeypatch.setattr(jobs, "is_worthwhile", lambda spent, done, left: False)
-    monkeypatch.setattr(jobs, "Processes", lambda *args: pytest.fail("started processes"))
+    monkeypatch.setattr(crew, "is_worthwhile", lambda spent, done, left: False)
+    monkeypatch.setattr(crew, "Processes", lambda *args: pytest.fail("started processes"))
     assert len(run(["jsq"], processes=None)) == 2
 
 
 def test_records_are_kept_of_the_first_replicate_only_unless_all_are_asked_for():
-    assert [d.run.requests is not None for d in run(["jsq"], records=True)] == [True, False]
-    assert [d.run.requests is not None for d in run(["jsq"], all_records=True)] == [True, True]
-    assert [d.run.requests is not None for d in run(["jsq"])] == [False, False]
+    assert [d.result.requests is not None for d in run(["jsq"], records=True)] == [True, False]
+    assert [d.result.requests is not None for d in run(["jsq"], all_records=True)] == [True, True]
+    assert [d.result.requests is not None for d in run(["jsq"])] == [False, False]
 
 
 def test_equal_replicates_are_refused():
     same = Trace(np.full(4, 9), np.full(4, 2), name="same")
     with pytest.raises(InputError, match="same: seeds is 2; expected replicates that differ"):
-        replicates(plan(source=same))
-    assert len(replicates(plan(source=same, seeds=1))) == 1
-    assert len(replicates(plan(source=same, seeds=3, fewer=True))) == 1
+        replicates(plan(source=same).replicate, 2, False)
+    assert len(replicates(plan(source=same).replicate, 1, False)) == 1
+    assert len(replicates(plan(source=same).replicate, 3, True)) == 1
 
 
 def test_a_policy_that_breaks_its_contract_ends_the_comparison(tmp_path):

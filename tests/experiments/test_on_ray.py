@@ -152,7 +152,7 @@ def test_an_address_of_the_environment_is_named_as_such(unjoinable, listening, m
 
 
 def test_a_dead_cluster_is_known_before_anything_is_compiled_or_run(unjoinable, listening, monkeypatch):
-    monkeypatch.setattr("evenstep.experiments.sweep.runs.Warming", None)
+    monkeypatch.setattr("evenstep.experiments.crew.Warming", None)
     with pytest.raises(InputError, match="--ray-address"):
         sweep(tiny(), executor="ray", ray_address=listening)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from multiprocessing import Pipe
 
 import pytest
-from tests.experiments.test_jobs import plan
+from tests.experiments.test_jobs import plan, shared
 
 from evenstep.errors import PolicyError
-from evenstep.experiments import jobs, plain_first
+from evenstep.experiments import crew, plain_first
 from evenstep.experiments.children import Child
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.executors import Here
-from evenstep.experiments.jobs import RunJob, Shared, replicates, run_all, run_first
+from evenstep.experiments.jobs import RunJob, run_all, run_first
 from evenstep.experiments.plain_first import PlainFirst, may_begin_plain
 from evenstep.routing.policies.jsq import JSQ
 
@@ -67,32 +67,31 @@ class Stuck:
         self.is_ended = True
 
 
-def shared_of(*policies, **changes):
-    found = plan(**changes)
-    return Shared(found, contenders(policies), replicates(found))
+def place(runs, compiling):
+    return PlainFirst(Here(runs, lambda job: compiling.ready(job.contender)), runs, compiling, lambda job: job.contender)
 
 
-def place(shared, compiling):
-    return PlainFirst(Here(shared, lambda job: compiling.ready(job.contender)), shared, compiling)
+def begins_with(monkeypatch, compiling):
+    monkeypatch.setattr(crew, "begin", lambda cold, beside, policies: (compiling, True))
 
 
-def test_a_run_in_plain_python_has_the_bits_of_a_compiled_one():
-    asked, found = contenders(["jsq", "br-0", "random"]), plan(all_records=True)
-    traces = replicates(found)
-    compiled = {(d.contender, d.index): d.run for d in run_all(found, asked, traces, 1)}
+def test_a_run_in_plain_python_has_the_bits_of_a_compiled_one(monkeypatch):
+    runs = shared("jsq", "br-0", "random", all_records=True)
+    compiled = {(d.job.contender, d.job.index): d.result for d in run_all(runs, 1)}
     compiling = Compiling(3)
-    made = list(run_all(found, asked, traces, 1, compiling, begins_plain=True))
+    begins_with(monkeypatch, compiling)
+    made = list(run_all(runs, 1))
     assert len(made) == 6 and compiling.loaded == []
     for done in made:
-        other = compiled[done.contender, done.index]
-        assert done.run.digest == other.digest and repr(done.run.totals) == repr(other.totals)
+        other = compiled[done.job.contender, done.job.index]
+        assert done.result.digest == other.digest and repr(done.result.totals) == repr(other.totals)
         for name in ("request_id", "worker", "finished_s"):
-            assert getattr(done.run.requests, name).tobytes() == getattr(other.requests, name).tobytes()
+            assert getattr(done.result.requests, name).tobytes() == getattr(other.requests, name).tobytes()
 
 
 def test_runs_whose_kernels_are_there_are_made_here_and_the_others_in_plain_python():
-    shared, compiling = shared_of("jsq", "fcfs"), Compiling(2)
-    found = place(shared, compiling)
+    runs, compiling = shared("jsq", "fcfs"), Compiling(2)
+    found = place(runs, compiling)
     compiling.left = {1}
     try:
         ended = []
@@ -110,8 +109,8 @@ def test_runs_whose_kernels_are_there_are_made_here_and_the_others_in_plain_pyth
 
 def test_a_run_too_long_for_plain_python_is_made_here_as_soon_as_its_kernels_are_there(monkeypatch):
     monkeypatch.setattr(plain_first, "Child", Stuck)
-    shared, compiling = shared_of("jsq"), Compiling()
-    found = place(shared, compiling)
+    runs, compiling = shared("jsq"), Compiling()
+    found = place(runs, compiling)
     child = found._child
     compiling.done(0)
     found.submit(RunJob(0, 0, "run"))
@@ -122,8 +121,8 @@ def test_a_run_too_long_for_plain_python_is_made_here_as_soon_as_its_kernels_are
 def test_after_some_seconds_plain_runs_take_no_time_from_the_compiler(monkeypatch):
     monkeypatch.setattr(plain_first, "Child", Stuck)
     monkeypatch.setattr(plain_first, "EAGER_S", 0.0)
-    shared, compiling = shared_of("jsq"), Compiling()
-    found = place(shared, compiling)
+    runs, compiling = shared("jsq"), Compiling()
+    found = place(runs, compiling)
     child = found._child
     monkeypatch.setattr(child, "give_way", lambda: compiling.done(0))
     found.submit(RunJob(0, 0, "run"))
@@ -134,21 +133,21 @@ def test_after_some_seconds_plain_runs_take_no_time_from_the_compiler(monkeypatc
 def test_where_nothing_can_be_kept_a_long_run_is_left_to_this_process(monkeypatch):
     monkeypatch.setattr(plain_first, "Child", Stuck)
     monkeypatch.setattr(plain_first, "ALONE_S", 0.01)
-    shared, compiling = shared_of("jsq"), Compiling(0)
-    found = place(shared, compiling)
+    runs, compiling = shared("jsq"), Compiling(0)
+    found = place(runs, compiling)
     found.submit(RunJob(0, 0, "run"))
     assert found.wait().result.digest and compiling.loaded == [0]
 
 
 def test_a_plain_process_that_dies_is_not_missed(monkeypatch):
     monkeypatch.setattr(plain_first, "Child", lambda shared, is_plain: Stuck(shared, is_plain=is_plain, dies=True))
-    shared, compiling = shared_of("jsq"), Compiling()
-    found = place(shared, compiling)
+    runs, compiling = shared("jsq"), Compiling()
+    found = place(runs, compiling)
     found.submit(RunJob(0, 0, "run"))
     assert found.wait().result.digest and compiling.loaded == [0]
 
 
-def test_what_a_policy_breaks_in_plain_python_ends_the_comparison(tmp_path):
+def test_what_a_policy_breaks_in_plain_python_ends_the_comparison(tmp_path, monkeypatch):
     bad = tmp_path / "greedy.py"
     bad.write_text(
         "import numpy as np\nfrom evenstep import RoutingDecision\n"
@@ -156,9 +155,9 @@ def test_what_a_policy_breaks_in_plain_python_ends_the_comparison(tmp_path):
         "        return RoutingDecision(np.zeros(view.waiting_id.size, np.int64))\n"
         "policy = Greedy\n"
     )
-    found = plan()
+    begins_with(monkeypatch, Compiling())
     with pytest.raises(PolicyError, match="greedy"):
-        list(run_all(found, contenders([str(bad)]), replicates(found), 1, Compiling(), begins_plain=True))
+        list(run_all(shared(str(bad)), 1))
 
 
 def test_a_policy_that_is_an_object_stays_in_this_process():
@@ -167,8 +166,7 @@ def test_a_policy_that_is_an_object_stays_in_this_process():
 
 
 def test_a_child_that_is_left_alone_ends_after_its_job():
-    shared = shared_of("jsq")
-    child = Child(shared, is_plain=True)
+    child = Child(shared("jsq"), is_plain=True)
     child.pipe.send(RunJob(0, 0, "run"))
     assert child.pipe.recv().result.digest
     child.leave()
@@ -179,7 +177,7 @@ def test_one_run_begins_in_plain_python_with_all_its_records(monkeypatch):
     found, compiling = plan(records=True, decisions=True, samples=50, seeds=1), Compiling()
     (asked,) = contenders(["jsq"])
     there = run_first(found, asked, found.replicate(0))
-    monkeypatch.setattr(jobs, "begin", lambda cold, beside, policies: (compiling, True))
+    begins_with(monkeypatch, compiling)
     run = run_first(found, asked, found.replicate(0))
     assert compiling.loaded == [] and run.digest == there.digest and repr(run.totals) == repr(there.totals)
     assert run.decisions.admitted.tobytes() == there.decisions.admitted.tobytes()

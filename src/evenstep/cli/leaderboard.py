@@ -115,11 +115,11 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
     from datetime import date
 
     from evenstep.cli.parts import outputs
+    from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.origin import commit_of
     from evenstep.experiments.leaderboard.page import page, text_lines
     from evenstep.experiments.leaderboard.picture import picture
     from evenstep.experiments.leaderboard.table import Origin, write_table
-    from evenstep.experiments.sweep.runs import Places
     from evenstep.measure.output_file import replacing
 
     commit = commit_of(Path(args.source).parent)
@@ -143,8 +143,8 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
 
 
 def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
+    from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.check import PARTS, changed, flips, part_of
-    from evenstep.experiments.sweep.runs import Places
 
     part = _part(args, stored, PARTS)
     chosen = part_of(board.cells, part)

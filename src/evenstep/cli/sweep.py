@@ -91,8 +91,9 @@ command = SweepCommand()
 def _sweep(args: argparse.Namespace) -> int:
     from evenstep.cli.parts import outputs
     from evenstep.errors import InputError
+    from evenstep.experiments.crew import Places
     from evenstep.experiments.progress import Bar
-    from evenstep.experiments.sweep.runs import Interrupted, Places
+    from evenstep.experiments.sweep.runs import Interrupted
     from evenstep.experiments.sweep.sweeping import Sweep
 
     if args.processes is not None and args.processes < 1:

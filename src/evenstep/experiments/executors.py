@@ -1,4 +1,4 @@
-"""Where the runs of comparisons, sweeps and leaderboards are made: in this process, or in several of this machine.
+"""Executors: in this process, or in several of this machine. `crew` decides which of them carries out what.
 
 An executor carries out jobs. A job is a small value that can be pickled; what all jobs need (`Workloads`, a plan and its
 traces) is handed to each process once. Each process has a pipe of its own and one job at a time, so when a process dies
@@ -202,8 +202,8 @@ def work_off(
     here: Executor,
     away: Callable[[float, int, int], Executor | None],
     *,
-    choose: Callable[[Sequence[Any]], int] = lambda waiting: 0,
-    say: Callable[[str], None] = lambda line: None,
+    choose: Callable[[Sequence[Any]], int],
+    say: Callable[[str], None],
 ) -> Iterator[Ended]:
     """Carry all jobs out: in this process at first, and in others as soon as `away` offers them.
 
@@ -211,7 +211,7 @@ def work_off(
         jobs: the jobs.
         here: this process.
         away: given the seconds spent, the jobs done and those left, the executor to go on with; None = stay here.
-        choose: the place of the next job among those that wait; the first where left out.
+        choose: the place of the next job among those that wait.
         say: told of a process that died.
 
     Yields:

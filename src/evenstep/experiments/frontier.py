@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep import names, streams
 from evenstep.cost.batch import BatchTime
-from evenstep.experiments.executors import Here, Processes, cores, is_worthwhile, work_off
+from evenstep.experiments.crew import Crew, Kernels, Places
 from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.stability import Stability, Unit, stability, tokens_of
 from evenstep.request import I8, Trace
@@ -212,21 +212,13 @@ class Bisection:
 def work_through(jobs: Sequence[Bisection], processes: int | None = None) -> list[float]:
     """The largest rate of each, on all cores where that pays; `processes` = at most so many."""
     numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
-    allowed = min(processes if processes is not None else cores(), len(jobs))
-    started: list[Processes] = []
-
-    def away(spent: float, done: int, left: int) -> Processes | None:
-        if allowed > 1 and not started and is_worthwhile(spent, done, left):
-            started.append(Processes(min(allowed, left), None))
-        return started[0] if started else None
-
+    crew = Crew(None, Places(processes=processes))
     found = [0.0] * len(jobs)
     try:
-        for ended in work_off(numbered, Here(None), away):
+        for ended in crew.carry_out(numbered, Kernels(), longest_first=False):
             if ended.error is not None:
                 raise ended.error
             found[int(ended.job.label)] = ended.result
     finally:
-        for executor in started:
-            executor.close()
+        crew.close()
     return found

@@ -1,25 +1,18 @@
-"""The runs behind a comparison: every policy on every replicate, in this process or in several, with the same bits.
-
-A run is a pure function of (plan, contender, replicate), so where it is made does not matter. Where processes cannot be
-forked, more than one needs the usual ``if __name__ == "__main__"`` guard in a script.
-"""
+"""The runs behind a comparison: every policy on every replicate, each a pure function of (plan, contender, replicate)."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evenstep import compiled
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import Contender
-from evenstep.experiments.executors import Executor, Here, Processes, can_fork, cores, is_worthwhile, work_off
-from evenstep.experiments.plain_first import PlainFirst, begin
-from evenstep.experiments.progress import cold_kernels
-from evenstep.experiments.warming import Warming
+from evenstep.experiments.crew import Crew, Kernels, Places
+from evenstep.experiments.executors import Ended
+from evenstep.experiments.progress import Progress
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.request import COLUMNS, Trace
@@ -84,35 +77,30 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A finished run and where it belongs."""
-
-    contender: int
-    index: int
-    run: Run
-
-
-def replicates(plan: Plan) -> list[Trace]:
+def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:
     """All replicates, seen to differ: equal ones would make an interval of width zero, which is a lie.
 
-    Returns:
-        `plan.seeds` traces; with `plan.fewer` those before the first that is a copy of another.
+    Args:
+        make: the replicate of an index.
+        seeds: how many, >= 1.
+        fewer: make do with those before the first that is a copy of another.
 
     Raises:
-        InputError: two replicates are the same, and the plan does not make do with fewer.
+        InputError: fewer than one is asked for, or two are the same and it does not make do with fewer.
     """
-    traces = [plan.replicate(index) for index in range(plan.seeds)]
+    if seeds < 1:
+        raise InputError("compare", "seeds", seeds, "an integer >= 1")
+    traces = [make(index) for index in range(seeds)]
     seen: dict[str, int] = {}
     for index, trace in enumerate(traces):
         key = fingerprint(trace)
-        if key in seen and plan.fewer:
+        if key in seen and fewer:
             return traces[:index]
         if key in seen:
             raise InputError(
                 trace.name or "trace",
                 "seeds",
-                plan.seeds,
+                seeds,
                 f"replicates that differ; replicates {seen[key]} and {index} are the same requests in the same order",
                 "Use one seed (--seeds 1) or a longer trace.",
             )
@@ -136,114 +124,75 @@ def fingerprint(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """One run of a comparison: a contender on a replicate (`executors.Job`)."""
+    """One run of a comparison: a contender on a replicate (`executors.Job`); all share an object with `run_of`."""
 
     contender: int
     index: int
     label: str
 
-    def carry_out(self, shared: Shared) -> Run:
+    def kind(self) -> int:
+        """What its cost and its kernels go by."""
+        return self.contender
+
+    def carry_out(self, shared: Any) -> Any:
         """Make the run."""
-        return shared.plan.run(shared.asked[self.contender], self.index, shared.traces[self.index])
+        return shared.run_of(self.contender, self.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison need."""
+    """What all runs of a comparison of routing policies need."""
 
     plan: Plan
-    asked: list[Contender]
-    traces: list[Trace]
+    asked: Sequence[Contender]
+    traces: Sequence[Trace]
+
+    @property
+    def names(self) -> list[str]:
+        return [one.name for one in self.asked]
+
+    @property
+    def kernels(self) -> Kernels:
+        """The loops and rules of the contenders; none where the plan says how policies enter the simulator."""
+        if self.plan.door != "auto":
+            return Kernels(kind=RunJob.kind)
+        policies = [one.build()[0] for one in self.asked]
+        loops = [loop_of(one, self.plan.cluster, self.plan.step_time) for one in policies]
+        return Kernels(self.asked, loops, kind=RunJob.kind)
+
+    def run_of(self, contender: int, index: int) -> Run:
+        """The run of a contender on a replicate."""
+        return self.plan.run(self.asked[contender], index, self.traces[index])
 
 
-def run_all(
-    plan: Plan,
-    asked: list[Contender],
-    traces: list[Trace],
-    processes: int | None = None,
-    warming: Warming | None = None,
-    begins_plain: bool = False,
-) -> Iterator[Done]:
-    """Every contender on every replicate; results come as they are ready.
-
-    In one process runs are made contender by contender. In several, each contender's first replicate tells what its
-    others cost, and the longest start first, so that no process is left with a long run at the end.
+def run_all(shared: Any, processes: int | None = None, watch: Progress | None = None) -> Iterator[Ended]:
+    """Every contender on every replicate; the runs come as they are ready.
 
     Args:
-        plan: what the runs share.
-        asked: the contenders.
-        traces: `replicates(plan)`.
+        shared: what the runs share, with `names`, `traces`, `kernels` and `run_of` as `Shared` has them.
         processes: how many processes; None = start here, and use all cores as soon as that pays.
-        warming: has a contender's kernels compiled before its runs; the time it takes does not count as a run's.
-        begins_plain: make runs in plain Python until their kernels are compiled, with the same bits.
+        watch: told what happens.
 
     Raises:
         InputError, PolicyError: from the first run that fails.
     """
-    jobs = [RunJob(c, r, f"{one.name}, replicate {r}") for c, one in enumerate(asked) for r in range(plan.seeds)]
-    allowed = min(processes if processes is not None else cores(), len(jobs))
-    shared = Shared(plan, asked, traces)
-    cost: dict[int, float] = {}
-    started: list[Executor] = []
-    kernels = warming or Warming([[] for _ in asked], 0)
-    here = Here(shared, lambda job: kernels.ready(job.contender))
-    plain = PlainFirst(here, shared, kernels) if begins_plain else None
-
-    def away(spent: float, done: int, left: int) -> Executor | None:
-        if plain is not None:
-            if plain.is_plain:
-                return None
-            done -= plain.made
-        if allowed > 1 and (processes is not None or is_worthwhile(spent, done, left)):
-            if can_fork():
-                _load_kernels(plan, asked, kernels)
-            started.append(Processes(min(allowed, left), shared))
-        return started[0] if started else None
-
+    replicates = range(len(shared.traces))
+    jobs = [RunJob(c, r, f"{name}, replicate {r}") for c, name in enumerate(shared.names) for r in replicates]
+    crew = Crew(shared, Places(processes=processes), watch)
     try:
-        for ended in work_off(jobs, plain or here, away, choose=lambda left: _longest(left, cost) if started else 0):
+        for ended in crew.carry_out(jobs, shared.kernels):
             if ended.error is not None:
                 raise ended.error
-            if ended.seconds > 0.0:
-                cost[ended.job.contender] = ended.seconds
-            yield Done(ended.job.contender, ended.job.index, ended.result)
+            yield ended
     finally:
-        for executor in (*started, plain or here):
-            executor.close()
+        crew.close()
 
 
 def run_first(plan: Plan, asked: Contender, trace: Trace) -> Run:
     """The first replicate of one contender, in plain Python where its kernels are not compiled in time.
 
-    Args:
-        plan: of one replicate.
-        asked: the contender.
-        trace: `plan.replicate(0)`.
-
     Raises:
         InputError, PolicyError: see `simulate`.
     """
-    policy = asked.build()[0]
-    cold = cold_kernels([policy], [loop_of(policy, plan.cluster, plan.step_time)]) if plan.door == "auto" else [[]]
-    warming, begins_plain = begin(cold, cores() - 1, [asked.policy])
-    with warming:
-        (done,) = run_all(plan, [asked], [trace], 1, warming, begins_plain)
-    return done.run
-
-
-def _longest(waiting: Sequence[RunJob], cost: dict[int, float]) -> int:
-    """The place of the next job: the first of a contender of unknown cost, else one of the costliest contender."""
-    first = {job.contender: place for place, job in reversed([*enumerate(waiting)])}
-    unknown = [place for contender, place in first.items() if contender not in cost]
-    if unknown:
-        return min(unknown)
-    return max(first.values(), key=lambda place: cost[waiting[place].contender])
-
-
-def _load_kernels(plan: Plan, asked: list[Contender], warming: Warming) -> None:
-    """Load every loop and kernel here, so that children that are forked need not."""
-    for contender, one in enumerate(asked):
-        warming.ready(contender)
-        policy = one.build()[0]
-        importlib.import_module(loop_of(policy, plan.cluster, plan.step_time))
-        compiled.kernel_of(policy)
+    (ended,) = run_all(Shared(plan, [asked], [trace]))
+    return ended.result

@@ -39,9 +39,7 @@ class PlainFirst:
         made: runs made in plain Python.
     """
 
-    def __init__(
-        self, here: Here, shared: Any, warming: Warming, kind: Callable[[Any], int] = lambda job: job.contender
-    ) -> None:
+    def __init__(self, here: Here, shared: Any, warming: Warming, kind: Callable[[Any], int]) -> None:
         self._here, self._warming, self._kind = here, warming, kind
         self._is_alone = warming.are_ready()
         self._child: Child | None = Child(shared, is_plain=True)

@@ -5,7 +5,7 @@ import pytest
 
 from evenstep.errors import InputError
 from evenstep.experiments.compare.engine_compare import capacity, run_engine_comparison, traces_of
-from evenstep.experiments.compare.engine_settings import EngineSettings
+from evenstep.experiments.compare.engine_settings import EngineSettings, check
 from evenstep.workload.replicate import rate
 
 SETTINGS = EngineSettings(source="sample:azure-conv", limit=300, seeds=2, load=0.8, engine="kv-tokens=20000")
@@ -41,3 +41,18 @@ def test_a_predictor_that_learns_starts_every_run_knowing_nothing():
     assert runs[0][0].digest == runs[1][0].digest
     assert runs[0][0].totals.counted == runs[1][0].totals.counted
     assert np.isfinite(runs[0][0].summary["e2e_mean_s"])
+
+
+def test_engines_give_the_same_digests_in_two_processes_as_in_one():
+    from dataclasses import replace
+
+    asked = replace(SETTINGS, policies=["vllm", "best"])
+    one, two = (run_engine_comparison(replace(asked, processes=n)).comparison.policies for n in (1, 2))
+    assert [result.digests for result in one] == [result.digests for result in two]
+
+
+def test_fewer_than_one_process_is_refused():
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="--processes is 0; expected an integer >= 1"):
+        check(replace(SETTINGS, processes=0))

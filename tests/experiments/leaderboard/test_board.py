@@ -7,8 +7,8 @@ from tests.experiments.leaderboards import BOARD
 
 from evenstep import names
 from evenstep.errors import InputError
+from evenstep.experiments.crew import Places
 from evenstep.experiments.leaderboard.board import Board
-from evenstep.experiments.sweep.runs import Places
 
 
 @pytest.fixture

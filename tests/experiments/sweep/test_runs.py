@@ -11,7 +11,7 @@ from tests.experiments.sweeps import Heard, tiny
 from tests.experiments.test_plain_first import Compiling
 
 from evenstep.errors import InputError, PolicyError
-from evenstep.experiments.sweep import runs as sweep_runs
+from evenstep.experiments import crew
 from evenstep.experiments.sweep.sweeping import Sweep, sweep
 from evenstep.measure.swept import write_swept
 
@@ -47,7 +47,7 @@ def test_processes_give_the_same_bytes_also_when_one_is_killed_and_its_run_tried
 
 
 def test_a_run_that_kills_its_process_twice_is_named_and_finished_runs_are_kept(tmp_path, monkeypatch):
-    class Dying(sweep_runs.Here):
+    class Dying(crew.Here):
         def __init__(self, count, shared):
             super().__init__(shared)
 
@@ -55,9 +55,9 @@ def test_a_run_that_kills_its_process_twice_is_named_and_finished_runs_are_kept(
             if self._job.contender.name != "br-0":
                 return super().wait()
             job, self._job = self._job, None
-            return sweep_runs.Ended(job, lost="killed by SIGKILL")
+            return crew.Ended(job, lost="killed by SIGKILL")
 
-    monkeypatch.setattr(sweep_runs, "Processes", Dying)
+    monkeypatch.setattr(crew, "Processes", Dying)
     label = "point 0 (workers=2), br-0, replicate 0"
     heard = Heard()
     with pytest.raises(InputError, match=re.escape(f"{label}: process is 'killed by SIGKILL'; expected one that lives")):
@@ -76,21 +76,21 @@ def test_a_policy_that_breaks_its_contract_is_named_with_its_point(tmp_path):
 def test_long_sweeps_move_to_processes_on_their_own(monkeypatch):
     started = []
 
-    class Recorded(sweep_runs.Here):
+    class Recorded(crew.Here):
         def __init__(self, count, shared):
             started.append(count)
             super().__init__(shared)
 
-    monkeypatch.setattr(sweep_runs, "is_worthwhile", lambda spent, done, left: True)
-    monkeypatch.setattr(sweep_runs, "cores", lambda: 3)
-    monkeypatch.setattr(sweep_runs, "Processes", Recorded)
+    monkeypatch.setattr(crew, "is_worthwhile", lambda spent, done, left: True)
+    monkeypatch.setattr(crew, "cores", lambda: 3)
+    monkeypatch.setattr(crew, "Processes", Recorded)
     sweep(tiny(), processes=None)
     assert started == [3]
 
 
 def test_short_sweeps_stay_here(monkeypatch):
-    monkeypatch.setattr(sweep_runs, "is_worthwhile", lambda spent, done, left: False)
-    monkeypatch.setattr(sweep_runs, "Processes", lambda *_: pytest.fail("started processes"))
+    monkeypatch.setattr(crew, "is_worthwhile", lambda spent, done, left: False)
+    monkeypatch.setattr(crew, "Processes", lambda *_: pytest.fail("started processes"))
     sweep(tiny(), processes=None)
 
 
@@ -106,8 +106,8 @@ def test_a_full_disk_is_one_clear_error(monkeypatch, tmp_path):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_first_runs_on_a_machine_are_made_in_plain_python_with_the_same_bytes(monkeypatch, tmp_path, processes):
     asked, compiling = tiny(over={"workers": [2]}), Compiling(2)
-    monkeypatch.setattr(sweep_runs, "begin", lambda cold, beside, policies: (compiling, True))
-    monkeypatch.setattr(sweep_runs, "Processes", lambda *_: pytest.fail("started processes that compile"))
+    monkeypatch.setattr(crew, "begin", lambda cold, beside, policies: (compiling, True))
+    monkeypatch.setattr(crew, "Processes", lambda *_: pytest.fail("started processes that compile"))
     write_swept(sweep(asked, processes=processes), tmp_path / "plain")
     assert compiling.loaded == []
     monkeypatch.undo()
@@ -116,5 +116,5 @@ def test_the_first_runs_on_a_machine_are_made_in_plain_python_with_the_same_byte
 
 
 def test_runs_that_are_timed_are_compiled(monkeypatch):
-    monkeypatch.setattr(sweep_runs, "begin", lambda *_: pytest.fail("began in plain Python"))
+    monkeypatch.setattr(crew, "begin", lambda *_: pytest.fail("began in plain Python"))
     assert Sweep(tiny()).forecast(1).runs == 8

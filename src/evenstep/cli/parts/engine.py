@@ -24,7 +24,6 @@ _BESIDE = {
     "debug",
     "command",
     "command_line",
-    "processes",
     "run",
 }
 

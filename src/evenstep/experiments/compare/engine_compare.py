@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
 from evenstep import names
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError
 from evenstep.experiments.compare.compare import workload_of
 from evenstep.experiments.compare.engine_settings import EngineSettings, bounds_of, together
 from evenstep.experiments.compare.gate_doubts import gate_doubts
+from evenstep.experiments.compare.running import collected, place_of
 from evenstep.experiments.contenders import check_each_once
-from evenstep.experiments.jobs import fingerprint
-from evenstep.experiments.progress import Progress, Silent
+from evenstep.experiments.crew import Kernels
+from evenstep.experiments.jobs import RunJob, replicates
+from evenstep.experiments.progress import Progress
 from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
 from evenstep.measure.engine_records import EngineRun
 from evenstep.predict.intervals import Quantiles
@@ -79,24 +81,48 @@ def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
     if settings.load is not None or (found.load is not None and settings.rate is None):
         a_second = (settings.load or found.load or 0.0) * capacity(replicate(found.source, 0, settings.seed), settings)
     source = rescaled(found.source, requests_per_s=a_second, seed=settings.seed)
-    traces: list[Trace] = []
-    seen: set[str] = set()
-    for index in range(settings.seeds):
+
+    def make(index: int) -> Trace:
         trace = replicate(source, index, settings.seed)
-        if settings.arrivals == "together":
-            trace = together(trace)
-        key = fingerprint(trace)
-        if key in seen and fewer:
-            break
-        if key in seen:
-            hint = "Use one seed (--seeds 1) or a longer trace."
-            raise InputError(trace.name or "trace", "seeds", settings.seeds, "replicates that differ", hint)
-        seen.add(key)
-        traces.append(trace)
+        return together(trace) if settings.arrivals == "together" else trace
+
+    traces = replicates(make, settings.seeds, fewer)
     if settings.arrivals == "timed" and traces[0].arrival_s is None:
         hint = "Give --rate or --load, or --arrivals together."
         raise InputError(settings.source, "arrival times", "missing", "times in the trace, a rate or a load", hint)
     return traces
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all runs of a comparison of scheduling policies need."""
+
+    settings: EngineSettings
+    policies: Sequence[SchedulingPolicy]
+    traces: Sequence[Trace]
+
+    @property
+    def names(self) -> list[str]:
+        return self.settings.policies
+
+    @property
+    def kernels(self) -> Kernels:
+        """None: an engine's kernels are compiled where the first run needs them."""
+        return Kernels(kind=RunJob.kind)
+
+    def run_of(self, contender: int, index: int) -> EngineRun:
+        """The run of a policy on a replicate."""
+        settings, policy, trace = self.settings, self.policies[contender], self.traces[index]
+        return simulate_engine(
+            trace,
+            policy,
+            engine=settings.server(),
+            batch_time=settings.law(),
+            bounds=bounds_for(policy, settings, trace),
+            seed=settings.seed + index,
+            name=settings.policies[contender],
+            until_s=settings.until_s or math.inf,
+        )
 
 
 def run_engine_comparison(
@@ -104,65 +130,38 @@ def run_engine_comparison(
     *,
     fewer: bool = False,
     progress: Progress | None = None,
-    on_policy: Callable[[list[EngineRun]], None] | None = None,
 ) -> EngineOutcome:
-    """Run every policy on the same replicates, one after the other, and compare them pair by pair.
+    """Run every policy on the same replicates, and compare them pair by pair.
 
     Args:
         settings: what to run.
         fewer: accept fewer replicates if there are not `seeds` different ones.
         progress: called with messages.
-        on_policy: called with a policy's runs once all its replicates have run.
 
     Raises:
         InputError: a bad source, policy or number.
         PolicyError: a policy broke its contract.
     """
-    if settings.baseline is not None and settings.baseline not in settings.policies:
-        hint = nearest(settings.baseline, settings.policies)
-        raise InputError("compare", "baseline", settings.baseline, "one of the policies compared", hint)
+    baseline = place_of(settings.baseline, settings.policies)
     check_each_once(settings.policies)
-    policies = [(spec, built(spec)) for spec in settings.policies]
-    engine, law, slo = settings.server(), settings.law(), settings.objective()
+    policies = [built(spec) for spec in settings.policies]
     traces = traces_of(settings, fewer)
-    watch = progress if progress is not None else Silent()
-    watch.begin(len(policies) * len(traces))
-    runs: list[list[EngineRun]] = []
-    for spec, policy in policies:
-        own: list[EngineRun] = []
-        for index, trace in enumerate(traces):
-            own.append(
-                simulate_engine(
-                    trace,
-                    policy,
-                    engine=engine,
-                    batch_time=law,
-                    bounds=bounds_for(policy, settings, trace),
-                    seed=settings.seed + index,
-                    name=spec,
-                    until_s=settings.until_s or math.inf,
-                )
-            )
-            watch.advance(spec)
-        runs.append(own)
-        if on_policy is not None:
-            watch.hide()
-            on_policy(own)
-            watch.show()
-    watch.end()
-    baseline = settings.policies.index(settings.baseline) if settings.baseline is not None else 0
-    comparison = compare_engine_runs(runs, baseline, slo)
+    runs: list[list[EngineRun]] = collected(Shared(settings, policies, traces), settings.processes, progress)
+    comparison = compare_engine_runs(runs, baseline, settings.objective())
     comparison.trace["requests_per_s"] = rate(traces[0])
     if settings.bounds != "trace":
         conditions = replace(comparison.conditions, bounds=settings.bounds)
         comparison = replace(comparison, conditions=conditions)
+    engine, law = settings.server(), settings.law()
     notes = (
         f"{spec}: the thresholds break what the theory asks (WAIT): {'; '.join(doubts)}."
-        for spec, policy in policies
+        for spec, policy in zip(settings.policies, policies, strict=True)
         if (doubts := gate_doubts(policy, traces[0], engine, law))
     )
     beliefs = (
-        note for (spec, policy), own in zip(policies, runs, strict=True) if (note := belief_note(spec, policy, own[0]))
+        note
+        for spec, policy, own in zip(settings.policies, policies, runs, strict=True)
+        if (note := belief_note(spec, policy, own[0]))
     )
     return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes, *beliefs)), runs, traces)
 

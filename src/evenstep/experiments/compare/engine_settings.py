@@ -57,6 +57,7 @@ class EngineSettings:
         slo: objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms.
         seed: key of replicates and of the policies' random draws.
         skip_bad_rows: leave out rows that cannot be read, and say how many.
+        processes: processes to run in; all cores, if it takes long, when left out.
     """
 
     source: str = ""
@@ -75,6 +76,7 @@ class EngineSettings:
     slo: str | None = field(default=None, metadata={"shape": "ttft=X,tpot=X"})
     seed: int = 0
     skip_bad_rows: bool = False
+    processes: int | None = None
 
     def server(self) -> Engine:
         """The engine.
@@ -108,7 +110,7 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
     Raises:
         InputError: naming the first flag that is not.
     """
-    for name, low in (("seeds", 1), ("seed", 0), ("limit", 1)):
+    for name, low in (("seeds", 1), ("seed", 0), ("limit", 1), ("processes", 1)):
         value = getattr(settings, name)
         if value is not None and value < low:
             raise InputError(where, f"--{name}", value, f"an integer >= {low}")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.contenders import Contender
-from evenstep.experiments.executors import cores
-from evenstep.experiments.jobs import Plan, replicates, run_all
-from evenstep.experiments.plain_first import begin
-from evenstep.experiments.progress import Progress, Silent, cold_kernels, compile_notice
+from evenstep.experiments.jobs import Plan, Shared, replicates, run_all
+from evenstep.experiments.progress import Progress, Silent
 from evenstep.measure.records import Run
 from evenstep.request import Trace
 
@@ -57,43 +55,56 @@ def run_comparison(
         InputError, PolicyError: see `compare`.
     """
     from evenstep.measure.comparison import compare_runs
-    from evenstep.sim.cluster.host import loop_of
 
-    if plan.seeds < 1:
-        raise InputError("compare", "seeds", plan.seeds, "an integer >= 1")
-    first = _place_of(baseline, [one.name for one in asked])
+    first = place_of(baseline, [one.name for one in asked])
     if processes is None and not all(isinstance(one.policy, Mapping) for one in asked):
         processes = 1  # an object may remember what it saw, which would be lost in another process
-    watch = progress if progress is not None else Silent()
-    traces = replicates(plan)
+    traces = replicates(plan.replicate, plan.seeds, plan.fewer)
     told_of_seeds = _fewer(len(traces), plan.seeds)
-    plan = replace(plan, seeds=len(traces))
-    policies = [one.build()[0] for one in asked]
-    loops = [loop_of(policy, plan.cluster, plan.step_time) for policy in policies]
-    notice = compile_notice()
-    if notice:
-        watch.say(notice)
-    beside = cores() - 1 if processes is None else processes - 1
-    warming, begins_plain = begin(cold_kernels(policies, loops), beside, [one.policy for one in asked])
-    watch.begin(len(asked) * plan.seeds)
-    found: list[dict[int, Run]] = [{} for _ in asked]
-    told = 0
-    try:
-        with warming:
-            for done in run_all(plan, asked, traces, processes, warming, begins_plain):
-                found[done.contender][done.index] = done.run
-                watch.advance(asked[done.contender].name)
-                while told < len(asked) and len(found[told]) == plan.seeds:
-                    if on_contender is not None:
-                        watch.hide()
-                        on_contender(asked[told], [found[told][r] for r in range(plan.seeds)])
-                        watch.show()
-                    told += 1
-    finally:
-        watch.end()
-    runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
+    shared = Shared(replace(plan, seeds=len(traces)), asked, traces)
+
+    def told(place: int, runs: list[Run]) -> None:
+        if on_contender is not None:
+            on_contender(asked[place], runs)
+
+    runs = collected(shared, processes, progress, told)
     comparison = compare_runs(runs, baseline=first)
     return Outcome(replace(comparison, notes=(*comparison.notes, *told_of_seeds)), runs, traces)
+
+
+def collected(
+    shared: Any,
+    processes: int | None,
+    progress: Progress | None,
+    on_contender: Callable[[int, list[Any]], None] = lambda place, runs: None,
+) -> list[list[Any]]:
+    """All runs of what contenders share, by contender and replicate.
+
+    Args:
+        shared, processes: see `jobs.run_all`.
+        progress: told what happens.
+        on_contender: called with the place and the runs of each contender once all its replicates have run, in order.
+    """
+    watch = progress if progress is not None else Silent()
+    names, seeds, told = shared.names, len(shared.traces), 0
+    found: list[dict[int, Any]] = [{} for _ in names]
+    watch.begin(len(names) * seeds)
+    try:
+        for ended in run_all(shared, processes, watch):
+            found[ended.job.contender][ended.job.index] = ended.result
+            watch.advance(names[ended.job.contender])
+            while told < len(names) and len(found[told]) == seeds:
+                watch.hide()
+                on_contender(told, _in_order(found[told]))
+                watch.show()
+                told += 1
+    finally:
+        watch.end()
+    return [_in_order(own) for own in found]
+
+
+def _in_order(runs: Mapping[int, Any]) -> list[Any]:
+    return [runs[index] for index in range(len(runs))]
 
 
 def _fewer(found: int, wanted: int) -> tuple[str, ...]:
@@ -104,8 +115,12 @@ def _fewer(found: int, wanted: int) -> tuple[str, ...]:
     return (f"{many} instead of {wanted}: the trace has no more rotations that differ.",)
 
 
-def _place_of(baseline: str | None, names: list[str]) -> int:
-    """The place of the baseline among the policies; the first where left out."""
+def place_of(baseline: str | None, names: Sequence[str]) -> int:
+    """The place of the baseline among the policies; the first where left out.
+
+    Raises:
+        InputError: it is not one of them.
+    """
     if baseline is not None and baseline not in names:
         hint = nearest(baseline, names)
         raise InputError("compare", "baseline", baseline, "one of the policies compared", hint)

@@ -13,6 +13,7 @@ from typing import Any
 from evenstep import names
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.contenders import Contender, contender
+from evenstep.experiments.crew import Places
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.leaderboard.file import Workload, read_board
 from evenstep.experiments.leaderboard.table import METRICS, Cell, Origin, Table, WorkloadLine
@@ -20,7 +21,7 @@ from evenstep.experiments.progress import Progress, Silent
 from evenstep.experiments.settings import check_fits
 from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.key import key_of
-from evenstep.experiments.sweep.runs import Places, Runs, at
+from evenstep.experiments.sweep.runs import Runs, at
 from evenstep.experiments.sweep.task import Task, Workloads
 from evenstep.measure.comparison import check_replicates
 from evenstep.routing.view import horizon_of

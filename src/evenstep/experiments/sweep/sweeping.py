@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from evenstep import __version__
 from evenstep.errors import InputError
+from evenstep.experiments.crew import Places
 from evenstep.experiments.executors import cores
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.progress import Progress, Silent
@@ -22,7 +23,7 @@ from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.design import SLO_METRICS, Design, design_of, metric_names
 from evenstep.experiments.sweep.file import SweepFile, read_sweep
 from evenstep.experiments.sweep.key import key_of
-from evenstep.experiments.sweep.runs import Places, Runs, at
+from evenstep.experiments.sweep.runs import Runs, at
 from evenstep.experiments.sweep.task import Task, Workloads
 from evenstep.experiments.sweep.until import next_count, parse_until
 from evenstep.measure.comparison import mean_interval
