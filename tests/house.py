@@ -133,11 +133,12 @@ class House:
         return [f"{name} ({depth(name)})" for name in sorted(bases) if depth(name) > 2]
 
     def _unused(self) -> list[str]:
-        """Modules that no other module imports or names in a text, and that are found by no name."""
+        """Modules that no other module imports or names in a text or a template, and that are found by no name."""
         from evenstep import names
 
         imported = set[str]().union(*self.imports.values())
-        named = set(re.findall(r"evenstep(?:\.\w+)+", " ".join([*self.text.values(), _project()])))
+        templates = [file.read_text(encoding="utf-8") for file in self.root.rglob("*.py.txt")]
+        named = set(re.findall(r"evenstep(?:\.\w+)+", " ".join([*self.text.values(), *templates, _project()])))
         members = {
             file.stem
             for room, word in names.BINDINGS.items()
