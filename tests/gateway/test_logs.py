@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import threading
+
+import pytest
 
 from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Log
@@ -86,6 +89,20 @@ def test_a_request_that_is_over_is_one_line_without_text():
     found = json.loads(out.getvalue())
     assert (found["request_id"], found["wait_s"], found["ttft_s"], found["seconds"]) == ("r1", 0.5, 1.0, 2.0)
     assert not {"prompt", "text", "body", "key"} & set(found)
+
+
+@pytest.mark.parametrize("ended_s", [math.nan, 3.0])
+def test_an_access_line_says_the_same_as_text_and_as_json(ended_s):
+    one = Ended("r 1", "error", 502, '/v1/"x', model="m\n", output_tokens=3, tries=2, arrived_s=1.0, ended_s=ended_s)
+    lines: list[str] = []
+    for form in ("json", "text"):
+        out = io.StringIO()
+        with logging_to(Log(format=form), out):
+            access(one)
+        lines.append(out.getvalue())
+    said = {key: value for key, value in json.loads(lines[0]).items() if key not in ("time", "level", "logger", "message")}
+    quoted = {key: json.dumps(value) if value in ("r 1", '/v1/"x', "m\n", "") else value for key, value in said.items()}
+    assert lines[1].split(" request ", 1)[1].strip() == " ".join(f"{key}={value}" for key, value in quoted.items())
 
 
 def test_a_stream_that_takes_nothing_loses_lines_and_holds_nobody_up(monkeypatch):

@@ -133,7 +133,9 @@ class TextLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        more = "".join(f" {key}={_word(value)}" for key, value in _shown(record).items())
+        if isinstance(record, _Line):
+            return f"{_time(record)} info    request{_text_of(record.one)}"
+        more = "".join(f" {key}={_word(str(value))}" for key, value in _shown(record).items())
         message = " ".join(record.getMessage().split())
         line = f"{_time(record)} {record.levelname.lower():<7} {message}{more}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -142,9 +144,10 @@ class TextLine(logging.Formatter):
 class _Line(logging.LogRecord):
     """The record of a request that is over, made without a look at the caller's stack."""
 
+    name, levelname, levelno, msg, args, exc_info = _access.name, "INFO", logging.INFO, "request", (), None
+
     def __init__(self, one: Ended) -> None:
-        self.name, self.levelname, self.levelno, self.msg = _access.name, "INFO", logging.INFO, "request"
-        self.args, self.exc_info, self.created, self.one = (), None, time.time(), one
+        self.created, self.one = time.time(), one
 
 
 class _Entry(logging.Handler):
@@ -224,6 +227,18 @@ def _shown(record: logging.LogRecord) -> dict[str, Any]:
     }
 
 
-def _word(value: Any) -> str:
-    text = str(value)
+def _text_of(one: Ended) -> str:
+    """The fields of `logged_of`, in its order."""
+    times = one.sent_s - one.arrived_s, one.first_s - one.arrived_s, one.tpot_s, one.ended_s - one.arrived_s
+    shown = [f" {name}={int(1e6 * t + 0.5) / 1e6}" for name, t in zip(_TIMES, times, strict=True) if t >= 0.0]
+    return (
+        f" request_id={_word(one.request_id)} outcome={one.outcome} status={one.status} path={_word(one.path)}"
+        f" model={_word(one.model)} tenant={_word(one.tenant)} request_class={one.request_class} worker={_word(one.worker)}"
+        f" prompt_tokens={one.prompt_tokens} output_tokens={one.output_tokens} tries={one.tries} continued={one.continued}"
+        f"{''.join(shown)}"
+    )
+
+
+@lru_cache(maxsize=256)
+def _word(text: str) -> str:
     return text if text and text.isprintable() and " " not in text and '"' not in text else json.dumps(text)
