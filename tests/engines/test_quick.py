@@ -21,7 +21,7 @@ IDS = Asked(token_ids=True)
 
 def read(stream, sent: list[bytes], client, engine, lessons: int):
     """Everything that came of a stream, learning from so many of its events."""
-    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=True)
+    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=True, bytes_per_token=3.0)
     reply._lessons = lessons
     out = [reply.feed(part) for part in sent]
     found = reply.failure and str(reply.failure)
@@ -30,7 +30,7 @@ def read(stream, sent: list[bytes], client, engine, lessons: int):
 
 def read_chunks(stream, sent: list[bytes], client, engine, is_framed: bool):
     """As `read`, of HTTP chunks in any pieces, as a connection reads them; what the client got, joined."""
-    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=True)
+    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=True, bytes_per_token=3.0)
     chunked, unframed, out, short = Chunked(), Chunked(), b"", 0
     for part in sent:
         if chunked.is_between:
@@ -50,9 +50,11 @@ def whole(found):
 
 
 @examples(300)
-@given(usual_streams(), st.sampled_from([Asked(), USAGE, ALL]), st.booleans(), st.booleans(), st.data())
-def test_the_compiled_way_reads_the_same(stream, client, is_framed, is_cut, data):
-    events = stream.events(ALL)
+@given(
+    usual_streams(), st.sampled_from([Asked(), USAGE, ALL]), st.sampled_from([ALL, Asked()]), *[st.booleans()] * 2, st.data()
+)
+def test_the_compiled_way_reads_the_same(stream, client, told, is_framed, is_cut, data):
+    events = stream.events(told)
     number, place = data.draw(st.integers(0, len(events) - 1)), data.draw(st.integers(0, 300))
     if data.draw(st.booleans()):  # a byte is not as it was
         event = bytearray(events[number])
@@ -66,10 +68,11 @@ def test_the_compiled_way_reads_the_same(stream, client, is_framed, is_cut, data
 
 @pytest.mark.parametrize("text", [" w", "é", "漢字", "😀"])
 @pytest.mark.parametrize("burst", [1, 8])
-def test_nearly_all_events_go_the_compiled_way(monkeypatch, text, burst):
+@pytest.mark.parametrize("told", [ALL, Asked()])
+def test_nearly_all_events_go_the_compiled_way(monkeypatch, text, burst, told):
     steps = tuple((0, (100 + i,), f"{text}{i}", None) for i in range(200))
     stream = EngineStream(True, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "")
-    events = stream.events(ALL)
+    events = stream.events(told)
     sent = [b"".join(map(framed, events[i : i + burst])) for i in range(0, len(events), burst)]
     found, short = read_chunks(stream, sent, Asked(), ALL, True)
     assert found == whole(read(stream, events, Asked(), ALL, 0))

@@ -206,7 +206,7 @@ class FullReply:
         """The bytes for the client of one event."""
         return self._take(raw, data)
 
-    def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
+    def _learn(self, raw: bytes, out: bytes, choice: Choice, has_usage: bool) -> None:
         """An event was read whose like may follow."""
 
     def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
@@ -288,7 +288,7 @@ class FullReply:
                 self._keep_last(raw, out, choices[0])
             return self._stamped(out) if self._drop_final else out
         if self._lessons and out:
-            self._learn(raw, out, choices[0])
+            self._learn(raw, out, choices[0], chunk.usage is not None)
         return out
 
     def _see_that_it_goes_on(self, chunk: Chunk, choice: Choice) -> None:
@@ -381,13 +381,17 @@ class FullReply:
         content = choice.content
         if not content and not (choice.delta and choice.delta.others):
             return 0
-        self.estimated = True
-        self._events += 1
         self._bundled |= _SEVERAL.search(content) is not None
-        self._bytes += len(content.encode("utf-8", "surrogatepass"))
+        return self._guess(1, len(content.encode("utf-8", "surrogatepass")))
+
+    def _guess(self, events: int, size: int) -> int:
+        """Tokens of further events with text, by their number and the bytes of the text."""
+        self.estimated = True
+        self._events += events
+        self._bytes += size
         known = int(self._bytes / self._bytes_per_token) if self._bytes_per_token else 0
         news = max(0, max(self._events, known) - sum(self._counted))
-        self._surplus += news - 1
+        self._surplus += news - events
         return news
 
     def _remember(self, chunk: Chunk, choice: Choice) -> None:

@@ -6,12 +6,17 @@ Usual events are compared with those before them (`quick`), the first and the la
 
 from __future__ import annotations
 
+import re
+
 from evenstep.engines.streams.chunks import Choice, Usage, is_role, read_head
 from evenstep.engines.streams.first_chunk import Start
 from evenstep.engines.streams.full_reply import DONE_EVENT, LONG, FullReply
 from evenstep.engines.streams.last_chunk import told
 from evenstep.engines.streams.sse import Event
 from evenstep.engines.streams.template import Quick, learned
+
+#: As `full_reply` has it, of texts without quotes between quotes.
+_SEVERAL = re.compile(r'[^\s"]\s+[^\s"]')
 
 
 class ReplyStream(FullReply):
@@ -32,13 +37,14 @@ class ReplyStream(FullReply):
         quick = self._quick
         if quick is None or not self._is_between or len(data) > self._limit:
             return begun + self._read(data)
-        is_end = self._repeats and data.endswith(DONE_EVENT)
+        repeats = self._repeats and quick.is_counted
+        is_end = repeats and data.endswith(DONE_EVENT)
         at, out = self._read_end(quick, data, 0) if is_end else (0, b"")
         if not at:
             if not self.finished:
-                at, count, out = quick.read(data, self._counted[0], self._kept)
-                self._passed(count)
-            if at < len(data) and self._repeats:
+                at, count, out = quick.read(data, self._counted[0], texts := self._texts_of(quick))
+                self._passed(quick, count, texts)
+            if at < len(data) and repeats:
                 at, more = self._read_end(quick, data, at)
                 out += more
         out = begun + out
@@ -56,16 +62,36 @@ class ReplyStream(FullReply):
         quick = self._quick
         if quick is None or not self._is_between or self.finished:
             return 0, b""
-        counted = self._counted
-        at, count, out = quick.read_chunks(data, counted[0], self._kept, is_framed)
-        self.produced += count - counted[0]
-        counted[0] = count
+        at, count, out = quick.read_chunks(data, self._counted[0], texts := self._texts_of(quick), is_framed)
+        self._passed(quick, count, texts)
         return at, out
 
-    def _passed(self, count: int) -> None:
-        """Usual events were read; by now its only choice has so many output tokens."""
-        self.produced += count - self._counted[0]
-        self._counted[0] = count
+    def _texts_of(self, quick: Quick) -> bytearray | None:
+        """What takes the texts and ids of usual events, for `_passed`."""
+        return self._kept if quick.is_counted else bytearray()
+
+    def _passed(self, quick: Quick, count: int, texts: bytearray | None) -> None:
+        """Usual events were read.
+
+        Args:
+            count: output tokens of its only choice by now, if events tell them.
+            texts: of the events, as of `Quick.read`, if events tell none.
+        """
+        counted = self._counted
+        if not quick.is_counted:
+            count = counted[0] + (self._estimate_all(texts) if texts else 0)
+        self.produced += count - counted[0]
+        counted[0] = count
+
+    def _estimate_all(self, texts: bytearray) -> int:
+        """Tokens of events that tell none, as `_estimate` finds them one by one."""
+        if self._kept is not None:
+            self._kept += texts
+        said = [text for text in texts.split(b'""') if text]
+        if not said:
+            return 0
+        self._bundled = self._bundled or _SEVERAL.search(texts.decode()) is not None
+        return self._guess(len(said), sum(map(len, said)))
 
     def _read_start(self, data: bytes) -> tuple[bytes, bytes]:
         """The first event of the stream, if it matches that of an earlier one.
@@ -99,7 +125,7 @@ class ReplyStream(FullReply):
             if not size:
                 return at, b""
             at += size
-            self._passed(self._counted[0] + 1)
+            self._passed(quick, self._counted[0] + 1, None)
             self._open.clear()
             self.finished = self._is_whole = True
             self._final = out[6:-2]
@@ -130,9 +156,9 @@ class ReplyStream(FullReply):
             if quick is not None and quick is not known and place < last and not (self._over or self.finished):
                 known = quick
                 rest = b"".join([raw for raw, _ in events[place + 1 :]])
-                read, count, more = quick.read_all(rest, self._counted[0], self._kept)
+                read, count, more = quick.read_all(rest, self._counted[0], texts := self._texts_of(quick))
                 if read:
-                    self._passed(count)
+                    self._passed(quick, count, texts)
                     out.append(more)
                     break
         return b"".join(out)
@@ -142,13 +168,13 @@ class ReplyStream(FullReply):
         quick = self._quick
         if quick is None or self._over or self.finished:
             return self._take(raw, data)
-        at, count, out = quick.read(raw, self._counted[0], self._kept)
+        at, count, out = quick.read(raw, self._counted[0], texts := self._texts_of(quick))
         if not at:
             return self._take(raw, data)
-        self._passed(count)
+        self._passed(quick, count, texts)
         return out
 
-    def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
+    def _learn(self, raw: bytes, out: bytes, choice: Choice, has_usage: bool) -> None:
         """From an event that was read in full, how the next ones probably look."""
         request_id, created = self._request_id, self._created
         if self._habit is not None and not self._has_guessed:
@@ -163,7 +189,8 @@ class ReplyStream(FullReply):
         content = choice.content
         if content and choice.stop_reason is None and not (choice.delta and choice.delta.others):
             self._lessons -= 1
-            self._quick = learned(raw, out, content, self._chat)
+            is_counted = has_usage or choice.token_ids is not None
+            self._quick = learned(raw, out, content, self._chat, is_counted)
             if self._quick is not None and self._habit is not None:
                 self._habit.keep(request_id, created, self._quick)
 

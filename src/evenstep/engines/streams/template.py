@@ -57,6 +57,11 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
     shape: bytes
     parts: I8
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether its events tell token ids or counts."""
+        return bool(self.lead or self.counts)
+
     def read_chunks(self, data: bytes, count: int, kept: bytearray | None, is_framed: bool) -> tuple[int, int, bytes]:
         """As `read`, for a body that is still in HTTP chunks; only whole chunks are taken.
 
@@ -119,7 +124,7 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
         return at, count, out
 
 
-def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
+def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool = True) -> Quick | None:
     """The probable form of the events after this one; None if it cannot be derived.
 
     Args:
@@ -127,6 +132,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
         out: the bytes the client gets for it.
         content: its parsed text.
         chat: whether it belongs to a chat.
+        is_counted: it told token ids or counts; else tokens of the events like it are estimated from their texts.
     """
     key = b'"content":"' if chat else b'"text":"'
     if not raw.startswith(b'data: {"') or not raw.endswith(b"}\n\n") or raw.count(key) != 1:
@@ -139,7 +145,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
     if ids := _IDS.search(rest):
         lead, rest = rest[: ids.start(1)], rest[ids.end(1) :]
     found = _COUNTS.findall(rest)
-    if _COUNTS.search(lead) or len(found) not in (0, 2) or not (lead or found):
+    if _COUNTS.search(lead) or len(found) not in (0, 2) or is_counted != bool(lead or found):
         return None
     counts = {name: int(value) for name, value in found}
     if found and len(counts) != 2:
