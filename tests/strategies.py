@@ -512,22 +512,25 @@ def pieces(draw: st.DrawFn, data: bytes, most: int = 8) -> list[bytes]:
 class EmulatorStorm:
     """A group of emulated ranks and what happens to it; None = the group is woken, if it wants to be."""
 
-    shape: Any
+    settings: Any
     events: list[Any]
 
 
 @st.composite
 def emulator_storms(draw: st.DrawFn) -> EmulatorStorm:
     """Arrivals, cancellations, fetches, pulls, deaths and wakings in any order, with little memory."""
-    from evenstep.emulator.group import Arrived, Cancelled, Fetched, Killed, Pulled, Revived, Shape
+    from evenstep.emulator.group import Arrived, Cancelled, Fetched, Killed, Pulled, Revived
     from evenstep.emulator.rank import Sequence
+    from evenstep.emulator.settings import EmulatorSettings
 
     ranks, blocks = draw(st.integers(1, 3)), draw(st.integers(5, 12))
-    shape = Shape(
+    settings = EmulatorSettings(
         ranks=ranks,
         slots=draw(st.integers(1, 4)),
-        blocks=blocks,
+        kv_tokens=4 * blocks,
         block_size=4,
+        mean_output_tokens=0.0,
+        prefill_per_token_s=0.0,
         token_budget=draw(st.sampled_from([0, 3, 9])),
         lease_s=5.0,
         prefix_caching=draw(st.booleans()),
@@ -541,7 +544,7 @@ def emulator_storms(draw: st.DrawFn) -> EmulatorStorm:
             prompt=prompt,
             max_tokens=draw(st.integers(1, 8)),
             state=prompt,
-            chain=chain if shape.prefix_caching else [],
+            chain=chain if settings.prefix_caching else [],
             leased=draw(st.booleans()),
         )
         events.append(Arrived(one, draw(st.integers(0, ranks - 1)), draw(st.booleans())))
@@ -560,7 +563,7 @@ def emulator_storms(draw: st.DrawFn) -> EmulatorStorm:
                 max_size=4,
             )
         )
-    return EmulatorStorm(shape, events)
+    return EmulatorStorm(settings, events)
 
 
 @st.composite

@@ -11,7 +11,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import (
@@ -83,6 +83,28 @@ class Settled(Generic[T]):
 
     value: T
     origin: dict[str, str]
+
+    def refusal(self, name: str, expected: str, hint: str = "") -> InputError:
+        """The error for a setting, named as its layer writes it (``--workers`` on the command line)."""
+        origin = self.origin[name]
+        shown = "--" + name.replace("_", "-") if origin == "command line" else name
+        return InputError(origin, shown, getattr(self.value, name), expected, hint)
+
+    def check_numbers(self, at_least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
+        """See that settings are in range; one that is absent, None or no number is not looked at.
+
+        Raises:
+            InputError: one that is not finite, below its least value, or not above 0.
+        """
+        for name, low in at_least.items():
+            number = getattr(self.value, name, None)
+            if isinstance(number, int | float) and not (math.isfinite(number) and number >= low):
+                kind = "an integer" if isinstance(number, int) else "a finite number"
+                raise self.refusal(name, f"{kind} >= {low}")
+        for name in above_zero:
+            number = getattr(self.value, name)
+            if number is not None and not (math.isfinite(number) and number > 0):
+                raise self.refusal(name, "a finite number > 0")
 
 
 def read_yaml(path: str | Path) -> Document:

@@ -27,9 +27,9 @@ async def running(**settings):
 async def drained(emulator):
     """Wait until no group has anything to do."""
     for _ in range(2000):
-        if all(not timed.group._live for timed in emulator.fleet.timed) and not emulator.fleet._parts:
-            for timed in emulator.fleet.timed:
-                timed.group.check()
+        if all(not group._live for group in emulator.fleet.groups) and not emulator.fleet._parts:
+            for group in emulator.fleet.groups:
+                group.check()
             return
         await asyncio.sleep(0.002)
     raise AssertionError("requests are left behind")

@@ -145,7 +145,7 @@ def test_all_streams_of_a_group_keep_the_pace_of_its_heaviest_rank():
                     for rank, tokens in ((0, 1), (1, 500))
                 ]
                 await asyncio.gather(*jobs)
-            group = emulator.fleet.timed[0].group
+            group = emulator.fleet.groups[0]
             busy = np.array([rank.counts.busy_s for rank in group.ranks])
             assert group.stepped_s == pytest.approx(0.01 * group.steps + busy[1], rel=0.05)
             assert busy[0] < 0.05

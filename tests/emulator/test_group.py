@@ -24,18 +24,22 @@ from evenstep.emulator.group import (
     Produced,
     Pulled,
     Revived,
-    Shape,
     Wake,
 )
 from evenstep.emulator.rank import Sequence
+from evenstep.emulator.settings import EmulatorSettings
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster
 
 LAW = Linear(overhead_s=1.0, per_token_s=0.5)
 
 
-def group(**more):
-    return Group(Shape(**{"ranks": 2, "slots": 2, "blocks": 32, "block_size": 4, **more}), LAW)
+FREE = {"token_budget": 0, "prefill_per_token_s": 0.0, "mean_output_tokens": 0.0}
+
+
+def group(ranks=2, blocks=32, law=LAW, first=0, **more):
+    settings = EmulatorSettings(**{**FREE, "slots": 2, "block_size": 4, "kv_tokens": 4 * blocks, **more})
+    return Group(settings, law, ranks, first)
 
 
 def work(key, prompt, max_tokens, **more):
@@ -103,7 +107,7 @@ def test_prompt_tokens_add_their_seconds_to_the_rank_that_computes_them():
 
 def test_a_law_that_differs_by_rank_sees_the_number_of_the_rank_in_the_fleet():
     law = PerWorker(speed=(1.0, 1.0, 0.5, 0.25), overhead_s=1.0, per_token_s=0.5)
-    one = Group(Shape(ranks=2, slots=2, blocks=32, block_size=4, first=2), law)
+    one = group(first=2, law=law)
     one.handle(Arrived(work(1, 4, 2), rank=1), 0.0)
     assert one.handle(Due(), 0.0) == [Wake(1.0 + 4 * 0.5 / 0.25)]
 
@@ -240,7 +244,7 @@ def test_a_dead_rank_loses_all_it_has_while_the_other_goes_on_and_revives_empty(
 
 @given(emulator_storms())
 def test_in_any_storm_no_token_is_lost_or_doubled_and_nothing_is_left_behind(storm):
-    one, now_s = Group(storm.shape, LAW), 0.0
+    one, now_s = Group(storm.settings, LAW, storm.settings.ranks), 0.0
     produced, wanted, ended = {}, {}, {}
     wake = None
 
@@ -311,7 +315,7 @@ def test_its_steps_are_those_of_the_simulator_for_the_same_requests_and_the_same
     placed = dict(zip(run.requests.request_id.tolist(), run.requests.worker.tolist(), strict=True))
     for number, size in enumerate(sizes):
         first = sum(sizes[:number])
-        one = Group(Shape(ranks=size, slots=2, blocks=10_000, block_size=4), law)
+        one = group(size, blocks=10_000, law=law)
         steps, wake = [], None
         arrivals = [i for i in range(count) if first <= placed[i] < first + size]
         while arrivals or wake is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import os
 import random
 import resource
@@ -19,8 +20,8 @@ from pathlib import Path
 os.environ["EVENSTEP_PLAIN"] = "1"
 ROOT = Path(__file__).parent.parent.parent
 LEAST_CAUGHT = 0.9
-#: CPU seconds of a mutant's tests, so that a busy machine does not count as a mutant that was noticed.
-PATIENCE_S = 120
+#: CPU seconds that tests may take, and how many times as long as without a mutant: a busy machine notices no mutant.
+PATIENCE_S, LONGER = 120, 10
 
 
 def main() -> int:
@@ -46,11 +47,12 @@ def main() -> int:
     module = "evenstep." + found.module.replace("/", ".")
     for needed in ("pytest", "hypothesis", "numpy.testing", module):  # once, in place of once in each process
         importlib.import_module(needed)
-    if run(module, None, tests, name):
+    if run(module, None, tests, name, PATIENCE_S):
         print(f"{found.module}: its tests fail without any change; mend that first")
         return 2
+    patience_s = min(PATIENCE_S, 10 + LONGER * math.ceil(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime))
     with ThreadPoolExecutor(found.processes) as pool:
-        verdicts = list(pool.map(lambda one: run(module, one.source, tests, name), every))
+        verdicts = list(pool.map(lambda one: run(module, one.source, tests, name, patience_s), every))
     survived = [one for one, is_caught in zip(every, verdicts, strict=True) if not is_caught]
     for one in survived:
         print(f"survived  {path.relative_to(ROOT)}:{one.line}  {one.said}")
@@ -59,13 +61,13 @@ def main() -> int:
     return int(share < LEAST_CAUGHT)
 
 
-def run(module: str, source: str | None, tests: list[str], name: str) -> bool:
-    """Whether the tests fail on a module with this source; None = as it is."""
+def run(module: str, source: str | None, tests: list[str], name: str, patience_s: int) -> bool:
+    """Whether the tests fail, or take too long, on a module with this source; None = as it is."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
-    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE_S, PATIENCE_S))  # an endless loop is noticed, too
-    signal.alarm(20 * PATIENCE_S)
+    resource.setrlimit(resource.RLIMIT_CPU, (patience_s, patience_s))  # an endless loop is noticed, too
+    signal.alarm(30 * PATIENCE_S)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from evenstep.emulator import tokens
 from evenstep.emulator.answer import Answer, Out, Part
@@ -40,16 +40,6 @@ from evenstep.emulator.wording import Wording
 _SALT = 0x2545F4914F6CDD1D
 
 
-@dataclass(slots=True, eq=False)
-class Timed:
-    """A group, the number of its first rank, and when it wants to be woken."""
-
-    group: Group
-    first: int
-    wish: asyncio.TimerHandle | None = None
-    late_steps: int = 0
-
-
 class Fleet:
     """All ranks of one process.
 
@@ -64,16 +54,17 @@ class Fleet:
         self.faults = Faults(settings.seed)
         for text in settings.faults:
             self.faults.add(fault_of(text, settings.ranks))
-        self.timed: list[Timed] = []
-        self._home: list[Timed] = []
+        self.groups: list[Group] = []
+        self._home: list[Group] = []
         for size in settings.sizes:
-            first = len(self._home)
-            self.timed.append(Timed(Group(settings.shape(size, first), settings.step_time()), first))
-            self._home += [self.timed[-1]] * size
+            self.groups.append(Group(settings, settings.step_time(), size, len(self._home)))
+            self._home += [self.groups[-1]] * size
+        self._wishes: dict[Group, asyncio.TimerHandle] = {}  # when each wants to be woken
+        self.late_steps = Counter[Group]()
         self.transfer = Transfer(settings.seed, address, self.pulled)
         self.ranks_changed: Callable[[], None] = lambda: None
         self._start_s = loop.time()
-        self._created = int(time.time())
+        self.created = int(time.time())  # Unix time
         self._seed_state = tokens.drawn(settings.seed)
         self._keys = 0
         self._parts: dict[int, tuple[Answer, Part]] = {}
@@ -85,17 +76,12 @@ class Fleet:
         """Engine seconds since the start."""
         return (self._loop.time() - self._start_s) * self.settings.speed
 
-    @property
-    def created(self) -> int:
-        """Unix time of the start."""
-        return self._created
-
     def rank(self, number: int) -> Rank:
         """A rank by its number in the fleet."""
-        timed = self._home[number]
-        return timed.group.ranks[number - timed.first]
+        group = self._home[number]
+        return group.ranks[number - group.first]
 
-    def timed_of(self, number: int) -> Timed:
+    def group_of(self, number: int) -> Group:
         """The group of a rank."""
         return self._home[number]
 
@@ -131,14 +117,14 @@ class Fleet:
         answer = Answer(asked, wording, out, self, self.faults.hit(rank), rank, keys)
         if not answer.begin():
             return None
-        timed = self._home[rank]
+        group = self._home[rank]
         leaves = asked.leaves_kv and self.settings.role != "decode"
         works = [self._work(asked, part, leaves=leaves) for part in answer.parts]
         for part, work in zip(answer.parts, works, strict=True):
             self._parts[part.key] = (answer, part)
-            self._tell(timed, Arrived(work, rank - timed.first, source is not None))
+            self._tell(group, Arrived(work, rank - group.first, source is not None))
         if source is not None:
-            self._fetch(source, works, timed, int(asked.prompts[0].size))
+            self._fetch(source, works, group)
         if leaves:
             answer.transfer = self.transfer.left(name, works[0], self.settings)
         return answer
@@ -157,48 +143,45 @@ class Fleet:
 
     def strike(self, rank: int, fault: Fault) -> None:
         """A rank dies, and with it, sooner or later, its group."""
-        timed = self._home[rank]
-        group = range(timed.first, timed.first + len(timed.group.ranks))
+        group = self._home[rank]
+        members = range(group.first, group.first + len(group.ranks))
         if fault.fault == "kill-group":
-            self.kill(list(group))
+            self.kill(members)
         else:
             self.kill([rank])
-            peers = [number for number in group if number != rank]
+            peers = [number for number in members if number != rank]
             self._loop.call_later(fault.peers_after_s, self._end_peers, peers)
         if fault.down_s > 0:
-            self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, list(group))
+            self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, members)
 
     def kill(self, ranks: Sequence[int]) -> None:
         """Ranks die: their connections break, and new ones are not answered."""
         for number in ranks:
-            timed = self._home[number]
-            self._tell(timed, Killed((number - timed.first,)))
+            group = self._home[number]
+            self._tell(group, Killed((number - group.first,)))
         self.ranks_changed()
 
     def revive(self, ranks: Sequence[int] | None = None) -> None:
         """Dead ranks, or these of them, start again."""
         for number in range(self.settings.ranks) if ranks is None else ranks:
-            timed = self._home[number]
-            self._tell(timed, Revived((number - timed.first,)))
+            group = self._home[number]
+            self._tell(group, Revived((number - group.first,)))
         self.ranks_changed()
 
     def pulled(self, key: int, begun: int) -> bool:
         """Give the KV of a finished sequence away; False if it is not there, or is that of another prompt."""
-        for timed in self.timed:
-            timed.group.expire(self.now_s)
-            one = timed.group.leased(key)
+        for group in self.groups:
+            group.expire(self.now_s)
+            one = group.leased(key)
             if one is not None and one.begun == begun:
-                self._tell(timed, Pulled(key))
+                self._tell(group, Pulled(key))
                 return True
         return False
 
     def close(self) -> None:
         """Stop waking."""
-        for timed in self.timed:
-            if timed.wish is not None:
-                timed.wish.cancel()
-        for task in self._fetches:
-            task.cancel()
+        for waiting in (*self._wishes.values(), *self._fetches):
+            waiting.cancel()
 
     def _work(self, asked: Asked, part: Part, *, leaves: bool) -> Work:
         prompt = asked.prompts[part.index // asked.n]
@@ -218,11 +201,11 @@ class Fleet:
             leased=leaves,
         )
 
-    def _fetch(self, source: tuple[str, int, str], works: Sequence[Work], timed: Timed, size: int) -> None:
+    def _fetch(self, source: tuple[str, int, str], works: Sequence[Work], group: Group) -> None:
         async def fetch() -> None:
             found = await self.transfer.fetch(source, works[0].begun)
             for work in works:
-                self._tell(timed, Fetched(work.key, found))
+                self._tell(group, Fetched(work.key, found))
 
         task = self._loop.create_task(fetch())
         self._fetches.add(task)
@@ -234,21 +217,21 @@ class Fleet:
             answer.fail("the engine core died: a rank of its group is gone")
         self.kill(alive)
 
-    def _tell(self, timed: Timed, event: Event, now_s: float | None = None) -> None:
-        self._act(timed, timed.group.handle(event, self.now_s if now_s is None else now_s))
+    def _tell(self, group: Group, event: Event, now_s: float | None = None) -> None:
+        self._act(group, group.handle(event, self.now_s if now_s is None else now_s))
 
-    def _due(self, timed: Timed, at_s: float) -> None:
-        timed.wish = None
+    def _due(self, group: Group, at_s: float) -> None:
+        del self._wishes[group]
         now_s = self.now_s
-        if now_s - at_s > max(timed.group.step_s, 1e-3 * self.settings.speed):
-            timed.late_steps += 1
+        if now_s - at_s > max(group.step_s, 1e-3 * self.settings.speed):
+            self.late_steps[group] += 1
             at_s = now_s
-        self._tell(timed, Due(), at_s)
+        self._tell(group, Due(), at_s)
         dirty, self._dirty = self._dirty, []
         for answer in dirty:
             answer.flush()
 
-    def _act(self, timed: Timed, actions: list[Action]) -> None:
+    def _act(self, group: Group, actions: list[Action]) -> None:
         parts, dirty = self._parts, self._dirty
         for action in actions:
             if type(action) is Produced:
@@ -261,10 +244,10 @@ class Fleet:
                 answer.produced(part, action.token, action.finish)
                 dirty.append(answer)
             elif type(action) is Wake:
-                if timed.wish is not None:
-                    timed.wish.cancel()
+                if group in self._wishes:
+                    self._wishes[group].cancel()
                 at = self._start_s + action.at_s / self.settings.speed
-                timed.wish = self._loop.call_at(at, self._due, timed, action.at_s)
+                self._wishes[group] = self._loop.call_at(at, self._due, group, action.at_s)
             elif type(action) is Lost:
                 self._lost(action)
 

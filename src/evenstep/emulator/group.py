@@ -11,7 +11,6 @@ Times are engine seconds. The host stamps every event with ``now_s`` and sends `
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,36 +19,8 @@ from evenstep.cost.view import StepTime
 from evenstep.emulator import tokens
 from evenstep.emulator.memory import Memory
 from evenstep.emulator.rank import Rank, Sequence
+from evenstep.emulator.settings import EmulatorSettings
 from evenstep.request import F8
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The ranks of a group.
-
-    Args:
-        ranks: ranks in the group.
-        first: number of its first rank in the fleet, for laws that differ by rank.
-        slots: requests a rank runs at a time.
-        blocks: KV blocks a rank.
-        block_size: KV tokens a block.
-        token_budget: tokens a rank computes in a step at most; 0 = no limit.
-        prefill_per_token_s: seconds a prompt token adds to its rank's part of a step.
-        mean_output_tokens: answers without a forced length end after this many tokens on average; 0 = never.
-        lease_s: seconds that the KV of a prefilled prompt waits to be fetched.
-        prefix_caching: whether ranks keep prompt blocks for later requests.
-    """
-
-    ranks: int
-    slots: int
-    blocks: int
-    block_size: int = 16
-    token_budget: int = 0
-    prefill_per_token_s: float = 0.0
-    mean_output_tokens: float = 0.0
-    lease_s: float = 30.0
-    prefix_caching: bool = False
-    first: int = 0
 
 
 class Arrived(NamedTuple):
@@ -122,20 +93,28 @@ Action: TypeAlias = Produced | Lost | Wake
 
 
 class Group:
-    """Ranks that share a barrier."""
+    """Ranks that share a barrier.
 
-    def __init__(self, shape: Shape, step_time: StepTime) -> None:
-        self.shape, self._step_time = shape, step_time
+    Args:
+        settings: of the emulator; a law may differ by the number of a rank.
+        step_time: its law.
+        size: ranks in the group.
+        first: number of its first rank in the fleet.
+    """
+
+    def __init__(self, settings: EmulatorSettings, step_time: StepTime, size: int, first: int = 0) -> None:
+        self.first, self._settings, self._step_time = first, settings, step_time
+        blocks, mean = settings.blocks, settings.mean_output_tokens
         self.ranks = [
             Rank(
-                shape.slots,
-                Memory(shape.blocks, shape.block_size, sharing=shape.prefix_caching),
-                shape.token_budget,
+                settings.slots,
+                Memory(blocks, settings.block_size, sharing=settings.prefix_caching),
+                settings.token_budget,
             )
-            for _ in range(shape.ranks)
+            for _ in range(size)
         ]
-        self._overhead_s = step_time.overhead_seconds(shape.ranks)
-        self._end_bits = int(2**64 / shape.mean_output_tokens) if shape.mean_output_tokens >= 1 else 0
+        self._overhead_s = step_time.overhead_seconds(size)
+        self._end_bits = int(2**64 / mean) if mean >= 1 else 0
         self._live: dict[int, Sequence] = {}
         self._awaiting: set[int] = set()
         self._leases: dict[int, tuple[Sequence, float]] = {}
@@ -279,13 +258,13 @@ class Group:
 
     def _seconds(self) -> float:
         """Length of the step that starts, and each rank's part of it."""
-        ahead = [0] * self.shape.first
+        ahead = [0] * self.first
         load: F8 = np.array(ahead + [rank.load for rank in self.ranks], np.float64)
         running = np.array(ahead + [len(rank.scheduled) for rank in self.ranks], np.int64)
         longest: F8 = np.array(ahead + [rank.longest for rank in self.ranks], np.float64)
-        local = self._step_time.local_seconds(load, running, longest)[self.shape.first :].tolist()
+        local = self._step_time.local_seconds(load, running, longest)[self.first :].tolist()
         for number, rank in enumerate(self.ranks):
-            local[number] += self.shape.prefill_per_token_s * rank.prefill_tokens
+            local[number] += self._settings.prefill_per_token_s * rank.prefill_tokens
             rank.counts.busy_s += local[number]
         return self._overhead_s + max(local)
 
@@ -329,7 +308,7 @@ class Group:
         del self._live[one.key]
         one.gone = True
         if one.leased:
-            self._leases[one.key] = (one, now_s + self.shape.lease_s)
+            self._leases[one.key] = (one, now_s + self._settings.lease_s)
         else:
             rank.release(one)
 

@@ -19,7 +19,7 @@ def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
     page = Page()
     lines = _sglang if fleet.settings.dialect == "sglang" else _vllm
     for number in ranks:
-        fleet.timed_of(number).group.expire(fleet.now_s)
+        fleet.group_of(number).expire(fleet.now_s)
         lines(page, fleet, number)
         _own(page, fleet, number)
     page.add("counter", "process_cpu_seconds_total", time.process_time())
@@ -27,11 +27,11 @@ def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
 
 
 def _vllm(page: Page, fleet: Fleet, number: int) -> None:
-    rank, group = fleet.rank(number), fleet.timed_of(number)
+    rank, group = fleet.rank(number), fleet.group_of(number)
     called = str(fleet.settings.first_rank + number)
     who = {"engine": called, "model_name": fleet.settings.model}
     counts = rank.counts
-    awaiting = group.group.awaiting(number - group.first)
+    awaiting = group.awaiting(number - group.first)
     memory = rank.memory
     page.add("gauge", "vllm:num_requests_running", len(rank.running), **who)
     page.add("gauge", "vllm:num_requests_waiting", len(rank.waiting) + awaiting, **who)
@@ -85,11 +85,11 @@ def _sglang(page: Page, fleet: Fleet, number: int) -> None:
 
 
 def _own(page: Page, fleet: Fleet, number: int) -> None:
-    rank, timed = fleet.rank(number), fleet.timed_of(number)
-    who = {"rank": str(number), "group": str(fleet.timed.index(timed))}
+    rank, group = fleet.rank(number), fleet.group_of(number)
+    who = {"rank": str(number), "group": str(fleet.groups.index(group))}
     page.add("gauge", "evenstep:resident_kv_tokens", sum(one.resident for one in rank.running), **who)
-    page.add("gauge", "evenstep:step_seconds", timed.group.step_s, **who)
-    page.add("counter", "evenstep:steps_total", timed.group.steps, **who)
-    page.add("counter", "evenstep:step_seconds_total", timed.group.stepped_s, **who)
+    page.add("gauge", "evenstep:step_seconds", group.step_s, **who)
+    page.add("counter", "evenstep:steps_total", group.steps, **who)
+    page.add("counter", "evenstep:step_seconds_total", group.stepped_s, **who)
     page.add("counter", "evenstep:busy_seconds_total", rank.counts.busy_s, **who)
-    page.add("counter", "evenstep:late_steps_total", timed.late_steps, **who)
+    page.add("counter", "evenstep:late_steps_total", fleet.late_steps[group], **who)

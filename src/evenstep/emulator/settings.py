@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from evenstep.config import Settled
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.cost.view import StepTime
-    from evenstep.emulator.group import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +88,6 @@ class EmulatorSettings:
         held = self.blocks * self.block_size
         return held if self.max_model_len is None else min(held, self.max_model_len)
 
-    def shape(self, ranks: int, first: int = 0) -> Shape:
-        """A group of so many ranks, from this one on."""
-        from evenstep.emulator.group import Shape
-
-        return Shape(
-            ranks=ranks,
-            first=first,
-            slots=self.slots,
-            blocks=self.blocks,
-            block_size=self.block_size,
-            token_budget=self.token_budget,
-            prefill_per_token_s=self.prefill_per_token_s,
-            mean_output_tokens=self.mean_output_tokens,
-            lease_s=self.lease_s,
-            prefix_caching=self.prefix_caching,
-        )
-
     def step_time(self) -> StepTime:
         """The step-time law."""
         from evenstep import names
@@ -149,32 +130,21 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
     from evenstep.emulator.faults import fault_of
 
     value = settled.value
-    for name, low in _AT_LEAST.items():
-        number = getattr(value, name)
-        if number is not None and not (math.isfinite(number) and number >= low):
-            raise _refusal(settled, name, f"a number >= {low}")
-    if not (math.isfinite(value.speed) and value.speed > 0):
-        raise _refusal(settled, "speed", "a finite number > 0")
+    settled.check_numbers(_AT_LEAST, above_zero=("speed",))
     if value.port > 65535 or (value.port_per_rank and value.port + value.ranks - 1 > 65535):
-        raise _refusal(settled, "port", "ports up to 65535")
+        raise settled.refusal("port", "ports up to 65535")
     if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.ranks):
-        raise _refusal(settled, "groups", f"sizes >= 1 that add up to {value.ranks} ranks")
+        raise settled.refusal("groups", f"sizes >= 1 that add up to {value.ranks} ranks")
     if value.blocks < 1:
-        raise _refusal(settled, "kv_tokens", f"at least one block of {value.block_size} tokens")
+        raise settled.refusal("kv_tokens", f"at least one block of {value.block_size} tokens")
     if 0 < value.mean_output_tokens < 1:
-        raise _refusal(settled, "mean_output_tokens", "0, or a number >= 1")
+        raise settled.refusal("mean_output_tokens", "0, or a number >= 1")
     if not value.model:
-        raise _refusal(settled, "model", "a name")
+        raise settled.refusal("model", "a name")
     for name in ("overhead_s", "per_token_s", "sync_s"):
         if value.law is not None and settled.origin[name] != "default":
-            raise _refusal(settled, name, "none beside a law", "Give it to the law.")
+            raise settled.refusal(name, "none beside a law", "Give it to the law.")
     value.step_time()
     for text in value.faults:
         fault_of(text, value.ranks, value.dialect)
     return value
-
-
-def _refusal(settled: Settled[Any], name: str, expected: str, hint: str = "") -> InputError:
-    origin = settled.origin[name]
-    shown = "--" + name.replace("_", "-") if origin == "command line" else name
-    return InputError(origin, shown, getattr(settled.value, name), expected, hint)

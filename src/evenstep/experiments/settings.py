@@ -248,33 +248,25 @@ def checked(settled: Settled[Any]) -> Any:
         InputError: naming the field as its layer writes it (``--workers`` on the command line).
     """
     value = settled.value
-    for name, low in _AT_LEAST.items():
-        number = getattr(value, name, None)
-        if isinstance(number, list):
-            _check_slots(settled)
-        elif number is not None and not (math.isfinite(number) and number >= low):
-            kind = "an integer" if isinstance(number, int) else "a finite number"
-            raise refusal(settled, name, f"{kind} >= {low}")
-    for name in _ABOVE_ZERO:
-        number = getattr(value, name)
-        if number is not None and not (math.isfinite(number) and number > 0):
-            raise refusal(settled, name, "a finite number > 0")
+    settled.check_numbers(_AT_LEAST, _ABOVE_ZERO)
+    if isinstance(value.slots, list):
+        _check_slots(settled)
     if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.workers):
-        raise refusal(settled, "groups", f"sizes >= 1 that add up to {value.workers} workers")
+        raise settled.refusal("groups", f"sizes >= 1 that add up to {value.workers} workers")
     if value.load is not None and value.rate is not None:
         hint = f"The rate is {value.rate:g}; leave one of them out."
-        raise refusal(settled, "load", "a rate or a load, not both", hint)
+        raise settled.refusal("load", "a rate or a load, not both", hint)
     if value.law is not None and value.worker_speeds is not None:
-        raise refusal(settled, "worker_speeds", "none beside a law", "Write per-worker:speed=... as the law.")
+        raise settled.refusal("worker_speeds", "none beside a law", "Write per-worker:speed=... as the law.")
     for name in ("overhead_s", "per_token_s", "sync_s"):
         if value.law is not None and settled.origin[name] != "default":
             hint = f"Give it to the law, e.g. linear:{name.replace('_', '-')}=..."
-            raise refusal(settled, name, "none beside a law", hint)
+            raise settled.refusal(name, "none beside a law", hint)
     arrived = _with_arrivals(settled)
     if value.prefillers and arrived.arrivals != "timed":
-        raise refusal(settled, "prefillers", "0 unless arrivals are timed", "Give --load or --rate.")
+        raise settled.refusal("prefillers", "0 unless arrivals are timed", "Give --load or --rate.")
     if value.prefillers and value.prefill_base_s == value.prefill_per_token_s == 0.0:
-        raise refusal(settled, "prefillers", "0 where prefill takes no time", "Give --prefill-per-token-s.")
+        raise settled.refusal("prefillers", "0 where prefill takes no time", "Give --prefill-per-token-s.")
     return arrived
 
 
@@ -288,7 +280,7 @@ def _slots(given: int | list[int]) -> int | tuple[int, ...]:
 def _check_slots(settled: Settled[Any]) -> None:
     value = settled.value
     if len(value.slots) not in (1, value.workers) or min(value.slots) < 1:
-        raise refusal(settled, "slots", f"an integer >= 1, or {value.workers} of them, one a worker")
+        raise settled.refusal("slots", f"an integer >= 1, or {value.workers} of them, one a worker")
 
 
 def check_fits(settled: Settled[Any], source: Source) -> None:
@@ -311,13 +303,6 @@ def check_fits(settled: Settled[Any], source: Source) -> None:
         raise InputError(trace.name, "sessions", "absent", "sessions for closed arrivals", hint)
 
 
-def refusal(settled: Settled[Any], name: str, expected: str, hint: str = "") -> InputError:
-    """The error of a field, in the words of the layer that set it."""
-    origin = settled.origin[name]
-    shown = "--" + name.replace("_", "-") if origin == "command line" else name
-    return InputError(origin, shown, getattr(settled.value, name), expected, hint)
-
-
 def _with_arrivals(settled: Settled[Any]) -> Any:
     """``load`` and ``rate`` mean timed arrivals, users, think time and sessions closed ones, unless someone says so."""
     value = settled.value
@@ -325,13 +310,13 @@ def _with_arrivals(settled: Settled[Any]) -> Any:
     closed = value.users > 0 or value.think_s is not None or value.sessions > 0
     implied = [kind for kind, given in (("timed", timed), ("closed", closed)) if given]
     if len(implied) == 2:
-        raise refusal(settled, "load" if value.load is not None else "rate", "none of it with closed arrivals")
+        raise settled.refusal("load" if value.load is not None else "rate", "none of it with closed arrivals")
     if value.sessions > 0 and (value.users > 0 or value.think_s is not None):
-        raise refusal(settled, "sessions", "0 where users are given: users take the trace's requests one by one")
+        raise settled.refusal("sessions", "0 where users are given: users take the trace's requests one by one")
     if not implied or value.arrivals == implied[0]:
         return value
     if settled.origin["arrivals"] != "default":
         fields = ("load", "rate") if implied[0] == "timed" else ("users", "think_s", "sessions")
         given = ", ".join(f"--{n.replace('_', '-')}" for n in fields if settled.origin[n] != "default")
-        raise refusal(settled, "arrivals", f"{implied[0]}, since {given} is given")
+        raise settled.refusal("arrivals", f"{implied[0]}, since {given} is given")
     return replace(value, arrivals=implied[0])

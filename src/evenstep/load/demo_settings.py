@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from evenstep.config import Settled
 from evenstep.errors import InputError
-from evenstep.load.settings import refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +45,10 @@ def checked(settled: Settled[DemoSettings]) -> DemoSettings:
         InputError: naming the field as its layer writes it.
     """
     value = settled.value
-    for name, low in (
-        ("requests", 1),
-        ("ranks", 1),
-        ("slots", 1),
-        ("overhead_s", 0.0),
-        ("per_token_s", 0.0),
-        ("seed", 0),
-    ):
-        if not (math.isfinite(getattr(value, name)) and getattr(value, name) >= low):
-            raise refusal(settled, name, f"a number >= {low}")
-    if not (math.isfinite(value.load) and value.load > 0):
-        raise refusal(settled, "load", "a finite number > 0")
+    at_least = {"requests": 1, "ranks": 1, "slots": 1, "overhead_s": 0, "per_token_s": 0, "seed": 0}
+    settled.check_numbers(at_least, above_zero=("load",))
     if value.overhead_s + value.per_token_s <= 0:
-        raise refusal(settled, "per_token_s", "a step of more than 0 s")
+        raise settled.refusal("per_token_s", "a step of more than 0 s")
     for text in value.policies:
         contender(text)
     return value

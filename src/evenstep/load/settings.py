@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from evenstep.config import Settled
@@ -152,28 +152,14 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
         raise InputError("evenstep load", "--url", "missing", "the server's URL", hint)
     target_of(value.url)
     value.objectives()
-    for name in ("rate", "speed", "timeout_s"):
-        number = getattr(value, name)
-        if number is not None and not (math.isfinite(number) and number > 0):
-            raise refusal(settled, name, "a finite number > 0")
-    for name, low in (("closed", 0), ("limit", 1), ("seed", 0)):
-        number = getattr(value, name)
-        if number is not None and number < low:
-            raise refusal(settled, name, f"an integer >= {low}")
+    settled.check_numbers({"closed": 0, "limit": 1, "seed": 0}, above_zero=("rate", "speed", "timeout_s"))
     if value.closed and (value.open or value.rate is not None):
         other = "open" if value.open else "rate"
-        raise refusal(settled, other, "none beside --closed", "Users start requests when theirs have ended.")
+        raise settled.refusal(other, "none beside --closed", "Users start requests when theirs have ended.")
     if value.prompts == "ids" and value.chat:
-        raise refusal(settled, "prompts", "text for --endpoint chat")
+        raise settled.refusal("prompts", "text for --endpoint chat")
     if value.model == "":
-        raise refusal(settled, "model", "a name")
+        raise settled.refusal("model", "a name")
     if value.api_key is not None and not (value.api_key.isascii() and value.api_key.isprintable() and value.api_key):
         raise InputError(settled.origin["api_key"], "--api-key", "(hidden)", "printable ASCII")
     return value
-
-
-def refusal(settled: Settled[Any], name: str, expected: str, hint: str = "") -> InputError:
-    """The error for a setting, named as its layer writes it."""
-    origin = settled.origin[name]
-    shown = "--" + name.replace("_", "-") if origin == "command line" else name
-    return InputError(origin, shown, getattr(settled.value, name), expected, hint)
