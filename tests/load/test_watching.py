@@ -20,7 +20,7 @@ def test_figures_of_ranks_are_added_and_those_of_their_group_are_not():
             await loaded(url, small(8, 0.0))
             found = await asyncio.to_thread(Watch(target_of(url), target_of(url), {"us": os.getpid()}).read)
             ranks = [one.fleet.rank(n) for n in range(4)]
-            return found, one.fleet.timed[0].group, sum(rank.counts.busy_s for rank in ranks)
+            return found, one.fleet.groups[0], sum(rank.counts.busy_s for rank in ranks)
 
     found, group, busy_s = asyncio.run(go())
     assert found.engine["tokens"] == small(8).output_tokens.sum()

@@ -18,7 +18,6 @@ from evenstep.http.heads import Heads
 from evenstep.http.server import CONTINUE, Event, Request, Server, State
 
 MAX_BODY = 64 * 1024 * 1024
-_MAX_HEAD = 64 * 1024
 _MOST_WAITING = 64 * 1024  # bytes of later requests before the connection is read no further
 _ANY = 1 << 62
 
@@ -26,12 +25,6 @@ _ANY = 1 << 62
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     head: RequestHead
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    head_bytes: int
-    body_bytes: int
 
 
 def _read(head: bytes) -> tuple[_Parsed, int, bool]:
@@ -43,38 +36,25 @@ _HEADS = Heads(_read)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
-    heads: Heads[_Parsed]
-    limits: _Limits
+class _Limits:
+    """Both what a `Server` reads heads by, and what it holds them to."""
 
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A request as it came."""
-
-    head: RequestHead
-    body: bytes
+    body_bytes: int
+    head_bytes: int = 64 * 1024
 
     @property
-    def method(self) -> str:
-        """GET and the like."""
-        return self.head.method
+    def heads(self) -> Heads[_Parsed]:
+        return _HEADS
 
     @property
-    def path(self) -> str:
-        """The target without its query."""
-        return self.head.path
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """By name in lower case."""
-        return self.head.headers
+    def limits(self) -> _Limits:
+        return self
 
 
 class Service(Protocol):
     """Answers requests. `serve` returns a function to call when the client leaves before the answer is over, or None."""
 
-    def serve(self, request: Received, out: Connection) -> Callable[[], None] | None: ...
+    def serve(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -88,7 +68,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, service: Service, alive: set[Connection]) -> None:
         self._service, self._alive = service, alive
         self._transport = cast(asyncio.Transport, None)
-        self._machine = Server(_Rules(_HEADS, _Limits(_MAX_HEAD, MAX_BODY)), most_waiting=_ANY)
+        self._machine = Server(_Limits(MAX_BODY), most_waiting=_ANY)
         self._leave: Callable[[], None] | None = None
         self.paused = False
         self.resumed: Callable[[], None] | None = None
@@ -119,7 +99,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, event: Event[_Parsed] | None) -> None:
         if isinstance(event, Request):
-            leave = self._service.serve(Received(event.parsed.head, event.body), self)
+            leave = self._service.serve(event.parsed.head, event.body, self)
             self._leave = leave if self._is_answering else None
         elif isinstance(event, HttpError):
             self.reply(event.status, error_body(event.status, event.message))

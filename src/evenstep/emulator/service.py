@@ -13,12 +13,13 @@ import orjson
 
 from evenstep import __version__
 from evenstep.emulator.asked import RefusedError, asked
-from evenstep.emulator.connection import Connection, Received
+from evenstep.emulator.connection import Connection
 from evenstep.emulator.faults import fault_of
 from evenstep.emulator.fleet import Fleet, rank_of
 from evenstep.emulator.metrics_page import metrics_page
 from evenstep.emulator.wording import error_body, models_body
 from evenstep.errors import InputError
+from evenstep.http.head import RequestHead
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 #: The release of each engine whose words these are.
@@ -37,18 +38,18 @@ class PortService:
     def __init__(self, fleet: Fleet, ranks: Sequence[int]) -> None:
         self._fleet, self._ranks = fleet, ranks
 
-    def serve(self, request: Received, out: Connection) -> Callable[[], None] | None:
+    def serve(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None:
         """Answer a request, now or later."""
-        path = request.path
+        path = head.path
         try:
             if all(self._fleet.rank(n).dead for n in self._ranks) and not path.startswith("/emulator/"):
                 raise ConnectionError("dead")
             if path in _GENERATES:
-                return self._generate(request, out, chat=_GENERATES[path])
+                return self._generate(head, body, out)
             if path.startswith("/emulator/"):
-                self._own(request, out, path)
+                self._own(head, body, out)
                 return None
-            return self._other(request, out, path)
+            return self._other(path, out)
         except RefusedError as error:
             out.reply(error.status, error_body(error.status, error.message, error.param))
         except InputError as error:
@@ -57,26 +58,21 @@ class PortService:
             out.abort()
         return None
 
-    def _generate(self, request: Received, out: Connection, *, chat: bool) -> Callable[[], None] | None:
-        _method(request, "POST")
-        fleet = self._fleet
-        settings = fleet.settings
-        read = asked(
-            request.body,
-            chat=chat,
-            model=settings.model,
-            longest=settings.longest,
-            each_alone=settings.dialect == "sglang",
-        )
-        named = rank_of(read, request.headers.get("x-data-parallel-rank"), self._ranks)
+    def _generate(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None:
+        if head.method != "POST":
+            raise RefusedError(405, f"{head.path} takes POST.")
+        fleet, settings = self._fleet, self._fleet.settings
+        each_alone, chat = settings.dialect == "sglang", _GENERATES[head.path]
+        read = asked(body, chat=chat, model=settings.model, longest=settings.longest, each_alone=each_alone)
+        named = rank_of(read, head.headers.get("x-data-parallel-rank"), self._ranks)
         rank = fleet.lightest(self._ranks) if named is None else named
         if fleet.rank(rank).dead:
             raise ConnectionError("dead")
-        name = request.headers.get("x-request-id") or uuid.uuid4().hex
+        name = head.headers.get("x-request-id") or uuid.uuid4().hex
         answer = fleet.submit(read, rank, name, out)
         return None if answer is None else lambda: fleet.gone(answer)
 
-    def _other(self, request: Received, out: Connection, path: str) -> Callable[[], None] | None:
+    def _other(self, path: str, out: Connection) -> Callable[[], None] | None:
         fleet, settings = self._fleet, self._fleet.settings
         dead = any(fleet.rank(number).dead for number in self._ranks)
         match path:
@@ -102,11 +98,11 @@ class PortService:
     def _metrics(self, out: Connection) -> None:
         out.reply(200, metrics_page(self._fleet, self._ranks), _TEXT)
 
-    def _own(self, request: Received, out: Connection, path: str) -> None:
+    def _own(self, head: RequestHead, body: bytes, out: Connection) -> None:
         fleet = self._fleet
-        match path, request.method:
+        match head.path, head.method:
             case "/emulator/fault", "POST":
-                self._fault(_object(request))
+                self._fault(_object(body))
                 out.reply(200, _listed(fleet))
             case "/emulator/fault", "GET":
                 out.reply(200, _listed(fleet))
@@ -115,12 +111,12 @@ class PortService:
                 fleet.revive()
                 out.reply(200, _listed(fleet))
             case "/emulator/pull", "POST":
-                given = _object(request)
+                given = _object(body)
                 name, prompt = str(given.get("remote_request_id")), str(given.get("prompt"))
                 found = fleet.transfer.give(name, int(prompt, 16) if _is_hex(prompt) else -1)
                 out.reply(200 if found else 404, b"{}" if found else error_body(404, "That KV is not here."))
             case _:
-                raise RefusedError(404, f"There is nothing at {request.method} {path}.")
+                raise RefusedError(404, f"There is nothing at {head.method} {head.path}.")
 
     def _fault(self, given: dict[str, Any]) -> None:
         """Switch a fault on; a killing one without tokens to wait for strikes at once."""
@@ -138,14 +134,9 @@ def _listed(fleet: Fleet) -> bytes:
     return orjson.dumps({"faults": on, "dead_ranks": dead})
 
 
-def _method(request: Received, method: str) -> None:
-    if request.method != method:
-        raise RefusedError(405, f"{request.path} takes {method}.")
-
-
-def _object(request: Received) -> dict[str, Any]:
+def _object(body: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(request.body, type=dict[str, Any])
+        return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusedError(400, f"The body is not a JSON object: {error}") from None
 

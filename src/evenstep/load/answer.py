@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import zlib
 from array import array
+from dataclasses import dataclass, field
 from typing import Literal
 
 from evenstep.engines.streams.chunks import DONE, Choice, Chunk, Usage, read_chunk
@@ -54,6 +55,7 @@ class Meters:
             self.tokens[bucket] += tokens
 
 
+@dataclass(slots=True, eq=False)
 class Answer:
     """One answer.
 
@@ -62,39 +64,22 @@ class Answer:
         meters: takes tokens and gaps.
     """
 
-    __slots__ = (
-        "_done",
-        "_estimated",
-        "_events",
-        "_ids",
-        "_max_tokens",
-        "_meters",
-        "_usage",
-        "counting",
-        "crc",
-        "error",
-        "finish",
-        "first_s",
-        "last_s",
-        "message",
-        "prompt_tokens",
-        "tokens",
-    )
-
-    def __init__(self, max_tokens: int, meters: Meters) -> None:
-        self._max_tokens, self._meters = max_tokens, meters
-        self._events = EventReader(_LIMIT)
-        self._done = False
-        self._estimated = 0
-        self._ids = -1
-        self._usage = -1
-        self.counting: Counting = "estimated"
-        self.tokens = 0
-        self.prompt_tokens = -1
-        self.first_s = self.last_s = math.nan
-        self.finish: str | None = None
-        self.error = self.message = ""
-        self.crc = 0
+    max_tokens: int
+    meters: Meters
+    counting: Counting = "estimated"
+    tokens: int = 0
+    prompt_tokens: int = -1
+    first_s: float = math.nan
+    last_s: float = math.nan
+    finish: str | None = None
+    error: str = ""
+    message: str = ""
+    crc: int = 0
+    _events: EventReader = field(default_factory=lambda: EventReader(_LIMIT))
+    _done: bool = False
+    _estimated: int = 0
+    _ids: int = -1
+    _usage: int = -1
 
     def feed(self, body: bytes, now_s: float) -> None:
         """Bytes of the body, as they come."""
@@ -176,11 +161,11 @@ class Answer:
             self.finish = choice.finish_reason
         new = self.tokens - before
         if new > 0:
-            self._meters.count(now_s, new)
+            self.meters.count(now_s, new)
             if before == 0:
                 self.first_s = now_s
             else:
-                self._meters.gaps_s.append(now_s - self.last_s)
+                self.meters.gaps_s.append(now_s - self.last_s)
             self.last_s = now_s
 
     def _told(self, usage: Usage) -> None:
@@ -205,10 +190,10 @@ class Answer:
             self.fail("empty", "the answer ended without a token")
         elif self.counting == "estimated":
             return
-        elif self.tokens > self._max_tokens:
-            self.fail("tokens-twice", f"{self.tokens} tokens came of {self._max_tokens} asked for")
-        elif self.finish == "length" and self.tokens < self._max_tokens:
-            self.fail("tokens-missing", f"ended by its length with {self.tokens} tokens of {self._max_tokens}")
+        elif self.tokens > self.max_tokens:
+            self.fail("tokens-twice", f"{self.tokens} tokens came of {self.max_tokens} asked for")
+        elif self.finish == "length" and self.tokens < self.max_tokens:
+            self.fail("tokens-missing", f"ended by its length with {self.tokens} tokens of {self.max_tokens}")
 
 
 def _said(error: object) -> str:

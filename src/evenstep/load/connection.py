@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 from evenstep.http.client import Client as Machine
@@ -17,6 +18,7 @@ _MAX_ERROR = 64 * 1024
 _EVENTS = "text/event-stream"
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """One request on its way, and what comes back.
 
@@ -26,16 +28,14 @@ class Call:
         ended: called once, when it is over; `answer.error` says how.
     """
 
-    __slots__ = ("_ended", "_timer", "answer", "connection", "is_over", "request", "started_s", "status")
-
-    def __init__(self, request: bytes, answer: Answer, ended: Callable[[Call], None]) -> None:
-        self.request, self.answer = request, answer
-        self._ended = ended
-        self._timer: asyncio.TimerHandle | None = None
-        self.connection: Connection | None = None
-        self.started_s = 0.0
-        self.status = 0
-        self.is_over = False
+    request: bytes
+    answer: Answer
+    ended: Callable[[Call], None]
+    connection: Connection | None = None
+    started_s: float = 0.0
+    status: int = 0
+    is_over: bool = False
+    _timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
         """It counts from now on."""
@@ -63,7 +63,7 @@ class Call:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._ended(self)
+        self.ended(self)
 
     def _late(self, timeout_s: float) -> None:
         self._timer = None

@@ -51,28 +51,13 @@ class Records:
     def of(cls, trace: Trace) -> Records:
         """Empty ones."""
         rows = len(trace)
-
-        def times() -> F8:
-            return np.full(rows, np.nan)
-
-        def counts() -> I8:
-            return np.full(rows, -1, np.int64)
-
+        due_s, started_s, first_s, last_s, ended_s = (np.full(rows, np.nan) for _ in range(5))
+        prompt_tokens, output_tokens, status, crc = (np.full(rows, -1, np.int64) for _ in range(4))
         return cls(
-            trace.prompt_tokens,
-            trace.output_tokens,
-            times(),
-            times(),
-            times(),
-            times(),
-            times(),
-            counts(),
-            counts(),
-            counts(),
-            counts(),
-            ["not-started"] * rows,
-            [""] * rows,
-            ["estimated"] * rows,
+            *(trace.prompt_tokens, trace.output_tokens, due_s, started_s, first_s, last_s, ended_s),
+            *(prompt_tokens, output_tokens, status, crc),
+            *(["not-started"] * rows, [""] * rows),
+            counting=["estimated"] * rows,
         )
 
     @property

@@ -19,40 +19,17 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 
 
-class Schedule:
-    """The starts of one run.
+class Due:
+    """Requests by the time they are due at; those that wait for others come in later.
 
-    Args:
-        trace: the requests.
-        users: of a closed loop; 0 = open.
-        times: float64[N], due times in an open loop, seconds from the start; ignored in a closed one.
-        speed: factor by which thinking times are shorter than in the trace.
-
-    Raises:
-        InputError: an open loop without times.
+    Attributes:
+        total, started, finished: requests in all, and how many have been started and have ended.
     """
 
-    def __init__(self, trace: Trace, *, users: int = 0, times: F8 | None = None, speed: float = 1.0) -> None:
-        if users == 0 and times is None:
-            hint = "Give --rate for Poisson arrivals, or --closed USERS."
-            raise InputError(trace.name or "trace", "arrival times", "missing", "times for an open loop", hint)
-        self.total = len(trace)
+    def __init__(self, total: int, known: list[tuple[float, int]]) -> None:
+        self.total, self._due = total, known
         self.started = self.finished = 0
-        self._times = times if users == 0 else None
-        self._after = order_of(trace)
-        self._think_s = trace.column("think_s") / speed
-        self._waiting: dict[int, list[int]] = {}
-        for row in np.flatnonzero(self._after >= 0).tolist():
-            self._waiting.setdefault(int(self._after[row]), []).append(row)
-        self._due: list[tuple[float, int]] = []
-        self._unit, self._members = _units(trace)
-        self._left = [len(rows) for rows in self._members]
-        self._next_unit = 0
-        if times is not None and users == 0:
-            self._due = [(float(times[row]), row) for row in np.flatnonzero(self._after < 0).tolist()]
-            heapq.heapify(self._due)
-        for _ in range(users):
-            self._begin(0.0)
+        heapq.heapify(known)
 
     @property
     def is_over(self) -> bool:
@@ -72,14 +49,51 @@ class Schedule:
         self.started += 1
         return row, at_s
 
+    def comes(self, row: int, at_s: float) -> None:
+        """A request has a due time now."""
+        heapq.heappush(self._due, (at_s, row))
+
+
+class Schedule(Due):
+    """The starts of one run.
+
+    Args:
+        trace: the requests.
+        users: of a closed loop; 0 = open.
+        times: float64[N], due times in an open loop, seconds from the start; ignored in a closed one.
+        speed: factor by which thinking times are shorter than in the trace.
+
+    Raises:
+        InputError: an open loop without times.
+    """
+
+    def __init__(self, trace: Trace, *, users: int = 0, times: F8 | None = None, speed: float = 1.0) -> None:
+        if users == 0 and times is None:
+            hint = "Give --rate for Poisson arrivals, or --closed USERS."
+            raise InputError(trace.name or "trace", "arrival times", "missing", "times for an open loop", hint)
+        self._times = times if users == 0 else None
+        self._after = order_of(trace)
+        self._think_s = trace.column("think_s") / speed
+        self._waiting: dict[int, list[int]] = {}
+        for row in np.flatnonzero(self._after >= 0).tolist():
+            self._waiting.setdefault(int(self._after[row]), []).append(row)
+        self._unit, self._members = _units(trace)
+        self._left = [len(rows) for rows in self._members]
+        self._next_unit = 0
+        first = np.flatnonzero(self._after < 0)
+        known = () if self._times is None else zip(self._times[first].tolist(), first.tolist(), strict=True)
+        super().__init__(len(trace), list(known))
+        for _ in range(users):
+            self._begin(0.0)
+
     def ended(self, row: int, now_s: float) -> None:
         """A request has ended, well or not."""
         self.finished += 1
         for other in self._waiting.pop(row, ()):
-            if self._times is not None:
-                heapq.heappush(self._due, (max(float(self._times[other]), now_s), other))
+            if self._times is None:
+                self.comes(other, now_s + float(self._think_s[other]))
             else:
-                heapq.heappush(self._due, (now_s + float(self._think_s[other]), other))
+                self.comes(other, max(float(self._times[other]), now_s))
         unit = int(self._unit[row])
         self._left[unit] -= 1
         if self._times is None and self._left[unit] == 0:
@@ -91,7 +105,7 @@ class Schedule:
             return
         for row in self._members[self._next_unit]:
             if self._after[row] < 0:
-                heapq.heappush(self._due, (now_s, row))
+                self.comes(row, now_s)
         self._next_unit += 1
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
-
 import numpy as np
 
+from evenstep.load.schedule import Due
 from evenstep.request import F8
 from evenstep.sim.network.tasks import Calls
 
 
-class Workflow:
+class Workflow(Due):
     """Tasks as they are drawn; a call is due when all its parents have ended, however they ended, and its delay is over.
 
     Args:
@@ -26,39 +25,20 @@ class Workflow:
     ) -> None:
         self.models, self._calls = models, calls
         self.until_s = None if until_s is None else until_s / speed
-        self.total = calls.task.size
-        self.started = self.finished = 0
         self._priority: list[float] = priority.tolist()
         self._delay_s: list[float] = (calls.delay_s / speed).tolist()
-        self._pending: list[int] = np.bincount(calls.child, minlength=self.total).tolist()
+        self._pending: list[int] = np.bincount(calls.child, minlength=calls.task.size).tolist()
         self._children: dict[int, list[int]] = {}
         for parent, child in zip(calls.parent.tolist(), calls.child.tolist(), strict=True):
             self._children.setdefault(parent, []).append(child)
         came_s = calls.arrival_s[calls.task] / speed + calls.delay_s / speed
-        self._due = [(float(came_s[row]), row) for row, count in enumerate(self._pending) if not count]
-        heapq.heapify(self._due)
+        super().__init__(
+            calls.task.size, [(float(came_s[row]), row) for row, count in enumerate(self._pending) if not count]
+        )
 
     def lines(self, row: int) -> bytes:
         """Header lines: the task of a call, and its priority."""
         return b"X-Evenstep-Task: task-%d\r\nX-Evenstep-Priority: %a\r\n" % (self._calls.task[row], self._priority[row])
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every call has ended."""
-        return self.finished == self.total
-
-    @property
-    def next_s(self) -> float | None:
-        """Time of the next call that is due, if known."""
-        return self._due[0][0] if self._due else None
-
-    def due(self, now_s: float) -> tuple[int, float] | None:
-        """The next call that is due by now, with its due time. It counts as started."""
-        if not self._due or self._due[0][0] > now_s:
-            return None
-        at_s, row = heapq.heappop(self._due)
-        self.started += 1
-        return row, at_s
 
     def ended(self, row: int, now_s: float) -> None:
         """A call has ended, well or not."""
@@ -66,4 +46,4 @@ class Workflow:
         for child in self._children.get(row, ()):
             self._pending[child] -= 1
             if not self._pending[child]:
-                heapq.heappush(self._due, (now_s + self._delay_s[child], child))
+                self.comes(child, now_s + self._delay_s[child])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,15 +38,8 @@ class GroupSteps:
         """Those that begin, on their last rank, within this time."""
         begins = self.start_s.max(axis=1)
         kept = (begins >= first_s) & (begins < last_s)
-        return GroupSteps(
-            self.rank,
-            self.start_s[kept],
-            self.seconds[kept],
-            self.running[kept],
-            self.load[kept],
-            self.produced[kept],
-            self.alone,
-        )
+        columns = ("start_s", "seconds", "running", "load", "produced")
+        return replace(self, **{name: getattr(self, name)[kept] for name in columns})
 
 
 def read_steps(folder: str | Path) -> GroupSteps:
