@@ -6,7 +6,8 @@ import asyncio
 import socket
 import time
 
-from tests.gateway.running import engine, request, serving, whole
+import pytest
+from tests.gateway.running import engine, request, serving, until, whole
 from tests.gateway.test_engine import HEAD, Asked
 
 from evenstep.gateway.config.sections import Engines
@@ -61,6 +62,37 @@ def test_an_engine_that_takes_no_connection_in_time_cannot_be_reached():
             assert leg.heard == ["connect"]
             for one in taken:
                 one.close()
+            endpoint.close()
+
+    asyncio.run(story())
+
+
+class _Hasty:
+    """The running loop, but that the engine has left when a connection is handed out."""
+
+    def __init__(self):
+        self._loop = asyncio.get_running_loop()
+
+    def __getattr__(self, name):
+        return getattr(self._loop, name)
+
+    async def create_connection(self, *args, **options):
+        transport, made = await self._loop.create_connection(*args, **options)
+        made.connection_lost(None)
+        return transport, made
+
+
+@pytest.mark.parametrize("is_off", [False, True])
+def test_an_engine_that_leaves_while_its_connection_is_handed_out_keeps_no_request_waiting(is_off):
+    async def story():
+        async with engine(None) as one:
+            endpoint = Endpoint(one.url, Engines(), _Hasty())
+            leg = Asked()
+            endpoint.send(leg, (HEAD, b""), 5.0)
+            leg.is_off = is_off  # its client left meanwhile
+            await until(lambda: not endpoint._tasks)
+            assert leg.heard == ([] if is_off else ["connect"])
+            assert not endpoint._idle and not endpoint.connections
             endpoint.close()
 
     asyncio.run(story())

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import time
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from evenstep.gateway.config.config import Engines
@@ -91,9 +92,13 @@ class Endpoint:
             return
         sock = transport.get_extra_info("socket")
         if sock is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BY_THE_SYSTEM)
-        if leg.is_off:
+            with suppress(OSError):  # the engine is gone already
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BY_THE_SYSTEM)
+        if made.is_closed:  # between the call of the loop and this one; nothing would come of it any more
+            if not leg.is_off:
+                leg.broke("connect", "it closed the connection before it was asked")
+        elif leg.is_off:
             self.keep(made, time.monotonic())
         else:
             made.send(leg, data, patience_s)

@@ -92,11 +92,12 @@ class EngineConnection(asyncio.Protocol):
 
     Attributes:
         deadline: when silence is too long; a leg moves it as it learns of life.
+        is_closed: nothing may be sent on it any more.
     """
 
     __slots__ = (
-        *("_data", "_endpoint", "_idle_s", "_is_closed", "_is_old", "_is_paused", "_leg"),
-        *("_machine", "_sent_s", "_transport", "deadline"),
+        *("_data", "_endpoint", "_idle_s", "_is_old", "_is_paused", "_leg", "_machine", "_sent_s", "_transport"),
+        *("deadline", "is_closed"),
     )
 
     def __init__(self, endpoint: Owner) -> None:
@@ -104,7 +105,7 @@ class EngineConnection(asyncio.Protocol):
         self._machine = Machine(endpoint.heads)
         self._transport = cast(asyncio.Transport, None)
         self._leg: Leg | None = None
-        self._is_closed = self._is_old = self._is_paused = False
+        self.is_closed = self._is_old = self._is_paused = False
         self._idle_s = math.inf
         self._data: tuple[bytes, bytes] | None = None  # of a request whose answer has not begun
         self._sent_s = 0.0
@@ -133,14 +134,14 @@ class EngineConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read nothing more for now: the client does not keep up."""
-        if not self._is_paused and not self._is_closed:
+        if not self._is_paused and not self.is_closed:
             self._is_paused = True
             self._transport.pause_reading()
             self.deadline.at = NEVER
 
     def resume(self, until_s: float) -> None:
         """Go on reading."""
-        if self._is_paused and not self._is_closed:
+        if self._is_paused and not self.is_closed:
             self._is_paused = False
             self._transport.resume_reading()
             self.deadline.set(until_s)
@@ -152,7 +153,7 @@ class EngineConnection(asyncio.Protocol):
         returns to single acknowledgements by itself, so this is said for each stream.
         """
         sock = self._transport.get_extra_info("socket")
-        if _AT_ONCE is not None and sock is not None and not self._is_closed:
+        if _AT_ONCE is not None and sock is not None and not self.is_closed:
             with suppress(OSError):  # the peer is gone
                 sock.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
 
@@ -165,8 +166,8 @@ class EngineConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close at once; the engine stops working on the request."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
             self._drop_leg()
             self.deadline.end()
             self._endpoint.forget(self)
@@ -185,7 +186,7 @@ class EngineConnection(asyncio.Protocol):
             if not data:
                 return
         self._data = None
-        piece = None if self._is_closed else self._machine.receive(data)
+        piece = None if self.is_closed else self._machine.receive(data)
         if piece is not None:
             self._take(piece)
 
@@ -195,7 +196,7 @@ class EngineConnection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._is_closed:
+        if self.is_closed:
             return
         leg, data = self._leg, self._data
         piece = self._machine.end() if exc is None else None
@@ -227,7 +228,7 @@ class EngineConnection(asyncio.Protocol):
                     at_once(head, body)
                     return
             leg.head(head, self._machine.length)
-            if self._is_closed:
+            if self.is_closed:
                 return
         if body:
             leg = self._leg
@@ -235,7 +236,7 @@ class EngineConnection(asyncio.Protocol):
                 self.close()  # more than the stream whose end it was
                 return
             leg.body(body)
-            if self._is_closed:
+            if self.is_closed:
                 return
         if piece.over:
             leg = self._leg
