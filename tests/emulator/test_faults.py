@@ -44,15 +44,15 @@ def test_a_bad_fault_is_named(given, said):
 
 def test_a_fault_is_over_when_it_has_hit_as_often_as_said_and_only_its_rank():
     faults = Faults(seed=0)
-    faults.add(Fault("die", rank=1, count=2))
+    faults.on.append(Fault("die", rank=1, count=2))
     assert [faults.hit(rank) is not None for rank in (0, 1, 0, 1, 1)] == [False, True, False, True, False]
-    assert faults.listed() == []
+    assert faults.on == []
 
 
 def test_a_share_of_requests_is_hit_the_same_ones_for_the_same_seed():
     def hits(seed):
         faults = Faults(seed)
-        faults.add(Fault("die", share=0.25, count=0))
+        faults.on.append(Fault("die", share=0.25, count=0))
         return [faults.hit(0) is not None for _ in range(1000)]
 
     assert 200 < sum(hits(1)) < 300
@@ -61,11 +61,11 @@ def test_a_share_of_requests_is_hit_the_same_ones_for_the_same_seed():
 
 def test_slow_metrics_hit_metrics_only():
     faults = Faults(seed=0)
-    faults.add(Fault("slow-metrics", seconds=3.0, count=2))
+    faults.on.append(Fault("slow-metrics", seconds=3.0, count=2))
     assert faults.hit(0) is None
     assert [faults.metrics_delay_s() for _ in range(3)] == [3.0, 3.0, 0.0]
-    faults.add(Fault("die"))
-    faults.clear()
+    faults.on.append(Fault("die"))
+    faults.on.clear()
     assert faults.hit(0) is None
 
 

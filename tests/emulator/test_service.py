@@ -56,11 +56,11 @@ def test_the_openai_package_reads_the_errors():
                 await api.completions.create(model="other", prompt="x")
             with pytest.raises(openai.BadRequestError, match="maximum context length"):
                 await api.completions.create(model="emulated", prompt="x", max_tokens=10**7)
-            emulator.fleet.faults.add(_fault("status:status=503,retry-after-s=2"))
+            emulator.fleet.faults.on.append(_fault("status:status=503,retry-after-s=2"))
             with pytest.raises(openai.InternalServerError, match="told to fail") as error:
                 await api.completions.create(model="emulated", prompt="x")
             assert error.value.response.headers["Retry-After"] == "2"
-            emulator.fleet.faults.add(_fault("die:after-tokens=2"))
+            emulator.fleet.faults.on.append(_fault("die:after-tokens=2"))
             stream = await api.completions.create(model="emulated", prompt="x", max_tokens=9, stream=True)
             seen = 0
             with pytest.raises(openai.APIConnectionError):

@@ -35,7 +35,7 @@ def against_emulator(trace=None, faults=(), ranks=1, slots=8, speed=200.0, emula
     async def go():
         async with emulators.running(ranks=ranks, slots=slots, speed=speed, **(emulator or {})) as one:
             for fault in faults:
-                one.fleet.faults.add(fault)
+                one.fleet.faults.on.append(fault)
             return await loaded(emulators.url(one), trace, **settings)
 
     return asyncio.run(go())

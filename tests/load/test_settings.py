@@ -6,7 +6,7 @@ import pytest
 
 from evenstep.config import Layer, settle
 from evenstep.errors import InputError
-from evenstep.load.settings import LoadSettings, Target, checked, objectives_of, target_of
+from evenstep.load.settings import LoadSettings, Target, checked, target_of
 
 GIVEN = {"source": "t.csv", "url": "http://127.0.0.1:8000"}
 
@@ -43,14 +43,14 @@ def test_what_is_no_url_of_a_server_is_refused(url):
 
 
 def test_objectives_are_milliseconds_by_name():
-    assert objectives_of("ttft:500, tpot:50") == {"ttft": 500.0, "tpot": 50.0}
-    assert objectives_of(None) == {}
+    assert LoadSettings(goodput="ttft:500, tpot:50").objectives() == {"ttft": 500.0, "tpot": 50.0}
+    assert LoadSettings().objectives() == {}
 
 
 @pytest.mark.parametrize("text", ["ttfb:5", "ttft", "ttft:x", "ttft:-1", "ttft:1,ttft:2", "ttft:nan"])
 def test_objectives_that_cannot_be_meant_are_refused(text):
     with pytest.raises(InputError, match=r"--goodput"):
-        objectives_of(text)
+        LoadSettings(goodput=text).objectives()
 
 
 @pytest.mark.parametrize(

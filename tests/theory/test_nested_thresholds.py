@@ -17,9 +17,14 @@ from evenstep.theory.nested_thresholds import (
     segment_work,
     solve,
     theta,
-    theta_at_least,
     with_slack,
 )
+
+
+def theta_at_least(above, own, share):
+    """8 (n_i - n_{i-1} p) / n_{i-1}: eq. 18, Hoeffding's bound."""
+    return 8 * (own - above * share) / above
+
 
 TYPES = Types((300.0, 200.0, 100.0), (20, 20, 20), (10, 20, 40), 0.01, 1e-6)
 

@@ -100,53 +100,35 @@ def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") 
 
 
 class Faults:
-    """The faults that are on, oldest first."""
+    """The faults that are on, oldest first, each with the rest of its count."""
 
     def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._on: list[Fault] = []
-        self._asked = 0
-
-    def add(self, fault: Fault) -> None:
-        """Switch one on."""
-        self._on.append(fault)
-
-    def clear(self) -> None:
-        """Switch all off."""
-        self._on.clear()
-
-    def listed(self) -> list[Fault]:
-        """The active ones, each with the rest of its count."""
-        return list(self._on)
+        self.on: list[Fault] = []
+        self._seed, self._asked = seed, 0
 
     def hit(self, rank: int) -> Fault | None:
         """The fault that the next request to this rank meets."""
-        if not self._on:
+        if not self.on:
             return None
         self._asked += 1
-        for index, fault in enumerate(self._on):
+        for index, fault in enumerate(self.on):
             if fault.fault == "slow-metrics" or fault.rank not in (-1, rank):
                 continue
-            if fault.share < 1 and _drawn(self._seed, self._asked, index) >= fault.share:
-                continue
-            return self._used(index)
+            if fault.share == 1 or streams.uniform(self._seed, "fault", self._asked, index) < fault.share:
+                return self._used(index)
         return None
 
     def metrics_delay_s(self) -> float:
         """How long ``/metrics`` has to wait."""
-        for index, fault in enumerate(self._on):
+        for index, fault in enumerate(self.on):
             if fault.fault == "slow-metrics":
                 return self._used(index).seconds
         return 0.0
 
     def _used(self, index: int) -> Fault:
-        fault = self._on[index]
+        fault = self.on[index]
         if fault.count == 1:
-            del self._on[index]
+            del self.on[index]
         elif fault.count > 1:
-            self._on[index] = replace(fault, count=fault.count - 1)
+            self.on[index] = replace(fault, count=fault.count - 1)
         return fault
-
-
-def _drawn(seed: int, asked: int, index: int) -> float:
-    return float(streams.uniform(seed, "fault", asked, index))

@@ -53,7 +53,7 @@ class Fleet:
         self.settings, self._loop = settings, loop
         self.faults = Faults(settings.seed)
         for text in settings.faults:
-            self.faults.add(fault_of(text, settings.ranks))
+            self.faults.on.append(fault_of(text, settings.ranks))
         self.groups: list[Group] = []
         self._home: list[Group] = []
         for size in settings.sizes:

@@ -107,7 +107,7 @@ class PortService:
             case "/emulator/fault", "GET":
                 out.reply(200, _listed(fleet))
             case "/emulator/fault", "DELETE":
-                fleet.faults.clear()
+                fleet.faults.on.clear()
                 fleet.revive()
                 out.reply(200, _listed(fleet))
             case "/emulator/pull", "POST":
@@ -125,12 +125,12 @@ class PortService:
         if fault.fault in ("kill-rank", "kill-group") and fault.rank >= 0 and given.get("after_tokens") is None:
             self._fleet.strike(fault.rank, fault)
         else:
-            self._fleet.faults.add(fault)
+            self._fleet.faults.on.append(fault)
 
 
 def _listed(fleet: Fleet) -> bytes:
     dead = [number for number in range(fleet.settings.ranks) if fleet.rank(number).dead]
-    on = [dataclasses.asdict(fault) for fault in fleet.faults.listed()]
+    on = [dataclasses.asdict(fault) for fault in fleet.faults.on]
     return orjson.dumps({"faults": on, "dead_ranks": dead})
 
 

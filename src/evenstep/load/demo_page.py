@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from html import escape
 from typing import Any
 
@@ -31,18 +32,6 @@ COLUMNS = (
 _SEEN = 0.9
 #: Share of rounds decided by the fallback from which a row needs a word.
 _FALLEN_BACK = 0.02
-_TOLD = (
-    "window_s",
-    "tokens_per_s",
-    "wall_tokens_per_s",
-    "idle_engines",
-    "idle_gateway",
-    "steps_seen",
-    "fallback_share",
-    "oldest_wait_s",
-    "step_ms",
-    "late_share",
-)
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
@@ -121,7 +110,8 @@ def strained(rows: Sequence[Shown]) -> list[str]:
 
 def values(row: Shown) -> dict[str, Any]:
     """One policy's figures as JSON values; None for missing ones."""
-    told = {name: getattr(row, name) for name in _TOLD} | {f"cpu_{name}": share for name, share in row.cpu.items()}
+    told = {one.name: getattr(row, one.name) for one in fields(row) if one.type == "float"}
+    told |= {f"cpu_{name}": share for name, share in row.cpu.items()}
     known = {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in told.items()}
     return {"policy": row.name, **known, "client": row.summary}
 

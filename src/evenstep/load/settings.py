@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 from evenstep.config import Settled
 from evenstep.errors import InputError, nearest
 
+#: Names that goodput knows.
+OBJECTIVES = ("ttft", "tpot", "e2el")
+
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
@@ -65,35 +68,22 @@ class LoadSettings:
         """Goodput's objectives by name (ttft, tpot, e2el), in milliseconds; empty without any.
 
         Raises:
-            InputError: an unknown name, or an invalid number of milliseconds.
+            InputError: an unknown name, a duplicate name, or a number of milliseconds that is not positive.
         """
-        return objectives_of(self.goodput)
-
-
-#: Names that goodput knows.
-OBJECTIVES = ("ttft", "tpot", "e2el")
-
-
-def objectives_of(text: str | None) -> dict[str, float]:
-    """Objectives in milliseconds by name, of ``ttft:500,tpot:50``.
-
-    Raises:
-        InputError: an unknown name, a duplicate name, or a number that is not positive.
-    """
-    found: dict[str, float] = {}
-    for part in (text or "").split(",") if text else ():
-        name, _, value = part.strip().partition(":")
-        if name not in OBJECTIVES or name in found:
-            hint = nearest(name, OBJECTIVES)
-            raise InputError("--goodput", "objective", name, "ttft, tpot and e2el, each at most once", hint)
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not (math.isfinite(number) and number > 0):
-            raise InputError("--goodput", name, value, "milliseconds > 0", f"As in {name}:500.")
-        found[name] = number
-    return found
+        found: dict[str, float] = {}
+        for part in self.goodput.split(",") if self.goodput else ():
+            name, _, value = part.strip().partition(":")
+            if name not in OBJECTIVES or name in found:
+                hint = nearest(name, OBJECTIVES)
+                raise InputError("--goodput", "objective", name, "ttft, tpot and e2el, each at most once", hint)
+            try:
+                number = float(value)
+            except ValueError:
+                number = math.nan
+            if not (math.isfinite(number) and number > 0):
+                raise InputError("--goodput", name, value, "milliseconds > 0", f"As in {name}:500.")
+            found[name] = number
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,11 +102,6 @@ def theta(above: int, own: int, share: float) -> float:
         root = lower
 
 
-def theta_at_least(above: int, own: int, share: float) -> float:
-    """A lower bound of `theta`: 8 (n_i - n_{i-1} p) / n_{i-1}. Source: WAIT eq. 18 (Hoeffding)."""
-    return 8 * (own - above * share) / above
-
-
 def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float) -> float:
     """KV tokens that suffice over so many iterations with probability 1 - delta.
 

@@ -13,10 +13,10 @@ from evenstep.theory import intervals
 def test_closed_forms_hold_whatever_the_size_and_the_simulated_ratio_is_not_the_closed_form():
     found = quick("interval-ratio")
     held = {claim.says.partition(":")[0]: claim.holds for claim in found.findings.claims if "form" in claim.says}
-    assert held["Fig. 1"] and held["Theorem 5.1"] and held["Lemma 4.6"] is False
+    assert held["Fig. 1"] and held["Theorem 5.1"] and held["Theorem 5.2"] and held["Lemma 4.6"] is False
     assert ours(found, "Fig. 1, u = 1,000", "CR(A_min)") == pytest.approx(2.92392, abs=1e-5)
     bounded = [row for row in found.findings.rows if str(row.paper).startswith("<= ")]
-    assert len(bounded) == 12 and all(row.ours.value <= float(row.paper[3:]) for row in bounded)
+    assert len(bounded) == 12 + 6 and all(row.ours.value <= float(row.paper[3:]) for row in bounded)
 
 
 def test_the_fit_of_figure_1_and_the_laws_of_figure_3():

@@ -174,7 +174,9 @@ def _figures() -> tuple[list[Row], list[Claim]]:
     as_printed = {first: explained([u for u in SPREAD if u >= first], FIT) for first in (1, 50)}
     for first, share in as_printed.items():
         rows.append(Row(f"Fig. 1, u from {first} to 1,000", "R^2 of the printed fit", "", "> 0.9999", _exact(share)))
-    rows.append(Row("Fig. 1, u = 1,000", "CR(A_min)", "", theory.a_min_fit(1000), _exact(theory.a_min_worst(1000)[0])))
+    longest, harmonic = theory.a_min_worst(1000)[0], theory.a_min_bound(1000)
+    rows.append(Row("Fig. 1, u = 1,000", "CR(A_min)", "", theory.a_min_fit(1000), _exact(longest)))
+    rows.append(Row("Theorem 4.3, u = 1,000", "CR(A_min)", "", f"<= {harmonic:.4g}", _exact(longest)))
     plain, weighted = ([geometric(q, weighted=w) for q in SHARES] for w in (False, True))
     closed = [theory.a_min_weighted_geometric(q) for q in SHARES]
     rows += [
@@ -188,6 +190,11 @@ def _figures() -> tuple[list[Row], list[Claim]]:
     for (low, up), own in two.items():
         rows.append(Row(f"Theorem 5.1, {low} and {up}", "CR(A_min)", "", theory.a_min_two_points(low / up), _exact(own)))
     above = max(own / theory.a_min_two_points(low / up) for (low, up), own in two.items())
+    ell = {a: max(theory.a_ell_ratio(a, x, 1.0) for x in np.geomspace(1e-3, 1e3, 601)) for a in (0.1, 0.3, 0.5, 0.7, 0.9)}
+    for alpha, own in ell.items():
+        bound = theory.a_ell_bound(alpha)
+        rows.append(Row(f"Theorem 5.2, alpha = {alpha:g}", "CR(A_ell)", "", f"<= {bound:.4g}", _exact(own)))
+    used = [own / theory.a_ell_bound(alpha) for alpha, own in ell.items()]
     grows = bool((np.diff(plain) > 0).all() and (np.diff(weighted) > 0).all())
     return rows, [
         Claim("Fig. 1: a fit of this form has R^2 > 0.9999", square > 0.9999, f"{square:.6f}"),
@@ -205,6 +212,16 @@ def _figures() -> tuple[list[Row], list[Claim]]:
             "Theorem 5.1: the closed form is at most (3 - alpha)/2 on two outputs",
             above <= 1 + 1e-9,
             f"at most {above:.4f} of it",
+        ),
+        Claim(
+            "Theorem 4.3: CR(A_min) is at most the harmonic number of u",
+            longest <= harmonic,
+            f"{longest:.4f} of {harmonic:.4f} at u = 1,000",
+        ),
+        Claim(
+            "Theorem 5.2: A_ell's closed form is at most its bound on two outputs",
+            max(used) <= 1 + 1e-9,
+            f"{min(used):.3f} to {max(used):.3f} of it",
         ),
     ]
 
