@@ -23,7 +23,7 @@ def read(event):
 
 
 def test_a_token_of_a_completion_is_one_event():
-    assert read(wording().event(Choice(0, [WORD], ""), 1, 1)) == {
+    assert read(wording().event(Choice(0, [WORD], ""))) == {
         "id": "cmpl-1",
         "object": "text_completion",
         "created": 17,
@@ -44,7 +44,10 @@ def test_a_token_of_a_completion_is_one_event():
 
 def test_a_token_of_a_chat_is_a_delta_after_a_role():
     made = wording(chat=True, return_token_ids=True)
-    first, second = read(made.role_event(0, [7], 1)), read(made.event(Choice(0, [WORD], ""), 1, 1))
+    first, second = (
+        read(made.role_event(Choice(0, [], prompt=[7]))),
+        read(made.event(Choice(0, [WORD], "", prompt_tokens=1, produced=1))),
+    )
     assert first["object"] == second["object"] == "chat.completion.chunk"
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert first["prompt_token_ids"] == [7]
@@ -54,7 +57,7 @@ def test_a_token_of_a_chat_is_a_delta_after_a_role():
 def test_usage_and_ids_are_there_when_asked_for():
     options = {"include_usage": True, "continuous_usage_stats": True}
     made = wording(stream_options=options, return_token_ids=True)
-    found = read(made.event(Choice(0, [WORD, WORD], " bab bab", "length", None, [7]), 1, 5))
+    found = read(made.event(Choice(0, [WORD, WORD], " bab bab", "length", None, [7], prompt_tokens=1, produced=5)))
     assert found["usage"] == {"prompt_tokens": 1, "total_tokens": 6, "completion_tokens": 5}
     assert found["choices"][0]["token_ids"] == [WORD, WORD]
     assert found["choices"][0]["prompt_token_ids"] == [7]
@@ -75,15 +78,15 @@ def test_usage_and_ids_are_there_when_asked_for():
 )
 def test_usage_that_is_not_told_is_absent_or_null_as_the_engine_has_it(dialect, chat, last, shown):
     made = wording(dialect, chat=chat, stream_options={"include_usage": last})
-    assert read(made.event(Choice(0, [WORD], ""), 1, 1)).get("usage", "absent") == shown
+    assert read(made.event(Choice(0, [WORD], "", prompt_tokens=1, produced=1))).get("usage", "absent") == shown
 
 
 def test_sglang_names_stops_its_own_way_and_ends_a_chat_apart():
     made = wording("sglang", chat=True, return_token_ids=True)
-    assert made.ends_apart
-    found = read(made.finish_event(Choice(0, [], "", "stop", "END"), 1, 3))["choices"][0]
+    _, last = made.events(Choice(0, [], "", "stop", "END", prompt_tokens=1, produced=3))
+    found = read(last)["choices"][0]
     assert (found["delta"], found["finish_reason"], found["matched_stop"]) == ({}, "stop", "END")
-    assert "token_ids" not in read(made.event(Choice(0, [WORD], ""), 1, 1))["choices"][0]
+    assert "token_ids" not in read(made.event(Choice(0, [WORD], "", prompt_tokens=1, produced=1)))["choices"][0]
 
 
 def test_a_whole_answer_has_all_choices_and_what_they_cost():
@@ -101,7 +104,7 @@ def test_a_whole_answer_has_all_choices_and_what_they_cost():
 @pytest.mark.parametrize(("chat", "asks"), [(False, 1), (True, True)])
 def test_log_probabilities_have_one_number_a_token(chat, asks):
     made = wording(chat=chat, logprobs=asks)
-    found = read(made.event(Choice(0, [WORD, WORD + 1], " bab bad"), 1, 2))["choices"][0]["logprobs"]
+    found = read(made.event(Choice(0, [WORD, WORD + 1], " bab bad", prompt_tokens=1, produced=2)))["choices"][0]["logprobs"]
     if chat:
         assert [one["token"] for one in found["content"]] == [" bab", " bad"]
     else:
@@ -110,7 +113,7 @@ def test_log_probabilities_have_one_number_a_token(chat, asks):
 
 def test_names_with_signs_of_templates_and_json_survive():
     made = wording(answer_id='cmpl-100%d"\\')
-    assert read(made.event(Choice(0, [WORD], ""), 1, 1))["id"] == 'cmpl-100%d"\\'
+    assert read(made.event(Choice(0, [WORD], "", prompt_tokens=1, produced=1)))["id"] == 'cmpl-100%d"\\'
     assert read(made.usage_event(1, 0))["id"] == 'cmpl-100%d"\\'
 
 

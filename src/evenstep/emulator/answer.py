@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from evenstep.emulator import tokens
@@ -52,20 +52,11 @@ class Host(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class Part(Choice):
     """One sequence of an answer; `ids` and `text` are what has not been sent."""
 
-    key: int
-    index: int
-    prompt: Sequence[int] | None
-    prompt_tokens: int
-    stopping: Stopping | None
-    ids: list[int] = field(default_factory=list[int])
-    text: str = ""
-    finish: str | None = None
-    stop_reason: str | int | None = None
-    produced: int = 0
-    begun: bool = False
+    key: int = -1
+    stopping: Stopping | None = None
     told: bool = False
 
 
@@ -103,11 +94,12 @@ class Answer:
         out.resumed = self.flush
         self.parts = [
             Part(
-                key,
                 index,
-                asked.prompts[index // asked.n].tolist() if asked.return_ids else None,
-                int(asked.prompts[index // asked.n].size),
-                Stopping(asked.stop) if asked.stop else None,
+                [],
+                prompt=asked.prompts[index // asked.n].tolist() if asked.return_ids else None,
+                prompt_tokens=int(asked.prompts[index // asked.n].size),
+                key=key,
+                stopping=Stopping(asked.stop) if asked.stop else None,
             )
             for index, key in enumerate(keys)
         ]
@@ -172,7 +164,7 @@ class Answer:
         events = [self._garbage] if self._garbage else []
         self._garbage = b""
         if not self._begun and self.asked.chat:
-            events += [self._wording.role_event(p.index, p.prompt, p.prompt_tokens) for p in self.parts]
+            events += map(self._wording.role_event, self.parts)
         self._begun = True
         for part in self.parts:
             if not part.told and (part.ids or part.finish is not None):
@@ -206,32 +198,18 @@ class Answer:
             self._out.abort()
 
     def _events(self, part: Part) -> list[bytes]:
-        size, produced = part.prompt_tokens, part.produced
-        text = part.text if part.stopping is not None else tokens.text_of(part.ids) if len(part.ids) != 1 else ""
-        prompt = None if part.begun else part.prompt
-        choice = Choice(part.index, part.ids, text, part.finish, part.stop_reason, prompt)
-        if part.finish is not None and self._wording.ends_apart:
-            shown = self._wording.event(replace(choice, finish=None, stop_reason=None), size, produced)
-            events = [shown, self._wording.finish_event(choice, size, produced)]
-        else:
-            events = [self._wording.event(choice, size, produced)]
-        part.begun, part.told = True, part.finish is not None
-        part.ids, part.text = [], ""
+        if part.stopping is None and len(part.ids) != 1:
+            part.text = tokens.text_of(part.ids)
+        events = self._wording.events(part)
+        part.told = part.finish is not None
+        part.ids, part.text, part.prompt = [], "", None
         return events
 
     def _whole(self) -> bytes:
-        choices = [
-            Choice(
-                part.index,
-                part.ids,
-                part.text if part.stopping is not None else tokens.text_of(part.ids),
-                part.finish,
-                part.stop_reason,
-                part.prompt,
-            )
-            for part in self.parts
-        ]
-        body = self._wording.whole(choices, self.cached_tokens, self.transfer or None)
+        for part in self.parts:
+            if part.stopping is None:
+                part.text = tokens.text_of(part.ids)
+        body = self._wording.whole(self.parts, self.cached_tokens, self.transfer or None)
         cut = self._fault is not None and self._fault.fault in ("cut", "malformed")
         return body[: len(body) // 2] if cut else body
 

@@ -6,7 +6,7 @@ Events are filled into templates made once a request: an event a token is what a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -27,7 +27,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Choice:
     """One answer of several, or the new part of it.
 
@@ -38,14 +38,17 @@ class Choice:
         finish: stop, length or, while it runs, None.
         stop_reason: the stop text or token, or ``recomputed``.
         prompt: ids of its prompt, if requested.
+        prompt_tokens, produced: tokens of its prompt, and those it has produced so far.
     """
 
     index: int
-    ids: Sequence[int]
-    text: str
+    ids: list[int]
+    text: str = ""
     finish: str | None = None
     stop_reason: str | int | None = None
-    prompt: Sequence[int] | None = None
+    prompt: list[int] | None = None
+    prompt_tokens: int = 0
+    produced: int = 0
 
 
 class Wording:
@@ -71,16 +74,16 @@ class Wording:
         self._each = asked.usage_each
         self._quiet = b',"usage":null' if dialect == "sglang" and not asked.chat else b""
         self._ids = asked.return_ids and dialect == "vllm"
-        self._usual_tail = self._tail(Choice(0, (), ""))
+        self._usual_tail = self._tail(Choice(0, []))
 
-    def event(self, choice: Choice, prompt_tokens: int, completion_tokens: int) -> bytes:
-        """An event with the new part of one answer; empty for a chat without new text.
+    def events(self, choice: Choice) -> list[bytes]:
+        """The new part of one answer. SGLang ends a chat by an event of its own."""
+        if choice.finish is None or not (self._asked.chat and self._dialect == "sglang"):
+            return [self.event(choice)]
+        return [self.event(replace(choice, finish=None, stop_reason=None)), self._finish_event(choice)]
 
-        Args:
-            choice: the new part.
-            prompt_tokens: of its prompt.
-            completion_tokens: tokens it has produced so far.
-        """
+    def event(self, choice: Choice) -> bytes:
+        """An event with the new part of one answer; empty for a chat without new text."""
         if len(choice.ids) == 1 and not self._asked.stop:
             text = _TEXT[choice.ids[0]]
         else:
@@ -97,45 +100,43 @@ class Wording:
             orjson.dumps(self._logprobs(choice.ids)) if self._asked.logprobs else b"null",
             b"null" if choice.finish is None else b'"%b"' % choice.finish.encode(),
             self._usual_tail if usual else self._tail(choice),
-            _usage_bytes(prompt_tokens, completion_tokens) if self._each else self._quiet,
+            self._usage_so_far(choice.prompt_tokens, choice.produced),
         )
 
-    def role_event(self, index: int, prompt: Sequence[int] | None, prompt_tokens: int) -> bytes:
+    def role_event(self, choice: Choice) -> bytes:
         """The first event of a chat's answer: a role, and no token."""
-        value = {
-            "index": index,
-            "delta": {"role": "assistant", "content": ""},
-            "logprobs": None,
-            "finish_reason": None,
-        }
-        tail = _usage_bytes(prompt_tokens, 0) if self._each else self._quiet
+        delta = {"role": "assistant", "content": ""}
+        value = {"index": choice.index, "delta": delta, "logprobs": None, "finish_reason": None}
+        tail = self._usage_so_far(choice.prompt_tokens, 0)
         if self._dialect == "vllm":
-            ids = b"null" if prompt is None else orjson.dumps(list(prompt))
-            tail += b',"prompt_token_ids":%b,"prompt_text":null' % ids
+            tail += b',"prompt_token_ids":%b,"prompt_text":null' % orjson.dumps(choice.prompt)
         return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, orjson.dumps(value), tail)
 
-    def finish_event(self, choice: Choice, prompt_tokens: int, completion_tokens: int) -> bytes:
-        """The end of a chat in SGLang's words: an event of its own, after the last token's."""
+    def _finish_event(self, choice: Choice) -> bytes:
         value = {"index": choice.index, "delta": {}, "logprobs": None, "finish_reason": choice.finish}
         value[self._stop_key] = choice.stop_reason
-        usage = _usage_bytes(prompt_tokens, completion_tokens) if self._each else self._quiet
+        usage = self._usage_so_far(choice.prompt_tokens, choice.produced)
         return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, orjson.dumps(value), usage)
+
+    def _usage_so_far(self, prompt: int, produced: int) -> bytes:
+        if not self._each:
+            return self._quiet
+        return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
+            prompt,
+            prompt + produced,
+            produced,
+        )
 
     def _tail(self, choice: Choice) -> bytes:
         """The text after the finish_reason of a choice in an event."""
         stop = f',"{self._stop_key}":'.encode() + orjson.dumps(choice.stop_reason)
         if self._dialect == "sglang":
             return stop
-        ids = b',"token_ids":' + (orjson.dumps(list(choice.ids)) if self._ids else b"null")
+        ids = b',"token_ids":' + (orjson.dumps(choice.ids) if self._ids else b"null")
         if self._asked.chat:
             return (b"" if choice.finish is None else stop) + ids
-        prompt = b"null" if choice.prompt is None or not self._ids else orjson.dumps(list(choice.prompt))
+        prompt = b"null" if choice.prompt is None or not self._ids else orjson.dumps(choice.prompt)
         return stop + b',"prompt_token_ids":' + prompt + ids
-
-    @property
-    def ends_apart(self) -> bool:
-        """Whether the end of an answer is an event of its own."""
-        return self._asked.chat and self._dialect == "sglang"
 
     def usage_event(self, completion_tokens: int, cached_tokens: int) -> bytes:
         """The last event of a stream that was asked for usage: no choices."""
@@ -148,7 +149,7 @@ class Wording:
         value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
         value["usage"] = self.usage(completion_tokens, cached_tokens)
         if self._ids and self._asked.chat and choices[0].prompt is not None:
-            value["prompt_token_ids"] = list(choices[0].prompt)
+            value["prompt_token_ids"] = choices[0].prompt
         if self._dialect == "vllm":
             value["kv_transfer_params"] = transfer
         return orjson.dumps(value)
@@ -173,9 +174,9 @@ class Wording:
         value["logprobs"] = self._logprobs(choice.ids) if self._asked.logprobs else None
         value |= {"finish_reason": choice.finish, self._stop_key: choice.stop_reason}
         if self._ids:
-            value["token_ids"] = list(choice.ids)
+            value["token_ids"] = choice.ids
             if not self._asked.chat and choice.prompt is not None:
-                value["prompt_token_ids"] = list(choice.prompt)
+                value["prompt_token_ids"] = choice.prompt
         return value
 
     def _logprobs(self, ids: Sequence[int]) -> dict[str, Any]:
@@ -187,15 +188,6 @@ class Wording:
             return {"tokens": texts, "token_logprobs": values, "text_offset": offsets, "top_logprobs": top}
         content = [{"token": text, "logprob": LOGPROB, "bytes": list(text.encode()), "top_logprobs": []} for text in texts]
         return {"content": content}
-
-
-def _usage_bytes(prompt_tokens: int, completion_tokens: int) -> bytes:
-    total = prompt_tokens + completion_tokens
-    return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
-        prompt_tokens,
-        total,
-        completion_tokens,
-    )
 
 
 def error_body(status: int, message: str, param: str | None = None) -> bytes:
