@@ -7,21 +7,16 @@ it, and by the gateway, which computes it from the chunks it forwards.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from evenstep.errors import InputError
 from evenstep.load.demo_settings import DemoSettings, contender
-from evenstep.load.processes import beside, free_ports
+from evenstep.load.processes import beside, emulator, free_ports, gateway
 from evenstep.load.run import Outcome, Progress, drive
 from evenstep.load.settings import LoadSettings, Target
 from evenstep.load.summary import summary
@@ -31,8 +26,6 @@ from evenstep.request import Trace
 
 #: Share of slots that counts as full.
 FULL = 0.98
-#: Compiles what a gateway with this policy and predictor needs, before it starts.
-COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _ENGINES_S, _GATEWAY_S = 60.0, 600.0  # kernels may have to be compiled, on a slow machine
 _HOST = "127.0.0.1"
 
@@ -85,18 +78,13 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
     Raises:
         EngineError: engines or gateway do not start.
     """
-    engine, gateway, admin = free_ports(3)
-    words = ["emulate", "--host", _HOST, "--port", str(engine), "--ranks", str(settings.ranks)]
-    words += ["--slots", str(settings.slots), "--overhead-s", str(settings.overhead_s)]
-    words += ["--per-token-s", str(settings.per_token_s), "--prefill-per-token-s", "0", "--token-budget", "0"]
-    with beside(words, engine, "/health", _ENGINES_S) as engines, tempfile.TemporaryDirectory() as folder:
+    engine, listen, admin = free_ports(3)
+    options = {name.replace("_", "-"): getattr(settings, name) for name in ("ranks", "slots", "overhead_s", "per_token_s")}
+    options |= {"prefill-per-token-s": 0, "token-budget": 0}
+    with beside(emulator(engine, options), engine, "/health", _ENGINES_S) as engines:
         for text in settings.policies:
             policy, gather_ms = contender(text)
-            config = Path(folder) / "gateway.yaml"
-            config.write_text(json.dumps(gateway_config(settings, policy, gather_ms, engine, gateway, admin)))
-            # a gateway that begins in plain Python is too slow for its budget: its figures would be those of least load
-            subprocess.run([sys.executable, "-c", COMPILE, policy, ""], check=False)
-            with beside(["serve", "--config", str(config)], gateway, "/readyz", _GATEWAY_S) as router:
+            with gateway(gateway_config(settings, policy, gather_ms, engine, listen, admin), _GATEWAY_S) as router:
                 pages = Watch(
                     Target(_HOST, engine, False, ""),
                     Target(_HOST, admin, False, ""),
@@ -104,7 +92,7 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
                 )
                 asked = LoadSettings(
                     source=settings.source,
-                    url=f"http://{_HOST}:{gateway}",
+                    url=f"http://{_HOST}:{listen}",
                     model="emulated",
                     seed=settings.seed,
                 )
@@ -114,12 +102,12 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
 
 
 def gateway_config(
-    settings: DemoSettings, policy: str, gather_ms: float | None, engine: int, gateway: int, admin: int
+    settings: DemoSettings, policy: str, gather_ms: float | None, engine: int, listen: int, admin: int
 ) -> dict[str, Any]:
     """The gateway's config for one policy, as its YAML file has it."""
     found: dict[str, Any] = {
         "version": 1,
-        "listen": {"host": _HOST, "port": gateway},
+        "listen": {"host": _HOST, "port": listen},
         "admin": {"host": _HOST, "port": admin},
         "policy": policy,
         "slots": settings.slots,

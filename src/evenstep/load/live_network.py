@@ -7,21 +7,15 @@ Calls say their task and their priority, and wait in the gateway's pool until an
 from __future__ import annotations
 
 import contextlib
-import json
 import math
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evenstep.cost.batch import Batch
 from evenstep.errors import InputError
-from evenstep.load.demo import COMPILE
-from evenstep.load.processes import beside, free_ports
+from evenstep.load.processes import beside, emulator, free_ports, gateway
 from evenstep.load.run import Outcome, drive
 from evenstep.load.settings import LoadSettings
 from evenstep.load.workflow import Workflow
@@ -61,13 +55,9 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
     ports = dict(zip(network.engines, free_ports(len(network.engines)), strict=True))
     listen, admin = free_ports(2)
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for name, section in network.engines.items():
             stack.enter_context(beside(emulated(name, section, ports[name], speed), ports[name], "/health", _START_S))
-        config = folder / "gateway.yaml"
-        config.write_text(json.dumps(gateway_config(network, routing, ports, listen, admin)))
-        subprocess.run([sys.executable, "-c", COMPILE, routing, ""], check=False)
-        stack.enter_context(beside(["serve", "--config", str(config)], listen, "/readyz", _START_S))
+        stack.enter_context(gateway(gateway_config(network, routing, ports, listen, admin), _START_S))
         settings = LoadSettings(source=network.name, url=f"http://{_HOST}:{listen}", model="any", seed=seed)
         trace = Trace(calls.prompt, calls.output, name=network.name)
         outcome = drive(trace, settings, workflow=workflow(network, calls, speed))
@@ -114,8 +104,6 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
     least_s, most_s = law.seconds(Batch(tokens=1)), law.seconds(Batch(tokens=budget))
     per_token_s = (most_s - least_s) / max(budget - 1, 1)
     found: dict[str, Any] = {
-        "host": _HOST,
-        "port": port,
         "model": name,
         "ranks": section.count,
         "groups": ",".join(["1"] * section.count),
@@ -128,7 +116,7 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
     }
     if server.kv_tokens:
         found |= {"kv-tokens": server.kv_tokens, "block-size": server.block_tokens}
-    return ["emulate", *(word for key, value in found.items() for word in (f"--{key}", str(value)))]
+    return emulator(port, found)
 
 
 def gateway_config(network: Network, routing: str, ports: Mapping[str, int], listen: int, admin: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import socket
@@ -10,15 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from evenstep.errors import EngineError, InputError
 from evenstep.load.models import get
 from evenstep.load.settings import Target
 
 _STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
+_COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _PAUSE_S, _END_S = 0.05, 10.0
 
 
@@ -59,6 +61,26 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@contextlib.contextmanager
+def gateway(config: Mapping[str, Any], wait_s: float) -> Generator[int]:
+    """Runs a gateway with this config, as `beside` does, once what its policy needs is compiled.
+
+    One that begins in plain Python is too slow for its budget: its figures would be those of least load.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "gateway.yaml"
+        path.write_text(json.dumps(config))
+        subprocess.run([sys.executable, "-c", _COMPILE, config["policy"], ""], check=False)
+        with beside(["serve", "--config", str(path)], config["listen"]["port"], "/readyz", wait_s) as pid:
+            yield pid
+
+
+def emulator(port: int, options: Mapping[str, Any]) -> list[str]:
+    """The command line of emulated engines."""
+    flags = {"host": "127.0.0.1", "port": port, **options}
+    return ["emulate", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
 
 
 def cpu_s(pid: int) -> float:
