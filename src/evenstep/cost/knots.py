@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from evenstep.config import finite
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
+from evenstep.request import F8, I8
 
 #: Pairs of numbers, or text such as ``0:0/100000:0.011``.
 Pairs: TypeAlias = tuple[tuple[float, float], ...] | str
@@ -37,6 +38,32 @@ def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float],
     else:
         pairs = [(finite(where, field, x), finite(where, field, y)) for x, y in value]
     return tuple(pairs)
+
+
+class OfLoad:
+    """A step-time law of C, a synchronisation term and straight lines of the load: what those laws have in common."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+    overhead_s: Any
+    sync_s: Any
+
+    def check(self, *seconds: str) -> None:
+        """Read the synchronisation term, and refuse fields that are not finite numbers of seconds >= 0."""
+        for field in seconds:
+            check_seconds(self.name, field, getattr(self, field))
+        object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))
+
+    def table(self) -> PiecewiseLinear:
+        raise NotImplementedError
+
+    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
+        """float64[G] seconds from KV tokens, requests, and KV tokens of the longest of them; most laws read the first."""
+        table = self.table()
+        return table.local_seconds(table.effective_load(load, running, longest))
+
+    def overhead_seconds(self, group_size: int) -> float:
+        return self.overhead_s + sync_seconds(self.name, self.sync_s, group_size)
 
 
 def check_seconds(where: str, field: str, value: float) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from evenstep.cost.knots import Sync, check_seconds, check_sync, sync_seconds
+from evenstep.cost.knots import OfLoad, Sync
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.request import F8, I8
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(OfLoad):
     """``dt = overhead_s + sync + per_token_s * L*``.
 
     Args:
@@ -26,14 +27,13 @@ class Linear:
     Source: BF-IO sec. 6.2; defaults are the spec's fit to BF-IO's step times at G = 16, B = 72.
     """
 
+    name: ClassVar[str] = "linear"
     overhead_s: float = 0.0049
     per_token_s: float = 1.1e-7
     sync_s: Sync = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("overhead_s", "per_token_s"):
-            check_seconds("linear", name, getattr(self, name))
-        object.__setattr__(self, "sync_s", check_sync("linear", "sync_s", self.sync_s))
+        self.check("overhead_s", "per_token_s")
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
         """float64[G] seconds from float64[G] KV tokens; `running` and `longest` are ignored."""
@@ -41,9 +41,6 @@ class Linear:
 
     def table(self) -> PiecewiseLinear:
         return PiecewiseLinear(np.array([0.0, 1.0]), np.array([[0.0, self.per_token_s]]))
-
-    def overhead_seconds(self, group_size: int) -> float:
-        return self.overhead_s + sync_seconds("linear", self.sync_s, group_size)
 
 
 law = Linear

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from evenstep.config import Numbers, numbers_of
-from evenstep.cost.knots import Sync, check_seconds, check_sync, sync_seconds
+from evenstep.cost.knots import OfLoad, Sync
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
-from evenstep.request import F8, I8
 
 
 @dataclass(frozen=True, slots=True)
-class PerWorker:
+class PerWorker(OfLoad):
     """``dt = overhead_s + sync + max_g per_token_s / speed[g] * L_g``.
 
     ``per-worker:speed=8*1/8*0.6`` makes the second half of sixteen workers slower.
@@ -32,6 +32,7 @@ class PerWorker:
     Source: ours, for heterogeneous hardware; BF-IO sec. 6.2 has one speed for all.
     """
 
+    name: ClassVar[str] = "per-worker"
     speed: Numbers
     overhead_s: float = 0.0049
     per_token_s: float = 1.1e-7
@@ -44,21 +45,12 @@ class PerWorker:
         for number, value in enumerate(speed):
             if value <= 0:
                 raise InputError("per-worker", f"speed[{number}]", value, "a number above 0")
-        for name in ("overhead_s", "per_token_s"):
-            check_seconds("per-worker", name, getattr(self, name))
         object.__setattr__(self, "speed", speed)
-        object.__setattr__(self, "sync_s", check_sync("per-worker", "sync_s", self.sync_s))
-
-    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G] seconds from float64[G] KV tokens; `running` and `longest` are ignored."""
-        return self.table().local_seconds(load)
+        self.check("overhead_s", "per_token_s")
 
     def table(self) -> PiecewiseLinear:
         seconds = self.per_token_s / np.array(numbers_of("per-worker", "speed", self.speed))
         return PiecewiseLinear(np.array([0.0, 1.0]), np.stack([np.zeros(seconds.size), seconds], axis=1))
-
-    def overhead_seconds(self, group_size: int) -> float:
-        return self.overhead_s + sync_seconds("per-worker", self.sync_s, group_size)
 
 
 law = PerWorker

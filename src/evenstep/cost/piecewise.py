@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from evenstep.cost.knots import (
-    Pairs,
-    Sync,
-    as_lines,
-    check_seconds,
-    check_sync,
-    line_knots,
-    pairs_of,
-    sync_seconds,
-)
+from evenstep.cost.knots import OfLoad, Pairs, Sync, as_lines, line_knots, pairs_of
 from evenstep.cost.view import PiecewiseLinear
-from evenstep.request import F8, I8
 
 
 @dataclass(frozen=True, slots=True)
-class Piecewise:
+class Piecewise(OfLoad):
     """``dt = overhead_s + sync + line(L*)``, the line going through the knots.
 
     ``piecewise:knots=0:0/40000:0.003/110000:0.012,overhead-s=0.0049``. Beyond the ends the first and last line go on.
@@ -35,24 +26,17 @@ class Piecewise:
     Source: ours; BF-IO sec. 6.2 has the linear case.
     """
 
+    name: ClassVar[str] = "piecewise"
     knots: Pairs
     overhead_s: float = 0.0
     sync_s: Sync = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "knots", line_knots("piecewise", "knots", self.knots))
-        check_seconds("piecewise", "overhead_s", self.overhead_s)
-        object.__setattr__(self, "sync_s", check_sync("piecewise", "sync_s", self.sync_s))
-
-    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G] seconds from float64[G] KV tokens; `running` and `longest` are ignored."""
-        return self.table().local_seconds(load)
+        self.check("overhead_s")
 
     def table(self) -> PiecewiseLinear:
         return as_lines(pairs_of("piecewise", "knots", self.knots))
-
-    def overhead_seconds(self, group_size: int) -> float:
-        return self.overhead_s + sync_seconds("piecewise", self.sync_s, group_size)
 
 
 law = Piecewise

@@ -6,19 +6,19 @@ import csv
 import io
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from evenstep.cost.knots import Sync, as_lines, check_knots, check_sync, pairs_of, sync_seconds
+from evenstep.cost.knots import OfLoad, Sync, as_lines, check_knots, pairs_of
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
-from evenstep.request import F8, I8
 
 _HEADER = ("load", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(OfLoad):
     """``dt = sync + line(L*)``, the line going through the measured steps.
 
     ``table:path=h100.csv``. The file is CSV with the header ``load,seconds``: the KV load of a worker in tokens, and
@@ -35,6 +35,7 @@ class Table:
     Source: ours, for steps measured on a real engine.
     """
 
+    name: ClassVar[str] = "table"
     path: str
     sync_s: Sync = 0.0
     steps: tuple[tuple[float, float], ...] = field(init=False, default=())
@@ -46,18 +47,11 @@ class Table:
         (x0, y0), (x1, y1) = steps[:2]
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "overhead_s", max(0.0, y0 - x0 * (y1 - y0) / (x1 - x0)))
-        object.__setattr__(self, "sync_s", check_sync("table", "sync_s", self.sync_s))
-
-    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G] seconds from float64[G] KV tokens; `running` and `longest` are ignored."""
-        return self.table().local_seconds(load)
+        self.check()
 
     def table(self) -> PiecewiseLinear:
         below_first = self.steps[0][0] > 0  # the line meets C at load 0, also where the file would have it below 0
         return as_lines([(0.0, self.overhead_s)] * below_first + list(self.steps), self.overhead_s)
-
-    def overhead_seconds(self, group_size: int) -> float:
-        return self.overhead_s + sync_seconds("table", self.sync_s, group_size)
 
 
 def read_steps(path: Path) -> list[tuple[float, float]]:

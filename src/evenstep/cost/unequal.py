@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from evenstep.cost.knots import (
-    Pairs,
-    Sync,
-    as_lines,
-    check_seconds,
-    check_sync,
-    line_knots,
-    pairs_of,
-    sync_seconds,
-)
+from evenstep.cost.knots import OfLoad, Pairs, Sync, as_lines, line_knots, pairs_of
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
-from evenstep.request import F8, I8
 
 _PER_TOKEN_S = 1.1e-7
 
 
 @dataclass(frozen=True, slots=True)
-class Unequal:
+class Unequal(OfLoad):
     """``dt = overhead_s + sync + max_g line(L_g + share * (n_g * longest_g - L_g))``.
 
     A worker of n requests takes the time of its load L, plus a share of a difference. The difference is to the time it would
@@ -47,6 +38,7 @@ class Unequal:
     `linear`, so that the two laws differ in the share alone.
     """
 
+    name: ClassVar[str] = "unequal"
     share: float = 0.044
     overhead_s: float = 0.0049
     per_token_s: float = _PER_TOKEN_S
@@ -56,27 +48,17 @@ class Unequal:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.share) and 0 <= self.share <= 1):
             raise InputError("unequal", "share", self.share, "a share in 0..1")
-        for name in ("overhead_s", "per_token_s"):
-            check_seconds("unequal", name, getattr(self, name))
-        object.__setattr__(self, "sync_s", check_sync("unequal", "sync_s", self.sync_s))
+        self.check("overhead_s", "per_token_s")
         if not self.knots:
             return
         if self.per_token_s != _PER_TOKEN_S:
             raise InputError("unequal", "per_token_s", self.per_token_s, "none beside knots", "Leave one out.")
         object.__setattr__(self, "knots", line_knots("unequal", "knots", self.knots))
 
-    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G] seconds from KV tokens, requests, and KV tokens of the longest of them."""
-        table = self.table()
-        return table.local_seconds(table.effective_load(load, running, longest))
-
     def table(self) -> PiecewiseLinear:
         if self.knots:
             return replace(as_lines(pairs_of("unequal", "knots", self.knots)), longest_share=self.share)
         return PiecewiseLinear(np.array([0.0, 1.0]), np.array([[0.0, self.per_token_s]]), self.share)
-
-    def overhead_seconds(self, group_size: int) -> float:
-        return self.overhead_s + sync_seconds("unequal", self.sync_s, group_size)
 
 
 law = Unequal

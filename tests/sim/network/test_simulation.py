@@ -147,3 +147,26 @@ def test_a_policy_that_holds_for_ever_is_named_with_its_engine(tmp_path):
 def test_bundled_networks_run():
     for file in sorted(EXAMPLES.glob("*.yaml")):
         assert simulate_network(example(file.stem, until_s=400.0)).summary["calls"] > 100
+
+
+@pytest.mark.parametrize("until_s", [None, 30.0])
+def test_engines_that_share_no_task_run_as_if_each_were_alone(until_s):
+    fork = TaskSection(
+        calls={"a": call("left"), "b": call("middle"), "join": call("left", after=["a", "b"])},
+        arrivals=Constant(0.3),
+        count=12,
+    )
+    sole = TaskSection(calls={"only": call("right")}, arrivals=Constant(0.9), count=12)
+    section = EngineSection(engine=UNIT, batch_time="unit", policy="sarathi")
+    engines = dict.fromkeys(("left", "middle", "right"), section)
+    both = simulate_network(Network(engines, {"fork": fork, "sole": sole}, until_s=until_s), samples=40)
+    right = simulate_network(Network({"right": section}, {"sole": sole}, until_s=until_s), samples=40)
+    left = simulate_network(Network({"left": section, "middle": section}, {"fork": fork}, until_s=until_s), samples=40)
+    alone = {**left.engines, **right.engines}
+    for name, run in alone.items():
+        found = both.engines[name]
+        assert np.array_equal(found.requests.finished_s, run.requests.finished_s), name
+        assert found.totals.iterations == run.totals.iterations and found.totals.busy_s == run.totals.busy_s
+    if until_s is not None:  # the same moments are looked at
+        seen = np.concatenate([left.requests, right.requests], axis=1)
+        assert np.array_equal(both.requests, seen) and both.requests.any(axis=0).all()

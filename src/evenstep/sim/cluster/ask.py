@@ -5,34 +5,14 @@ A file of its own, because most runs do not need it.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from typing import Any
 
-from evenstep.compiled import callback, route_kernel
+from evenstep.compiled import route_kernel
+from evenstep.sim.asking import question
 
-#: ``answer(decision, now_s, mean_wait_s, first, waiting)`` writes the answer where the loop reads it and returns its bound.
-Answer = Callable[[int, float, float, int, int], float]
-_of_this_thread = threading.local()
-
-
-@contextmanager
-def answering(answer: Answer) -> Generator[None]:
-    """Runs of this thread ask `answer`, which must not raise. A policy may start a run of its own."""
-    before = getattr(_of_this_thread, "answer", None)
-    _of_this_thread.answer = answer
-    try:
-        yield
-    finally:
-        _of_this_thread.answer = before
-
-
-def _asked(decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
-    return _of_this_thread.answer(decision, now_s, mean_wait_s, first, waiting)
-
-
-_ask = callback("evenstep_ask_policy", "float64(int64, float64, float64, int64, int64)", _asked)
+#: Answers to `answering`: ``answer(decision, now_s, mean_wait_s, first, waiting)`` writes where the loop reads, and returns
+#: its bound.
+_ask, answering = question("evenstep_ask_policy", "float64(int64, float64, float64, int64, int64)")
 
 
 @route_kernel

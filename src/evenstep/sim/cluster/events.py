@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from evenstep.compiled import Ints, part
+from evenstep.routing.idle import has_idle, send_to_idle
 from evenstep.routing.view import HOLD
+from evenstep.sim.cluster import model
 from evenstep.sim.cluster.arrivals import follow_up, follow_ups, next_visible
 from evenstep.sim.cluster.lookahead import advance_window
-from evenstep.sim.cluster.model import (
-    BROKEN,
-    COMPLETE,
-    DONE,
-    FLUSH,
-    GROW,
-    LINEAR,
-    NEVER,
-    ORACLE,
-    OVER_KV,
-    OVER_SLOTS,
-    REVEAL,
-    RUNNING,
-    SATURATED,
-    STUCK,
-    TIMED,
-    UNKNOWN_WORKER,
-    USERS,
-    Fixed,
-    Now,
-    Run,
-    Slot,
-)
+from evenstep.sim.cluster.model import Fixed, Now, Run, Slot
 from evenstep.sim.cluster.pool import carried_at, take_out
 from evenstep.sim.cluster.slots import (
     dequeue,
@@ -53,7 +34,7 @@ def grow_loads(run: Run, q: int) -> None:
     """Every running request of a group grows by a step."""
     fixed, fleet, group = run.fixed, run.fleet, run.fleet.groups[q]
     low, high = group.first, group.first + group.workers
-    if fixed.profile_kind == LINEAR:
+    if fixed.profile_kind == model.LINEAR:
         units, running, load = fleet.units[low:high], fleet.running[low:high], fleet.load[low:high]
         delta, unit = fixed.delta, fixed.unit
         for g in range(units.size):
@@ -77,7 +58,7 @@ def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
     kept = records.done[np.uintp(mine.row if fixed.keep == 1 else at)]
     kept.worker, kept.admitted_step, kept.finished_step = mine.worker, mine.admit, step
     kept.restarts = mine.restarts
-    kept.visible_s = run.requests.arrival_s[row] if fixed.arrivals == TIMED else mine.visible_s
+    kept.visible_s = run.requests.arrival_s[row] if fixed.arrivals == model.TIMED else mine.visible_s
     kept.admitted_s = first_admitted(run, mine, q)
     kept.first_token_s, kept.finished_s = first_token(run, mine, q), run.now.now_s
     records.ended[np.uintp(at)] = mine.row
@@ -87,26 +68,26 @@ def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
 def complete_group(run: Run, q: int) -> int:
     """A group's step ends: growth, completions, the next step number. FLUSH or GROW when a buffer is full."""
     fixed, now, fleet, slots, group = run.fixed, run.now, run.fleet, run.slots, run.fleet.groups[q]
-    status, step = RUNNING, group.step
+    status, step = model.RUNNING, group.step
     if group.grown == 0:
         group.grown = 1
         grow_loads(run, q)
     bucket = step & fixed.ring_mask
     slot = slots.calendar[q, bucket]
-    listed = fixed.keep == 0 or fixed.prediction > ORACLE  # the host reads the list of requests that ended
+    listed = fixed.keep == 0 or fixed.prediction > model.ORACLE  # the host reads the list of requests that ended
     at, tokens, left, freed = now.request_rows, now.output_tokens, 0, 0
     while slot >= 0:
         mine = slots.rows[np.uintp(slot)]
         row = mine.row
         if at == run.records.ended.size:
             if listed:
-                status = FLUSH
+                status = model.FLUSH
                 break
             at = 0
-        if fixed.arrivals >= USERS and now.coming + follow_ups(run, row) >= run.coming.size:
-            status = GROW
+        if fixed.arrivals >= model.USERS and now.coming + follow_ups(run, row) >= run.coming.size:
+            status = model.GROW
             break
-        if fixed.profile_kind == LINEAR:
+        if fixed.profile_kind == model.LINEAR:
             units = mine.units + (step + 1 - mine.admit) * fixed.delta
         else:
             units = weight(fixed, run.requests, row, mine.done + step + 1 - mine.admit)
@@ -119,7 +100,7 @@ def complete_group(run: Run, q: int) -> int:
         if fleet.workers[g].up == 1:  # what is running and queued never exceeds slots and depth
             fleet.free_slots[g] += 1
             freed += 1
-        if fixed.arrivals >= USERS:
+        if fixed.arrivals >= model.USERS:
             follow_up(run, row)
         slot = following
     slots.calendar[q, bucket] = slot
@@ -128,9 +109,9 @@ def complete_group(run: Run, q: int) -> int:
     group.running -= left
     now.request_rows, now.output_tokens = at, tokens
     now.free_total += freed
-    if status == RUNNING:
+    if status == model.RUNNING:
         group.step = step + 1
-        if fixed.horizon > 0 and fixed.profile_kind == LINEAR:
+        if fixed.horizon > 0 and fixed.profile_kind == model.LINEAR:
             advance_window(run, q)
     return status
 
@@ -138,7 +119,7 @@ def complete_group(run: Run, q: int) -> int:
 @part
 def earliest_outage(run: Run) -> int:
     """The step of the first outage that is pending, `NEVER` without one."""
-    outages, earliest = run.fleet.outages, NEVER
+    outages, earliest = run.fleet.outages, model.NEVER
     for i in range(outages.size):
         if outages[i].over == 0:
             earliest = min(earliest, outages[i].step)
@@ -162,7 +143,7 @@ def apply_outages(run: Run, q: int) -> int:
         if outage.back == 0:
             need = fleet.running[g] + fleet.queued[g]
             if now.waiting + need > run.pool.id.size or now.carried + need > run.carried.size:
-                return GROW
+                return model.GROW
             for slot in range(g * slots_max, (g + 1) * slots_max):
                 if run.slots.rows[slot].row >= 0:
                     send_back(run, slot)
@@ -171,14 +152,52 @@ def apply_outages(run: Run, q: int) -> int:
         outage.over = 1
         now.outages_left -= 1
         set_free(run, g)
-    return RUNNING
+    return model.RUNNING
 
 
 @part
 def broken(now: Now, kind: int, worker: int, at: int) -> int:
     """Say what the policy's answer broke."""
     now.error_kind, now.error_worker, now.error_at = kind, worker, at
-    return BROKEN
+    return model.BROKEN
+
+
+@part
+def ask(route: Any, run: Any, offered: int) -> int:
+    """Ask the policy about the oldest `offered` requests, and fill idle workers; BROKEN if it raised.
+
+    Args:
+        route: the policy's kernel.
+        run: a `Run` or a `ShortRun`.
+        offered: requests shown.
+    """
+    now, fleet, pool, policy, ahead = run.now, run.fleet, run.pool, run.policy, run.ahead
+    now.bound = route(
+        now.decisions,
+        run.fixed.seed,
+        now.now_s,
+        now.mean_wait_s,
+        now.first,
+        offered,
+        fleet.workers_i,
+        fleet.workers_f,
+        pool.waiting_i,
+        pool.waiting_f,
+        ahead.projections,
+        ahead.growth,
+        policy.cached,
+        policy.memory,
+        policy.parameters,
+        policy.scratch_i,
+        policy.scratch_f,
+        pool.worker,
+    )
+    if now.error_kind != 0:
+        return model.BROKEN
+    if run.fixed.may_hold == 0 and has_idle(fleet.workers_i):
+        added = send_to_idle(now.first, offered, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
+        now.held += added > 0
+    return model.RUNNING
 
 
 @part
@@ -189,9 +208,9 @@ def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int
     for j in range(rest.size):
         most, least = max(most, rest[j]), min(least, rest[j])
     if most == HOLD and least == HOLD:
-        return RUNNING
+        return model.RUNNING
     unknown = least < HOLD or most >= fixed.workers
-    return broken(now, UNKNOWN_WORKER if unknown else OVER_SLOTS, least if least < HOLD else most, start)
+    return broken(now, model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS, least if least < HOLD else most, start)
 
 
 @part
@@ -216,7 +235,7 @@ def send(run: Run, place: int, g: int) -> None:
 def apply_decision(run: Run) -> int:
     """Carry out the policy's answer: start or queue what is sent. BROKEN, and what, when it breaks the contract."""
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
-    status, sent, last = RUNNING, 0, -1
+    status, sent, last = model.RUNNING, 0, -1
     offered = 1 if fixed.instant == 1 else now.waiting
     possible = min(offered, now.free_total)
     for i in range(offered):
@@ -224,15 +243,15 @@ def apply_decision(run: Run) -> int:
         if g == HOLD:
             continue
         if g < HOLD or g >= fixed.workers:
-            status = broken(now, UNKNOWN_WORKER, g, i)
+            status = broken(now, model.UNKNOWN_WORKER, g, i)
             break
         if fleet.free_slots[np.uintp(g)] <= 0:
-            status = broken(now, OVER_SLOTS, g, i)
+            status = broken(now, model.OVER_SLOTS, g, i)
             break
         if fixed.kv_limited == 1:
             fleet.kv_free[g] -= pool.load[now.first + i]
             if fleet.kv_free[g] < 0.0:
-                status = broken(now, OVER_KV, g, i)
+                status = broken(now, model.OVER_KV, g, i)
                 break
         send(run, now.first + i, g)
         sent += 1
@@ -241,7 +260,7 @@ def apply_decision(run: Run) -> int:
             status = sent_too_many(fixed, now, pool.worker, i + 1, offered)
             break
     now.free_total -= sent
-    if sent > 0 and status == RUNNING:
+    if sent > 0 and status == model.RUNNING:
         take_out(pool, now.first, sent, last)
         now.first += sent
         now.waiting -= sent
@@ -281,12 +300,12 @@ def evict_overflow(run: Run, q: int) -> int:
     for g in range(group.first, group.first + group.workers):
         while fleet.units[g] * fixed.unit > fixed.kv_tokens and fleet.running[g] > 1:
             if now.waiting == run.pool.id.size or now.carried == run.carried.size:
-                return GROW
+                return model.GROW
             newest = newest_slot(run, g)
             group.admitted -= run.slots.rows[newest].admit == group.step  # it never ran
             send_back(run, newest)
             set_free(run, g)
-    return RUNNING
+    return model.RUNNING
 
 
 @part
@@ -300,17 +319,17 @@ def next_event(run: Run) -> int:
             end_s = min(end_s, groups[q].end_s)
         else:
             idle = True
-    if (idle and fixed.arrivals != SATURATED) or fixed.instant == 1:
+    if (idle and fixed.arrivals != model.SATURATED) or fixed.instant == 1:
         visible_s = next_visible(run)
         if visible_s < end_s:
             now.now_s = max(now.now_s, visible_s)
-            now.phase = REVEAL
-            return RUNNING
+            now.phase = model.REVEAL
+            return model.RUNNING
     if end_s < math.inf:
         now.now_s = end_s
         for q in range(fixed.groups):
             if groups[q].busy == 1 and groups[q].end_s == end_s:
                 groups[q].boundary, groups[q].busy = 1, 0
-        now.phase = COMPLETE
-        return RUNNING
-    return DONE if now.completed == fixed.requests else STUCK
+        now.phase = model.COMPLETE
+        return model.RUNNING
+    return model.DONE if now.completed == fixed.requests else model.STUCK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -127,11 +127,7 @@ class _Course(NamedTuple):
 
 def _carry(course: _Course) -> None:
     """Carry the loop from stop to stop until the run is done."""
-    if course.state.is_short:
-        from evenstep.sim.cluster import short_loop as loop
-    else:
-        from evenstep.sim.cluster import loop
-    advance = compiled.entry(loop.advance)
+    advance = _loop(course.state.is_short)
     if course.plain is None:
         route = course.kernel.route_into
         _to_its_end(course, partial(advance, route if course.asked is None else compiled.address_of(route)))
@@ -140,6 +136,16 @@ def _carry(course: _Course) -> None:
 
     with ask.answering(course.plain.answer):
         _to_its_end(course, partial(advance, ask.route_into))
+
+
+@cache
+def _loop(is_short: bool) -> Any:
+    """The compiled loop; only the one that runs is loaded, and it is looked up once."""
+    if is_short:
+        from evenstep.sim.cluster import short_loop as loop
+    else:
+        from evenstep.sim.cluster import loop
+    return compiled.entry(loop.advance)
 
 
 def _to_its_end(course: _Course, advance: Callable[[Any], int]) -> None:

@@ -11,33 +11,19 @@ from __future__ import annotations
 from typing import Any
 
 from evenstep.compiled import ROUTE_TYPE, declared, part, signature
-from evenstep.routing.idle import has_idle, send_to_idle
+from evenstep.sim.cluster import model
 from evenstep.sim.cluster.arrivals import reveal
 from evenstep.sim.cluster.events import (
     apply_decision,
     apply_outages,
+    ask,
     complete_group,
     evict_overflow,
     next_event,
     refill_slots,
 )
 from evenstep.sim.cluster.lookahead import build_view, due_predictions, overloaded, take_predictions
-from evenstep.sim.cluster.model import (
-    BROKEN,
-    COMPLETE,
-    DECIDE,
-    DEPARTURES,
-    FLUSH,
-    GROW,
-    LINES_OF_LONGEST,
-    NEXT,
-    PREDICT,
-    REVEAL,
-    RUNNING,
-    START,
-    STUCK,
-    Run,
-)
+from evenstep.sim.cluster.model import Run
 from evenstep.sim.cluster.step import sample, sample_longest, start_step
 
 
@@ -45,9 +31,9 @@ from evenstep.sim.cluster.step import sample, sample_longest, start_step
 def advance_time(run: Run) -> int:
     """Go on to the next event. Where nothing can happen, the earliest outages happen at once."""
     status = next_event(run)
-    if status == STUCK and run.now.outages_left > 0:
+    if status == model.STUCK and run.now.outages_left > 0:
         status = apply_outages(run, -1)
-        run.now.phase = REVEAL if status == RUNNING else NEXT
+        run.now.phase = model.REVEAL if status == model.RUNNING else model.NEXT
     return status
 
 
@@ -58,15 +44,15 @@ def complete(run: Run) -> int:
     for q in range(run.fixed.groups):
         if groups[q].boundary == 1:
             status = complete_group(run, q)
-            if status != RUNNING:
+            if status != model.RUNNING:
                 return status
             groups[q].boundary = 2
         if groups[q].boundary == 2 and run.now.outages_left > 0:
             status = apply_outages(run, q)
-            if status != RUNNING:
+            if status != model.RUNNING:
                 return status
-    run.now.phase = REVEAL
-    return RUNNING
+    run.now.phase = model.REVEAL
+    return model.RUNNING
 
 
 @part
@@ -74,36 +60,10 @@ def show_pool(run: Run) -> int:
     """Requests whose time has come enter the pool."""
     now = run.now
     status = reveal(run)
-    if status == RUNNING:
+    if status == model.RUNNING:
         now.overloaded_now = overloaded(run.pool.load, now.first, now.waiting, now.free_total)
-        now.phase = DECIDE
+        now.phase = model.DECIDE
     return status
-
-
-@part
-def ask(route: Any, run: Run, offered: int) -> float:
-    """Ask the policy for its answer to the oldest `offered` requests; answers its bound."""
-    now, fleet, pool, policy, ahead = run.now, run.fleet, run.pool, run.policy, run.ahead
-    return route(
-        now.decisions,
-        run.fixed.seed,
-        now.now_s,
-        now.mean_wait_s,
-        now.first,
-        offered,
-        fleet.workers_i,
-        fleet.workers_f,
-        pool.waiting_i,
-        pool.waiting_f,
-        ahead.projections,
-        ahead.growth,
-        policy.cached,
-        policy.memory,
-        policy.parameters,
-        policy.scratch_i,
-        policy.scratch_f,
-        pool.worker,
-    )
 
 
 @part
@@ -111,22 +71,22 @@ def has_room(run: Run) -> int:
     """FLUSH or GROW if a decision might not find room for what it causes."""
     now, records = run.now, run.records
     if run.fixed.record_decisions == 1 and now.decision_rows == records.decisions.size:
-        return FLUSH
+        return model.FLUSH
     if min(now.waiting, now.free_total) > run.queues.size - now.queued_all:
-        return GROW
-    return RUNNING
+        return model.GROW
+    return model.RUNNING
 
 
 @part
 def predict(run: Run) -> int:
     """PREDICT if predictions are due and the host has not answered yet; else enter what it answered."""
-    if run.fixed.prediction >= DEPARTURES:
+    if run.fixed.prediction >= model.DEPARTURES:
         if run.now.due == 0:
             due_predictions(run)
             if run.now.due > 0:
-                return PREDICT
+                return model.PREDICT
         take_predictions(run)
-    return RUNNING
+    return model.RUNNING
 
 
 @part
@@ -148,31 +108,27 @@ def write_decision_down(run: Run, waiting: int, free: int) -> None:
 @part
 def decide(route: Any, run: Run) -> int:
     """Decide while a request waits and a worker may be sent one; once, where one decision is over the whole pool."""
-    fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
+    fixed, now = run.fixed, run.now
     while now.waiting > 0 and now.free_total > 0:
         status = has_room(run)
-        if status == RUNNING:
+        if status == model.RUNNING:
             status = predict(run)
-        if status != RUNNING:
+        if status != model.RUNNING:
             return status
         build_view(run)
         waiting, free = now.waiting, now.free_total
         offered = 1 if fixed.instant == 1 else waiting
-        now.bound = ask(route, run, offered)
-        if now.error_kind != 0:
-            return BROKEN
-        if fixed.may_hold == 0 and has_idle(fleet.workers_i):
-            added = send_to_idle(now.first, offered, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
-            now.held += added > 0
-        status = apply_decision(run)
-        if status != RUNNING:
+        status = ask(route, run, offered)
+        if status == model.RUNNING:
+            status = apply_decision(run)
+        if status != model.RUNNING:
             return status
         write_decision_down(run, waiting, free)
         now.decisions += 1
         if fixed.instant == 0 or now.admitted_now == 0:
             break
-    now.phase = START
-    return RUNNING
+    now.phase = model.START
+    return model.RUNNING
 
 
 @part
@@ -180,27 +136,27 @@ def start_group(run: Run, q: int) -> int:
     """Start a group's step unless it is inside one or has nothing to run."""
     fixed, now, group = run.fixed, run.now, run.fleet.groups[q]
     if group.busy == 1:
-        return RUNNING
+        return model.RUNNING
     if group.queued > 0:
         refill_slots(run, q)
     if fixed.kv_limited == 1:
         status = evict_overflow(run, q)
-        if status != RUNNING:
+        if status != model.RUNNING:
             return status
     if group.running == 0:
         group.admitted = 0
-        return RUNNING
+        return model.RUNNING
     if now.step_rows == run.records.steps.step.size:
-        return FLUSH
+        return model.FLUSH
     sampled = now.stride > 0 and group.step % now.stride == 0
     if sampled:
         sampled = sample(fixed, now, run.fleet, run.samples, q, group.step)
-    if sampled and fixed.law_kind == LINES_OF_LONGEST:
+    if sampled and fixed.law_kind == model.LINES_OF_LONGEST:
         sample_longest(run)
     start_step(run, q)
     if sampled:
         run.samples.rows[now.samples - 1].duration_s = group.end_s - now.now_s
-    return RUNNING
+    return model.RUNNING
 
 
 @part
@@ -208,10 +164,10 @@ def start(run: Run) -> int:
     """Start the steps of all groups that are not inside one, ascending."""
     for q in range(run.fixed.groups):
         status = start_group(run, q)
-        if status != RUNNING:
+        if status != model.RUNNING:
             return status
-    run.now.phase = NEXT
-    return RUNNING
+    run.now.phase = model.NEXT
+    return model.RUNNING
 
 
 @declared(signature(int, ROUTE_TYPE, Run))
@@ -222,16 +178,16 @@ def advance(route: Any, run: Run) -> int:
         route: the policy's kernel; `plain_door.route_into` asks a policy that has none.
         run: changed in place.
     """
-    now, status = run.now, RUNNING
-    while status == RUNNING:
-        if now.phase == NEXT:
+    now, status = run.now, model.RUNNING
+    while status == model.RUNNING:
+        if now.phase == model.NEXT:
             status = advance_time(run)
-        if status == RUNNING and now.phase == COMPLETE:
+        if status == model.RUNNING and now.phase == model.COMPLETE:
             status = complete(run)
-        if status == RUNNING and now.phase == REVEAL:
+        if status == model.RUNNING and now.phase == model.REVEAL:
             status = show_pool(run)
-        if status == RUNNING and now.phase == DECIDE:
+        if status == model.RUNNING and now.phase == model.DECIDE:
             status = decide(route, run)
-        if status == RUNNING and now.phase == START:
+        if status == model.RUNNING and now.phase == model.START:
             status = start(run)
     return status

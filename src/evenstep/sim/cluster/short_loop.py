@@ -14,32 +14,11 @@ from typing import Any
 import numpy as np
 
 from evenstep.compiled import ROUTE_TYPE, Ints, declared, part, signature
-from evenstep.routing.idle import has_idle, send_to_idle
 from evenstep.routing.view import HOLD
+from evenstep.sim.cluster import model
+from evenstep.sim.cluster.events import ask
 from evenstep.sim.cluster.lookahead import overloaded
-from evenstep.sim.cluster.model import (
-    BROKEN,
-    COMPLETE,
-    DECIDE,
-    DONE,
-    FLUSH,
-    GROW,
-    NO_SLOT,
-    OVER_SLOTS,
-    REVEAL,
-    RUNNING,
-    SATURATED,
-    SHIFT,
-    START,
-    STUCK,
-    UNKNOWN_WORKER,
-    Fixed,
-    Fleet,
-    Now,
-    Pool,
-    Requests,
-    ShortRun,
-)
+from evenstep.sim.cluster.model import Fixed, Fleet, Now, Pool, Requests, ShortRun
 from evenstep.sim.cluster.pool import take_out
 from evenstep.sim.cluster.step import energy, extremes, sample
 
@@ -58,17 +37,17 @@ def leave(run: ShortRun, slot: int) -> int:
     """The requests in a chain of slots leave, and the chain joins the spare slots; answers how many they are."""
     slots, fleet, unit = run.slots, run.fleet, run.fixed.unit
     head, last, left = slot, slot, 0
-    while slot != NO_SLOT:
+    while slot != model.NO_SLOT:
         mine = slots[np.uintp(slot)]
         link = mine.link
-        w = np.uintp(link >> SHIFT)
+        w = np.uintp(link >> model.SHIFT)
         loaded = fleet.units[w] - mine.units
         fleet.units[w], fleet.load[w] = loaded, loaded * unit
         fleet.running[w] -= 1
         fleet.free_slots[w] += 1
         left += 1
         last = slot
-        slot = link & NO_SLOT
+        slot = link & model.NO_SLOT
     if left > 0:
         slots[np.uintp(last)].link = run.now.spare_slot
         run.now.spare_slot = head
@@ -84,19 +63,19 @@ def complete(run: ShortRun) -> None:
         grow(run.fleet, fixed.delta, fixed.unit)
         bucket = np.uintp(group.step & fixed.ring_mask)
         left = leave(run, run.calendar[bucket])
-        run.calendar[bucket] = NO_SLOT
+        run.calendar[bucket] = model.NO_SLOT
         now.completed += left
         now.running_all -= left
         now.free_total += left
         group.step += 1
-    now.phase = REVEAL
+    now.phase = model.REVEAL
 
 
 @part
 def due_requests(run: ShortRun) -> int:
     """Requests of the trace that are visible by now and not yet in the pool."""
     fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
-    if fixed.arrivals == SATURATED:
+    if fixed.arrivals == model.SATURATED:
         return min(fixed.pool_target - now.waiting, fixed.requests - now.cursor)
     at, requests, now_s = now.cursor, fixed.requests, now.now_s
     while at < requests and arrival_s[np.uintp(at)] <= now_s:
@@ -119,7 +98,7 @@ def enter(run: ShortRun, count: int) -> None:
     """The next requests of the trace enter the pool."""
     fixed, now, pool, requests = run.fixed, run.now, run.pool, run.requests
     start, end, has_columns = now.cursor, now.first + now.waiting, requests.key.size > 0
-    saturated, scale, unit, now_s = fixed.arrivals == SATURATED, fixed.scale, fixed.unit, now.now_s
+    saturated, scale, unit, now_s = fixed.arrivals == model.SATURATED, fixed.scale, fixed.unit, now.now_s
     for i in range(count):
         new, here = np.uintp(start + i), np.uintp(end + i)
         pool.id[here], pool.key[here] = start + i, start + i
@@ -138,23 +117,23 @@ def reveal(run: ShortRun) -> int:
     count = due_requests(run)
     if count > 0:
         if now.waiting + count > pool.id.size:
-            return GROW
+            return model.GROW
         if now.first + now.waiting + count > pool.id.size:
             move_to_front(pool, now.first, now.waiting, run.requests.key.size > 0)
             now.first = 0
         enter(run, count)
     now.overloaded_now = overloaded(pool.load, now.first, now.waiting, now.free_total)
-    now.phase = DECIDE
-    return RUNNING
+    now.phase = model.DECIDE
+    return model.RUNNING
 
 
 @part
 def broken(run: ShortRun, worker: int, at: int) -> int:
     """The answer sends a request to a worker that does not exist or has no free slot."""
     unknown = worker < HOLD or worker >= run.fixed.workers
-    run.now.error_kind = UNKNOWN_WORKER if unknown else OVER_SLOTS
+    run.now.error_kind = model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS
     run.now.error_worker, run.now.error_at = worker, at
-    return BROKEN
+    return model.BROKEN
 
 
 @part
@@ -198,8 +177,8 @@ def admit(run: ShortRun, possible: int) -> int:
         units, length = requests.prompt[r] * scale, requests.output[r]
         wait_sum_s += now_s - since_s
         seat, bucket = slots[np.uintp(spare)], np.uintp((step + length - 1) & mask)
-        following = seat.link & NO_SLOT
-        seat.link = g << SHIFT | calendar[bucket]
+        following = seat.link & model.NO_SLOT
+        seat.link = g << model.SHIFT | calendar[bucket]
         seat.units = units + length * delta
         calendar[bucket] = spare
         spare = following
@@ -211,7 +190,7 @@ def admit(run: ShortRun, possible: int) -> int:
             kept = np.uintp(logged)
             run.ended[kept] = row
             logged += 1
-        run.done[kept].place = step << SHIFT | g
+        run.done[kept].place = step << model.SHIFT | g
         run.done[kept].visible_s = since_s
         sent, last = sent + 1, i
         if sent == possible:
@@ -227,58 +206,33 @@ def admit(run: ShortRun, possible: int) -> int:
     take_out(pool, first, sent, last)
     now.first += sent
     now.waiting -= sent
-    return RUNNING
+    return model.RUNNING
 
 
 @part
 def decide(route: Any, run: ShortRun) -> int:
     """Make the step's decision and carry it out. FLUSH when its records might find no room."""
-    fixed, now, fleet, pool, policy = run.fixed, run.now, run.fleet, run.pool, run.policy
+    fixed, now = run.fixed, run.now
     if now.waiting > 0 and now.free_total > 0:
         possible = min(now.waiting, now.free_total)
         if fixed.keep == 0 and now.request_rows + possible > run.ended.size:
-            return FLUSH
+            return model.FLUSH
         now.mean_wait_s = now.wait_sum_s / now.waits if now.waits > 0 else 0.0
-        now.bound = route(
-            now.decisions,
-            fixed.seed,
-            now.now_s,
-            now.mean_wait_s,
-            now.first,
-            now.waiting,
-            fleet.workers_i,
-            fleet.workers_f,
-            pool.waiting_i,
-            pool.waiting_f,
-            run.ahead.projections,
-            run.ahead.growth,
-            policy.cached,
-            policy.memory,
-            policy.parameters,
-            policy.scratch_i,
-            policy.scratch_f,
-            pool.worker,
-        )
-        if now.error_kind != 0:
-            return BROKEN
-        if fixed.may_hold == 0 and has_idle(fleet.workers_i):
-            added = send_to_idle(now.first, now.waiting, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker)
-            now.held += added > 0
-        if admit(run, possible) == BROKEN:
-            return BROKEN
+        if ask(route, run, now.waiting) == model.BROKEN or admit(run, possible) == model.BROKEN:
+            return model.BROKEN
         now.decisions += 1
-    now.phase = START
-    return RUNNING
+    now.phase = model.START
+    return model.RUNNING
 
 
 @part
 def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
     """Nothing runs: go on to the next arrival. DONE or STUCK without one."""
-    if fixed.arrivals != SATURATED and now.cursor < fixed.requests:
+    if fixed.arrivals != model.SATURATED and now.cursor < fixed.requests:
         now.now_s = max(now.now_s, requests.arrival_s[np.uintp(now.cursor)])
-        now.phase = REVEAL
-        return RUNNING
-    return DONE if now.completed == fixed.requests else STUCK
+        now.phase = model.REVEAL
+        return model.RUNNING
+    return model.DONE if now.completed == fixed.requests else model.STUCK
 
 
 @part
@@ -310,7 +264,7 @@ def start(run: ShortRun) -> int:
         group.admitted = 0
         return skip_idle_time(fixed, now, run.requests)
     if now.step_rows == run.steps.running.size:
-        return FLUSH
+        return model.FLUSH
     group.end_s = measure(run, now.now_s)
     if now.stride > 0 and group.step % now.stride == 0 and sample(fixed, now, run.fleet, run.samples, 0, group.step):
         run.samples.rows[now.samples - 1].duration_s = group.end_s - now.now_s
@@ -320,21 +274,21 @@ def start(run: ShortRun) -> int:
     now.steps += 1
     now.overloaded += now.overloaded_now
     group.admitted = 0
-    now.phase = COMPLETE
-    return RUNNING
+    now.phase = model.COMPLETE
+    return model.RUNNING
 
 
 @declared(signature(int, ROUTE_TYPE, ShortRun))
 def advance(route: Any, run: ShortRun) -> int:
     """Go on until the run is done or the host is needed: see `cluster.loop.advance`."""
-    now, status = run.now, RUNNING
-    while status == RUNNING:
-        if now.phase == COMPLETE:
+    now, status = run.now, model.RUNNING
+    while status == model.RUNNING:
+        if now.phase == model.COMPLETE:
             complete(run)
-        if now.phase == REVEAL:
+        if now.phase == model.REVEAL:
             status = reveal(run)
-        if status == RUNNING and now.phase == DECIDE:
+        if status == model.RUNNING and now.phase == model.DECIDE:
             status = decide(route, run)
-        if status == RUNNING and now.phase == START:
+        if status == model.RUNNING and now.phase == model.START:
             status = start(run)
     return status

@@ -6,28 +6,18 @@ import numpy as np
 
 from evenstep.compiled import part
 from evenstep.predict.departures import enter
-from evenstep.sim.cluster.model import (
-    LINEAR,
-    LINES_OF_LONGEST,
-    NEVER,
-    ORACLE,
-    PROFILES,
-    SEQUENCE,
-    Fixed,
-    Requests,
-    Run,
-    Slot,
-)
+from evenstep.sim.cluster import model
+from evenstep.sim.cluster.model import Fixed, Requests, Run, Slot
 from evenstep.sim.cluster.pool import carried_at, drop_carried, push
 
 
 @part
 def weight(fixed: Fixed, requests: Requests, row: int, age: int) -> int:
     """Load units of a request after `age` steps: linear, common sequence, or its own profile."""
-    if fixed.profile_kind == LINEAR:
+    if fixed.profile_kind == model.LINEAR:
         return requests.prompt[row] * fixed.scale + age * fixed.delta
     profile = requests.profile
-    if fixed.profile_kind == SEQUENCE:
+    if fixed.profile_kind == model.SEQUENCE:
         return max(0, requests.prompt[row] * fixed.scale + profile[min(age, profile.size - 1)])
     return int(profile[min(requests.offsets[row] + age, requests.offsets[row + 1] - 1)])
 
@@ -35,7 +25,7 @@ def weight(fixed: Fixed, requests: Requests, row: int, age: int) -> int:
 @part
 def steps_of(fixed: Fixed, requests: Requests, row: int) -> int:
     """Decode steps of a request."""
-    if fixed.profile_kind == PROFILES:
+    if fixed.profile_kind == model.PROFILES:
         return requests.offsets[row + 1] - requests.offsets[row]
     made, output = fixed.tokens_per_step, requests.output[np.uintp(row)]
     return output if made == 1 else (output + made - 1) // made
@@ -66,7 +56,7 @@ def window_add(run: Run, slot: int, sign: int) -> None:
 def units_of(run: Run, slot: int, step: int) -> int:
     """Load units of the request in a slot at a step of its group."""
     mine = run.slots.rows[slot]
-    if run.fixed.profile_kind == LINEAR:
+    if run.fixed.profile_kind == model.LINEAR:
         return mine.units + (step - mine.admit) * run.fixed.delta
     return weight(run.fixed, run.requests, mine.row, mine.done + step - mine.admit)
 
@@ -79,7 +69,7 @@ def longest_units(run: Run, g: int, step: int) -> int:
     newcomer is compared when it starts (`seat`). Others are looked at every step.
     """
     worker, slots_max = run.fleet.workers[g], run.fixed.slots_max
-    if worker.longest_slot >= 0 and run.fixed.profile_kind == LINEAR:
+    if worker.longest_slot >= 0 and run.fixed.profile_kind == model.LINEAR:
         return units_of(run, worker.longest_slot, step)
     most, found = 0, -1
     for slot in range(g * slots_max, (g + 1) * slots_max):
@@ -120,16 +110,16 @@ def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
     group.running += 1
     group.admitted += 1
     now.running_all += 1
-    if fixed.law_kind == LINES_OF_LONGEST and worker.longest_slot >= 0:
+    if fixed.law_kind == model.LINES_OF_LONGEST and worker.longest_slot >= 0:
         known = slots.rows[worker.longest_slot]
         if units > known.units + (step - known.admit) * fixed.delta:
             worker.longest_slot = slot
     if fixed.horizon > 0:
         look = run.ahead.look[slot]
-        look.predicted, look.in_window, look.leave = -1, 0, NEVER
-        if fixed.prediction == ORACLE:
+        look.predicted, look.in_window, look.leave = -1, 0, model.NEVER
+        if fixed.prediction == model.ORACLE:
             look.leave = finish + 1
-            if fixed.profile_kind == LINEAR and finish + 1 <= step + fixed.horizon:
+            if fixed.profile_kind == model.LINEAR and finish + 1 <= step + fixed.horizon:
                 window_add(run, slot, 1)
 
 
@@ -146,7 +136,7 @@ def unseat(run: Run, slot: int, step: int, units: int) -> None:
     fleet.running[g] = running
     slots.free[g, np.uintp(worker.slots - running - 1)] = slot
     mine.row = -1
-    if run.fixed.law_kind == LINES_OF_LONGEST and worker.longest_slot == slot:
+    if run.fixed.law_kind == model.LINES_OF_LONGEST and worker.longest_slot == slot:
         worker.longest_slot = -1
     if run.fixed.horizon > 0 and run.ahead.look[slot].in_window == 1 and run.ahead.look[slot].leave > step:
         window_add(run, slot, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
@@ -390,8 +391,13 @@ def _samples(fixed: Fixed, count: int) -> model.Samples:
 
 def _columns(shape: Any, room: int) -> Any:
     """A struct of arrays of this length; their memory is not touched before it is written."""
-    kinds = get_type_hints(shape, include_extras=True)
-    return shape(*(np.empty(room, np.int64 if kinds[name] == Ints else np.float64) for name in shape._fields))
+    return shape(*(np.empty(room, kind) for kind in _kinds(shape)))
+
+
+@cache
+def _kinds(shape: Any) -> tuple[type, ...]:
+    hints = get_type_hints(shape, include_extras=True)
+    return tuple(np.int64 if hints[name] == Ints else np.float64 for name in shape._fields)
 
 
 def _doubled(table: Rows[R]) -> Rows[R]:

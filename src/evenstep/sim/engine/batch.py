@@ -19,18 +19,9 @@ from evenstep.cost.batch import (
 )
 from evenstep.measure.quantiles import BINS, FIRST_BIN, SHIFT
 from evenstep.scheduling.view import EVICTED, PICKED
+from evenstep.sim.engine import model
 from evenstep.sim.engine.kept import leave, overwrite, returns
-from evenstep.sim.engine.model import (
-    BAD_TOKENS,
-    OVER_BUDGET,
-    OVER_LIMIT,
-    OVER_MEMORY,
-    OVER_RESIDENTS,
-    PICKED_TWICE,
-    RUNNING,
-    SWAP,
-    Run,
-)
+from evenstep.sim.engine.model import Run
 
 
 @part
@@ -39,11 +30,11 @@ def pick(run: Run, row: int, tokens: int) -> int:
     request, hidden, this = run.requests.shown[row], run.requests.hidden[row], run.now.iteration + 1
     run.now.detail = row
     if tokens < 1 or tokens > request.left:
-        return BAD_TOKENS
+        return model.BAD_TOKENS
     if hidden.picked_at == this:
-        return PICKED_TWICE
+        return model.PICKED_TWICE
     hidden.picked_at = this
-    return RUNNING
+    return model.RUNNING
 
 
 @part
@@ -55,6 +46,8 @@ def held_after(run: Run, row: int, tokens: int) -> int:
         held += 1
     block = fixed.block_tokens
     if block > 1:
+        if held <= request.resident:  # within the block that it holds already: no division
+            return request.resident
         held = (held + block - 1) // block * block
     return held
 
@@ -65,17 +58,17 @@ def over(run: Run, tokens: int, residents: int) -> int:
     fixed, now, requests = run.fixed, run.now, run.policy.counts[PICKED]
     if tokens > fixed.token_budget:
         now.detail = tokens
-        return OVER_BUDGET
+        return model.OVER_BUDGET
     if requests > fixed.batch_limit:
         now.detail = requests
-        return OVER_LIMIT
+        return model.OVER_LIMIT
     if residents > fixed.resident_limit:
         now.detail = residents
-        return OVER_RESIDENTS
+        return model.OVER_RESIDENTS
     if now.kv_free < 0:
         now.detail = fixed.kv_capacity - now.kv_free
-        return OVER_MEMORY
-    return RUNNING
+        return model.OVER_MEMORY
+    return model.RUNNING
 
 
 @part
@@ -92,12 +85,12 @@ def take(run: Run) -> int:
             row = -1 - row
             residents += 1
         code = pick(run, row, tokens)
-        if code != RUNNING:
+        if code != model.RUNNING:
             return code
         request = requests.shown[row]
         before, held = request.prefilled, held_after(run, row, tokens)
         if request.resident == 0:
-            if fixed.overflow == SWAP and before > 0:
+            if fixed.overflow == model.SWAP and before > 0:
                 moved += before
                 returned += 1
             elif fixed.keeps_evicted == 1:
@@ -116,7 +109,7 @@ def take(run: Run) -> int:
             crossed += tokens * before
             context += before
     code = over(run, used, residents)
-    if code != RUNNING:
+    if code != model.RUNNING:
         return code
     if fixed.keeps_evicted == 1:
         overwrite(run, (free - now.kv_free) // fixed.block_tokens - back)
@@ -125,7 +118,7 @@ def take(run: Run) -> int:
     batch[DECODE_CONTEXT], batch[PREFILL_CONTEXT], batch[LONGEST] = decoded, context, longest
     now.moved_tokens += moved
     now.beside_s += fixed.swap_per_token_s * moved + fixed.swap_s * returned
-    return RUNNING
+    return model.RUNNING
 
 
 @part

@@ -21,7 +21,7 @@ from evenstep.measure.engine_records import (
 )
 from evenstep.predict.intervals import Quantiles, interval
 from evenstep.predict.view import NOTHING, Active, Finished, fit_now, is_oracle
-from evenstep.request import I8, Trace
+from evenstep.request import Trace
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine import ask, model
 from evenstep.sim.engine.input import check_trace
@@ -137,13 +137,15 @@ def counted(runs: Sequence[Run], policy: SchedulingPolicy) -> dict[str, int]:
 def said(code: int, run: Run) -> str:
     """The policy's mistake, by the loop's code."""
     fixed, now, detail = run.fixed, run.now, int(run.now.detail)
+    is_row = code in (model.BAD_TOKENS, model.PICKED_TWICE)
+    request = int(run.requests.shown[detail].request_id) if is_row else detail
     what = {
         model.HOLDS_FOR_EVER: f"holds for ever: {now.running} requests hold memory, {now.waiting} "
         "wait, none will arrive, and it runs none of them",
         model.BAD_POSITION: f"picked position {detail}, which is no request",
         model.BAD_ORDER: f"picked position {detail} of the queue after a later one",
-        model.BAD_TOKENS: f"gave request {detail} more tokens than it has left, or none",
-        model.PICKED_TWICE: f"picked request {detail} twice",
+        model.BAD_TOKENS: f"gave request {request} more tokens than it has left, or none",
+        model.PICKED_TWICE: f"picked request {request} twice",
         model.OVER_BUDGET: f"gave out {detail} tokens of a budget of {fixed.token_budget}",
         model.OVER_LIMIT: f"batched {detail} requests; the limit is {fixed.batch_limit}",
         model.OVER_RESIDENTS: f"lets {detail} requests hold memory; resident_limit is {fixed.resident_limit}",
@@ -203,9 +205,9 @@ def _request_table(run: Run) -> EngineRequestTable:
 
 def _not_holding(run: Run) -> dict[str, int]:
     """How many believed bounds do not hold the truth; empty where nothing is believed."""
-    low: I8 = column(run.requests.shown, "output_low")
-    high: I8 = column(run.requests.shown, "output_high")
-    output: I8 = column(run.requests.hidden, "output_tokens")
+    own = run.lists.coming[: int(run.now.known)]
+    low, high = (column(run.requests.shown, name)[own] for name in ("output_low", "output_high"))
+    output = column(run.requests.hidden, "output_tokens")[own]
     believed = high > 0
     if not believed.any():
         return {}

@@ -5,17 +5,10 @@ from __future__ import annotations
 from evenstep.compiled import part
 from evenstep.scheduling.order import key_of
 from evenstep.scheduling.view import EVICTED, PICKED
+from evenstep.sim.engine import model
 from evenstep.sim.engine.kept import leave
 from evenstep.sim.engine.left import set_left
-from evenstep.sim.engine.model import (
-    BAD_EVICTION,
-    BAD_ORDER,
-    BAD_POSITION,
-    RESTART,
-    RUNNING,
-    SWAP,
-    Run,
-)
+from evenstep.sim.engine.model import Run
 
 
 @part
@@ -90,10 +83,10 @@ def give_up(run: Run, row: int) -> int:
     request.evictions += 1
     request.lost_at = request.produced
     request.reached = max(request.reached, request.produced)
-    if fixed.overflow != SWAP:
+    if fixed.overflow != model.SWAP:
         hidden.wasted_tokens += wasted
         request.prefilled = kept
-        if fixed.overflow == RESTART:
+        if fixed.overflow == model.RESTART:
             request.produced = 0
     set_left(run, row)
     return wasted
@@ -108,7 +101,7 @@ def evict(run: Run) -> int:
         position = run.policy.evicted[e]
         if position <= last or position >= now.running:
             now.detail = position
-            return BAD_EVICTION
+            return model.BAD_EVICTION
         last = position
         row = int(running[position])
         held = run.requests.shown[row].prefilled
@@ -125,13 +118,13 @@ def evict(run: Run) -> int:
             join(run, -1 - running[i])
     now.running = stay
     now.evictions += count
-    if fixed.overflow == SWAP:
+    if fixed.overflow == model.SWAP:
         now.moved_tokens += moved
         now.beside_s = fixed.swap_per_token_s * moved + fixed.swap_s * count
     else:
         now.wasted_tokens += wasted
         now.beside_s = fixed.drop_per_square_s * squares + fixed.drop_s * count
-    return RUNNING
+    return model.RUNNING
 
 
 @part
@@ -151,17 +144,17 @@ def resolve(run: Run) -> int:
         position = answer.picked[0, p]
         now.detail = position
         if position < 0 or position >= now.running + now.waiting:
-            return BAD_POSITION
+            return model.BAD_POSITION
         if position >= now.running:
             if position <= last:
-                return BAD_ORDER
+                return model.BAD_ORDER
             last = position
         else:
             for e in range(answer.counts[EVICTED]):
                 if answer.evicted[e] == position:
-                    return BAD_EVICTION
+                    return model.BAD_EVICTION
         answer.picked[0, p] = row_at(run, position)
-    return RUNNING
+    return model.RUNNING
 
 
 @part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -148,7 +148,7 @@ def fixed_of(task: Task) -> Fixed:
 def requests_of(task: Task) -> model.Requests:
     trace, count = task.trace, len(task.trace)
     low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
-    words = len(get_type_hints(model.Shown))
+    words = len(model.Shown.__annotations__)
     table = np.zeros((count, words), np.int64)
     shown = records_over(table, model.Shown)
     fill(
@@ -173,7 +173,7 @@ def requests_of(task: Task) -> model.Requests:
 
 def records_over(table: I8, shape: type[R]) -> Rows[R]:
     """The rows of a table as records of ints over the same memory, also in plain Python."""
-    kinds: Any = np.dtype((shape, [(name, np.int64) for name in get_type_hints(shape)]), align=True)
+    kinds: Any = np.dtype((shape, [(name, np.int64) for name in shape.__annotations__]), align=True)
     return table.view(kinds)[:, 0] if table.size else np.zeros(0, kinds)  # type: ignore[return-value]
 
 
@@ -222,6 +222,6 @@ def _handed(task: Task, count: int, classes: int) -> model.Policy:
 
 def _copied(record: R, shape: type[R]) -> R:
     copy = one(shape)
-    for name in get_type_hints(shape):
+    for name in shape.__annotations__:
         setattr(copy, name, getattr(record, name))
     return copy

@@ -7,6 +7,9 @@ Order of events at one moment:
 3. every engine without a batch under way forms one, as a single engine does (`sim.engine`).
 
 The clock then goes to the earliest of the next batch's end, the next release, and the next time a policy asks for.
+
+Engines that share no tasks, directly or through others, cannot reach each other. Such islands run one after the other, each
+on its own clock, because an engine's data then stay in the processor's caches. No call is changed by it.
 """
 
 from __future__ import annotations
@@ -130,7 +133,7 @@ def pop(net: Net) -> None:
 def next_release_s(net: Net) -> float:
     """When the next call is sent to an engine; inf where none will be."""
     at_s = np.inf
-    if net.clock.coming < net.roots.size:
+    if net.clock.coming < net.clock.last_root:
         at_s = net.root_s[net.clock.coming]
     if net.clock.heap > 0:
         at_s = min(at_s, net.heap_s[0])
@@ -140,8 +143,8 @@ def next_release_s(net: Net) -> float:
 @part
 def next_s(net: Net) -> float:
     """The time of the next event; inf where nothing is left to happen. `low` and `high` bound the engines it is about."""
-    at_s, low, high = next_release_s(net), net.due_s.size, -1
-    for e in range(net.due_s.size):
+    at_s, low, high = next_release_s(net), net.clock.last, -1
+    for e in range(net.clock.first, net.clock.last):
         due_s = net.due_s[e]
         if due_s < at_s:
             at_s, low, high = due_s, e, e
@@ -156,7 +159,7 @@ def look(net: Net, before_s: float) -> None:
     """Write down what the engines hold, at every regular moment up to a time."""
     clock, samples = net.clock, net.samples
     while clock.samples < samples.tokens.shape[0] and clock.sample_s <= before_s:
-        for e in range(net.now.size):
+        for e in range(clock.first, clock.last):
             now = net.now[e]
             samples.requests[clock.samples, e] = now.known - now.finished
             samples.tokens[clock.samples, e] = outstanding(net, e)
@@ -201,7 +204,7 @@ def release(routes: Any, net: Net, now_s: float) -> int:
     """Event 2; answers a code."""
     clock = net.clock
     while True:
-        is_root = clock.coming < net.roots.size and net.root_s[clock.coming] <= now_s
+        is_root = clock.coming < clock.last_root and net.root_s[clock.coming] <= now_s
         if is_root and clock.heap > 0:
             root_s = net.root_s[clock.coming]
             is_root = root_s < net.heap_s[0] or (root_s == net.heap_s[0] and net.roots[clock.coming] < net.heap_row[0])
@@ -269,7 +272,8 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
     n, first = group.count, group.first
     ints = routing.workers_i[group.workers : group.workers + 4 * n].reshape((4, n))
     floats = routing.workers_f[group.workers : group.workers + 4 * n].reshape((4, n))
-    need = float(net.requests.shown[row].prompt_tokens)
+    request = net.requests.shown[row]
+    need = float(request.prompt_tokens)
     for i in range(n):
         now, site = net.now[first + i], net.sites[first + i]
         held = float(net.fixed[first + i].kv_capacity - now.kv_free)
@@ -278,7 +282,7 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
         floats[LOAD, i], floats[QUEUED_LOAD, i] = held, float(site.waiting_tokens)
         floats[KV_FREE, i] = max(group.capacity - held - site.waiting_tokens, need)
         floats[SECONDS_PER_TOKEN, i] = 1.0
-    routing.waiting_i[ID, 0], routing.waiting_i[CLASS, 0] = row, net.calls[row].request_class
+    routing.waiting_i[ID, 0], routing.waiting_i[CLASS, 0] = request.request_id, net.calls[row].request_class
     routing.waiting_i[KEY, 0] = net.calls[row].affinity
     routing.waiting_f[WAITING_LOAD, 0], routing.waiting_f[SINCE_S, 0] = need, now_s
     routing.waiting_f[STEPS, 0] = np.nan
@@ -379,6 +383,26 @@ def stop(net: Net, now_s: float) -> None:
     end_batches(net, np.inf)
 
 
+@part
+def run_island(policies: Any, routes: Any, net: Net, i: int) -> int:
+    """Run one island until nothing is left to happen there, or the time is up; answers a code."""
+    clock, island, ends = net.clock, net.islands[i], net.islands[i + 1]
+    clock.first, clock.last, clock.coming, clock.last_root = island.engines, ends.engines, island.roots, ends.roots
+    clock.heap, clock.samples, clock.sample_s = 0, 0, 0.0
+    code = GOES_ON
+    while code == GOES_ON:
+        now_s = next_s(net)
+        look(net, min(now_s, clock.until_s))
+        if now_s >= clock.until_s:
+            clock.then_s = min(clock.then_s, now_s)
+            return code
+        end_batches(net, now_s)
+        code = release(routes, net, now_s)
+        if code == GOES_ON:
+            code = form_batches(policies, net, now_s)
+    return code
+
+
 @declared(signature(int, several(BATCH_TYPE, MOST_POLICIES), several(ROUTE_TYPE, MOST_POLICIES), Net))
 def advance(policies: Any, routes: Any, net: Net) -> int:
     """Run until all tasks are done, the time is up, or a policy breaks its contract; answers why.
@@ -388,18 +412,11 @@ def advance(policies: Any, routes: Any, net: Net) -> int:
         routes: kernels of the routing policies, likewise.
         net: changed in place.
     """
-    code = GOES_ON
-    while code == GOES_ON:
-        now_s = next_s(net)
-        look(net, min(now_s, net.clock.until_s))
-        if now_s >= net.clock.until_s:
-            if now_s == np.inf:
-                return ended(net)
-            stop(net, now_s)
-            return STOPPED
-        net.clock.now_s = now_s
-        end_batches(net, now_s)
-        code = release(routes, net, now_s)
-        if code == GOES_ON:
-            code = form_batches(policies, net, now_s)
-    return code
+    for i in range(net.islands.size - 1):
+        code = run_island(policies, routes, net, i)
+        if code != GOES_ON:
+            return code
+    if net.clock.then_s == np.inf:
+        return ended(net)
+    stop(net, net.clock.then_s)
+    return STOPPED

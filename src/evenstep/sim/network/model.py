@@ -20,9 +20,12 @@ FCFS, OLDEST_TASK, LEAST_ATTAINED, STATIC = range(4)
 class Clock(Record):
     """Where the run stands."""
 
-    now_s: float
     until_s: float
+    then_s: float  # the earliest event at or after `until_s`, of all islands so far
+    first: int  # the engines of the island that runs
+    last: int  # one after them
     coming: int  # place in `Net.roots` of the next task's first call
+    last_root: int  # one after the island's last first call
     heap: int  # entries of the heap of released calls
     released: int  # calls released so far
     order: int  # FCFS .. STATIC
@@ -36,6 +39,13 @@ class Clock(Record):
     sample_s: float  # the next moment at which the engines are looked at, and the time between two
     every_s: float
     samples: int
+
+
+class Island(Record):
+    """Groups in a row that share no task with the others: where its engines and first calls begin."""
+
+    engines: int
+    roots: int
 
 
 class Site(Record):
@@ -141,11 +151,12 @@ class Net(NamedTuple):
     """Everything the loop reads and writes."""
 
     clock: Clock
+    islands: Rows[Island]  # one more than there are
     sites: Rows[Site]
     groups: Rows[Group]
     calls: Rows[Call]
     children: Ints
-    roots: Ints  # first calls by time of release
+    roots: Ints  # first calls by island and time of release
     root_s: Floats
     heap_s: Floats  # a binary heap of released calls by time and row
     heap_row: Ints

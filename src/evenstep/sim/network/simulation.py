@@ -77,7 +77,7 @@ def _run(ready: Prepared) -> None:
         return
     if code == model.BAD_ROUTE:
         place = ready.places[int(net.clock.group)]
-        what = f"gave no engine of {place.name} for call {int(net.clock.detail)}; engines take calls as they come"
+        what = f"gave no engine of {place.name} for call {ready.number[net.clock.detail]}; engines take calls as they come"
         raise PolicyError(f"{place.section.routing}: {what}")
     e = int(net.clock.engine)
     place = next(one for one in ready.places if one.first <= e < one.first + one.section.count)
@@ -176,9 +176,9 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         for place in places
         for e in range(place.first, place.first + place.section.count)
     }
-    finished = np.array(column(net.requests.hidden, "finished_s"))
-    table = net.calls
-    owner = np.array(column(table, "engine"))[:-1]
+    row = np.argsort(ready.number)
+    finished = np.array(column(net.requests.hidden, "finished_s"))[row]
+    owner = np.array(column(net.calls, "engine"))[:-1][row]
     end_s = np.full(calls.arrival_s.size, -math.inf)
     np.maximum.at(end_s, calls.task, np.where(np.isnan(finished), math.inf, finished))
     until_s = max((run.totals.makespan_s for run in engines.values()), default=0.0)
@@ -199,7 +199,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
             np.bincount(calls.task, minlength=calls.arrival_s.size),
             net.attained,
         ),
-        calls=CallTable(calls.task, calls.kind, owner, net.requests.arrival_s, finished),
+        calls=CallTable(calls.task, calls.kind, owner, net.requests.arrival_s[row], finished),
         times_s=np.cumsum(np.full(seen, float(net.clock.every_s))) - float(net.clock.every_s),
         requests=net.samples.requests[:seen],
         tokens=net.samples.tokens[:seen],
@@ -213,4 +213,5 @@ def _engine_run(ready: Prepared, place: Place, e: int) -> EngineRun:
     run = run_of(ready.net, e)
     found = made(place.task, run, [], counted([run], place.policy))
     left = int(run.now.known) - found.totals.requests
-    return replace(found, totals=replace(found.totals, unfinished=left), trace=None)
+    requests = replace(found.requests, request_id=ready.number[found.requests.request_id])
+    return replace(found, totals=replace(found.totals, unfinished=left), requests=requests, trace=None)

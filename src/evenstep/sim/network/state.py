@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from evenstep.sim.network.description import EngineSection, Network
 from evenstep.sim.network.loop import MOST_POLICIES
 from evenstep.sim.network.model import Net
 from evenstep.sim.network.paths import static_keys
-from evenstep.sim.network.tasks import Calls
+from evenstep.sim.network.tasks import Calls, taken
 
 _ORDERS = {
     "fcfs": model.FCFS,
@@ -71,14 +71,14 @@ class Prepared:
         net: the state.
         places: the groups.
         kernels, routes: compiled doors of the policies, `MOST_POLICIES` each.
-        trace: the calls as requests, by row.
+        number: int64[C], which call stands in each row: those of an island stand together.
     """
 
     net: Net
     places: list[Place]
     kernels: tuple[Any, ...]
     routes: tuple[Any, ...]
-    trace: Trace
+    number: I8
 
 
 def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepared:
@@ -89,6 +89,8 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
     """
     places, first = list[Place](), 0
     check_memory(network, calls)
+    order = np.argsort(_islands(network, calls)[calls.kind], kind="stable")
+    calls = taken(calls, order)
     trace = Trace(calls.prompt, calls.output, request_class=calls.request_class)
     for name, section in network.engines.items():
         places.append(Place(name, first, section, section.balancer, _task(name, section, trace, seed)))
@@ -98,7 +100,8 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
     forms = [(one or ask_batch).form_batch_into for one in kernels]
     ways = [(one or ask_route).route_into for one in routes]
     net = _net(network, places, calls, trace, seed, samples, (kernels, forms), (routes, ways))
-    return Prepared(net, places, _several("policy", forms), _several("routing", ways), trace)
+    column(net.requests.shown, "request_id")[:] = order
+    return Prepared(net, places, _several("policy", forms), _several("routing", ways), order)
 
 
 def _different(kernels: Sequence[Any]) -> list[Any]:
@@ -164,6 +167,31 @@ class _Flat:
         return whole
 
 
+class _Spaces:
+    """What the policies keep and work with: memory, parameters and scratch, each in one array, policy after policy."""
+
+    def __init__(self) -> None:
+        self.memory, self.parameters = _Flat(np.int64), _Flat(np.float64)
+        self.scratch_i, self.scratch_f = _Flat(np.int64), _Flat(np.float64)
+
+    def begin(self, record: Any) -> None:
+        """Write down in a record where the next policy's part of each array begins."""
+        for name in ("memory", "parameters", "scratch_i", "scratch_f"):
+            setattr(record, name, getattr(self, name).begins[-1])
+
+    def add(self, record: Any, memory: int, parameters: F8, scratch: tuple[int, int]) -> None:
+        """The next policy's part."""
+        self.begin(record)
+        self.memory.skip(memory)
+        self.parameters.add(parameters)
+        self.scratch_i.skip(int(scratch[0]))
+        self.scratch_f.skip(int(scratch[1]))
+
+    def joined(self) -> model.Flat:
+        """The arrays."""
+        return model.Flat(*(one.joined() for one in (self.memory, self.parameters, self.scratch_i, self.scratch_f)))
+
+
 def _net(
     network: Network,
     places: list[Place],
@@ -177,16 +205,17 @@ def _net(
     engines, count = sum(one.section.count for one in places), calls.task.size
     horizon_s = network.until_s or float(calls.arrival_s.max(initial=1.0))
     clock = one(model.Clock)
-    clock.until_s = network.until_s or math.inf
+    clock.until_s, clock.then_s = network.until_s or math.inf, math.inf
     clock.order, clock.seed = _ORDERS[network.order], seed
     clock.every_s = max(horizon_s, 1e-9) / max(samples, 1)
-    roots, root_s = _roots(calls)
+    islands, roots, root_s = _roots(network, places, calls)
     sites, fixed, now, small, laws, flat = _sites(places, network, trace, seed, *batch)
     groups, routing, route_flat = _groups(places, network, *route)
     children, table = _calls(network, places, calls)
     kept = records_over(np.zeros((int(sites[engines].kept), 2), np.int64), Kept)
     return Net(
         clock=clock,
+        islands=islands,
         sites=sites,
         groups=groups,
         calls=table,
@@ -224,14 +253,37 @@ def is_keyed(network: Network, section: EngineSection) -> bool:
     return bool(section.priority) or network.order != "fcfs"
 
 
-def _roots(calls: Calls) -> tuple[I8, F8]:
-    """Calls that wait for nothing, by time of release, equal times by row; and the times."""
+def _groups_of(network: Network, calls: Calls) -> I8:
+    """int64[kinds], the group of each kind of call."""
+    names = list(network.engines)
+    return np.array([names.index(name) for name in calls.engine_of(network)], np.int64)
+
+
+def _islands(network: Network, calls: Calls) -> I8:
+    """int64[kinds], the island of each kind of call: groups in a row, so that no task has calls in two of them."""
+    group, linked = _groups_of(network, calls), np.zeros(len(network.engines), np.bool_)  # to the group before it
+    for task in network.tasks:
+        own = [int(g) for g, (name, _) in zip(group, calls.kinds, strict=True) if name == task]
+        linked[min(own) + 1 : max(own) + 1] = True
+    return (np.cumsum(~linked) - 1)[group]
+
+
+def _roots(network: Network, places: list[Place], calls: Calls) -> tuple[Any, I8, F8]:
+    """The islands; calls that wait for nothing by island, time of release and row; and the times."""
+    island, group = _islands(network, calls), _groups_of(network, calls)
     has_parent = np.zeros(calls.task.size, np.bool_)
     has_parent[calls.child] = True
     found = np.flatnonzero(~has_parent)
     at_s = calls.arrival_s[calls.task[found]] + calls.delay_s[found]
-    order = np.argsort(at_s, kind="stable")
-    return found[order], at_s[order]
+    own = island[calls.kind[found]]
+    order = np.lexsort((at_s, own))
+    used = np.unique(island)
+    first = [0, *(places[int(group[island == k].min())].first for k in used[1:])]
+    islands = rows(model.Island, used.size + 1)
+    engines = places[-1].first + places[-1].section.count
+    ends = np.searchsorted(own[order], used).tolist()
+    fill(islands, engines=[*first, engines], roots=[*ends, found.size])
+    return islands, found[order], at_s[order]
 
 
 def _task(name: str, section: EngineSection, trace: Trace, seed: int) -> Task:
@@ -242,16 +294,14 @@ def _task(name: str, section: EngineSection, trace: Trace, seed: int) -> Task:
 
 def _requests(places: list[Place], network: Network, calls: Calls) -> Requests:
     """The table of requests that all engines share; calls have not arrived yet."""
-    made = requests_of(places[0].task)
+    made, group = requests_of(places[0].task), _groups_of(network, calls)[calls.kind]
     made.arrival_s[:] = np.inf
-    names = [one.name for one in places]
-    group = np.array([names.index(name) for name in calls.engine_of(network)], np.int64)[calls.kind]
-    for g, place in enumerate(places):
-        believed = place.task.bounds
-        for bound, values in zip(
-            ("output_low", "output_high"), believed if isinstance(believed, tuple) else (0, 0), strict=True
-        ):
-            column(made.shown, bound)[group == g] = np.broadcast_to(values, calls.task.shape)[group == g]
+    believed = {g: one.task.bounds for g, one in enumerate(places) if isinstance(one.task.bounds, tuple)}
+    for k, bound in enumerate(("output_low", "output_high")):
+        values = np.zeros(group.size, np.int64)
+        for g, bounds in believed.items():
+            values[group == g] = bounds[k][group == g]
+        column(made.shown, bound)[:] = values
     return made
 
 
@@ -260,13 +310,7 @@ def _sites(
 ) -> tuple[Any, Any, Any, model.Small, F8, model.Flat]:
     engines, count = sum(one.section.count for one in places), len(trace)
     sites, fixed, now = rows(model.Site, engines + 1), [], rows(Now, engines)
-    memory, parameters, ints, floats, laws = (
-        _Flat(np.int64),
-        _Flat(np.float64),
-        _Flat(np.int64),
-        _Flat(np.float64),
-        _Flat(float),
-    )
+    spaces, laws = _Spaces(), _Flat(np.float64)
     orders, kept = np.zeros((engines, order_of(object()).weights.size)), 0
     different = _different(forms)
     for g, place in enumerate(places):
@@ -287,17 +331,12 @@ def _sites(
             now[e].unused_blocks = settings.kv_capacity // settings.block_tokens
             now[e].wake_s = math.inf
             site.kept, kept = kept, kept + (count if task.engine.keeps_evicted else 0)
-            for part, begin in ((memory, "memory"), (parameters, "parameters"), (ints, "scratch_i"), (floats, "scratch_f")):
-                setattr(site, begin, part.begins[-1])
+            spaces.add(site, int(getattr(place.policy, "memory_size", 0)), given, words)
             site.law = laws.begins[-1]
-            memory.skip(int(getattr(place.policy, "memory_size", 0)))
-            parameters.add(given)
-            ints.skip(int(words[0]))
-            floats.skip(int(words[1]))
             laws.add(table)
     last = sites[engines]
-    last.kept, last.memory, last.parameters = kept, memory.begins[-1], parameters.begins[-1]
-    last.scratch_i, last.scratch_f, last.law = ints.begins[-1], floats.begins[-1], laws.begins[-1]
+    last.kept, last.law = kept, laws.begins[-1]
+    spaces.begin(last)
     small = model.Small(
         orders,
         np.zeros((engines, LIMITS), np.int64),
@@ -306,8 +345,7 @@ def _sites(
         np.zeros((engines, FEATURES)),
         np.zeros((engines, BINS), np.int64),
     )
-    flat = model.Flat(memory.joined(), parameters.joined(), ints.joined(), floats.joined())
-    return sites, _table(fixed), now, small, laws.joined(), flat
+    return sites, _table(fixed), now, small, laws.joined(), spaces.joined()
 
 
 def classes_of(places: list[Place], trace: Trace) -> int:
@@ -320,7 +358,7 @@ def _table(records: list[Any]) -> Any:
     """Records as one table."""
     from evenstep.sim.engine.model import Fixed
 
-    made, names = rows(Fixed, len(records)), list(get_type_hints(Fixed))
+    made, names = rows(Fixed, len(records)), list(Fixed.__annotations__)
     for k, record in enumerate(records):
         for name in names:
             setattr(made[k], name, getattr(record, name))
@@ -331,7 +369,7 @@ def _groups(
     places: list[Place], network: Network, kernels: list[Any], ways: list[Any]
 ) -> tuple[Any, model.Routing, model.Flat]:
     groups, workers, different = rows(model.Group, len(places) + 1), 0, _different(ways)
-    memory, parameters, ints, floats = _Flat(np.int64), _Flat(np.float64), _Flat(np.int64), _Flat(np.float64)
+    spaces = _Spaces()
     for g, place in enumerate(places):
         group, section, kernel = groups[g], place.section, kernels[g]
         group.first, group.count, group.workers = place.first, section.count, workers
@@ -344,15 +382,8 @@ def _groups(
             given = compiled.parameters(place.routing)
             if hasattr(kernel, "scratch"):
                 words = kernel.scratch(section.count, 1, 0, given)
-        group.memory, group.parameters = memory.begins[-1], parameters.begins[-1]
-        group.scratch_i, group.scratch_f = ints.begins[-1], floats.begins[-1]
-        memory.skip(memory_size_of(place.routing))
-        parameters.add(given)
-        ints.skip(int(words[0]))
-        floats.skip(int(words[1]))
-    last = groups[len(places)]
-    last.memory, last.parameters = memory.begins[-1], parameters.begins[-1]
-    last.scratch_i, last.scratch_f = ints.begins[-1], floats.begins[-1]
+        spaces.add(group, memory_size_of(place.routing), given, words)
+    spaces.begin(groups[len(places)])
     routing = model.Routing(
         np.zeros(workers, np.int64),
         np.zeros(workers),
@@ -362,7 +393,7 @@ def _groups(
         np.zeros(1),
         np.zeros(1, np.int64),
     )
-    return groups, routing, model.Flat(memory.joined(), parameters.joined(), ints.joined(), floats.joined())
+    return groups, routing, spaces.joined()
 
 
 def _calls(network: Network, places: list[Place], calls: Calls) -> tuple[I8, Any]:
@@ -370,8 +401,7 @@ def _calls(network: Network, places: list[Place], calls: Calls) -> tuple[I8, Any
     count = calls.task.size
     order = np.argsort(calls.parent, kind="stable")
     begins = np.searchsorted(calls.parent[order], np.arange(count + 1))
-    engines = calls.engine_of(network)
-    group = np.array([next(g for g, one in enumerate(places) if one.name == name) for name in engines], np.int64)
+    engines, group = calls.engine_of(network), _groups_of(network, calls)
     rank = np.array(
         [_rank(network.engines[name].priority, ".".join(kind)) for name, kind in zip(engines, calls.kinds, strict=True)],
         np.int64,

@@ -262,23 +262,27 @@ def _recorded(
     )
 
 
+def taken(calls: Calls, rows: I8) -> Calls:
+    """Some calls, in this order; a pair with a call that is left out is left out, too."""
+    place = np.full(calls.task.size, -1)
+    place[rows] = np.arange(rows.size)
+    kept = (place[calls.parent] >= 0) & (place[calls.child] >= 0)
+    return replace(
+        calls,
+        task=calls.task[rows],
+        parent=place[calls.parent[kept]],
+        child=place[calls.child[kept]],
+        **{name: getattr(calls, name)[rows] for name in _COLUMNS},
+    )
+
+
 def _kept(calls: Calls, kept: np.ndarray) -> Calls:
     """The calls of some tasks."""
     if kept.all():
         return calls
-    rows = np.flatnonzero(kept[calls.task])
-    place, task = np.full(calls.task.size, -1), np.cumsum(kept) - 1
-    place[rows] = np.arange(rows.size)
-    pairs = place[calls.parent] >= 0
-    return replace(
-        calls,
-        arrival_s=calls.arrival_s[kept],
-        task_type=calls.task_type[kept],
-        task=task[calls.task[rows]],
-        parent=place[calls.parent[pairs]],
-        child=place[calls.child[pairs]],
-        **{name: getattr(calls, name)[rows] for name in _COLUMNS},
-    )
+    found = taken(calls, np.flatnonzero(kept[calls.task]))
+    task = np.cumsum(kept) - 1
+    return replace(found, arrival_s=calls.arrival_s[kept], task_type=calls.task_type[kept], task=task[found.task])
 
 
 def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
@@ -288,19 +292,15 @@ def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
     number = np.empty(order.size, np.int64)
     number[order] = np.arange(order.size)
     tasks, rows = np.cumsum([0, *(one.arrival_s.size for one in parts)]), np.cumsum([0, *(one.task.size for one in parts)])
-    task = np.concatenate([number[one.task + tasks[k]] for k, one in enumerate(parts)])
-    by_task = np.argsort(task, kind="stable")
-    if len(parts) == 1 and parts[0].parent.size == 0:
-        by_task = np.arange(task.size)
-    place = np.empty(task.size, np.int64)
-    place[by_task] = np.arange(task.size)
-
-    return Calls(
+    found = Calls(
         arrival_s=arrival_s[order],
         task_type=np.concatenate([one.task_type for one in parts])[order],
-        task=task[by_task],
-        parent=np.concatenate([place[one.parent + rows[k]] for k, one in enumerate(parts)]),
-        child=np.concatenate([place[one.child + rows[k]] for k, one in enumerate(parts)]),
+        task=np.concatenate([number[one.task + tasks[k]] for k, one in enumerate(parts)]),
+        parent=np.concatenate([one.parent + rows[k] for k, one in enumerate(parts)]),
+        child=np.concatenate([one.child + rows[k] for k, one in enumerate(parts)]),
         kinds=kinds,
-        **{name: np.concatenate([getattr(one, name) for one in parts])[by_task] for name in _COLUMNS},
+        **{name: np.concatenate([getattr(one, name) for one in parts]) for name in _COLUMNS},
     )
+    if len(parts) == 1 and parts[0].parent.size == 0:
+        return found
+    return taken(found, np.argsort(found.task, kind="stable"))

@@ -1,0 +1,35 @@
+"""How compiled loops ask Python for the answer of a policy that has no kernel."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from evenstep.compiled import callback
+
+
+def question(symbol: str, signature: str) -> tuple[Any, Callable[[Callable[..., float]], AbstractContextManager[None]]]:
+    """What kernels call, and the context in which runs of this thread are answered.
+
+    The answer must not raise. A policy may start a run of its own.
+
+    Args:
+        symbol, signature: as in `compiled.callback`.
+    """
+    of_this_thread = threading.local()
+
+    @contextmanager
+    def answering(answer: Callable[..., float]) -> Generator[None]:
+        before = getattr(of_this_thread, "answer", None)
+        of_this_thread.answer = answer
+        try:
+            yield
+        finally:
+            of_this_thread.answer = before
+
+    def asked(*words: float) -> float:
+        return of_this_thread.answer(*words)
+
+    return callback(symbol, signature, asked), answering
