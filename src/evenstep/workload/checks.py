@@ -40,11 +40,7 @@ def check_trace(trace: Trace, where: str) -> Trace:
             _check_column(column, name, rows, where)
     if trace.arrival_s is not None:
         _reject(
-            where,
-            "arrival_s",
-            np.diff(trace.arrival_s, prepend=trace.arrival_s[0]) < 0,
-            trace.arrival_s,
-            "times in order",
+            where, "arrival_s", np.diff(trace.arrival_s, prepend=trace.arrival_s[0]) < 0, trace.arrival_s, "times in order"
         )
     if trace.after is not None:
         _reject(where, "after", trace.after >= np.arange(rows), trace.after, "a row above")

@@ -51,11 +51,7 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
         return source
     if source.synthetic:
         raise InputError(
-            source.name or "trace",
-            "replicate",
-            number,
-            "0",
-            "Give the workload it was drawn from, to draw anew.",
+            source.name or "trace", "replicate", number, "0", "Give the workload it was drawn from, to draw anew."
         )
     return _rotated(source, number, seed)
 
@@ -139,14 +135,7 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
 
 
 def scaled_to_load(
-    source: Trace,
-    load: float,
-    *,
-    workers: int,
-    slots: int,
-    overhead_s: float,
-    per_token_s: float,
-    seed: int = 0,
+    source: Trace, load: float, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0
 ) -> Trace:
     """The trace with its times scaled to a share of the cluster's capacity (see `capacity`).
 

@@ -16,7 +16,7 @@ its requests start at the marker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -71,21 +71,11 @@ def linked(calls: list[Call], helpers: list[Helper], good: Bool) -> tuple[I8, I8
         first = last
     session = np.array([calls[row].session for row in order], np.int64)
     _, numbers = np.unique(session, return_inverse=True)
-    return (
-        np.array(order, np.int64),
-        numbers.reshape(-1).astype(np.int64),
-        np.array(after, np.int64),
-        np.array(think),
-    )
+    return (np.array(order, np.int64), numbers.reshape(-1).astype(np.int64), np.array(after, np.int64), np.array(think))
 
 
 def _one_session(
-    rows: list[int],
-    calls: list[Call],
-    helpers: list[Helper],
-    order: list[int],
-    after: list[int],
-    think: list[float],
+    rows: list[int], calls: list[Call], helpers: list[Helper], order: list[int], after: list[int], think: list[float]
 ) -> None:
     """Append one session's calls in order of their start, each below its predecessor."""
     starts: dict[int, float] = {}
@@ -159,15 +149,28 @@ def _start_helpers(
     lines.clear()
 
 
-def without_empty(trace: Trace, table: Table) -> Trace:
-    """The trace without requests whose output is empty; says how many they were.
+def trace(
+    table: Table, format: str, lengths: tuple[I8, I8], calls: list[Call], helpers: list[Helper], rows: I8
+) -> tuple[Trace, I8]:
+    """The trace of the good calls, without requests whose output is empty; says how many these were.
+
+    Args:
+        lengths: prompt and output tokens of each row of the table.
+        calls, helpers: see `linked`.
+        rows: row of each call.
+
+    Returns:
+        The trace, and the rows of its requests.
 
     Raises:
-        InputError: none is left.
+        InputError: no request is left.
     """
-    empty = trace.output_tokens == 0
-    if bool(empty.all()):
-        table.bad[:] = True
-        table.require_rows()
-    note = f"{int(empty.sum()):,} of {len(trace):,} requests have an empty output and were dropped."
-    return links.keep_rows(trace, ~empty, note)
+    order, session, after, think = linked(calls, helpers, ~table.bad[rows])
+    notes = ["Closed loop: there are no arrival times, requests follow each other in their sessions."]
+    notes += [NOTE.format(len(helpers))] if helpers else []
+    own, (prompt, output) = rows[order], lengths
+    found = links.trace(table, format, own, notes, prompt_tokens=prompt, output_tokens=output)
+    found = replace(found, session=session, after=after, think_s=think)
+    empty = found.output_tokens == 0
+    note = "{:,} of {:,} requests have an empty output and were dropped."
+    return links.without(found, empty, note, table), own[~empty]

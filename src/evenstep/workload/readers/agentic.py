@@ -49,25 +49,9 @@ def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, p
     table.number("think_time", low=0.0, absent=0.0)
     found.check_blocks(table)
     table.require_rows()
-    order, session, after, think = agent_lines.linked(found.calls, found.helpers, ~table.bad)
-    notes = [
-        *table.notes(),
-        "Closed loop: there are no arrival times, requests follow each other in their sessions.",
-    ]
-    if found.helpers:
-        notes.append(agent_lines.NOTE.format(len(found.helpers)))
-    trace = Trace(
-        prompt_tokens=prompt[order],
-        output_tokens=output[order],
-        session=session,
-        after=after,
-        think_s=think,
-        name=path.name,
-        format="agentic",
-        notes=tuple(notes),
-    )
-    kept = agent_lines.without_empty(trace, table)
-    return replace(kept, prefix_blocks=found.blocks(order[trace.output_tokens > 0])) if prefix_blocks else kept
+    rows = np.arange(table.rows, dtype=np.int64)
+    trace, kept = agent_lines.trace(table, "agentic", (prompt, output), found.calls, found.helpers, rows)
+    return replace(trace, prefix_blocks=found.blocks(kept)) if prefix_blocks else trace
 
 
 @dataclass(slots=True)
@@ -87,14 +71,7 @@ class _Sessions:
         number, self.sessions = self.sessions, self.sessions + 1
         requests = session.get("requests") if isinstance(session, dict) else None
         if not isinstance(session, dict) or not isinstance(requests, list):
-            self._request(
-                line,
-                {},
-                session if isinstance(session, str) else "no list `requests`",
-                number,
-                -1,
-                keep_blocks,
-            )
+            self._request(line, {}, session if isinstance(session, str) else "no list `requests`", number, -1, keep_blocks)
             return
         size = session.get("block_size", _BLOCK_TOKENS)
         self.block_tokens.add(size if isinstance(size, int) and size > 0 else _BLOCK_TOKENS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,14 +29,11 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     Raises:
         InputError: a bad row (file, line, field, value), or a file without rows.
     """
-    import pyarrow as pa
-
-    text, number = pa.string(), pa.int64()
-    types: dict[str, Any] = dict(zip(_FIELDS, (text, text, pa.float64(), number, number, text, text), strict=True))
-    return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
+    types: dict[str, type] = dict(zip(_FIELDS, (str, str, float, int, int, str, str), strict=True))
+    return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows)
 
 
-def _trace(table: Table, path: Path) -> Trace:
+def _trace(table: Table) -> Trace:
     times = table.number("t", low=0.0)
     prompt, output = table.whole("in"), table.whole("out", low=0)
     for field in ("api_time", "think_time"):
@@ -60,26 +56,9 @@ def _trace(table: Table, path: Path) -> Trace:
             helper = numbers[key]
         recorded = float(think[row]) if think[row] >= 0 else None
         calls.append(Call(int(sessions[row]), helper, float(times[row]), float(model[row]), recorded))
-    sequence = _by_session(calls, helpers)
-    order, session, after, delay = agent_lines.linked([calls[i] for i in sequence], helpers, ~table.bad[sequence])
-    rows = np.array(sequence, np.int64)[order]
-    notes = [
-        *table.notes(),
-        "Closed loop: there are no arrival times, requests follow each other in their sessions.",
-    ]
-    if helpers:
-        notes.append(agent_lines.NOTE.format(len(helpers)))
-    trace = Trace(
-        prompt_tokens=prompt[rows],
-        output_tokens=output[rows],
-        session=session,
-        after=after,
-        think_s=delay,
-        name=path.name,
-        format="agentic-flat",
-        notes=tuple(notes),
-    )
-    return agent_lines.without_empty(trace, table)
+    sequence = np.array(_by_session(calls, helpers), np.int64)
+    trace, _ = agent_lines.trace(table, "agentic-flat", (prompt, output), [calls[i] for i in sequence], helpers, sequence)
+    return trace
 
 
 def _by_session(calls: list[Call], helpers: list[Helper]) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenstep.request import I8, Trace
 from evenstep.workload import files
-from evenstep.workload.readers import csv_table
+from evenstep.workload.readers import csv_table, links
 from evenstep.workload.table import Bool, Table
 
 _FIELDS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -36,33 +36,21 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     import pyarrow as pa
 
     zone = "UTC" if _has_zone(files.head(path)) else None
-    types = {
-        "TIMESTAMP": pa.timestamp("ns", zone),
-        "ContextTokens": pa.int64(),
-        "GeneratedTokens": pa.int64(),
-    }
-    return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
+    types = {"TIMESTAMP": pa.timestamp("ns", zone), "ContextTokens": int, "GeneratedTokens": int}
+    return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows)
 
 
-def _trace(table: Table, path: Path) -> Trace:
+def _trace(table: Table) -> Trace:
     nanoseconds = _nanoseconds(table)
-    prompt = table.whole("ContextTokens")
-    output = table.whole("GeneratedTokens")
+    prompt, output = table.whole("ContextTokens"), table.whole("GeneratedTokens")
     table.ascending("TIMESTAMP", nanoseconds)
     table.require_rows()
     rows = table.good
-    kept = nanoseconds[rows]
-    notes = table.notes()
-    if _day(int(kept[0])) == "2023-11-16":
-        notes += ("The rows say 16 November 2023; the published documentation of this trace says 11 November.",)
-    return Trace(
-        prompt_tokens=prompt[rows],
-        output_tokens=output[rows],
-        arrival_s=(kept - kept[0]) / 1e9,
-        name=path.name,
-        format="azure",
-        notes=notes,
-    )
+    first, notes = nanoseconds[rows[0]], list[str]()
+    if _day(int(first)) == "2023-11-16":
+        notes = ["The rows say 16 November 2023; the published documentation of this trace says 11 November."]
+    arrival_s = (nanoseconds - first) / 1e9
+    return links.trace(table, "azure", rows, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=arrival_s)
 
 
 def _nanoseconds(table: Table) -> I8:

@@ -10,17 +10,7 @@ from evenstep.request import I8, Trace
 from evenstep.workload.readers import blocks, json_table, links
 from evenstep.workload.table import Table, codes
 
-_FIELDS = (
-    "chat_id",
-    "parent_chat_id",
-    "timestamp",
-    "input_length",
-    "output_length",
-    "type",
-    "turn",
-    "hash_ids",
-)
-_NEEDED = _FIELDS[:5]
+_FIELDS = ("chat_id", "parent_chat_id", "timestamp", "input_length", "output_length", "type", "turn", "hash_ids")
 
 
 def recognises(head: bytes, name: str) -> bool:
@@ -41,10 +31,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
     Source: alibaba-edu/qwen-bailian-usagetraces-anon.
     """
-    table = json_table.table(path, {field: (field,) for field in _FIELDS}, skip_bad_rows=skip_bad_rows)
-    for field in _NEEDED:
-        if not table.has(field):
-            raise json_table.missing(path, field, (field,))
+    table = json_table.table(path, {field: (field,) for field in _FIELDS}, _FIELDS[:5], skip_bad_rows=skip_bad_rows)
     chat = table.whole("chat_id", low=0)
     parent = table.whole("parent_chat_id", low=-1, absent=-1)
     times = table.number("timestamp", low=0.0)
@@ -62,7 +49,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
         notes.append("Think times are the gaps between a session's requests, the model's time included.")
     kinds, names = codes(table.texts("type")) if table.has("type") else (None, ())
     if names:
-        notes.append("Request classes: " + ", ".join(f"{i} = {n}" for i, n in enumerate(names)) + ".")
+        notes.append(links.classes(names))
     trace = Trace(
         prompt_tokens=prompt,
         output_tokens=output,

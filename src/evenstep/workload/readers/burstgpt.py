@@ -31,23 +31,16 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     Source: BurstGPT (KDD 2025).
     """
-    import pyarrow as pa
-
     first = csv_table.header(files.head(path))
-    types = {
-        "Timestamp": pa.float64(),
-        "Model": pa.string(),
-        "Request tokens": pa.int64(),
-        "Response tokens": pa.int64(),
-    }
+    types: dict[str, type] = dict(zip(_FIELDS, (float, str, int, int), strict=True))
     if _SESSION in first:
-        types[_SESSION] = pa.string()
+        types[_SESSION] = str
     if _SESSION in first and _ELAPSED in first:
-        types[_ELAPSED] = pa.float64()
-    return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
+        types[_ELAPSED] = float
+    return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows)
 
 
-def _trace(table: Table, path: Path) -> Trace:
+def _trace(table: Table) -> Trace:
     times = table.number("Timestamp", low=0.0)
     prompt = table.whole("Request tokens", low=0)
     output = table.whole("Response tokens", low=0)
@@ -57,41 +50,21 @@ def _trace(table: Table, path: Path) -> Trace:
     rows = table.good
     names = table.texts("Model")
     kinds, models = codes([names[row] for row in rows])
-    arrival = times[rows] - times[rows[0]]
-    trace = Trace(
-        prompt_tokens=prompt[rows],
-        output_tokens=output[rows],
-        arrival_s=arrival,
-        request_class=kinds,
-        name=path.name,
-        format="burstgpt",
-        notes=(*table.notes(), _classes(models), *_ties(arrival)),
-    )
+    notes = [links.classes(models), *_ties(times[rows] - times[rows[0]])]
+    trace = links.trace(table, "burstgpt", rows, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=times)
+    trace = replace(trace, request_class=kinds)
     if table.has(_SESSION):
         trace = _with_sessions(trace, session_numbers(table, _SESSION)[rows], elapsed[rows])
     failed = (trace.prompt_tokens == 0) | (trace.output_tokens == 0)
-    note = f"{int(failed.sum()):,} of {len(trace):,} rows have 0 tokens (failed requests) and were dropped."
-    kept = links.keep_rows(trace, ~failed, note)
-    if len(kept) == 0:
-        table.bad[:] = True
-        table.require_rows()
-    return _from_zero(kept)
+    kept = links.without(trace, failed, "{:,} of {:,} rows have 0 tokens (failed requests) and were dropped.", table)
+    assert kept.arrival_s is not None
+    return replace(kept, arrival_s=kept.arrival_s - kept.arrival_s[0])
 
 
 def _with_sessions(trace: Trace, session: links.I8, elapsed: links.F8) -> Trace:
     after = links.previous_in_session(session)
     think = links.gaps_after(after, trace.column("arrival_s")) - np.where(after >= 0, elapsed[np.maximum(after, 0)], 0.0)
     return replace(trace, session=session, after=after, think_s=np.maximum(think, 0.0))
-
-
-def _from_zero(trace: Trace) -> Trace:
-    """Times from the first row that is left."""
-    assert trace.arrival_s is not None
-    return replace(trace, arrival_s=trace.arrival_s - trace.arrival_s[0])
-
-
-def _classes(models: tuple[str, ...]) -> str:
-    return "Request classes: " + ", ".join(f"{number} = {model}" for number, model in enumerate(models)) + "."
 
 
 def _ties(arrival: links.F8) -> tuple[str, ...]:

@@ -64,8 +64,6 @@ def read(
     Raises:
         InputError: no such column, a unit without a time, or a bad row (file, line, field, value).
     """
-    import pyarrow as pa
-
     first = csv_table.header(files.head(path))
     asked = {
         "prompt_tokens": prompt,
@@ -81,8 +79,8 @@ def read(
     dated = _has_dates(path, places.get("arrival_s", ""))
     if unit != "s" and dated:
         raise InputError(path.name, "unit", unit, "numbers in the column of times", "Dates need no unit.")
-    kinds = {name: pa.float64() if name.endswith("_s") else pa.int64() for name in places}
-    kinds |= {name: pa.string() for name in places if name in _NAMED or (dated and name == "arrival_s")}
+    kinds: dict[str, type] = {name: float if name.endswith("_s") else int for name in places}
+    kinds |= {name: str for name in places if name in _NAMED or (dated and name == "arrival_s")}
     types = {places[name]: kind for name, kind in kinds.items()}
     note = ""
     if time and unit == "s" and not dated:
@@ -217,8 +215,7 @@ def _classes(table: Table, column: str) -> tuple[I8, list[str]]:
     if all(map(_is_number, texts)):
         return np.array([int(text) for text in texts], np.int64), []
     numbers, known = codes(texts)
-    said = ", ".join(f"{i} = {name or 'empty'}" for i, name in enumerate(known))
-    return numbers, [f"Request classes: {said}."]
+    return numbers, [links.classes(known)]
 
 
 def _sessions(table: Table, column: str) -> I8:

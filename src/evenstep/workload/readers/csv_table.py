@@ -39,7 +39,7 @@ def parse(
     one, whose rows have line numbers.
 
     Args:
-        fields: needed columns, each with its Arrow type for the fast pass; other columns of the file are ignored.
+        fields: needed columns, each int, float, str or an Arrow type; other columns of the file are ignored.
         build: columns to trace; it checks every field through the table.
         names: column names of a file without a header line.
 
@@ -61,13 +61,14 @@ def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
+    plain = {int: pa.int64(), float: pa.float64(), str: pa.string()}
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
             read_options=arrow_csv.ReadOptions(column_names=names),
             parse_options=arrow_csv.ParseOptions(ignore_empty_lines=False),
             convert_options=arrow_csv.ConvertOptions(
-                column_types=dict(fields),
+                column_types={field: plain.get(kind, kind) for field, kind in fields.items()},
                 include_columns=list(fields),
                 null_values=[],
                 strings_can_be_null=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.workload import files
-from evenstep.workload.readers import json_table
+from evenstep.workload.readers import json_table, links
 from evenstep.workload.table import MISSING, Table
 
 _KIND = b"evenstep-decision-log"
@@ -57,26 +58,26 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     classes, keys, caps = (table.whole(name, 0, absent=0) for name in ("request_class", "key", "max_tokens"))
     tasks = table.whole("task", 0, absent=0)
     table.require_rows()
-    rows = table.good
-    rows = rows[np.argsort(times[rows], kind="stable")]
+    rows, _ = links.by_time(table, times, "")
     workflow = _workflow(tasks[rows], times[rows], np.array([end["ended_s"] for _, _, end in served])[rows])
-    notes = table.notes()
+    notes: list[str] = []
     if len(served) < len(arrived):
-        notes += (f"{len(arrived) - len(served):,} requests that were not served to their end were dropped.",)
+        notes.append(f"{len(arrived) - len(served):,} requests that were not served to their end were dropped.")
     if cut:
-        notes += (f"{cut:,} bytes at the end, no whole record, were left out: the log's writer was killed.",)
-    return Trace(
-        prompt_tokens=prompt[rows],
-        output_tokens=output[rows],
-        arrival_s=times[rows] - times[rows[0]],
-        request_class=classes[rows] if classes.any() else None,
-        prompt_key=keys[rows] if keys.any() else None,
-        max_tokens=caps[rows] if caps.any() else None,
-        **workflow,
-        name=path.name,
-        format="decision-log",
-        notes=notes,
+        notes.append(f"{cut:,} bytes at the end, no whole record, were left out: the log's writer was killed.")
+    trace = links.trace(
+        table,
+        "decision-log",
+        rows,
+        notes,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        arrival_s=times,
+        request_class=classes if classes.any() else None,
+        prompt_key=keys if keys.any() else None,
+        max_tokens=caps if caps.any() else None,
     )
+    return replace(trace, **workflow)
 
 
 def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
@@ -145,9 +146,7 @@ def _cut_off(path: Path, is_json: bool) -> int:
     return len(data) - place
 
 
-def _but_the_last(
-    records: Iterator[tuple[int, dict[str, Any] | str]],
-) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _but_the_last(records: Iterator[tuple[int, dict[str, Any] | str]]) -> Iterator[tuple[int, dict[str, Any] | str]]:
     before = None
     for record in records:
         if before is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +68,23 @@ def _shown(row: Any) -> str:
     return row.decode("utf-8", "replace") if isinstance(row, bytes) else json.dumps(row)[:60]
 
 
-def table(path: Path, fields: dict[str, tuple[str, ...]], *, skip_bad_rows: bool, blank_lines: bool = False) -> Table:
+def table(
+    path: Path,
+    fields: Mapping[str, tuple[str, ...]],
+    needed: Sequence[str] = (),
+    *,
+    skip_bad_rows: bool,
+    blank_lines: bool = False,
+) -> Table:
     """The wanted fields of every line as columns.
 
     Args:
         fields: field -> the names it may have in the file, the first found in a row is taken. A field that no row
             has is left out of the table.
+        needed: fields that a row must have.
 
     Raises:
-        InputError: a line that is no JSON object (unless skipped), or no line at all.
+        InputError: a line that is no JSON object (unless skipped), no line at all, or a needed field that no row has.
     """
     lines: list[int] = []
     wrong: list[str] = []
@@ -95,6 +103,9 @@ def table(path: Path, fields: dict[str, tuple[str, ...]], *, skip_bad_rows: bool
     bad = np.fromiter((bool(w) for w in wrong), np.bool_, len(wrong))
     built.reject("line", bad, "one JSON object", shown=wrong)
     built.require_rows()
+    for field in needed:
+        if not built.has(field):
+            raise InputError(path.name, field, "missing", f"one of {', '.join(fields[field])} in every row")
     return built
 
 
@@ -104,8 +115,3 @@ def _column(rows: list[dict[str, Any]], names: list[str]) -> list[Any]:
     for name in names[1:]:
         column = [row.get(name, MISSING) if v is MISSING else v for v, row in zip(column, rows, strict=True)]
     return column
-
-
-def missing(path: Path, what: str, aliases: tuple[str, ...]) -> InputError:
-    """The error for a field that no row of the file has."""
-    return InputError(path.name, what, "missing", f"one of {', '.join(aliases)} in every row")

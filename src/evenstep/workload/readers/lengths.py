@@ -8,7 +8,7 @@ from pathlib import Path
 from evenstep.errors import InputError
 from evenstep.request import COLUMNS, Trace
 from evenstep.workload import files
-from evenstep.workload.readers import csv_table
+from evenstep.workload.readers import csv_table, links
 from evenstep.workload.table import Table
 
 PROMPT = (
@@ -54,8 +54,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     Raises:
         InputError: a bad row (file, line, field, value), no such columns, or a file without rows.
     """
-    import pyarrow as pa
-
     head = files.head(path)
     names = ["prompt_tokens", "output_tokens"] if _BARE.match(head) else None
     first = names or csv_table.header(head)
@@ -67,12 +65,10 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     def trace(table: Table) -> Trace:
         prompt_tokens, output_tokens = table.whole(prompt), table.whole(output)
         table.require_rows()
-        rows = table.good
-        notes = (*table.notes(), "Lengths only: there are no arrival times in the file.")
-        return Trace(prompt_tokens[rows], output_tokens[rows], name=path.name, format="lengths", notes=notes)
+        said = ("Lengths only: there are no arrival times in the file.",)
+        return links.trace(table, "lengths", table.good, said, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
 
-    types = {prompt: pa.int64(), output: pa.int64()}
-    return csv_table.parse(path, types, trace, skip_bad_rows=skip_bad_rows, names=names)
+    return csv_table.parse(path, {prompt: int, output: int}, trace, skip_bad_rows=skip_bad_rows, names=names)
 
 
 def first_of(names: list[str], known: tuple[str, ...]) -> str:

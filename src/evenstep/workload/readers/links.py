@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from evenstep.request import F8, I8, Trace
-from evenstep.workload.table import Bool
+from evenstep.workload.table import Bool, Table
+
+
+def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **columns: Any) -> Trace:
+    """These rows of a table's columns, by field; times count from the first of them."""
+    taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
+    if taken.get("arrival_s") is not None:
+        taken["arrival_s"] = taken["arrival_s"] - taken["arrival_s"][0]
+    return Trace(**taken, name=table.where, format=format, notes=(*table.notes(), *notes))
+
+
+def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
+    """The good rows in order of time, and the note `moved` where some stood below a later one."""
+    rows = table.good
+    late = int((np.diff(times[rows]) < 0).sum())
+    return rows[np.argsort(times[rows], kind="stable")], [moved.format(late)] if late else []
+
+
+def classes(names: Sequence[str]) -> str:
+    """The note on what the numbers of the request classes stand for."""
+    return "Request classes: " + ", ".join(f"{number} = {name or 'empty'}" for number, name in enumerate(names)) + "."
 
 
 def previous_in_session(session: I8) -> I8:
@@ -56,3 +78,15 @@ def keep_rows(trace: Trace, keep: Bool, note: str = "") -> Trace:
         trace = replace(trace, after=after, think_s=think_s)
     kept = trace.take(np.flatnonzero(keep).astype(np.int64))
     return kept.with_notes(note) if note else kept
+
+
+def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
+    """The trace without the rows that are dropped, its sessions relinked; `note` takes their number and that of all.
+
+    Raises:
+        InputError: no row is left.
+    """
+    if bool(dropped.all()):
+        table.bad[:] = True
+        table.require_rows()
+    return keep_rows(trace, ~dropped, note.format(int(dropped.sum()), len(trace)))

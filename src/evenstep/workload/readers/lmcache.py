@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from evenstep.request import F8, I8, Trace
+from evenstep.request import I8, Trace
 from evenstep.workload.readers import json_table, links
 from evenstep.workload.table import Bool, Table, session_numbers
 
@@ -32,57 +33,35 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     Source: LMCache/lmcache-agent-trace.
     """
-    table = json_table.table(path, {f: (f,) for f in _FIELDS}, skip_bad_rows=skip_bad_rows, blank_lines=True)
-    for field in _FIELDS[:3]:
-        if not table.has(field):
-            raise json_table.missing(path, field, (field,))
+    fields = {field: (field,) for field in _FIELDS}
+    table = json_table.table(path, fields, _FIELDS[:3], skip_bad_rows=skip_bad_rows, blank_lines=True)
     times = table.number("timestamp", low=0.0)
     prompt, keys, empty_prompt = _text(table, "input")
     output, _, empty = _text(table, "output")
     table.require_rows()
-    session = session_numbers(table, "session_id")
-    rows = table.good
-    order = rows[np.argsort(times[rows], kind="stable")]
-    moved = int((np.diff(times[rows]) < 0).sum())
-    trace = _trace(
-        path,
-        table,
-        prompt[order],
-        output[order],
-        (times[order] - times[order[0]]) / 1e6,
-        session[order],
-        keys[order],
-    )
-    if moved:
-        trace = trace.with_notes(f"{moved:,} rows stood below a later one; the rows were sorted by time.")
+    order, moved = links.by_time(table, times, "{:,} rows stood below a later one; the rows were sorted by time.")
+    notes = [
+        "Tokens are characters / 4, rounded up.",
+        "Think times are the gaps between a session's requests, the model's time included.",
+        *moved,
+    ]
     if bool(empty_prompt[order].any()):
-        trace = trace.with_notes(f"{int(empty_prompt[order].sum()):,} rows have an empty prompt; it counts as 1 token.")
-    dropped = empty[order]
-    if bool(dropped.all()):
-        table.bad[:] = True
-        table.require_rows()
-    note = f"{int(dropped.sum()):,} of {len(trace):,} rows have an empty output (tool calls) and were dropped."
-    return links.keep_rows(trace, ~dropped, note)
-
-
-def _trace(path: Path, table: Table, prompt: I8, output: I8, times: F8, session: I8, keys: I8) -> Trace:
-    after = links.previous_in_session(session)
-    return Trace(
+        notes.append(f"{int(empty_prompt[order].sum()):,} rows have an empty prompt; it counts as 1 token.")
+    trace = links.trace(
+        table,
+        "lmcache",
+        order,
+        notes,
         prompt_tokens=prompt,
         output_tokens=output,
-        arrival_s=times,
+        arrival_s=(times - times[order[0]]) / 1e6,
         prompt_key=keys,
-        session=session,
-        after=after,
-        think_s=links.gaps_after(after, times),
-        name=path.name,
-        format="lmcache",
-        notes=(
-            *table.notes(),
-            "Tokens are characters / 4, rounded up.",
-            "Think times are the gaps between a session's requests, the model's time included.",
-        ),
+        session=session_numbers(table, "session_id"),
     )
+    after = links.previous_in_session(trace.column("session"))
+    trace = replace(trace, after=after, think_s=links.gaps_after(after, trace.column("arrival_s")))
+    note = "{:,} of {:,} rows have an empty output (tool calls) and were dropped."
+    return links.without(trace, empty[order], note, table)
 
 
 def _text(table: Table, field: str) -> tuple[I8, I8, Bool]:

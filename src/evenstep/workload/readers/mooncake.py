@@ -16,15 +16,7 @@ from evenstep.workload.table import Table, session_numbers
 #: Field -> the names it goes by.
 ALIASES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "created_time", "timestamp_ms", "ts", "arrival_time_ms"),
-    "input_length": (
-        "input_length",
-        "input_tokens",
-        "isl",
-        "prompt_tokens",
-        "prompt_length",
-        "input_len",
-        "prompt_len",
-    ),
+    "input_length": ("input_length", "input_tokens", "isl", "prompt_tokens", "prompt_length", "input_len", "prompt_len"),
     "output_length": (
         "output_length",
         "output_tokens",
@@ -50,12 +42,7 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(
-    path: Path,
-    *,
-    skip_bad_rows: bool = False,
-    seed: int = 0,
-    ticks: str = "spread",
-    prefix_blocks: bool = True,
+    path: Path, *, skip_bad_rows: bool = False, seed: int = 0, ticks: str = "spread", prefix_blocks: bool = True
 ) -> Trace:
     """Read Mooncake JSONL; times and delays are milliseconds.
 
@@ -77,10 +64,7 @@ def read(
     """
     if ticks not in {"spread", "keep"}:
         raise InputError(path.name, "ticks", ticks, "spread or keep")
-    table = json_table.table(path, ALIASES, skip_bad_rows=skip_bad_rows)
-    for field in ("input_length", "output_length"):
-        if not table.has(field):
-            raise json_table.missing(path, field, ALIASES[field])
+    table = json_table.table(path, ALIASES, ("input_length", "output_length"), skip_bad_rows=skip_bad_rows)
     prompt, output = table.whole("input_length"), table.whole("output_length")
     session = session_numbers(table, "session_id")
     after = links.previous_in_session(session)

@@ -48,13 +48,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
         if name not in there:
             raise InputError(path.name, "columns", ", ".join(there), f"a column {name!r}")
     columns = {name: _values(path, table, name) for name in COLUMNS if name in there}
-    rows = Table(
-        path.name,
-        columns,
-        np.arange(1, table.num_rows + 1, dtype=np.int64),
-        table.num_rows,
-        skip=skip_bad_rows,
-    )
+    rows = Table(path.name, columns, np.arange(1, table.num_rows + 1, dtype=np.int64), table.num_rows, skip=skip_bad_rows)
     checked: dict[str, Any] = {
         name: rows.number(name, low=0.0) if name.endswith("_s") else rows.whole(name, low=_low(name)) for name in columns
     }

@@ -28,12 +28,7 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(
-    path: Path,
-    *,
-    seed: int = 0,
-    limit: int | None = None,
-    start_s: float | None = None,
-    duration_s: float | None = None,
+    path: Path, *, seed: int = 0, limit: int | None = None, start_s: float | None = None, duration_s: float | None = None
 ) -> Trace:
     """Draw requests from all clients for a window of time.
 
@@ -78,10 +73,7 @@ def source(
     begin = _busiest(complete) if start_s is None else start_s
     if begin < 0 or (duration_s is not None and duration_s <= 0):
         raise InputError(
-            path.name,
-            "window",
-            f"start {begin:g} s, duration {duration_s} s",
-            "a start >= 0 and a duration > 0",
+            path.name, "window", f"start {begin:g} s, duration {duration_s} s", "a start >= 0 and a duration > 0"
         )
     rate = sum(_rate_at(c, begin) for c in complete)
     length = min(WINDOW_S, _DEFAULT_REQUESTS / max(rate, 1e-9)) if duration_s is None else duration_s
@@ -115,13 +107,7 @@ class ServeGen:
         """
         parts = [part for c in self.clients if (part := self._of_client(c, seed, replicate))[0].size]
         if not parts:
-            raise InputError(
-                self.name,
-                "window",
-                f"{self.start_s:g} s",
-                "a window with requests",
-                "Choose another start_s.",
-            )
+            raise InputError(self.name, "window", f"{self.start_s:g} s", "a window with requests", "Choose another start_s.")
         times, prompt, output, client = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(times, kind="stable")[: self.limit]
         return Trace(

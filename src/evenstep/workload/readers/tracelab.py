@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,33 +33,19 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     Source: uw-syfi/TraceLab.
     """
-    table = json_table.table(path, {field: (field,) for field in _FIELDS}, skip_bad_rows=skip_bad_rows)
-    for field in _FIELDS[:4]:
-        if not table.has(field):
-            raise json_table.missing(path, field, (field,))
+    fields = {field: (field,) for field in _FIELDS}
+    table = json_table.table(path, fields, _FIELDS[:4], skip_bad_rows=skip_bad_rows)
     prompt, output = table.whole("input_tokens_total"), table.whole("output_tokens")
     arrived, ended = _times(table)
     table.require_rows()
-    rows = table.good
-    order = rows[np.argsort(arrived[rows], kind="stable")]
-    session = session_numbers(table, "session_id")[order]
-    after = links.previous_in_session(session)
-    think = arrived[order] - ended[order][np.maximum(after, 0)]
-    notes = table.notes()
-    moved = int((np.diff(arrived[rows]) < 0).sum())
-    if moved:
-        notes += (f"{moved:,} rows stood below a later one; the rows were sorted by arrival.",)
-    return Trace(
-        prompt_tokens=prompt[order],
-        output_tokens=output[order],
-        arrival_s=arrived[order] - arrived[order[0]],
-        session=session,
-        after=after,
-        think_s=np.where(after >= 0, np.maximum(think, 0.0), 0.0),
-        name=path.name,
-        format="tracelab",
-        notes=notes,
+    order, notes = links.by_time(table, arrived, "{:,} rows stood below a later one; the rows were sorted by arrival.")
+    session = session_numbers(table, "session_id")
+    trace = links.trace(
+        table, "tracelab", order, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=arrived, session=session
     )
+    after = links.previous_in_session(session[order])
+    think = arrived[order] - ended[order][np.maximum(after, 0)]
+    return replace(trace, after=after, think_s=np.where(after >= 0, np.maximum(think, 0.0), 0.0))
 
 
 def _times(table: Table) -> tuple[F8, F8]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from evenstep.request import Trace
-from evenstep.workload.readers import csv_table
+from evenstep.workload.readers import csv_table, links
 from evenstep.workload.table import Table
 
-_FIELDS = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
+_FIELDS = {"arrived_at": float, "num_prefill_tokens": int, "num_decode_tokens": int}
 
 
 def recognises(head: bytes, name: str) -> bool:
@@ -24,24 +23,12 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     Source: microsoft/vidur, data/processed_traces.
     """
-    import pyarrow as pa
-
-    types: dict[str, Any] = dict(zip(_FIELDS, (pa.float64(), pa.int64(), pa.int64()), strict=True))
-    return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
+    return csv_table.parse(path, _FIELDS, _trace, skip_bad_rows=skip_bad_rows)
 
 
-def _trace(table: Table, path: Path) -> Trace:
+def _trace(table: Table) -> Trace:
     arrived = table.number("arrived_at", low=0.0)
-    prompt = table.whole("num_prefill_tokens")
-    output = table.whole("num_decode_tokens")
+    prompt, output = table.whole("num_prefill_tokens"), table.whole("num_decode_tokens")
     table.ascending("arrived_at", arrived)
     table.require_rows()
-    rows = table.good
-    return Trace(
-        prompt_tokens=prompt[rows],
-        output_tokens=output[rows],
-        arrival_s=arrived[rows] - arrived[rows[0]],
-        name=path.name,
-        format="vidur",
-        notes=table.notes(),
-    )
+    return links.trace(table, "vidur", table.good, prompt_tokens=prompt, output_tokens=output, arrival_s=arrived)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from evenstep.request import Trace
-from evenstep.workload.readers import json_table
+from evenstep.workload.readers import json_table, links
 
 _FIELDS = ("input_toks", "output_toks", "arrival_time")
 
@@ -24,24 +22,9 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     Source: the format of LLMServingSim's measured runs.
     """
-    table = json_table.table(path, {field: (field,) for field in _FIELDS}, skip_bad_rows=skip_bad_rows)
-    for field in _FIELDS:
-        if not table.has(field):
-            raise json_table.missing(path, field, (field,))
+    table = json_table.table(path, {field: (field,) for field in _FIELDS}, _FIELDS, skip_bad_rows=skip_bad_rows)
     prompt, output = table.whole("input_toks"), table.whole("output_toks")
     times = table.number("arrival_time", low=0.0)
     table.require_rows()
-    rows = table.good
-    order = rows[np.argsort(times[rows], kind="stable")]
-    moved = int((np.diff(times[rows]) < 0).sum())
-    notes = table.notes()
-    if moved:
-        notes += (f"{moved:,} rows stood below a later arrival; the rows were sorted by arrival.",)
-    return Trace(
-        prompt_tokens=prompt[order],
-        output_tokens=output[order],
-        arrival_s=times[order] - times[order[0]],
-        name=path.name,
-        format="vllm-log",
-        notes=notes,
-    )
+    rows, notes = links.by_time(table, times, "{:,} rows stood below a later arrival; the rows were sorted by arrival.")
+    return links.trace(table, "vllm-log", rows, notes, prompt_tokens=prompt, output_tokens=output, arrival_s=times)

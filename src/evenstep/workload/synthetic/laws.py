@@ -112,11 +112,7 @@ class Choice(_Checked):
         are_lengths = bool(self.tokens) and all(1 <= t <= HIGHEST for t in self.tokens)
         return (
             ("tokens", are_lengths, f"whole numbers in 1..{HIGHEST}"),
-            (
-                "weights",
-                are_good and _is_positive(sum(weights)),
-                "one weight >= 0 for each length, not all 0",
-            ),
+            ("weights", are_good and _is_positive(sum(weights)), "one weight >= 0 for each length, not all 0"),
         )
 
     def quantile(self, u: F8) -> I8:

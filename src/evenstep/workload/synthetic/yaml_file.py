@@ -169,14 +169,7 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
 
 def _synthetic(file: config.Document, section: SyntheticSection | None, name: str) -> Synthetic:
     assert section is not None
-    values = (
-        section.requests,
-        section.prompt,
-        section.output,
-        section.arrivals,
-        section.recurring,
-        section.seed,
-    )
+    values = (section.requests, section.prompt, section.output, section.arrivals, section.recurring, section.seed)
     try:
         return Synthetic(*values, name, classes=tuple(section.classes))
     except InputError as error:
@@ -192,12 +185,7 @@ def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
     if section.limit is not None and section.limit < 1:
         raise InputError(str(path), "trace.limit", section.limit, "a whole number >= 1")
     return reading.source_of(
-        file,
-        section.format,
-        skip_bad_rows=section.skip_bad_rows,
-        limit=section.limit,
-        seed=section.seed,
-        **options,
+        file, section.format, skip_bad_rows=section.skip_bad_rows, limit=section.limit, seed=section.seed, **options
     )
 
 

@@ -18,10 +18,7 @@ _CHOICES = {"law": yaml_file.LAWS, "process": yaml_file.PROCESSES}
 
 
 #: What the fields alone do not say of a workload: one of two, and at most one of two.
-_RULES = {
-    "oneOf": [{"required": ["synthetic"]}, {"required": ["trace"]}],
-    "not": {"required": ["requests_per_s", "load"]},
-}
+_RULES = {"oneOf": [{"required": ["synthetic"]}, {"required": ["trace"]}], "not": {"required": ["requests_per_s", "load"]}}
 
 
 def schema() -> dict[str, Any]:
