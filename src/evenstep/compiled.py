@@ -1,7 +1,7 @@
 """The only file that imports numba, and the only one that sets its flags.
 
-Kernels are plain functions marked with `jit` (helpers) or `route_kernel` (a routing policy's kernel). The latter has
-one declared signature, so the simulator's loop is compiled once and kept in the disk cache. Without numba, or with
+Kernels are plain functions marked with `jit`, `part` and their like, or `declared` for one signature: a policy's door has
+one, so the simulators' loops are compiled once and kept in the disk cache. Without numba, or with
 ``EVENSTEP_PLAIN=1``, they run as plain Python, and `mode()` says so to banners and manifests: never silently.
 
 ``EVENSTEP_CHECKED=1`` compiles the checked build: an index outside its array raises an IndexError. Its code has a cache of
@@ -24,18 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,15 +78,14 @@ def _type_of(made: Any) -> Any:
 
 
 def _later(plain: Callable[..., Any], make: Callable[[], Any], **what: bool) -> Any:
-    """A kernel, or its plain text for now where this process begins so."""
+    """A kernel, or its plain text: for now where this process begins so, for ever without numba."""
+    if numba is None:
+        return plain
     return make() if change.is_compiled else Late(plain, make, _type_of, **what)
 
 
 def _made(function: F, flags: dict[str, Any]) -> F:
     """A kernel that is compiled when it is called, and kept in the cache if there is one."""
-    if numba is None:
-        return function
-
     return _later(function, lambda: _cached(function, flags), is_door="no_cpython_wrapper" not in flags)
 
 
@@ -119,8 +107,6 @@ def allocating(function: F) -> F:
 
 def inlined(function: F) -> F:
     """A helper that becomes part of its caller's code: for pieces of a loop that pass many arrays."""
-    if numba is None:
-        return function
     return _later(function, lambda: numba.njit(inline="always", **_FLAGS)(function))
 
 
@@ -133,8 +119,6 @@ def part(function: F) -> F:
 
     It is kept on disk as a part of them, not by itself.
     """
-    if numba is None:
-        return function
     return _later(function, lambda: numba.njit(forceinline=True, **_BORROWING)(function), is_door=False)
 
 
@@ -173,9 +157,6 @@ def declared(signature: Any) -> Callable[[F], F]:
     """Compile a kernel eagerly for one declared signature, cached on disk."""
 
     def wrap(function: F) -> F:
-        if numba is None:
-            return function
-
         def make() -> Any:
             made = _cached(function, _FLAGS)
             made.compile(signature)
@@ -427,7 +408,7 @@ def _compiled_read_only() -> Any:
 
 
 #: ``read_only(array)``: the same array as one that nothing may be written through. Costs nothing in compiled code.
-read_only: Any = _read_only if numba is None else _later(_read_only, _compiled_read_only, is_door=False)
+read_only: Any = _later(_read_only, _compiled_read_only, is_door=False)
 
 
 def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], signature: Any) -> Any:
@@ -454,10 +435,7 @@ def _imported(root: Path, source: Path) -> set[Path]:
     found: set[Path] = set()
     for module, many, few in _IMPORT.findall(source.read_text(encoding="utf-8")):
         folder = root.joinpath(*module.split("."))
-        found |= {
-            folder.with_suffix(".py"),
-            *(folder / f"{name}.py" for name in re.findall(r"\w+", many or few)),
-        }
+        found |= {folder.with_suffix(".py"), *(folder / f"{name}.py" for name in re.findall(r"\w+", many or few))}
     return {path for path in found if path.is_file()}
 
 
@@ -503,9 +481,7 @@ def _cache_class(is_ours: bool) -> Any:
         def get_cache_path(self) -> str:
             return str(kernel_cache.place().folder_of(Path(self._py_file)))
 
-        def ensure_cache_path(
-            self,
-        ) -> None:  # whether it can be written was seen once, and not for each kernel
+        def ensure_cache_path(self) -> None:  # whether it can be written was seen once, and not for each kernel
             Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
 
     where = kernel_cache.place()
@@ -591,19 +567,17 @@ if numba is not None:
 def _types() -> tuple[Any, ...]:
     """Scalars, arrays and the policies' signature as numba knows them; all None without numba."""
     if numba is None:
-        return (None,) * 12
+        return (None,) * 10
     i, f, array = numba.types.int64, numba.types.float64, numba.types.Array
     i1, f1, i2, f2 = array(i, 1, "C"), array(f, 1, "C"), array(i, 2, "C"), array(f, 2, "C")
     route = f(i, i, f, f, i, i, i2, f2, i2, f2, f2, f1, f2, i1, f1, i1, f1, i1)
-    rows, more = array(i, 2, "F"), array(f, 2, "F")
-    batch = f(i, i, f, i1, i1, i1, i, i1, rows, f1, i1, i1, f1, i1, f1, i2, i1)
-    both = route, numba.types.FunctionType(route), batch, numba.types.FunctionType(batch)
-    return i, f, i1, f1, i2, f2, *both, rows, more
+    batch = f(i, i, f, i1, i1, i1, i, i1, array(i, 2, "F"), f1, i1, i1, f1, i1, f1, i2, i1)
+    return i, f, i1, f1, i2, f2, route, numba.types.FunctionType(route), batch, numba.types.FunctionType(batch)
 
 
 #: `ROUTE` is the signature of every compiled routing policy, `BATCH` of every engine scheduling policy; `routing.view` and
 #: `scheduling.view` document the arguments.
-INT, FLOAT, I1, F1, I2, F2, ROUTE, ROUTE_TYPE, BATCH, BATCH_TYPE, ROWS_I, ROWS_F = _types()
+INT, FLOAT, I1, F1, I2, F2, ROUTE, ROUTE_TYPE, BATCH, BATCH_TYPE = _types()
 route_kernel = declared(ROUTE)
 batch_kernel = declared(BATCH)
 
@@ -619,10 +593,11 @@ def parameters(policy: object) -> NDArray[np.float64]:
     for field in dataclasses.fields(policy):  # type: ignore[arg-type]
         value = getattr(policy, field.name)
         if isinstance(value, tuple):
-            numbers = cast("tuple[float, ...]", value)
-            values += [float(len(numbers)), *map(float, numbers)]
+            values += [len(value), *value]
+        elif isinstance(value, str):
+            values.append(_choice(hints[field.name], value))
         else:
-            values.append(_choice(hints[field.name], value) if isinstance(value, str) else _number(value))
+            values.append(math.nan if value is None else value)
     return np.array(values, dtype=np.float64)
 
 
@@ -664,10 +639,6 @@ def _words(hint: object) -> tuple[str, ...]:
     return options if all(isinstance(option, str) for option in options) else ()
 
 
-def _number(value: object) -> float:
-    return math.nan if value is None else float(value)  # type: ignore[arg-type]
-
-
 def _choice(hint: object, value: str) -> float:
     options = [hint, *get_args(hint)]
     for option in options:
@@ -680,19 +651,19 @@ def _choice(hint: object, value: str) -> float:
 _ENTRIES: dict[str, list[tuple[dict[str, Any], Callable[[type], Any]]]] = {}
 
 
-def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any] | None = None) -> None:
+def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any]) -> None:
     """Policies of this module have a rule; `entry` makes what `kernel_of` answers for the class of one.
 
     Args:
         scope: the module's names: two files of users may give their modules the same name.
     """
-    _ENTRIES.setdefault(module, []).append((scope or {}, entry))
+    _ENTRIES.setdefault(module, []).append((scope, entry))
 
 
 def rule_of(policy: type) -> Callable[[type], Any] | None:
     """How to make the compiled door of a policy by the rule of its file; None where the file has no rule."""
     found = _ENTRIES.get(policy.__module__, [])
-    own = [entry for scope, entry in found if not scope or scope.get(policy.__name__) is policy]
+    own = [entry for scope, entry in found if scope.get(policy.__name__) is policy]
     return own[-1] if own else None
 
 
