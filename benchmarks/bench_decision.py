@@ -30,7 +30,8 @@ from evenstep import compiled, names
 from evenstep.cost.linear import Linear
 from evenstep.predict import departures
 from evenstep.request import Trace
-from evenstep.routing.doors import KernelCall, kernel_call
+from evenstep.policy_rules import KernelCall
+from evenstep.routing.doors import kernel_call
 from evenstep.routing.view import expects_loads, horizon_of
 from evenstep.sim.cluster import lookahead as lookahead_kernel
 from evenstep.sim.cluster.model import EXPECTED

@@ -6,12 +6,13 @@ import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from evenstep import compiled
 from evenstep.errors import PolicyError
+from evenstep.policy_rules import KernelCall
 from evenstep.traps import watching
 
 
@@ -22,18 +23,6 @@ class Finding:
     name: str
     passed: bool
     message: str = ""
-
-
-class KernelCall(Protocol):
-    """A decision through the compiled door."""
-
-    def in_plain(self) -> KernelCall:
-        """The same call of the rule's plain text."""
-        ...
-
-    def decision(self) -> Any: ...
-
-    def overrun(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +54,46 @@ class Judged:
     def ask(self, view: Any) -> Any:
         """The same as own copies."""
         return self.own(self.raw(view))
+
+
+#: Digest of short runs of a policy through the door ``plain`` or ``compiled``.
+Simulate = Callable[[Any, str], str]
+
+
+def run(
+    judged: Judged, first: Finding | None, contract: Callable[[list[Any]], list[Finding]], simulate: Simulate | None
+) -> list[Finding]:
+    """Run every check on a policy; where it gives no answers, those that need them are left out.
+
+    Args:
+        judged: the policy.
+        first: what a check found that needs no answers; the others are left out where it failed.
+        contract: checks of the answers to `judged.views(0)`, as the host of a policy of this kind makes them.
+        simulate: None leaves ``same digest`` out.
+    """
+    findings = [frozen(judged.policy), *([first] if first else [])]
+    if first is not None and not first.passed:
+        return findings
+    answered, said = answers(judged)
+    findings.append(answered)
+    if not answered.passed:
+        return findings
+    findings += contract(said)
+    findings += outside(judged)
+    findings += [promise(judged) for promise in (deterministic, view_left_alone, pure_memory, doors_agree)]
+    if simulate is not None and all(f.passed for f in findings):
+        findings.append(same_digest(judged.policy, simulate))
+    return findings
+
+
+def window(values: Any, kind: type[Any], spare: int) -> Any:
+    """A read-only window of a larger array, as a host hands it out; `spare` stands in front of it and behind it."""
+    array = np.ascontiguousarray(values, dtype=kind)
+    host = np.full(array.size + 2, spare + 1).astype(kind)
+    shown = host[1 : array.size + 1].reshape(array.shape)
+    shown[...] = array
+    shown.flags.writeable = False
+    return shown
 
 
 def verdict(name: str, message: str) -> Finding:
@@ -201,7 +230,7 @@ def doors_agree(judged: Judged) -> Finding:
     return Finding("doors agree", True)
 
 
-def same_digest(policy: Any, simulate: Callable[[Any, str], str]) -> Finding:
+def same_digest(policy: Any, simulate: Simulate) -> Finding:
     """A short run comes to its end with one digest: again, and through the other door."""
     doors = ["plain", "plain"] + ["compiled"] * (compiled.kernel_of(policy) is not None)
     try:

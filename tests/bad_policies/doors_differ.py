@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from evenstep.routing.filling import OpenWork, list_open, open_room
+from evenstep.routing.filling import Open, list_open
 from evenstep.routing.rules import Ruled, RuleView, rule
 
 
@@ -14,11 +14,11 @@ class DoorsDiffer(Ruled):
     pass
 
 
-Work, room = OpenWork, open_room
+Work = Open
 
 
 @rule
-def route(view: RuleView, options: Any, work: OpenWork) -> None:
+def route(view: RuleView, options: Any, work: Open) -> None:
     count, waiting = list_open(view, work), view.waiting_load.size
     turn = waiting * 4611686018427387904 * 4
     for j in range(count):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from tests.routing._routed import rule_view
 
 import evenstep.routing.balance_route.f_score as of_score
 from evenstep.compiled import as_plain
-from evenstep.routing.balance_route.assign import AssignWork, Settings, assign_room, set_up
+from evenstep.routing.balance_route.assign import AssignWork, Settings, set_up
 from evenstep.routing.balance_route.f_score import FScore
 from evenstep.routing.view import HOLD, RoutingView
 
@@ -40,9 +40,9 @@ def started(view: RoutingView, horizon: int = 0, discount: float = 1.0, candidat
     """The working space of a decision that is set up; what the arrays held before does not matter."""
     options = SimpleNamespace(horizon=horizon, candidates=candidates)
     W = view.waiting_id.size
-    lengths = assign_room(view.load.size, W, horizon, options)
-    kinds = [np.int64] * 8 + [np.float64] * 9
-    arrays = [np.full(n, -7, kind) for n, kind in zip(lengths, kinds, strict=True)]
+    names = {"workers": view.load.size, "waiting": W, "options": options}
+    marks = [hint.__metadata__ for hint in get_type_hints(AssignWork, include_extras=True).values()][3:]
+    arrays = [np.full(eval(length, dict(names)), -7, array.dtype) for array, length in marks]
     work = AssignWork(np.full(W, HOLD, np.int64), np.zeros(0, np.int64), np.full(1, np.nan), *arrays)
     assert as_plain(set_up)(discount, rule_view(view), work) == view.free_slots.sum()
     return work

@@ -12,6 +12,7 @@ from tests.strategies import routing_views
 
 from evenstep.compiled import jit, options_of
 from evenstep.errors import InputError
+from evenstep.routing.filling import Room
 from evenstep.routing.policies import aco
 from evenstep.routing.policies.aco import ACO
 
@@ -50,11 +51,7 @@ def test_ants_follow_pheromone_and_what_lies_near():
     view = moment([400, 0], [60] * 2, [100] * 60)
     counts, tokens = np.zeros((2, 2), np.int64), np.zeros((4, 2))
     work = aco.Work(
-        np.zeros(60, np.int64),
-        counts[0],
-        tokens[0],
-        counts[1],
-        tokens[1],
+        Room(np.zeros(60, np.int64), counts[0], tokens[0], counts[1], tokens[1]),
         tokens[2],
         tokens[3],
         np.zeros(60, np.int64),
@@ -62,7 +59,7 @@ def test_ants_follow_pheromone_and_what_lies_near():
     )
     options = options_of(ACO)[0](ants=4, iterations=1, trail=1, sight=2, evaporation=0.5)
     assert build(60, rule_view(view), options, work) == 0
-    assert (work.worker == 0).all() and work.load.tolist() == [6400, 0]
+    assert (work.fleet.worker == 0).all() and work.load.tolist() == [6400, 0]
     first = [ACO(ants=1, iterations=1).route(moment([299, 99], [1] * 2, [0.0], seed=s)).worker[0] for s in range(800)]
     assert np.mean(first) == pytest.approx(0.9, abs=0.04)  # odds 1 / 300 ** 2 to 1 / 100 ** 2
 

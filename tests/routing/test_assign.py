@@ -26,7 +26,6 @@ from evenstep.routing.balance_route.assign import (
     set_margins,
     stage_one,
     tokens_of,
-    with_most_room,
 )
 from evenstep.routing.balance_route.keys import NONE
 from evenstep.routing.policies.br_0 import BR0
@@ -201,33 +200,35 @@ def test_stage_one_serves_the_worker_of_most_slots_then_of_least_load():
     assert after_stage_one([100, 40, 30], [2, 3, 3], [60, 50, 40, 9], threshold=5.0) == (1, 5, [2, 1, -1, 1])
     view = moment([100, 40, 30], [2, 3, 3], [60, 50, 40, 9])
     work = started(view)
-    assert as_plain(with_most_room)(settings(), work) == 2
-    work.load[2] = 40.0
-    assert as_plain(with_most_room)(settings(), work) == 1
+    work.key[:] = -work.load
+    assert as_plain(first_in_queue)(settings(), work) == 2
+    work.key[2] = -40.0
+    assert as_plain(first_in_queue)(settings(), work) == 1
     work.free[0] = 4
-    assert as_plain(with_most_room)(settings(), work) == 0
+    assert as_plain(first_in_queue)(settings(), work) == 0
     work.free[:] = 0, 0, 1
-    assert as_plain(with_most_room)(settings(), work) == 2
+    assert as_plain(first_in_queue)(settings(), work) == 2
     work.free[:] = 0
-    assert as_plain(with_most_room)(settings(), work) == -1
+    assert as_plain(first_in_queue)(settings(), work) == -1
 
 
 def test_least_load_is_that_of_the_next_step():
     view = moment([9, 5, 7], [1, 1, 1], [5], projections=[[9.0, 1.0], [5.0, 8.0], [7.0, 2.0]])
-    assert as_plain(with_most_room)(settings(), started(view, horizon=1)) == 1
+    work = started(view, horizon=1)
+    as_plain(stage_one)(1, 3, settings(threshold=2.0), work)
+    assert sent(work) == [1]
 
 
-@pytest.mark.parametrize("part", [with_most_room, first_in_queue])
-def test_workers_may_stand_in_order_of_margin(part):
+def test_workers_may_stand_in_order_of_margin():
     work, chosen = started(moment([0] * 4, [1, 2, 2, 0], [5])), settings(margin_first=True)
     work.key[:] = 5, 4, 4, 9
-    assert as_plain(part)(chosen, work) == 0
+    assert as_plain(first_in_queue)(chosen, work) == 0
     work.key[:] = 4, 4, 4, 9
-    assert as_plain(part)(chosen, work) == 1
+    assert as_plain(first_in_queue)(chosen, work) == 1
     work.key[:] = 4, 4, 6, 9
-    assert as_plain(part)(chosen, work) == 2
+    assert as_plain(first_in_queue)(chosen, work) == 2
     work.free[:] = 0
-    assert as_plain(part)(chosen, work) == -1
+    assert as_plain(first_in_queue)(chosen, work) == -1
 
 
 def test_stage_two_serves_the_worker_of_most_slots_then_of_widest_margin():

@@ -112,6 +112,32 @@ def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
     assert policy.route(view()).worker.tolist() == [-1, 1, -1, -1]
 
 
+def test_an_array_may_state_its_length(tmp_path):
+    policy = written(
+        tmp_path,
+        "from typing import Annotated\nfrom evenstep.compiled import Table\nfrom evenstep.routing.rules import WorkerFloats\n"
+        + textwrap.dedent(POLICY)
+        + textwrap.dedent("""
+    class Work(NamedTuple):
+        worker: Ints
+        memory: Ints
+        bound: Floats
+        load: WorkerFloats
+        seat: Annotated[Ints, "2 * waiting + options.levels.size"]
+        pair: Annotated[Table, "waiting, workers"]
+
+    @rule
+    def route(view, options, work):
+        work.pair[3, 2] = 1.0
+        for g in range(view.load.size):
+            work.load[g] = view.load[g]
+        if work.seat.size == 10 and work.load.size == 3 and work.pair.shape == (4, 3):
+            work.worker[1] = int(work.load[1] * work.pair[3, 2]) // 10
+    """),
+    )
+    assert policy.route(view()).worker.tolist() == [-1, 1, -1, -1]
+
+
 def test_working_space_may_hold_structs_of_arrays(tmp_path):
     policy = written(
         tmp_path,

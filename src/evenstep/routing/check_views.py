@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.policy_checks import window
 from evenstep.request import F8, I8
 from evenstep.routing.view import RoutingView
 
@@ -70,16 +71,6 @@ def tight_views(horizon: int, memory: int, count: int = 120) -> Iterator[Routing
             cached_tokens=window(np.zeros((0, 0)), np.float64, 0),
             memory=window(keep, np.int64, 0),
         )
-
-
-def window(values: Any, kind: type[Any], spare: int) -> Any:
-    """A read-only window of a larger array, as a host hands it out."""
-    array = np.ascontiguousarray(values, dtype=kind)
-    host = np.full(array.size + 2, spare + 1, dtype=kind)
-    shown = host[1 : array.size + 1].reshape(array.shape)
-    shown[...] = array
-    shown.flags.writeable = False
-    return shown
 
 
 def _view(rng: np.random.Generator, number: int, H: int, memory: int, spare: int) -> RoutingView:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from evenstep import policy_checks as common
-from evenstep.policy_checks import Finding, Judged
+from evenstep.policy_checks import Finding, Judged, Simulate
 from evenstep.request import I8
 from evenstep.routing.check_views import check_views, tight_views
 from evenstep.routing.doors import difference, kernel_call
-from evenstep.routing.view import (
-    HOLD,
-    RoutingDecision,
-    RoutingPolicy,
-    RoutingView,
-    broken_rule,
-    horizon_of,
-    memory_size_of,
-)
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingPolicy, RoutingView, broken_rule, horizon_of, memory_size_of
 
-#: Digest of a short run of the policy through the door ``plain`` or ``compiled``.
-Simulate = Callable[[RoutingPolicy, str], str]
 #: Check that owns a broken rule, by how `broken_rule` begins to say it.
 _RULES = {"over capacity": "capacity", "unknown worker": "known workers", "memory": "pure memory"}
 _ONCE = "one answer a request"
@@ -46,18 +34,12 @@ def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Findi
         lambda one, other, view: difference(one, other, view.memory),
         kernel_call,
     )
-    answers, said = common.answers(judged)
-    findings = [common.frozen(policy), answers]
-    if not answers.passed:
-        return findings
-    findings += _rules([broken_rule(view, one) for view, one in zip(judged.views(0), said, strict=True)])
-    findings.append(_work_for_idle(policy))
-    findings += common.outside(judged)
-    for promise in (common.deterministic, common.view_left_alone, common.pure_memory, common.doors_agree):
-        findings.append(promise(judged))
-    if simulate is not None and all(f.passed for f in findings):
-        findings.append(common.same_digest(policy, simulate))
-    return findings
+
+    def contract(said: list[RoutingDecision]) -> list[Finding]:
+        broken = [broken_rule(view, one) for view, one in zip(judged.views(0), said, strict=True)]
+        return [*_rules(broken), _work_for_idle(policy)]
+
+    return common.run(judged, None, contract, simulate)
 
 
 def _own(decision: RoutingDecision) -> RoutingDecision:

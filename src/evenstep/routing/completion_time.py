@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.request import F8, I8
-from evenstep.routing.filling import count_overdue, list_open, send, take_out
-from evenstep.routing.rules import RuleView
+from evenstep.routing.filling import Open, count_overdue, list_open, send, take_out
+from evenstep.routing.rules import RequestFloats, RuleView, WorkerFloats
 
 #: Key behind that of every length.
 LAST = 0x7FFFFFFFFFFFFFFF
@@ -19,19 +19,9 @@ LAST = 0x7FFFFFFFFFFFFFFF
 class CompletionWork(NamedTuple):
     """Working space: the open workers (see `filling.Open`), when each is ready, and the length of each request."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    open: Ints
-    slots: Ints
-    kv: Floats
-    ready: Floats
-    length: Floats
-
-
-def completion_room(workers: int, waiting: int, horizon: int, options: object) -> tuple[int, ...]:
-    """Numbers in each array of `CompletionWork` beyond the answer."""
-    return workers, workers, workers, workers, waiting
+    fleet: Open
+    ready: WorkerFloats
+    length: RequestFloats
 
 
 @part
@@ -58,9 +48,9 @@ def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_lim
         predicted: processing times with the expected output.
         age_limit: see `filling.count_overdue`.
     """
-    count = list_open(view, work)
+    count = list_open(view, work.fleet)
     for j in range(count):
-        work.ready[j] = view.load[work.open[j]] + view.queued_load[work.open[j]]
+        work.ready[j] = view.load[work.fleet.open[j]] + view.queued_load[work.fleet.open[j]]
     set_lengths(view, predicted, work.length)
     keys = work.length.view(np.int64)  # the bits of lengths >= 0 order like them
     looked_at = -1 if longest_first else LAST  # the key of a request that no scan may pick
@@ -73,13 +63,13 @@ def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_lim
         keys[i] = looked_at
         best = -1
         for j in range(count):
-            if work.kv[j] >= size and (best < 0 or work.ready[j] < work.ready[best]):
+            if work.fleet.kv[j] >= size and (best < 0 or work.ready[j] < work.ready[best]):
                 best = j
         if best >= 0:
             work.ready[best] += length
-            if work.slots[best] == 1:
+            if work.fleet.slots[best] == 1:
                 take_out(best, count, work.ready)
-            count = send(i, best, size, count, work)
+            count = send(i, best, size, count, work.fleet)
 
 
 @part

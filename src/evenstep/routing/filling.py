@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,64 +11,45 @@ from evenstep.compiled import Floats, Ints, part
 from evenstep.draws import uniform_from
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
-from evenstep.routing.rules import RuleView
+from evenstep.routing.rules import RuleView, WorkerFloats, WorkerInts
 from evenstep.routing.view import HOLD
 
 
-class Open(Protocol):
-    """The open workers of a rule's working space: those that still have a slot, in index order.
+class Open(NamedTuple):
+    """The answer, and the open workers: those that still have a slot, in index order.
 
     A rule skips a request that fits nowhere and goes on with the next one, so that one huge request does not block
     the pool.
 
     Attributes:
-        open: int64[G], the worker at each place of the list.
-        slots: int64[G], free slots of the worker at each place.
-        kv: float64[G], KV tokens that may still be sent to the worker at each place.
-        worker: int64[W], the answer.
+        worker, memory, bound: see `RoutingWork`.
+        open: the worker at each place of the list.
+        slots: free slots of the worker at each place.
+        kv: KV tokens that may still be sent to the worker at each place.
     """
-
-    @property
-    def worker(self) -> Ints: ...
-    @property
-    def open(self) -> Ints: ...
-    @property
-    def slots(self) -> Ints: ...
-    @property
-    def kv(self) -> Floats: ...
-
-
-class OpenWork(NamedTuple):
-    """Working space of a rule that needs the open workers and nothing else; see `Open`."""
 
     worker: Ints
     memory: Ints
     bound: Floats
-    open: Ints
-    slots: Ints
-    kv: Floats
+    open: WorkerInts
+    slots: WorkerInts
+    kv: WorkerFloats
 
 
-def open_room(workers: int, waiting: int, horizon: int, options: object) -> tuple[int, int, int]:
-    """Numbers in each array of `OpenWork` beyond the answer."""
-    return workers, workers, workers
-
-
-class Room(Protocol):
-    """The room of each worker in a rule's working space, for rules that look at all workers for each request.
+class Room(NamedTuple):
+    """The answer, and the room of each worker, for rules that look at all workers for each request.
 
     Attributes:
-        free_slots: int64[G], slots that are left.
-        kv_free: float64[G], KV tokens that may still be sent.
-        worker: int64[W], the answer.
+        worker, memory, bound: see `RoutingWork`.
+        free_slots: slots that are left.
+        kv_free: KV tokens that may still be sent.
     """
 
-    @property
-    def worker(self) -> Ints: ...
-    @property
-    def free_slots(self) -> Ints: ...
-    @property
-    def kv_free(self) -> Floats: ...
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: WorkerInts
+    kv_free: WorkerFloats
 
 
 @part

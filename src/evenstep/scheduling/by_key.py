@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.errors import InputError
 from evenstep.scheduling.batch import Batch, give, grows, most, vacate
+from evenstep.scheduling.rules import RunningFloats, RunningInts
 from evenstep.scheduling.view import RuleView
 
 
@@ -32,13 +33,8 @@ class KeyedWork(NamedTuple):
     """The batch; the running requests sorted by key, as positions; and the key of each position."""
 
     batch: Batch
-    order: Ints
-    key: Floats
-
-
-def keyed_room(running: int, waiting: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `KeyedWork` beyond the batch."""
-    return running, running
+    order: RunningInts
+    key: RunningFloats
 
 
 @part

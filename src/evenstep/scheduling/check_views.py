@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.policy_checks import window
 from evenstep.request import I8
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.view import UNLIMITED, EngineView
@@ -23,16 +24,6 @@ def check_views(order: QueueOrder, memory: int, count: int = 60, spare: int = 0)
     """
     for number in range(count):
         yield _view(np.random.default_rng(number), number, order, memory, spare)
-
-
-def window(values: Any, kind: type[Any], spare: int) -> Any:
-    """A read-only window of a larger array, as a host may hand it out."""
-    array = np.ascontiguousarray(values, dtype=kind)
-    host = np.full(array.size + 2, spare + 1).astype(kind)
-    shown = host[1 : array.size + 1]
-    shown[...] = array
-    shown.flags.writeable = False
-    return shown
 
 
 def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int, spare: int) -> EngineView:

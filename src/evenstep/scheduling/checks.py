@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from evenstep import policy_checks as common
 from evenstep.errors import InputError
-from evenstep.policy_checks import Finding, Judged
+from evenstep.policy_checks import Finding, Judged, Simulate
 from evenstep.scheduling.check_views import check_views
 from evenstep.scheduling.doors import difference, kernel_call
 from evenstep.scheduling.order import QueueOrder, order_of
 from evenstep.scheduling.view import BatchDecision, SchedulingPolicy, broken_rule
 
-#: Digest of short runs of the policy through the door ``plain`` or ``compiled``.
-Simulate = Callable[[SchedulingPolicy, str], str]
 #: Check that owns a broken rule, by words in how `broken_rule` says it.
 _RULES = {
     "of a budget": "token budget",
@@ -38,9 +35,6 @@ def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Fi
     Args:
         simulate: makes short runs through a named door and returns their digest; None leaves ``same digest`` out.
     """
-    findings = [common.frozen(policy), _order(policy)]
-    if not findings[-1].passed:
-        return findings
     memory = int(getattr(policy, "memory_size", 0))
     judged = Judged(
         policy,
@@ -51,18 +45,12 @@ def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Fi
         lambda one, other, view: difference(one, other),
         kernel_call,
     )
-    answers, said = common.answers(judged)
-    findings.append(answers)
-    if not answers.passed:
-        return findings
-    broken = [broken_rule(view, one, memory) for view, one in zip(judged.views(0), said, strict=True)]
-    findings += [common.verdict(*one) for one in common.broken_rules(_NAMES, broken, _owner).items()]
-    findings += common.outside(judged)
-    for promise in (common.deterministic, common.view_left_alone, common.pure_memory, common.doors_agree):
-        findings.append(promise(judged))
-    if simulate is not None and all(f.passed for f in findings):
-        findings.append(common.same_digest(policy, simulate))
-    return findings
+
+    def contract(said: list[BatchDecision]) -> list[Finding]:
+        broken = [broken_rule(view, one, memory) for view, one in zip(judged.views(0), said, strict=True)]
+        return [common.verdict(*one) for one in common.broken_rules(_NAMES, broken, _owner).items()]
+
+    return common.run(judged, _order(policy), contract, simulate)
 
 
 def _own(said: BatchDecision) -> BatchDecision:

@@ -48,33 +48,10 @@ from evenstep.compiled import ReadFloats, ReadInts
 from evenstep.request import F8, I8
 
 # Entries of `limits`, `counts` and rows of `rows` in the compiled door.
-(
-    TOKEN_BUDGET,
-    BATCH_LIMIT,
-    KV_CAPACITY,
-    KV_FREE,
-    BLOCK_TOKENS,
-    HOLD_PRODUCED,
-    FIRST_DECODED,
-    RESIDENT_LIMIT,
-) = range(8)
+(TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED, FIRST_DECODED, RESIDENT_LIMIT) = range(8)
 LIMITS = 8
 RUNNING, WAITING, PICKED, EVICTED = range(4)
-(
-    ID,
-    CLASS,
-    PROMPT,
-    PREFILLED,
-    PRODUCED,
-    REACHED,
-    LEFT,
-    RESIDENT,
-    LOW,
-    HIGH,
-    EVICTIONS,
-    DECODING,
-    LOST_AT,
-) = range(13)
+(ID, CLASS, PROMPT, PREFILLED, PRODUCED, REACHED, LEFT, RESIDENT, LOW, HIGH, EVICTIONS, DECODING, LOST_AT) = range(13)
 #: A limit that limits nothing.
 UNLIMITED = 1 << 40
 

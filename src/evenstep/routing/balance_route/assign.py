@@ -7,7 +7,7 @@ usual case of stage 2, needs no subset: one pass over the pool finds the neighbo
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from evenstep.routing.balance_route.options import ENUMERATED, MOST
 from evenstep.routing.balance_route.reachable import by_bits
 from evenstep.routing.balance_route.subsets import enumerated, pairs
 from evenstep.routing.filling import total_free
-from evenstep.routing.rules import RuleView
+from evenstep.routing.rules import RequestInts, RuleView, WorkerFloats, WorkerInts
 
 #: Tokens, and share of them, that rounding cannot hide.
 SLACK = 1e-3
@@ -61,48 +61,45 @@ class Settings(NamedTuple):
     ties_by_margin: bool
 
 
+#: Lengths: of the steps ahead, of a worker's steps, of the candidates, of their subsets.
+_STEPS, _AHEAD, _LISTED = "options.horizon + 1", "workers * (options.horizon + 1)", str(MOST)
+_SUBSETS = f"1 << min(options.candidates, {ENUMERATED})"
+
+
 class AssignWork(NamedTuple):
     """One decision under way.
 
     Args:
-        group, free, kv, members: [G], group, free slots and free KV tokens of each worker; workers of each group.
-        key: [G], a worker's margin when it queued.
-        load, envelope: [G * (H+1)], loads ahead of each worker, and the largest of each group.
-        weights: [H+1], discount of each step.
-        keys: [W], the pool: see `keys`.
-        margins, kinks, places: [H+1], the score of the worker at hand.
-        rows, row_keys, row_sizes: [32], its candidates, at first with the key of each, later with a 1 for the chosen.
-        counts, sums: [2^candidates], members and tokens of each subset.
+        group, free, kv, members: group, free slots and free KV tokens of each worker; workers of each group.
+        key: a worker's margin when it queued.
+        load, envelope: loads ahead of each worker, and the largest of each group.
+        weights: discount of each step.
+        keys: the pool: see `keys`.
+        margins, kinks, places: the score of the worker at hand.
+        rows, row_keys, row_sizes: its candidates, at first with the key of each, later with a 1 for the chosen.
+        counts, sums: members and tokens of each subset.
     """
 
     worker: Ints
     memory: Ints
     bound: Floats
-    group: Ints
-    free: Ints
-    members: Ints
-    places: Ints
-    rows: Ints
-    row_keys: Ints
-    counts: Ints
-    keys: Ints
-    load: Floats
-    envelope: Floats
-    kv: Floats
-    key: Floats
-    weights: Floats
-    margins: Floats
-    kinks: Floats
-    row_sizes: Floats
-    sums: Floats
-
-
-def assign_room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `AssignWork` beyond the answer."""
-    steps, subsets = options.horizon + 1, 1 << min(options.candidates, ENUMERATED)
-    ints = (workers, workers, workers, steps, MOST, MOST, subsets, waiting)
-    floats = (workers * steps, workers * steps, workers, workers, steps, steps, steps, MOST, subsets)
-    return ints + floats
+    group: WorkerInts
+    free: WorkerInts
+    members: WorkerInts
+    places: Annotated[Ints, _STEPS]
+    rows: Annotated[Ints, _LISTED]
+    row_keys: Annotated[Ints, _LISTED]
+    counts: Annotated[Ints, _SUBSETS]
+    keys: RequestInts
+    load: Annotated[Floats, _AHEAD]
+    envelope: Annotated[Floats, _AHEAD]
+    kv: WorkerFloats
+    key: WorkerFloats
+    weights: Annotated[Floats, _STEPS]
+    margins: Annotated[Floats, _STEPS]
+    kinks: Annotated[Floats, _STEPS]
+    row_sizes: Annotated[Floats, _LISTED]
+    sums: Annotated[Floats, _SUBSETS]
 
 
 @part
@@ -296,11 +293,10 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
         threshold = float(work.free.size)
     rose, sent = True, 0
     while left > 0 and slots > threshold:
-        if settings.margin_first:  # margins of the others change only when an envelope rises
-            for g in range(work.free.size):
-                if rose or g == sent:
-                    work.key[g] = set_margins(g, work)
-        best = with_most_room(settings, work)
+        for g in range(work.free.size):  # margins of the others change only when an envelope rises
+            if rose or g == sent:
+                work.key[g] = set_margins(g, work) if settings.margin_first else -work.load[g * work.weights.size]
+        best = first_in_queue(settings, work)
         if best < 0:
             break
         low, high, _ = peak_of(best, settings, work)
@@ -316,25 +312,6 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
         left -= 1
         slots -= 1
     return left, slots
-
-
-@part
-def with_most_room(settings: Settings, work: AssignWork) -> int:
-    """The worker that stage 1 serves next: of widest margin, or of most free slots and least load; else -1."""
-    H1, best = work.weights.size, -1
-    for g in range(work.free.size):
-        if work.free[g] <= 0:
-            continue
-        if best < 0:
-            best = g
-        elif settings.margin_first:
-            if work.key[g] > work.key[best] or (work.key[g] == work.key[best] and work.free[g] > work.free[best]):
-                best = g
-        elif work.free[g] > work.free[best] or (
-            work.free[g] == work.free[best] and work.load[g * H1] < work.load[best * H1]
-        ):
-            best = g
-    return best
 
 
 @borrowing
@@ -371,7 +348,10 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
 
 @part
 def first_in_queue(settings: Settings, work: AssignWork) -> int:
-    """The worker that stage 2 serves next; a worker is in the queue while it has slots. -1 without one."""
+    """The worker that a stage serves next, by its key and free slots; it is in the queue while it has slots. -1 without one.
+
+    The key is a worker's margin, but for stage 1 by free slots first: there it is its load, the least before others.
+    """
     best = -1
     for g in range(work.free.size):
         if work.free[g] <= 0:
@@ -487,8 +467,13 @@ def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: S
         return level
     if under == 0 or over == 0:
         return under + over
-    f_under = worth(g, work.sums[under], settings, work)
-    f_over = worth(g, work.sums[over], settings, work)
+    return better_of(under, over, work.sums[under], work.sums[over], score_of(g, settings, work))
+
+
+@part
+def better_of(under: int, over: int, under_tokens: float, over_tokens: float, score: FScore) -> int:
+    """The one of two choices with the larger score, the smaller number of equal ones."""
+    f_under, f_over = value(under_tokens, score), value(over_tokens, score)
     if f_under == f_over:
         return min(under, over)
     return under if f_under > f_over else over
@@ -512,8 +497,5 @@ def best_candidate(g: int, n: int, low: float, high: float, settings: Settings, 
         return level
     if under < 0 or over < 0:
         return max(under, over)
-    f_under = worth(g, tokens_of(work.keys[under]), settings, work)
-    f_over = worth(g, tokens_of(work.keys[over]), settings, work)
-    if f_under == f_over:
-        return min(under, over)
-    return under if f_under > f_over else over
+    tokens, other = tokens_of(work.keys[under]), tokens_of(work.keys[over])
+    return better_of(under, over, tokens, other, score_of(g, settings, work))

@@ -89,12 +89,7 @@ class Plan(NamedTuple):
 def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[object, ...]:
     """The most numbers in each array of a plan."""
     G, W, n, loads = workers, waiting, steps, (workers, steps)
-    of_steps, of_requests, of_slots, of_classes = (
-        (n, n, n, n, n),
-        (W, W, W, W, W, W, W),
-        (W, W, W, W),
-        (classes, classes),
-    )
+    of_steps, of_requests, of_slots, of_classes = ((n, n, n, n, n), (W, W, W, W, W, W, W), (W, W, W, W), (classes, classes))
     of_workers = (G, G, G, G, G, G, G, G, G, G, G, G, G, G, loads, loads)
     of_groups = (G, G, G, loads, loads, loads, loads, loads, loads)
     return of_steps + of_requests + of_workers + of_groups + of_slots + of_classes

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, Table, part
+from evenstep.compiled import Table, part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
-from evenstep.routing.filling import has_room, send_to, set_load, set_room, total_free
+from evenstep.routing.filling import Room, has_room, send_to, set_load, set_room, total_free
 from evenstep.routing.roulette import spin
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.rules import RequestInts, Ruled, RuleView, WorkerFloats, rule
 from evenstep.routing.view import HOLD
 from evenstep.streams import stream_number
 
@@ -73,20 +73,11 @@ class Work(NamedTuple):
     `worker` is the ant's own assignment until the end, `best` the best so far.
     """
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    load: Floats
-    weight: Floats
-    best: Ints
-    pheromone: Table
-
-
-def room(workers: int, waiting: int, horizon: int, options: ACO) -> tuple[int | tuple[int, int], ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, waiting, (waiting, workers)
+    fleet: Room
+    load: WorkerFloats
+    weight: WorkerFloats
+    best: RequestInts
+    pheromone: Annotated[Table, "waiting, workers"]
 
 
 @rule
@@ -103,37 +94,37 @@ def route(view: RuleView, options: ACO, work: Work) -> None:
             if held < best or (held == best and imbalance < least):
                 best, least = held, imbalance
                 for i in range(U):
-                    work.best[i] = work.worker[i]
+                    work.best[i] = work.fleet.worker[i]
         for i in range(U):
             for g in range(view.load.size):
                 work.pheromone[i, g] = max((1 - options.evaporation) * work.pheromone[i, g], LEAST)
             if work.best[i] != HOLD:
                 work.pheromone[i, work.best[i]] += 1
     for i in range(U):
-        work.worker[i] = work.best[i]
+        work.fleet.worker[i] = work.best[i]
 
 
 @part
 def build(iteration: int, ant: int, U: int, view: RuleView, options: ACO, work: Work) -> int:
     """Let one ant send the oldest U requests; returns how many it holds."""
     dice, held = head(view.seed, _STREAM), 0
-    set_room(view, work)
+    set_room(view, work.fleet)
     set_load(view, work.load)
     for i in range(U):
         size, fitting = view.waiting_load[i], 0
         for g in range(view.load.size):
             work.weight[g] = 0.0
-            if has_room(g, size, work):
+            if has_room(g, size, work.fleet):
                 fitting += 1
                 sight = power(1 / (work.load[g] + (size + 1)), options.sight)
                 work.weight[g] = sight * power(work.pheromone[i, g], options.trail)
-        work.worker[i] = HOLD
+        work.fleet.worker[i] = HOLD
         if fitting == 0:
             held += 1
             continue
         draw = (iteration * U + i) * options.ants + ant
         g = spin(work.weight, work.weight.size, uniform_from(dice, draw, view.decision))
-        send_to(i, g, size, work)
+        send_to(i, g, size, work.fleet)
         work.load[g] += size
     return held
 

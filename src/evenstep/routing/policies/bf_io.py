@@ -14,14 +14,7 @@ from evenstep.compiled import Floats, Ints
 from evenstep.errors import InputError
 from evenstep.routing.bf_io import exact
 from evenstep.routing.bf_io.plan import Plan, cut, plan_room
-from evenstep.routing.bf_io.reading import (
-    count_open,
-    count_overdue,
-    number_groups,
-    set_requests,
-    set_steps,
-    set_workers,
-)
+from evenstep.routing.bf_io.reading import count_open, count_overdue, number_groups, set_requests, set_steps, set_workers
 from evenstep.routing.bf_io.solve import Effort, solve
 from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.routing.view import RoutingDecision, RoutingView

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evenstep.errors import InputError
-from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, Settings, assign_room, decide
-from evenstep.routing.balance_route.options import check_options, check_score
+from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, decide
+from evenstep.routing.balance_route.options import check_options
 from evenstep.routing.filling import count_overdue
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.policies.br_h import BRH, settings_of
+from evenstep.routing.rules import RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class BR0(Ruled):
+class BR0(BRH):
     """BalanceRoute on the loads of this step: the subset of waiting requests that fills each worker to the envelope.
 
     It is BR-H with horizon 0; the paper's has reward 1 and the group's size as penalty. Defaults are the paper's, but for
@@ -46,43 +47,24 @@ class BR0(Ruled):
 
     horizon: int = 0
     discount: float = 1.0
-    penalty: float | None = None
-    reward: float = 1.0
-    score: Literal["marginal", "single"] = "marginal"
-    stage_two_below: int | None = None
-    candidates: int = 8
-    pick: Literal["size", "fit"] = "size"
-    order: Literal["free-slots", "margin"] = "free-slots"
-    solver: Literal["enumerate", "bitset"] = "enumerate"
-    age_limit: float = 30.0
     bypass: bool = False
     ties: Literal["margin", "free-slots"] = "margin"
 
     def __post_init__(self) -> None:
         if self.horizon != 0:
             raise InputError("br-0", "horizon", self.horizon, "0", "br-h looks ahead.")
-        check_score("br-0", self.discount, self.penalty, self.reward)
-        check_options("br-0", self.stage_two_below, self.candidates, self.solver, self.age_limit)
+        check_options("br-0", self)
 
 
-Work, room = AssignWork, assign_room
+Work = AssignWork
 
 
 @rule
 def route(view: RuleView, options: Any, work: AssignWork) -> None:
     """Overdue requests, with `bypass` all, are placed by themselves; then the two stages."""
-    settings = Settings(
-        options.reward,
-        options.penalty,
-        options.stage_two_below,
-        options.candidates,
-        options.pick_fit,
-        options.order_margin,
-        options.solver_bitset,
-        options.ties_margin if options.bypass else options.order_margin,
-    )
     alone = view.waiting_load.size if options.bypass else count_overdue(view, options.age_limit)
-    decide(STAGE_TWO, alone, 1.0, settings, view, work)
+    ties_by_margin = options.ties_margin if options.bypass else options.order_margin
+    decide(STAGE_TWO, alone, 1.0, settings_of(options, ties_by_margin), view, work)
 
 
 policy = BR0

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, Settings, assign_room, decide
-from evenstep.routing.balance_route.options import check_options, check_score
+from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, Settings, decide
+from evenstep.routing.balance_route.options import check_options
 from evenstep.routing.filling import count_overdue
 from evenstep.routing.rules import Ruled, RuleView, rule
 
@@ -53,30 +53,23 @@ class BRH(Ruled):
     age_limit: float = 30.0
 
     def __post_init__(self) -> None:
-        check_options("br-h", self.stage_two_below, self.candidates, self.solver, self.age_limit)
         if self.horizon < 0:
             raise InputError("br-h", "horizon", self.horizon, "an integer >= 0")
-        check_score("br-h", self.discount, self.penalty, self.reward)
+        check_options("br-h", self)
 
 
-Work, room = AssignWork, assign_room
+Work = AssignWork
 
 
 @rule
 def route(view: RuleView, options: Any, work: AssignWork) -> None:
     """Overdue requests are placed by themselves; then the two stages."""
-    decide(
-        STAGE_TWO,
-        count_overdue(view, options.age_limit),
-        options.discount,
-        settings_of(options),
-        view,
-        work,
-    )
+    late = count_overdue(view, options.age_limit)
+    decide(STAGE_TWO, late, options.discount, settings_of(options, options.order_margin), view, work)
 
 
 @part
-def settings_of(options: Any) -> Settings:
+def settings_of(options: Any, ties_by_margin: bool) -> Settings:
     """The settings of the stages; the marginal reading rewards a token at each step of the horizon."""
     steps, weight = 1.0, 1.0
     if options.score_marginal:
@@ -84,14 +77,14 @@ def settings_of(options: Any) -> Settings:
             weight *= options.discount
             steps += weight
     return Settings(
-        options.reward * steps,
-        options.penalty,
-        options.stage_two_below,
-        options.candidates,
-        options.pick_fit,
-        options.order_margin,
-        options.solver_bitset,
-        options.order_margin,
+        reward=options.reward * steps,
+        penalty=options.penalty,
+        threshold=options.stage_two_below,
+        candidates=options.candidates,
+        fit=options.pick_fit,
+        margin_first=options.order_margin,
+        bits=options.solver_bitset,
+        ties_by_margin=ties_by_margin,
     )
 
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.routing.filling import has_room, send_to, set_room
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.filling import Room, has_room, send_to, set_room
+from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +49,26 @@ class Carton(Ruled):
 class Work(NamedTuple):
     """Working space: the room of each worker (see `filling.Room`), its step time and rate, and its limit."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    seconds: Floats
-    rate: Floats
-    limit: Ints
-
-
-def room(workers: int, waiting: int, horizon: int, options: Carton) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, workers
+    fleet: Room
+    seconds: WorkerFloats
+    rate: WorkerFloats
+    limit: WorkerInts
 
 
 @rule
 def route(view: RuleView, options: Carton, work: Work) -> None:
     """Send the oldest requests, one after the other."""
-    left = set_room(view, work)
+    left = set_room(view, work.fleet)
     set_limits(min(view.waiting_load.size, left), view, options.gain, work)
     for i in range(view.waiting_load.size):
         if left == 0:
             break
         best = next_below_limit(view.waiting_load[i], work)
         if best >= 0:
-            send_to(i, best, view.waiting_load[i], work)
+            send_to(i, best, view.waiting_load[i], work.fleet)
             left -= 1
             work.limit[best] -= 1
-            work.memory[0] = best + 1
+            work.fleet.memory[0] = best + 1
 
 
 @part
@@ -85,9 +76,9 @@ def next_below_limit(size: float, work: Work) -> int:
     """The next worker in turn with room for `size` tokens, one below its limit before all others; -1 = no such worker."""
     best, rank = -1, 4
     for g in range(work.limit.size):
-        if has_room(g, size, work):
+        if has_room(g, size, work.fleet):
             above = 0 if work.limit[g] > 0 else 2
-            mine = above + (0 if g >= work.memory[0] else 1)
+            mine = above + (0 if g >= work.fleet.memory[0] else 1)
             if mine < rank:
                 best, rank = g, mine
     return best

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple
 
-from evenstep.compiled import Floats, Ints, Table, part
+from evenstep.compiled import Table, part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
 from evenstep.request import F8
 from evenstep.routing.filling import Open, count_requests, list_open, send
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.rules import Ruled, RuleView, WorkerInts, rule
 from evenstep.streams import stream_number
 
 MOST_NODES = 1024
@@ -56,42 +56,18 @@ def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
         raise InputError(where, "virtual_nodes", virtual_nodes, f"an integer in 1..{MOST_NODES}")
 
 
-class Ring(Open, Protocol):
-    """The open workers of a rule's working space, with what a ring needs.
-
-    Attributes:
-        requests: int64[G], requests of each worker.
-        nodes: float64[G, V] in [0, 1), places of each worker on the ring.
-    """
-
-    @property
-    def requests(self) -> Ints: ...
-    @property
-    def nodes(self) -> Table: ...
-
-
 class Work(NamedTuple):
-    """Working space; see `Ring`."""
+    """Working space: the open workers, requests of each worker, and its places on the ring, in [0, 1)."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    open: Ints
-    slots: Ints
-    kv: Floats
-    requests: Ints
-    nodes: Table
-
-
-def room(workers: int, waiting: int, horizon: int, options: ConsistentHash) -> tuple[int | tuple[int, int], ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, (workers, options.virtual_nodes)
+    fleet: Open
+    requests: WorkerInts
+    nodes: Annotated[Table, "workers, options.virtual_nodes"]
 
 
 @rule
 def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
     """Send the oldest requests, one after the other."""
-    count, total = list_open(view, work), count_requests(view, work.requests)
+    count, total = list_open(view, work.fleet), count_requests(view, work.requests)
     place_nodes(view, count, work)
     for i in range(view.waiting_load.size):
         if count == 0:
@@ -99,22 +75,22 @@ def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
         best = nearest(i, math.ceil(options.bound * (total + 1) / view.load.size), view, count, work)
         if best >= 0:
             total += 1
-            work.requests[work.open[best]] += 1
-            count = send(i, best, view.waiting_load[i], count, work)
+            work.requests[work.fleet.open[best]] += 1
+            count = send(i, best, view.waiting_load[i], count, work.fleet)
 
 
 @part
-def place_nodes(view: RuleView, count: int, work: Ring) -> None:
+def place_nodes(view: RuleView, count: int, work: Work) -> None:
     """Put the open workers on the ring."""
     dice = head(view.seed, _NODE)
     for j in range(count):
-        g = work.open[j]
+        g = work.fleet.open[j]
         for v in range(work.nodes.shape[1]):
             work.nodes[g, v] = uniform_from(dice, g, v)
 
 
 @part
-def nearest(i: int, most: float, view: RuleView, count: int, work: Ring) -> int:
+def nearest(i: int, most: float, view: RuleView, count: int, work: Work) -> int:
     """The place of the first worker clockwise of a request's key that has room for it; -1 without one.
 
     Args:
@@ -123,10 +99,10 @@ def nearest(i: int, most: float, view: RuleView, count: int, work: Ring) -> int:
     key = uniform_from(head(view.seed, _KEY), view.waiting_key[i], 0)
     best, is_best_below, least = -1, False, 2.0
     for j in range(count):
-        is_below = work.requests[work.open[j]] < most
-        if work.kv[j] < view.waiting_load[i] or (is_best_below and not is_below):
+        is_below = work.requests[work.fleet.open[j]] < most
+        if work.fleet.kv[j] < view.waiting_load[i] or (is_best_below and not is_below):
             continue
-        ahead = clockwise(work.nodes[work.open[j]], key)
+        ahead = clockwise(work.nodes[work.fleet.open[j]], key)
         if best < 0 or (is_below and not is_best_below) or ahead < least:
             best, is_best_below, least = j, is_below, ahead
     return best

@@ -8,13 +8,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
 from evenstep.request import F8
-from evenstep.routing.filling import list_with_room, send_to, set_load, set_room
+from evenstep.routing.filling import Room, list_with_room, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 from evenstep.streams import stream_number
 
 _STREAM = stream_number("dynamo")
@@ -72,27 +72,18 @@ class Dynamo(Ruled):
 class Work(NamedTuple):
     """Working space: the room of each worker (see `filling.Room`), what it has, and the costs of those that fit."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    prefill: Floats
-    load: Floats
-    active: Floats
-    fitting: Ints
-    cost: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: Dynamo) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, workers, workers, workers
+    fleet: Room
+    prefill: WorkerFloats
+    load: WorkerFloats
+    active: WorkerFloats
+    fitting: WorkerInts
+    cost: WorkerFloats
 
 
 @rule
 def route(view: RuleView, options: Dynamo, work: Work) -> None:
     """Send the oldest requests, one after the other."""
-    dice, left = head(view.seed, _STREAM), set_room(view, work)
+    dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):
         work.prefill[g] = view.queued_load[g]
@@ -101,13 +92,13 @@ def route(view: RuleView, options: Dynamo, work: Work) -> None:
         if left == 0:
             break
         size = view.waiting_load[i]
-        count = list_with_room(size, work.fitting, work)
+        count = list_with_room(size, work.fitting, work.fleet)
         if count == 0:
             continue
         for k in range(count):
             work.cost[k] = cost_of(i, work.fitting[k], view, options, work)
         best = work.fitting[pick(work.cost, count, options.temperature, uniform_from(dice, view.waiting_id[i], 0))]
-        send_to(i, best, size, work)
+        send_to(i, best, size, work.fleet)
         left -= 1
         work.prefill[best] += max(0.0, size - cached_on(i, best, view))
         work.load[best] += size

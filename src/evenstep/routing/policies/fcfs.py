@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evenstep.compiled import part
-from evenstep.routing.filling import OpenWork, is_unlimited, list_open, most_free, one_each, open_room, send
+from evenstep.routing.filling import Open, is_unlimited, list_open, most_free, one_each, send
 from evenstep.routing.rules import Ruled, RuleView, rule
 
 
@@ -24,11 +24,11 @@ class FCFS(Ruled):
     fill: Literal["free-slots", "index"] = "free-slots"
 
 
-Work, room = OpenWork, open_room
+Work = Open
 
 
 @rule
-def route(view: RuleView, options: Any, work: OpenWork) -> None:
+def route(view: RuleView, options: Any, work: Open) -> None:
     """Send the oldest requests, one after the other."""
     if options.fill_free_slots and is_unlimited(view):
         send_by_levels(view, work)
@@ -48,7 +48,7 @@ def route(view: RuleView, options: Any, work: OpenWork) -> None:
 
 
 @part
-def send_by_levels(view: RuleView, work: OpenWork) -> None:
+def send_by_levels(view: RuleView, work: Open) -> None:
     """Most free slots first, where only slots limit: one pass over the workers for each level of free slots."""
     level, i = most_free(view), 0
     while level > 0 and i < work.worker.size:

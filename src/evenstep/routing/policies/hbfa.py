@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
 from evenstep.request import F8
-from evenstep.routing.filling import list_with_room, send_to, set_load, set_room
+from evenstep.routing.filling import Room, list_with_room, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 from evenstep.streams import stream_number
 
 _STREAM = stream_number("hbfa")
@@ -48,33 +48,24 @@ class HBFA(Ruled):
 class Work(NamedTuple):
     """Working space: the room of each worker (see `filling.Room`), what it has, and the dances of those that fit."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    load: Floats
-    requests: Floats
-    fitting: Ints
-    fitness: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: HBFA) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, workers, workers
+    fleet: Room
+    load: WorkerFloats
+    requests: WorkerFloats
+    fitting: WorkerInts
+    fitness: WorkerFloats
 
 
 @rule
 def route(view: RuleView, options: HBFA, work: Work) -> None:
     """Send the oldest requests, one after the other."""
-    dice, left = head(view.seed, _STREAM), set_room(view, work)
+    dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):
         work.requests[g] = view.running[g] + view.queued[g]
     for i in range(view.waiting_load.size):
         if left == 0:
             break
-        count = list_with_room(view.waiting_load[i], work.fitting, work)
+        count = list_with_room(view.waiting_load[i], work.fitting, work.fleet)
         if count == 0:
             continue
         if uniform_from(dice, view.waiting_id[i], 0) < options.scouts:
@@ -82,7 +73,7 @@ def route(view: RuleView, options: HBFA, work: Work) -> None:
         else:
             dance(count, work)
         best = work.fitting[spin(work.fitness, count, uniform_from(dice, view.waiting_id[i], 1))]
-        send_to(i, best, view.waiting_load[i], work)
+        send_to(i, best, view.waiting_load[i], work.fleet)
         left -= 1
         work.load[best] += view.waiting_load[i]
         work.requests[best] += 1.0

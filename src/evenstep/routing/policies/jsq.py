@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
-from evenstep.routing.filling import draw_all, is_unlimited, list_open, send, take_out, total_free
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.filling import Open, draw_all, is_unlimited, list_open, send, take_out, total_free
+from evenstep.routing.rules import RequestFloats, Ruled, RuleView, WorkerInts, rule
 from evenstep.streams import stream_number
 
 _STREAM = stream_number("jsq")
@@ -32,29 +32,19 @@ class JSQ(Ruled):
 class Work(NamedTuple):
     """Working space: the open workers (see `filling.Open`), the length of their queues, and the tied places."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    open: Ints
-    slots: Ints
-    kv: Floats
-    queue: Ints
-    tied: Ints
-    chance: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, workers, waiting
+    fleet: Open
+    queue: WorkerInts
+    tied: WorkerInts
+    chance: RequestFloats
 
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Send the oldest requests, one after the other."""
     dice = head(view.seed, _STREAM)
-    count = list_open(view, work)
+    count = list_open(view, work.fleet)
     for j in range(count):
-        work.queue[j] = view.running[work.open[j]] + view.queued[work.open[j]]
+        work.queue[j] = view.running[work.fleet.open[j]] + view.queued[work.fleet.open[j]]
     if is_unlimited(view):
         sent = min(view.waiting_load.size, total_free(view))
         if options.ties_random:
@@ -73,11 +63,11 @@ def route(view: RuleView, options: Any, work: Work) -> None:
             skip = int(uniform_from(dice, view.waiting_id[i], 0) * ties)
             while skip > 0:
                 best += 1
-                skip -= work.kv[best] >= size and work.queue[best] == shortest
+                skip -= work.fleet.kv[best] >= size and work.queue[best] == shortest
         work.queue[best] += 1
-        if work.slots[best] == 1:
+        if work.fleet.slots[best] == 1:
             take_out(best, count, work.queue)
-        count = send(i, best, size, count, work)
+        count = send(i, best, size, count, work.fleet)
 
 
 @part
@@ -85,7 +75,7 @@ def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
     """The first place of the shortest queue with memory for `size` tokens, -1 without one; and how many tie."""
     shortest, best, ties = _LONG, -1, 0
     for j in range(count):
-        if work.kv[j] >= size:
+        if work.fleet.kv[j] >= size:
             if work.queue[j] < shortest:
                 shortest, best, ties = work.queue[j], j, 1
             elif work.queue[j] == shortest:
@@ -104,9 +94,9 @@ def send_by_length(by_chance: bool, sent: int, count: int, work: Work) -> None:
             place = work.tied[k]
             take_out(k, ties, work.tied)
             ties -= 1
-            work.worker[i] = work.open[place]
-            work.slots[place] -= 1
-            work.queue[place] = shortest + 1 if work.slots[place] > 0 else _LONG
+            work.fleet.worker[i] = work.fleet.open[place]
+            work.fleet.slots[place] -= 1
+            work.queue[place] = shortest + 1 if work.fleet.slots[place] > 0 else _LONG
             i += 1
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,10 @@ class Work(NamedTuple):
     worker: Ints
     memory: Ints
     bound: Floats
-    open: Ints
-    free_slots: Ints
-    kv_free: Floats
-    load: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: LeastLoad) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers
+    open: WorkerInts
+    free_slots: WorkerInts
+    kv_free: WorkerFloats
+    load: WorkerFloats
 
 
 @rule

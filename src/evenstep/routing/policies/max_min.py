@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evenstep.routing.completion_time import CompletionWork, completion_room, send_by_length
+from evenstep.routing.completion_time import CompletionWork, send_by_length
 from evenstep.routing.filling import check_age_limit
 from evenstep.routing.rules import Ruled, RuleView, rule
 
@@ -35,7 +35,7 @@ class MaxMin(Ruled):
         check_age_limit("max-min", self.age_limit)
 
 
-Work, room = CompletionWork, completion_room
+Work = CompletionWork
 
 
 @rule

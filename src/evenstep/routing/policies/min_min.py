@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from evenstep.routing.completion_time import CompletionWork, completion_room, send_by_length
+from evenstep.routing.completion_time import CompletionWork, send_by_length
 from evenstep.routing.filling import check_age_limit
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.policies.max_min import MaxMin
+from evenstep.routing.rules import RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class MinMin(Ruled):
+class MinMin(MaxMin):
     """The shortest request of the whole pool goes to the worker of smallest load, repeated.
 
     Args:
@@ -26,14 +27,11 @@ class MinMin(Ruled):
     Source: BF-IO App. A.1.1, over the pool of waiting requests; ageing is ours.
     """
 
-    length: Literal["prompt", "predicted"] = "prompt"
-    age_limit: float = 60.0
-
     def __post_init__(self) -> None:
         check_age_limit("min-min", self.age_limit)
 
 
-Work, room = CompletionWork, completion_room
+Work = CompletionWork
 
 
 @rule

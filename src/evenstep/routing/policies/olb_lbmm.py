@@ -7,10 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, ReadFloats, part
+from evenstep.compiled import ReadFloats, part
 from evenstep.routing.capability import list_capabilities
 from evenstep.routing.completion_time import set_lengths
 from evenstep.routing.filling import (
+    Room,
     check_age_limit,
     count_overdue,
     count_requests,
@@ -19,7 +20,7 @@ from evenstep.routing.filling import (
     set_load,
     set_room,
 )
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.rules import RequestFloats, RequestInts, Ruled, RuleView, WorkerFloats, WorkerInts, rule
 from evenstep.routing.sorting import sort_by
 
 
@@ -57,23 +58,14 @@ class OlbLbmm(Ruled):
 class Work(NamedTuple):
     """Working space: the room of each worker (see `filling.Room`), what it has and can do, and the admitted requests."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    requests: Ints
-    ready: Floats
-    speed: Floats
-    length: Floats
-    key: Floats
-    order: Ints
-    spare: Ints
-
-
-def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, workers, waiting, waiting, waiting, waiting
+    fleet: Room
+    requests: WorkerInts
+    ready: WorkerFloats
+    speed: WorkerFloats
+    length: RequestFloats
+    key: RequestFloats
+    order: RequestInts
+    spare: RequestInts
 
 
 @rule
@@ -87,13 +79,13 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     for i in range(view.waiting_load.size):
         work.key[i] = -1.0 if i < late else work.length[i]  # overdue requests are placed first
     sort_by(work.key, admitted, work.order, work.spare)
-    set_room(view, work)
+    set_room(view, work.fleet)
     sent = 0
     for k in range(admitted):
         i = int(work.order[k])
         best = first_ready(i, -1, view.waiting_load, work)
         if best >= 0:
-            send_to(i, best, view.waiting_load[i], work)
+            send_to(i, best, view.waiting_load[i], work.fleet)
             work.ready[best] += work.length[i]
             sent += 1
     for _ in range(sent):
@@ -104,18 +96,18 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 @part
 def admit(view: RuleView, work: Work) -> int:
     """Opportunistic: list the requests, oldest first, that find room one after the other; returns how many."""
-    left, count = set_room(view, work), 0
+    left, count = set_room(view, work.fleet), 0
     count_requests(view, work.requests)
     for i in range(view.waiting_load.size):
         if left == 0:
             break
         size, best = view.waiting_load[i], -1
         for g in range(view.load.size):
-            if has_room(g, size, work) and (best < 0 or work.requests[g] < work.requests[best]):
+            if has_room(g, size, work.fleet) and (best < 0 or work.requests[g] < work.requests[best]):
                 best = g
         if best >= 0:
-            work.free_slots[best] -= 1
-            work.kv_free[best] -= size
+            work.fleet.free_slots[best] -= 1
+            work.fleet.kv_free[best] -= size
             work.requests[best] += 1
             left -= 1
             work.order[count] = i
@@ -134,7 +126,7 @@ def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
     best, earliest = -1, np.inf
     for g in range(work.ready.size):
         done = (work.ready[g] + work.length[i]) / work.speed[g]
-        if g != other_than and has_room(g, size[i], work) and (best < 0 or done < earliest):
+        if g != other_than and has_room(g, size[i], work.fleet) and (best < 0 or done < earliest):
             best, earliest = g, done
     return best
 
@@ -151,17 +143,17 @@ def move_from_last(view: RuleView, work: Work) -> bool:
         if work.ready[g] / work.speed[g] > work.ready[last] / work.speed[last]:
             last = g
     i = -1
-    for k in range(work.worker.size):
-        if work.worker[k] == last and (i < 0 or work.length[k] < work.length[i]):
+    for k in range(work.fleet.worker.size):
+        if work.fleet.worker[k] == last and (i < 0 or work.length[k] < work.length[i]):
             i = k
     if i < 0:
         return False
     to = first_ready(i, last, view.waiting_load, work)
     if to < 0 or (work.ready[to] + work.length[i]) / work.speed[to] >= work.ready[last] / work.speed[last]:
         return False
-    work.free_slots[last] += 1
-    work.kv_free[last] += view.waiting_load[i]
-    send_to(i, to, view.waiting_load[i], work)
+    work.fleet.free_slots[last] += 1
+    work.fleet.kv_free[last] += view.waiting_load[i]
+    send_to(i, to, view.waiting_load[i], work.fleet)
     work.ready[last] -= work.length[i]
     work.ready[to] += work.length[i]
     return True

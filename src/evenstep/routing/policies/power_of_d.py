@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import Floats, part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import InputError
 from evenstep.routing.filling import (
+    Open,
     draw_all,
     is_unlimited,
     list_open,
@@ -19,7 +20,7 @@ from evenstep.routing.filling import (
     take_out,
     total_free,
 )
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.rules import Ruled, RuleView, WorkerInts, rule
 from evenstep.streams import stream_number
 
 _STREAM = stream_number("power-of-d")
@@ -49,21 +50,11 @@ class PowerOfD(Ruled):
 class Work(NamedTuple):
     """Working space: the open workers (see `filling.Open`), the length of their queues, and the places to draw from."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    open: Ints
-    slots: Ints
-    kv: Floats
-    queue: Ints
-    urn: Ints
-    drawn: Ints
-    chance: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: PowerOfD) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, workers, workers, min(options.d, workers) * waiting
+    fleet: Open
+    queue: WorkerInts
+    urn: WorkerInts
+    drawn: WorkerInts
+    chance: Annotated[Floats, "min(options.d, workers) * waiting"]
 
 
 @rule
@@ -73,16 +64,16 @@ def route(view: RuleView, options: PowerOfD, work: Work) -> None:
     if is_unlimited(view):
         send_by_slots(dice, min(options.d, view.load.size), view, work)
         return
-    count = list_open(view, work)
+    count = list_open(view, work.fleet)
     for j in range(count):
-        work.queue[j] = view.running[work.open[j]] + view.queued[work.open[j]]
+        work.queue[j] = view.running[work.fleet.open[j]] + view.queued[work.fleet.open[j]]
     for i in range(view.waiting_load.size):
         if count == 0:
             break
         size, left = view.waiting_load[i], 0
         for j in range(count):
             work.urn[left] = j
-            left += work.kv[j] >= size
+            left += work.fleet.kv[j] >= size
         best = -1
         for draw in range(min(options.d, left)):
             k = int(uniform_from(dice, view.waiting_id[i], draw) * left)
@@ -93,9 +84,9 @@ def route(view: RuleView, options: PowerOfD, work: Work) -> None:
                 best = place
         if best >= 0:
             work.queue[best] += 1
-            if work.slots[best] == 1:
+            if work.fleet.slots[best] == 1:
                 take_out(best, count, work.queue)
-            count = send(i, best, size, count, work)
+            count = send(i, best, size, count, work.fleet)
 
 
 @part
@@ -107,15 +98,15 @@ def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
     for g in range(view.load.size):
         work.queue[g] = view.running[g] + view.queued[g]
         work.urn[g] = g
-    count = list_where_slots_limit(view, work)
+    count = list_where_slots_limit(view, work.fleet)
     for i in range(sent):
         best = shortest_drawn(i, sent, min(d, count), count, work)
-        g = np.uintp(work.open[best])
-        work.worker[i] = work.open[best]
+        g = np.uintp(work.fleet.open[best])
+        work.fleet.worker[i] = work.fleet.open[best]
         work.queue[g] += 1
-        work.slots[g] -= 1
-        if work.slots[g] == 0:
-            take_out(best, count, work.open)
+        work.fleet.slots[g] -= 1
+        if work.fleet.slots[g] == 0:
+            take_out(best, count, work.fleet.open)
             count -= 1
 
 
@@ -129,7 +120,7 @@ def shortest_drawn(i: int, sent: int, draws: int, count: int, work: Work) -> int
         left -= 1
         work.urn[k], work.urn[left] = work.urn[left], place
         work.drawn[draw] = k
-        length = work.queue[np.uintp(work.open[np.uintp(place)])]
+        length = work.queue[np.uintp(work.fleet.open[np.uintp(place)])]
         is_better = length < shortest or (length == shortest and place < best)
         best = place if is_better else best
         shortest = min(shortest, length)

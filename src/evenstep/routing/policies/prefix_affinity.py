@@ -9,10 +9,10 @@ from typing import ClassVar
 from evenstep.compiled import part
 from evenstep.errors import InputError
 from evenstep.routing.filling import count_requests, list_open, send
-from evenstep.routing.policies.consistent_hash import Ring, Work, check_ring, nearest, place_nodes, room
+from evenstep.routing.policies.consistent_hash import Work, check_ring, nearest, place_nodes
 from evenstep.routing.rules import Ruled, RuleView, rule
 
-__all__ = ["PrefixAffinity", "Work", "policy", "room"]
+__all__ = ["PrefixAffinity", "Work", "policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PrefixAffinity(Ruled):
 @rule
 def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
     """Send the oldest requests, one after the other."""
-    count, total = list_open(view, work), count_requests(view, work.requests)
+    count, total = list_open(view, work.fleet), count_requests(view, work.requests)
     is_known = view.cached_tokens.size > 0
     if not is_known:
         place_nodes(view, count, work)
@@ -80,12 +80,12 @@ def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
             best = least_requests(i, least_cached, view, count, work)
         if best >= 0:
             total += 1
-            work.requests[work.open[best]] += 1
-            count = send(i, best, size, count, work)
+            work.requests[work.fleet.open[best]] += 1
+            count = send(i, best, size, count, work.fleet)
 
 
 @part
-def is_unbalanced(options: PrefixAffinity, work: Ring) -> bool:
+def is_unbalanced(options: PrefixAffinity, work: Work) -> bool:
     """Whether the largest load exceeds the smallest by too much."""
     low, high = work.requests[0], work.requests[0]
     for g in range(work.requests.size):
@@ -94,27 +94,27 @@ def is_unbalanced(options: PrefixAffinity, work: Ring) -> bool:
 
 
 @part
-def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Ring) -> float:
+def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Work) -> float:
     """The most tokens of a request's prompt that a worker with room has cached; -1 where they are not above `least`."""
     most = -1.0
     for j in range(count):
-        if work.kv[j] >= view.waiting_load[i]:
-            most = max(most, view.cached_tokens[i, work.open[j]])
+        if work.fleet.kv[j] >= view.waiting_load[i]:
+            most = max(most, view.cached_tokens[i, work.fleet.open[j]])
     return most if most > least else -1.0
 
 
 @part
-def least_requests(i: int, cached: float, view: RuleView, count: int, work: Ring) -> int:
+def least_requests(i: int, cached: float, view: RuleView, count: int, work: Work) -> int:
     """The place of the fewest requests among workers with room and `cached` tokens of the prompt (-1 = any number).
 
     -1 without one.
     """
     best = -1
     for j in range(count):
-        g = work.open[j]
-        if work.kv[j] < view.waiting_load[i] or (cached >= 0.0 and view.cached_tokens[i, g] != cached):
+        g = work.fleet.open[j]
+        if work.fleet.kv[j] < view.waiting_load[i] or (cached >= 0.0 and view.cached_tokens[i, g] != cached):
             continue
-        if best < 0 or work.requests[g] < work.requests[work.open[best]]:
+        if best < 0 or work.requests[g] < work.requests[work.fleet.open[best]]:
             best = j
     return best
 

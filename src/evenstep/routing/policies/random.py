@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
 from evenstep.routing.filling import (
+    Open,
     draw_all,
     is_unlimited,
     list_open,
@@ -18,7 +19,7 @@ from evenstep.routing.filling import (
     take_out,
     total_free,
 )
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.rules import RequestFloats, Ruled, RuleView, rule
 from evenstep.streams import stream_number
 
 _STREAM = stream_number("random")
@@ -35,18 +36,8 @@ class Random(Ruled):
 class Work(NamedTuple):
     """Working space: the open workers (see `filling.Open`), and a draw for each request."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    open: Ints
-    slots: Ints
-    kv: Floats
-    chance: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: Random) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, waiting
+    fleet: Open
+    chance: RequestFloats
 
 
 @rule
@@ -56,21 +47,21 @@ def route(view: RuleView, options: Random, work: Work) -> None:
     if is_unlimited(view):
         send_anywhere(dice, view, work)
         return
-    count = list_open(view, work)
+    count = list_open(view, work.fleet)
     for i in range(view.waiting_load.size):
         if count == 0:
             break
         size, fits = view.waiting_load[i], 0
         for j in range(count):
-            fits += work.kv[j] >= size
+            fits += work.fleet.kv[j] >= size
         if fits == 0:
             continue
         skip = int(uniform_from(dice, view.waiting_id[i], 0) * fits)
         place = -1
         while skip >= 0:
             place += 1
-            skip -= work.kv[place] >= size
-        count = send(i, place, size, count, work)
+            skip -= work.fleet.kv[place] >= size
+        count = send(i, place, size, count, work.fleet)
 
 
 @part
@@ -78,14 +69,14 @@ def send_anywhere(dice: np.uint64, view: RuleView, work: Work) -> None:
     """Where only slots limit every open worker will do."""
     sent = min(view.waiting_load.size, total_free(view))
     draw_all(dice, 0, sent, view, work.chance)
-    count = list_where_slots_limit(view, work)
+    count = list_where_slots_limit(view, work.fleet)
     for i in range(sent):
         place = int(work.chance[i] * count)
-        g = np.uintp(work.open[place])
-        work.worker[i] = work.open[place]
-        work.slots[g] -= 1
-        if work.slots[g] == 0:
-            take_out(place, count, work.open)
+        g = np.uintp(work.fleet.open[place])
+        work.fleet.worker[i] = work.fleet.open[place]
+        work.fleet.slots[g] -= 1
+        if work.fleet.slots[g] == 0:
+            take_out(place, count, work.fleet.open)
             count -= 1
 
 

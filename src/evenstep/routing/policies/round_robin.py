@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.compiled import part
-from evenstep.routing.filling import OpenWork, is_unlimited, list_open, most_free, one_each, open_room, send
+from evenstep.routing.filling import Open, is_unlimited, list_open, most_free, one_each, send
 from evenstep.routing.rules import Ruled, RuleView, rule
 
 
@@ -22,11 +22,11 @@ class RoundRobin(Ruled):
         return 1
 
 
-Work, room = OpenWork, open_room
+Work = Open
 
 
 @rule
-def route(view: RuleView, options: RoundRobin, work: OpenWork) -> None:
+def route(view: RuleView, options: RoundRobin, work: Open) -> None:
     """Send the oldest requests, one after the other."""
     if is_unlimited(view):
         send_in_rounds(view, work)
@@ -49,7 +49,7 @@ def route(view: RuleView, options: RoundRobin, work: OpenWork) -> None:
 
 
 @part
-def first_that_fits(size: float, low: int, high: int, work: OpenWork) -> int:
+def first_that_fits(size: float, low: int, high: int, work: Open) -> int:
     """The first place in low..high-1 whose worker has memory for `size` tokens; -1 without one."""
     for j in range(low, high):
         if work.kv[j] >= size:
@@ -58,7 +58,7 @@ def first_that_fits(size: float, low: int, high: int, work: OpenWork) -> int:
 
 
 @part
-def send_in_rounds(view: RuleView, work: OpenWork) -> None:
+def send_in_rounds(view: RuleView, work: Open) -> None:
     """One round after the other, where only slots limit."""
     begin = min(work.memory[0], view.free_slots.size)
     level, i, most = 1, 0, most_free(view)

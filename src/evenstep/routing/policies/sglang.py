@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from evenstep.compiled import Floats, Ints
-from evenstep.routing.filling import count_requests, has_room, send_to, set_load, set_room
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.filling import Room, count_requests, has_room, send_to, set_load, set_room
+from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +33,15 @@ class SGLang(Ruled):
 class Work(NamedTuple):
     """Working space: the room of each worker (see `filling.Room`), its requests and its KV tokens."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    requests: Ints
-    tokens: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers
+    fleet: Room
+    requests: WorkerInts
+    tokens: WorkerFloats
 
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Send the oldest requests, one after the other."""
-    left = set_room(view, work)
+    left = set_room(view, work.fleet)
     count_requests(view, work.requests)
     set_load(view, work.tokens)
     for i in range(view.waiting_load.size):
@@ -59,14 +49,14 @@ def route(view: RuleView, options: Any, work: Work) -> None:
             break
         size, best = view.waiting_load[i], -1
         for g in range(view.load.size):
-            if not has_room(g, size, work):
+            if not has_room(g, size, work.fleet):
                 continue
             if best < 0 or (options.score_total_tokens and work.tokens[g] < work.tokens[best]):
                 best = g
             elif options.score_total_requests or work.tokens[g] == work.tokens[best]:
                 best = g if work.requests[g] < work.requests[best] else best
         if best >= 0:
-            send_to(i, best, size, work)
+            send_to(i, best, size, work.fleet)
             left -= 1
             work.requests[best] += 1
             work.tokens[best] += size

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from evenstep.compiled import Floats, Ints, part
-from evenstep.routing.filling import count_requests, has_room, send_to, set_load, set_room
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.compiled import part
+from evenstep.routing.filling import Room, count_requests, has_room, send_to, set_load, set_room
+from evenstep.routing.rules import RequestFloats, RequestInts, Ruled, RuleView, WorkerFloats, WorkerInts, rule
 from evenstep.routing.sorting import sort_by
 
 
@@ -33,27 +33,18 @@ class TensorRTADP(Ruled):
 class Work(NamedTuple):
     """Working space: the room of each worker (see `filling.Room`), what it has, and the taken requests in order."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    requests: Ints
-    tokens: Floats
-    negated: Floats
-    order: Ints
-    spare: Ints
-
-
-def room(workers: int, waiting: int, horizon: int, options: TensorRTADP) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, waiting, waiting, waiting
+    fleet: Room
+    requests: WorkerInts
+    tokens: WorkerFloats
+    negated: RequestFloats
+    order: RequestInts
+    spare: RequestInts
 
 
 @rule
 def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
     """Send the oldest requests, the largest of them first."""
-    taken = min(view.waiting_load.size, set_room(view, work))
+    taken = min(view.waiting_load.size, set_room(view, work.fleet))
     total = count_requests(view, work.requests)
     set_load(view, work.tokens)
     cap = -(-(total + taken) // view.load.size)
@@ -67,7 +58,7 @@ def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
         i = int(work.order[k])
         best = lightest(view.waiting_load[i], cap, work)
         if best >= 0:
-            send_to(i, best, view.waiting_load[i], work)
+            send_to(i, best, view.waiting_load[i], work.fleet)
             work.tokens[best] += view.waiting_load[i]
             work.requests[best] += 1
 
@@ -81,12 +72,9 @@ def lightest(size: float, cap: int, work: Work) -> int:
     best, is_best_below = -1, False
     for g in range(work.tokens.size):
         is_below = work.requests[g] < cap
-        if not has_room(g, size, work) or (is_best_below and not is_below):
+        if not has_room(g, size, work.fleet) or (is_best_below and not is_below):
             continue
-        is_lighter = best >= 0 and (work.tokens[g], work.requests[g]) < (
-            work.tokens[best],
-            work.requests[best],
-        )
+        is_lighter = best >= 0 and (work.tokens[g], work.requests[g]) < (work.tokens[best], work.requests[best])
         if best < 0 or (is_below and not is_best_below) or is_lighter:
             best, is_best_below = g, is_below
     return best

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.config import Numbers
 from evenstep.errors import InputError
 from evenstep.routing.capability import check_capabilities, list_capabilities
-from evenstep.routing.filling import close, is_unlimited, list_open, send
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.filling import Open, close, is_unlimited, list_open, send
+from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,8 @@ class Throttled(Ruled):
 class Work(NamedTuple):
     """Working space: the workers below their threshold (see `filling.Open`), and what each worker can do."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    open: Ints
-    slots: Ints
-    kv: Floats
-    capability: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers
+    fleet: Open
+    capability: WorkerFloats
 
 
 @rule
@@ -69,13 +59,13 @@ def route(view: RuleView, options: Any, work: Work) -> None:
         if count == 0:
             break
         if fits_everywhere:
-            work.worker[i] = work.open[0]
-            work.slots[0] -= 1
-            count = close(0, count, work) if work.slots[0] == 0 else count
+            work.fleet.worker[i] = work.fleet.open[0]
+            work.fleet.slots[0] -= 1
+            count = close(0, count, work.fleet) if work.fleet.slots[0] == 0 else count
             continue
         for j in range(count):
-            if work.kv[j] >= view.waiting_load[i]:
-                count = send(i, j, view.waiting_load[i], count, work)
+            if work.fleet.kv[j] >= view.waiting_load[i]:
+                count = send(i, j, view.waiting_load[i], count, work.fleet)
                 break
 
 
@@ -83,15 +73,15 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 def list_below(view: RuleView, options: Any, work: Work) -> int:
     """List the open workers below their threshold, with the room below it in place of their slots."""
     largest = list_capabilities(view, options.capability, work.capability)
-    listed, count = list_open(view, work), 0
+    fleet, listed, count = work.fleet, list_open(view, work.fleet), 0
     for j in range(listed):
-        g = int(work.open[j])
+        g = int(fleet.open[j])
         requests = view.running[g] + view.queued[g]
         most = options.threshold
         if math.isnan(options.threshold):  # None: the slots of the worker
             most = float(requests + view.free_slots[g])
         below = max(1, int(most * (work.capability[g] / largest) + 0.5)) - requests
-        work.open[count], work.slots[count], work.kv[count] = g, min(work.slots[j], below), work.kv[j]
+        fleet.open[count], fleet.slots[count], fleet.kv[count] = g, min(fleet.slots[j], below), fleet.kv[j]
         count += below > 0
     return count
 

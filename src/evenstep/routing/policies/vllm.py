@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, part
-from evenstep.routing.filling import has_room, send_to, set_room
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.compiled import part
+from evenstep.routing.filling import Room, has_room, send_to, set_room
+from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +42,29 @@ class VLLM(Ruled):
 class Work(NamedTuple):
     """Working space: the room of each worker (see `filling.Room`), its waiting requests, and what each costs more."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    waiting: Floats
-    weight: Floats
-
-
-def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers
+    fleet: Room
+    waiting: WorkerFloats
+    weight: WorkerFloats
 
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Send the oldest requests, one after the other."""
-    G, left = view.load.size, set_room(view, work)
+    G, left = view.load.size, set_room(view, work.fleet)
     for g in range(G):
         work.waiting[g] = view.queued[g]
         work.weight[g] = waiting_weight(g, view) if options.score_current else 3.0
-    work.memory[0] %= G
+    work.fleet.memory[0] %= G
     for i in range(view.waiting_load.size):
         if left == 0:
             break
-        best = smallest_score(work.memory[0], view.waiting_load[i], view, work)
+        best = smallest_score(work.fleet.memory[0], view.waiting_load[i], view, work)
         if best >= 0:
-            send_to(i, best, view.waiting_load[i], work)
+            send_to(i, best, view.waiting_load[i], work.fleet)
             left -= 1
             work.waiting[best] += 1.0
             if options.score_current:
-                work.memory[0] = (work.memory[0] + 1) % G
+                work.fleet.memory[0] = (work.fleet.memory[0] + 1) % G
 
 
 @part
@@ -93,7 +84,7 @@ def smallest_score(start: int, size: float, view: RuleView, work: Work) -> int:
     for k in range(G):
         g = start + k - (G if start + k >= G else 0)
         score = work.waiting[g] + view.running[g] + work.weight[g] * work.waiting[g]
-        if has_room(g, size, work) and (best < 0 or score < least):
+        if has_room(g, size, work.fleet) and (best < 0 or score < least):
             best, least = g, score
     return best
 

@@ -7,11 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.config import Numbers
 from evenstep.routing.capability import check_capabilities, list_capabilities
-from evenstep.routing.filling import count_requests, has_room, send_to, set_room
-from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.filling import Room, count_requests, has_room, send_to, set_room
+from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 
 #: Largest weight of a turn, and the smallest; in between they are whole numbers.
 FULL, LEAST = 65535, 1024
@@ -54,19 +54,10 @@ class Weighted(Ruled):
 class Work(NamedTuple):
     """Working space by worker: what is left of it, its requests, its weight and its share of the turns."""
 
-    worker: Ints
-    memory: Ints
-    bound: Floats
-    free_slots: Ints
-    kv_free: Floats
-    requests: Ints
-    weight: Floats
-    turns: Ints
-
-
-def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
-    return workers, workers, workers, workers, workers
+    fleet: Room
+    requests: WorkerInts
+    weight: WorkerFloats
+    turns: WorkerInts
 
 
 @rule
@@ -77,14 +68,14 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     if options.rule_round_robin:
         for g in range(view.load.size):
             work.turns[g] = max(LEAST, int(FULL * (work.weight[g] / largest) + 0.5))
-    left = set_room(view, work)
+    left = set_room(view, work.fleet)
     for i in range(view.waiting_load.size):
         if left == 0:
             break
         size = view.waiting_load[i]
         best = next_turn(size, work) if options.rule_round_robin else fewest_connections(size, work)
         if best >= 0:
-            send_to(i, best, size, work)
+            send_to(i, best, size, work.fleet)
             work.requests[best] += 1
             left -= 1
 
@@ -95,7 +86,7 @@ def fewest_connections(size: float, work: Work) -> int:
     best, least = -1, np.inf
     for g in range(work.weight.size):
         busy = (work.requests[g] + 1) / work.weight[g]
-        if has_room(g, size, work) and (best < 0 or busy < least):
+        if has_room(g, size, work.fleet) and (best < 0 or busy < least):
             best, least = g, busy
     return best
 
@@ -103,8 +94,8 @@ def fewest_connections(size: float, work: Work) -> int:
 @part
 def next_turn(size: float, work: Work) -> int:
     """The worker with room for `size` tokens whose turn is next; -1 without one, and no turn passes then."""
-    G, turn, g = work.turns.size, work.memory[0], 0
-    while g < G and not has_room(g, size, work):
+    G, turn, g = work.turns.size, work.fleet.memory[0], 0
+    while g < G and not has_room(g, size, work.fleet):
         g += 1
     if g == G:
         return -1
@@ -113,8 +104,8 @@ def next_turn(size: float, work: Work) -> int:
         weight = work.turns[g]
         takes = (weight * (turn // G) + g * (FULL // 2)) % FULL >= FULL - weight
         turn += 1
-        if takes and has_room(g, size, work):
-            work.memory[0] = turn
+        if takes and has_room(g, size, work.fleet):
+            work.fleet.memory[0] = turn
             return g
 
 

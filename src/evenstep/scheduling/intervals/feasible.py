@@ -12,27 +12,28 @@ one more iteration (literally it would count nothing). A prefill that is cut int
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 from evenstep.compiled import Ints, part
 from evenstep.scheduling.view import RuleView
 
 #: The believed length of a request of which nothing is believed; more than any memory holds.
 UNKNOWN = 1 << 50
+_OfAll: TypeAlias = Annotated[Ints, "running + waiting"]
 
 
 class Ahead(NamedTuple):
     """Requests in order of their remaining iterations, ties as they were added; as many entries as its user counts.
 
     Args:
-        more: int64[*], remaining iterations.
-        number: int64[*], running number of the request.
-        base: int64[*], KV tokens it holds before the first of them.
+        more: remaining iterations.
+        number: running number of the request.
+        base: KV tokens it holds before the first of them.
     """
 
-    more: Ints
-    number: Ints
-    base: Ints
+    more: _OfAll
+    number: _OfAll
+    base: _OfAll
 
 
 @part

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from evenstep.compiled import part
 from evenstep.draws import uniform
 from evenstep.scheduling.intervals.eviction import GROWS, give_way, grow, needed
-from evenstep.scheduling.intervals.feasible import Ahead, base, put, remaining, sort
+from evenstep.scheduling.intervals.feasible import base, put, remaining, sort
 from evenstep.scheduling.intervals.reserving import ReservedWork, admit_believed
 from evenstep.scheduling.view import RuleView
 from evenstep.streams import stream_number
@@ -66,7 +66,7 @@ def form_learned(
     capacity = int(share * view.kv_capacity)
     if view.waiting.size == 0 or cannot_join(view, options, work, believed, view.waiting[0], capacity):
         return
-    ahead, count = Ahead(work.more, work.number, work.base), 0
+    ahead, count = work.ahead, 0
     for position in range(runs):
         if work.mark[position] == GROWS:
             row: int = view.running[position]

@@ -13,20 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import part
 from evenstep.scheduling.batch import Batch, offer
 from evenstep.scheduling.intervals.eviction import GROWS, PAUSES, give_way, grow, leave
-from evenstep.scheduling.intervals.feasible import (
-    UNKNOWN,
-    Ahead,
-    base,
-    fits_with,
-    insert,
-    may_grow,
-    put,
-    remaining,
-    sort,
-)
+from evenstep.scheduling.intervals.feasible import UNKNOWN, Ahead, base, fits_with, insert, may_grow, put, remaining, sort
+from evenstep.scheduling.rules import RunningFloats, RunningInts
 from evenstep.scheduling.view import RuleView
 
 
@@ -34,16 +25,9 @@ class ReservedWork(NamedTuple):
     """The batch; a mark and a key for each running request; and the requests that stay (`feasible.Ahead`)."""
 
     batch: Batch
-    mark: Ints
-    more: Ints
-    number: Ints
-    base: Ints
-    key: Floats
-
-
-def reserved_room(running: int, waiting: int, options: Any) -> tuple[int, ...]:
-    """Numbers in each array of `ReservedWork` beyond the batch."""
-    return running, running + waiting, running + waiting, running + waiting, running
+    mark: RunningInts
+    ahead: Ahead
+    key: RunningFloats
 
 
 @part
@@ -75,12 +59,7 @@ def stays_below_bound(view: RuleView, options: Any, row: int) -> bool:
 
 @part
 def form_reserved(
-    view: RuleView,
-    options: Any,
-    work: ReservedWork,
-    believed: Callable[..., int],
-    stays: Callable[..., bool],
-    share: float,
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], stays: Callable[..., bool], share: float
 ) -> None:
     """A batch in which the memory of each request suffices to its believed end.
 
@@ -89,7 +68,7 @@ def form_reserved(
         stays: whether a running request keeps its place before the queue; others come back only if all that wait fit.
         share: of the memory that admissions may fill.
     """
-    batch, ahead, count = work.batch, Ahead(work.more, work.number, work.base), 0
+    batch, ahead, count = work.batch, work.ahead, 0
     for position in range(view.running.size):
         row: int = view.running[position]
         work.key[position] = -position
@@ -127,7 +106,7 @@ def admit_believed(
         share: of the memory that may be filled.
         count: entries of those that stay.
     """
-    ahead, capacity, joined = Ahead(work.more, work.number, work.base), int(share * view.kv_capacity), 0
+    ahead, capacity, joined = work.ahead, int(share * view.kv_capacity), 0
     for i in range(view.waiting.size):
         row: int = view.waiting[i]
         more, own = remaining(view, row, believed(view, options, row)), base(view, row)
@@ -145,11 +124,7 @@ def take_back(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> None:
     """Requests that gave up their memory in this batch come back in order while they fit to their ends."""
-    batch, ahead, capacity = (
-        work.batch,
-        Ahead(work.more, work.number, work.base),
-        int(share * view.kv_capacity),
-    )
+    batch, ahead, capacity = work.batch, work.ahead, int(share * view.kv_capacity)
     gone, kept = batch.gone[0], 0
     for e in range(gone):
         position: int = batch.evicted[e]

@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenstep.scheduling.intervals.reserving import (
-    ReservedWork,
-    form_reserved,
-    lowest_then_highest,
-    reserved_room,
-    stays_below_bound,
-)
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest, stays_below_bound
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -32,7 +26,7 @@ class AEll(Ruled):
     believes: ClassVar[Belief] = "bounds"
 
 
-Work, room = ReservedWork, reserved_room
+Work = ReservedWork
 
 
 @rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, reserved_room, stays
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, stays
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -27,7 +27,7 @@ class AMax(Ruled):
     believes: ClassVar[Belief] = "bounds"
 
 
-Work, room = ReservedWork, reserved_room
+Work = ReservedWork
 
 
 @rule

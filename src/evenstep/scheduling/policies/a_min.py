@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from evenstep.compiled import part
 from evenstep.errors import InputError
 from evenstep.scheduling.intervals.learning import Reading, Victim, form_learned, learned, raised, with_chance
-from evenstep.scheduling.intervals.reserving import ReservedWork, reserved_room
+from evenstep.scheduling.intervals.reserving import ReservedWork
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -51,7 +51,7 @@ class AMin(Ruled):
         return ORDERS[self.reading]
 
 
-Work, room = ReservedWork, reserved_room
+Work = ReservedWork
 
 
 @rule

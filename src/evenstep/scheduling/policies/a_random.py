@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.errors import InputError
-from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, reserved_room, stays
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, stays
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import Belief, RuleView
@@ -37,7 +37,7 @@ class ARandom(Ruled):
             raise InputError("a-random", "memory_scale", self.memory_scale, "a number above 0, at most 1")
 
 
-Work, room = ReservedWork, reserved_room
+Work = ReservedWork
 
 
 @rule

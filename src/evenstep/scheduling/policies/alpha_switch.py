@@ -9,13 +9,7 @@ from typing import ClassVar
 from evenstep.compiled import part
 from evenstep.errors import InputError
 from evenstep.scheduling.intervals.learning import form_learned, learned, with_chance
-from evenstep.scheduling.intervals.reserving import (
-    ReservedWork,
-    form_reserved,
-    lowest_then_highest,
-    reserved_room,
-    stays_below_bound,
-)
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest, stays_below_bound
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.policies.a_ell import AEll
 from evenstep.scheduling.policies.a_min import AMin
@@ -52,7 +46,7 @@ class AlphaSwitch(Ruled):
         return AEll.order if self.alpha < THRESHOLD else AMin().order
 
 
-Work, room = ReservedWork, reserved_room
+Work = ReservedWork
 
 
 @rule

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.by_key import KeyedWork, check_watermark, keyed_room, run_by_key
+from evenstep.scheduling.by_key import KeyedWork, check_watermark, run_by_key
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -46,7 +46,7 @@ class LeastAttained(Ruled):
         return QueueOrder(prompt=self.prompt_weight, reached=1.0)
 
 
-Work, room = KeyedWork, keyed_room
+Work = KeyedWork
 
 
 @rule

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.by_key import KeyedWork, check_watermark, keyed_room, run_by_key
+from evenstep.scheduling.by_key import KeyedWork, check_watermark, run_by_key
 from evenstep.scheduling.order import QueueOrder, level
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -54,7 +54,7 @@ class Mlfq(Ruled):
         return QueueOrder(arrival=1.0, quantum=self.quantum, served=self.level_wait_s)
 
 
-Work, room = KeyedWork, keyed_room
+Work = KeyedWork
 
 
 @rule

@@ -7,7 +7,7 @@ from typing import Any
 
 from evenstep.compiled import part
 from evenstep.scheduling.believed import Statistic, weights
-from evenstep.scheduling.by_key import KeyedWork, check_watermark, keyed_room, run_by_key
+from evenstep.scheduling.by_key import KeyedWork, check_watermark, run_by_key
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -45,7 +45,7 @@ class Srpt(Ruled):
         return QueueOrder(low=low, high=high, produced=-1.0)
 
 
-Work, room = KeyedWork, keyed_room
+Work = KeyedWork
 
 
 @rule

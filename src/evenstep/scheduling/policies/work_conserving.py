@@ -5,18 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from evenstep.compiled import Ints
 from evenstep.errors import InputError
 from evenstep.scheduling.batch import Batch
-from evenstep.scheduling.phases import (
-    admit_first,
-    admit_shortest,
-    list_phase,
-    needed_by,
-    run_list,
-    sort_by_left,
-)
-from evenstep.scheduling.rules import Ruled, RuleView, rule
+from evenstep.scheduling.phases import admit_first, admit_shortest, list_phase, needed_by, run_list, sort_by_left
+from evenstep.scheduling.rules import Ruled, RuleView, RunningInts, rule
 from evenstep.scheduling.view import UNLIMITED
 
 
@@ -60,13 +52,8 @@ class Work(NamedTuple):
     """The batch, and the running requests of each phase that are loaded, by position."""
 
     batch: Batch
-    chunks: Ints
-    decodes: Ints
-
-
-def room(running: int, waiting: int, options: WorkConserving) -> tuple[int, ...]:
-    """Numbers in each array of `Work` beyond the batch."""
-    return running, running
+    chunks: RunningInts
+    decodes: RunningInts
 
 
 @rule

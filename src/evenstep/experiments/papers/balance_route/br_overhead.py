@@ -14,12 +14,13 @@ from evenstep.experiments.papers._heavy import STEP_TIME, heavy
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, row
 from evenstep.measure.comparison import mean_interval
+from evenstep.policy_rules import KernelCall
 from evenstep.predict.oracle import Oracle
 from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
 from evenstep.routing.balance_route.assign import PREPARATION, STAGE_ONE, STAGE_TWO
-from evenstep.routing.doors import KernelCall, kernel_call
+from evenstep.routing.doors import kernel_call
 from evenstep.routing.policies.br_h import BRH
 from evenstep.routing.view import RoutingDecision, RoutingView, broken_rule
 from evenstep.sim.cluster.simulation import simulate

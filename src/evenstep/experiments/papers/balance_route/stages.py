@@ -7,7 +7,7 @@ from typing import Any
 
 from evenstep.compiled import Ints, IntTable, Table, declared, signature
 from evenstep.predict.departures import project
-from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, assign_room, decide
+from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, decide
 from evenstep.routing.filling import count_overdue
 from evenstep.routing.policies.br_h import BRH, settings_of
 from evenstep.routing.rules import RuleView, rule
@@ -27,7 +27,7 @@ class BRHUntil(BRH):
     repeats: int = 1
 
 
-Work, room = AssignWork, assign_room
+Work = AssignWork
 
 
 @rule
@@ -37,7 +37,7 @@ def route(view: RuleView, options: Any, work: AssignWork) -> None:
         for i in range(work.worker.size):
             work.worker[i] = HOLD
         late = count_overdue(view, options.age_limit)
-        decide(options.until, late, options.discount, settings_of(options), view, work)
+        decide(options.until, late, options.discount, settings_of(options, options.order_margin), view, work)
 
 
 @declared(signature(int, int, Ints, Ints, IntTable, IntTable, Table))

@@ -1,0 +1,193 @@
+"""The compiled door of a policy, generated for the rule of its file: what routing and engine policies share.
+
+A rule reads its view, its options and its working space by name. `Work` declares that space, each array with its length::
+
+    class Work(NamedTuple):
+        key: Annotated[Floats, "waiting"]
+        gap: Annotated[Table, "workers, options.levels"]
+
+A length is an expression of the door's `Door.sizes` and of `options`, with two numbers for a table. A file may state the
+lengths of all its arrays, in their order, by a function `room` instead. A field of `Work` may be a struct of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from types import SimpleNamespace
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.compiled import ArrayOf, part
+
+F = TypeVar("F", bound=Callable[..., Any])
+#: Guard words after every array that a compiled door may write, to detect writes past its end.
+_GUARD, _INT, _FLOAT = 8, -77777, -77777.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Door:
+    """How the doors of one kind of policy are generated.
+
+    Args:
+        text: of the function, which has `parameters`, `scratch_i` and `scratch_f`; ``{lengths}`` and ``{work}`` are filled.
+        signature: numba's.
+        scope: the names that the text uses.
+        work: working space of a file that declares none.
+        given: the text of each array that working space begins with.
+        made: structs that the text makes itself: how it calls each.
+        taken: numbers of `scratch_i` and `scratch_f` that the text uses itself.
+        sizes: names that lengths are expressed in, each with its text.
+    """
+
+    text: str
+    signature: Any
+    scope: Mapping[str, Any]
+    work: type
+    given: tuple[str, ...] = ()
+    made: Mapping[type, str] = field(default_factory=dict[type, str])
+    taken: tuple[int, int] = (0, 0)
+    sizes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def rule_of_file(door: Door, function: F) -> F:
+    """Mark the rule of the policies of a file: the same text runs compiled and plain."""
+    made = part(function)
+    compiled.has_rule(function.__module__, cache(partial(_entry, door, made)), function.__globals__)
+    return made
+
+
+def _entry(door: Door, made: Any, policy: type) -> Any:
+    """The door of one policy class, which a host asks as a module: its function by name, and ``scratch``.
+
+    ``scratch(*sizes, parameters) -> (ints, floats)`` says how much working space the function needs.
+    """
+    module: dict[str, Any] = getattr(made, "py_func", made).__globals__
+    work: Any = module.get("Work", door.work)
+    names = module if work.__module__ == policy.__module__ else None  # two users' files may have one name
+    read = _reader(policy)
+    kinds = list(_arrays(work, names, door))[len(door.given) :]
+    room = module.get("room") or _room(kinds, door)
+    if room is None:
+        raise TypeError(f"{policy.__module__} has a Work with arrays; expected a function room beside it")
+    scope: dict[str, Any] = {**door.scope, "rule": made, "read": part(read), "room": part(room)}
+    windows, lines = list(door.given), []
+    ends = {"scratch_i": str(door.taken[0]), "scratch_f": str(door.taken[1])}
+    if kinds:
+        lines = [f"lengths = room({', '.join(door.sizes.values())}, options)"]
+    for k, (buffer, dimensions, _) in enumerate(kinds):
+        length = f"lengths[{k}]" if dimensions == 1 else f"lengths[{k}][0] * lengths[{k}][1]"
+        lines.append(f"end{k} = {ends[buffer]} + {length}")
+        shape = f".reshape(lengths[{k}])" if dimensions == 2 else ""
+        windows.append(f"{buffer}[{ends[buffer]} : end{k}]{shape}")
+        ends[buffer] = f"end{k}"
+    filled = _filled(work, names, door, iter(windows), scope)
+    source = door.text.format(lengths="\n    ".join(lines), work=filled)
+
+    def scratch(*given: Any) -> tuple[int, int]:
+        *sizes, parameters = given
+        numbers = [int(np.prod(length)) for length in room(*sizes, read(parameters))] if kinds else []
+        ints = sum(n for n, (buffer, *_) in zip(numbers, kinds, strict=True) if buffer == "scratch_i")
+        return door.taken[0] + ints, door.taken[1] + sum(numbers) - ints
+
+    function = compiled.generated(source, scope, made, door.signature)
+    return SimpleNamespace(**{function.__name__: function, "scratch": scratch})
+
+
+def _reader(policy: type) -> Any:
+    """The function that reads the options of a policy, by name, out of its parameters."""
+    options, lines = compiled.options_of(policy)
+    return _function("def read(parameters):\n    " + "\n    ".join([*lines, "return options"]), {"Options": options})
+
+
+def _room(kinds: list[tuple[str, int, str]], door: Door) -> Any:
+    """The function that answers the lengths that arrays declare; None where one declares none."""
+    if not all(length for *_, length in kinds):
+        return None
+    lengths = "".join(f"({length}), " for *_, length in kinds)
+    return _function(f"def room({', '.join(door.sizes)}, options):\n    return ({lengths})", {})
+
+
+def _function(text: str, scope: dict[str, Any]) -> Any:
+    exec(text, scope)
+    return scope[text.partition("(")[0].removeprefix("def ")]
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, tuple)
+
+
+def _arrays(work: type, names: dict[str, Any] | None, door: Door) -> Iterator[tuple[str, int, str]]:
+    """The buffer, dimensions and declared length of every array of working space, those of a struct in its place."""
+    if work in door.made:
+        return
+    for name, hint in get_type_hints(work, names, include_extras=True).items():
+        if _is_struct(hint):
+            yield from _arrays(hint, None, door)
+            continue
+        marks = getattr(hint, "__metadata__", ())
+        array = next((mark for mark in marks if isinstance(mark, ArrayOf) and mark.writable), None)
+        if array is None:
+            raise TypeError(f"{work.__name__}.{name} is {hint}; expected Ints, Floats or Table")
+        length = next((mark for mark in marks if isinstance(mark, str)), "")
+        yield "scratch_i" if array.dtype == "int64" else "scratch_f", array.dimensions, length
+
+
+def _filled(work: type, names: dict[str, Any] | None, door: Door, windows: Iterator[str], scope: dict[str, Any]) -> str:
+    """The text that makes working space out of the texts of its arrays; puts the structs it names into `scope`."""
+    if work in door.made:
+        return door.made[work]
+    scope[work.__name__] = work
+    fields = [
+        _filled(hint, None, door, windows, scope) if _is_struct(hint) else next(windows)
+        for hint in get_type_hints(work, names, include_extras=True).values()
+    ]
+    return f"{work.__name__}({', '.join(fields)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelCall:
+    """One decision through a compiled door: a view as its arguments, own copies that the call writes.
+
+    Args:
+        function: the kernel, ready to be called with `arguments`.
+        arguments: all arguments in order.
+        answer: makes the decision out of what the kernel returns.
+        guarded: the arrays that it may write, by name; the last words of each are not the kernel's.
+    """
+
+    function: Any
+    arguments: tuple[Any, ...]
+    answer: Callable[[float], Any]
+    guarded: dict[str, Any]
+
+    def in_plain(self) -> KernelCall:
+        """The same call of the rule's plain text."""
+        return replace(self, function=compiled.as_plain(self.function))
+
+    def decision(self) -> Any:
+        """Make the call."""
+        return self.answer(float(self.function(*self.arguments)))
+
+    def overrun(self) -> str:
+        """Which array the kernel wrote beyond its end, as a sentence; empty when none."""
+        for name, array in self.guarded.items():
+            if np.any(array[..., -_GUARD:] != (_INT if array.dtype == np.int64 else _FLOAT)):
+                return f"the kernel writes beyond the end of {name}"
+        return ""
+
+
+def guarded(**shapes: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Arrays with guard words at the end, by name, and the windows before these; ``scratch_f`` is of floats.
+
+    Args:
+        shapes: the shape of each window.
+    """
+    arrays: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        *rows, columns = np.atleast_1d(shape).tolist()
+        arrays[name] = np.full((*rows, columns + _GUARD), _FLOAT if name == "scratch_f" else _INT)
+    return arrays, [array[..., :-_GUARD] for array in arrays.values()]
