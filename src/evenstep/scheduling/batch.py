@@ -81,6 +81,12 @@ def most(view: RuleView, batch: Batch, row: int) -> int:
 @part
 def give(view: RuleView, batch: Batch, row: int, position: int, tokens: int) -> None:
     """Run `tokens` of a request; the caller has made sure that they fit."""
+    give_grown(view, batch, row, position, tokens, grows(view, row, tokens))
+
+
+@part
+def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: int, taken: int) -> None:
+    """`give`, where the KV tokens of memory that this takes are known."""
     given = batch.given[0]
     batch.picked[given], batch.tokens[given] = position, tokens
     batch.given[0] = given + 1
@@ -88,16 +94,45 @@ def give(view: RuleView, batch: Batch, row: int, position: int, tokens: int) -> 
     batch.seats[0] -= 1
     if view.resident[row] == 0:
         batch.places[0] -= 1
-    batch.free[0] -= grows(view, row, tokens)
+    batch.free[0] -= taken
+
+
+@part
+def give_decodes(view: RuleView, batch: Batch) -> int:
+    """Run the running requests that decode, in order of admission, up to the first that something keeps from running.
+
+    For a batch without evictions.
+
+    Returns:
+        The position of that request, or how many run.
+    """
+    given, free = batch.given[0], batch.free[0]
+    end = given + min(batch.budget[0], batch.seats[0])
+    start, stop = given, view.running.size
+    for position in range(view.running.size):
+        row: int = view.running[position]
+        if view.decoding[row] == 1:
+            taken = grows(view, row, 1)
+            if given >= end or taken > free or view.resident[row] == 0:
+                stop = position
+                break
+            batch.picked[given], batch.tokens[given] = position, 1
+            given += 1
+            free -= taken
+    batch.given[0], batch.free[0] = given, free
+    batch.budget[0] -= given - start
+    batch.seats[0] -= given - start
+    return stop
 
 
 @part
 def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
     """Run as much of a request as the budget allows, if that leaves `reserve` KV tokens of memory; whether it did."""
     tokens: int = most(view, batch, row)
-    if tokens < 1 or grows(view, row, tokens) > batch.free[0] - reserve:
+    taken: int = grows(view, row, tokens)
+    if tokens < 1 or taken > batch.free[0] - reserve:
         return False
-    give(view, batch, row, position, tokens)
+    give_grown(view, batch, row, position, tokens, taken)
     return True
 
 

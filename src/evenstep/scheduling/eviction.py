@@ -6,7 +6,7 @@ Those that are evicted are a tail of those that run.
 from __future__ import annotations
 
 from evenstep.compiled import part
-from evenstep.scheduling.batch import Batch, evict, give, grows, most
+from evenstep.scheduling.batch import Batch, evict, give_grown, grows, most
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
 
@@ -17,12 +17,14 @@ def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMIT
         return
     row: int = view.running[position]
     tokens: int = min(most(view, batch, row), cap)
-    while tokens > 0 and grows(view, row, tokens) > batch.free[0]:
+    taken: int = grows(view, row, tokens)
+    while tokens > 0 and taken > batch.free[0]:
         last = view.running.size - batch.gone[0] - 1
         evict(view, batch, last)
         tokens: int = min(most(view, batch, row), cap) if last > position else 0
+        taken: int = grows(view, row, tokens)
     if tokens > 0:
-        give(view, batch, row, position, tokens)
+        give_grown(view, batch, row, position, tokens, taken)
 
 
 @part

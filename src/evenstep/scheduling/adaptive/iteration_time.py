@@ -1,9 +1,8 @@
 """A token budget from a target for the time between tokens, learned from how long iterations have lasted.
 
 The policy keeps float64 bits in int64 words: when it last formed a batch (`SINCE`) and of how many tokens (`RAN`). Fading
-sums
-over iterations follow: of 1, tokens, seconds, tokens squared, and tokens times seconds. A line through these says how
-many tokens last as long as the target. Times are taken in whole quanta of a microsecond, and token counts from them are
+sums over iterations follow: of 1, tokens, seconds, tokens squared, and tokens times seconds. A line through these says
+how many tokens last as long as the target. Times are taken in whole quanta of a microsecond, and token counts from them are
 rounded, not floored: the last bit of a clock decides nothing.
 """
 
@@ -46,26 +45,37 @@ def fade(memory: I8, word: int, more: float) -> None:
 
 
 @jit
-def learned(memory: I8, now_s: float) -> None:
-    """Take note of how long the last iteration lasted."""
-    if memory[RAN] == 0:
-        return
-    tokens, seconds = float(memory[RAN]), quantised(now_s - kept(memory, SINCE))
-    fade(memory, COUNT, 1.0)
-    fade(memory, TOKENS, tokens)
-    fade(memory, SECONDS, seconds)
-    fade(memory, SQUARES, tokens * tokens)
-    fade(memory, PRODUCTS, tokens * seconds)
+def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
+    """The five fading sums from a word on, as `COUNT` .. `PRODUCTS`, with one more iteration."""
+    fade(memory, first, 1.0)
+    fade(memory, first + 1, tokens)
+    fade(memory, first + 2, seconds)
+    fade(memory, first + 3, tokens * tokens)
+    fade(memory, first + 4, tokens * seconds)
 
 
 @jit
-def line(memory: I8) -> tuple[float, float, float]:
-    """The line through the iterations: seconds a token, seconds of none, mean seconds; zeros while none is known."""
-    count, tokens, seconds = kept(memory, COUNT), kept(memory, TOKENS), kept(memory, SECONDS)
-    squares = kept(memory, SQUARES)
+def learned(memory: I8, now_s: float) -> None:
+    """Take note of how long the last iteration lasted."""
+    if memory[RAN] != 0:
+        fade_line(memory, COUNT, float(memory[RAN]), quantised(now_s - kept(memory, SINCE)))
+
+
+@jit
+def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
+    """The line through the iterations of five sums: seconds a token, seconds of none, mean seconds.
+
+    Zeros while none is known.
+
+    Args:
+        first: the word of the first sum.
+        fewest: iterations before a line is drawn.
+    """
+    count, tokens, seconds = kept(memory, first), kept(memory, first + 1), kept(memory, first + 2)
+    squares = kept(memory, first + 3)
     spread = count * squares - tokens * tokens
-    rises = count * kept(memory, PRODUCTS) - tokens * seconds
-    if count < FIRST or spread <= VARIES * count * squares or rises <= 0.0:
+    rises = count * kept(memory, first + 4) - tokens * seconds
+    if count < fewest or spread <= VARIES * count * squares or rises <= 0.0:
         return 0.0, 0.0, 0.0
     slope = rises / spread
     return slope, (seconds - slope * tokens) / count, seconds / count
@@ -74,7 +84,7 @@ def line(memory: I8) -> tuple[float, float, float]:
 @jit
 def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
     """Tokens that last `target_s` seconds; `most` while that is not known, and never below the decodes and `LEAST`."""
-    slope, flat, _ = line(memory)
+    slope, flat, _ = line(memory, COUNT, FIRST)
     if slope == 0.0:
         return most
     fits = min(max(target_s - flat, 0.0) / slope, float(most))

@@ -18,14 +18,15 @@ import numpy as np
 from evenstep.compiled import jit
 from evenstep.request import I8
 from evenstep.scheduling.adaptive import iteration_time as pace
-from evenstep.scheduling.adaptive.iteration_time import RAN, SINCE, VARIES, fade, kept, quantised
+from evenstep.scheduling.adaptive.iteration_time import RAN, SINCE, fade, fade_line, kept, line, quantised
 
 _FIRST = pace.MEMORY
 #: Words: prefill tokens of the last batch, tokens prefilled and decoded so far, the knee; float64: seconds a prefill token
-#: costs at the pace that is held (0 = none is held); sums over bare iterations
-#: (1, seconds), heavy ones (1, tokens, seconds, squared tokens, products) and light ones (1, prefill tokens, seconds).
+#: costs at the pace that is held (0 = none is held); sums over bare iterations (1, seconds), heavy ones (five, see
+#: `pace.fade_line`) and light ones (1, prefill tokens, seconds).
 RAN_PREFILL, PREFILLED, DECODED, KNEE, PRICE = range(_FIRST, _FIRST + 5)
-BARE, BARE_S, HEAVY, HEAVY_TOKENS, HEAVY_S, SQUARES, PRODUCTS, LIGHT, LIGHT_TOKENS, LIGHT_S = range(_FIRST + 5, _FIRST + 15)
+BARE, BARE_S, HEAVY = range(_FIRST + 5, _FIRST + 8)
+LIGHT, LIGHT_TOKENS, LIGHT_S = range(_FIRST + 12, _FIRST + 15)
 #: Words: batches with prefills; float64: fading sums of prefill tokens that ran alone, their seconds, of those beside
 #: decodes, and the seconds these took longer than decodes alone.
 PREFILLS, PURE_TOKENS, PURE_S, MIXED_TOKENS, MIXED_S = range(_FIRST + 15, _FIRST + 20)
@@ -69,11 +70,8 @@ def learned(memory: I8, now_s: float, running: int) -> None:
     """Take note of how long the last iteration lasted, before `pace.learned`; idle time does not count."""
     if memory[RAN] == 0 or running == 0:
         return
-    tokens, prefill, seconds = (
-        float(memory[RAN]),
-        float(memory[RAN_PREFILL]),
-        quantised(now_s - kept(memory, SINCE)),
-    )
+    tokens, prefill = float(memory[RAN]), float(memory[RAN_PREFILL])
+    seconds = quantised(now_s - kept(memory, SINCE))
     learn_mixing(memory, tokens, prefill, seconds)
     if prefill == 0.0:
         fade(memory, BARE, 1.0)
@@ -81,11 +79,7 @@ def learned(memory: I8, now_s: float, running: int) -> None:
     elif kept(memory, BARE) == 0.0:
         return
     elif seconds > LONGER * kept(memory, BARE_S) / kept(memory, BARE):
-        fade(memory, HEAVY, 1.0)
-        fade(memory, HEAVY_TOKENS, tokens)
-        fade(memory, HEAVY_S, seconds)
-        fade(memory, SQUARES, tokens * tokens)
-        fade(memory, PRODUCTS, tokens * seconds)
+        fade_line(memory, HEAVY, tokens, seconds)
     elif 2 * memory[RAN] >= memory[KNEE]:
         fade(memory, LIGHT, 1.0)
         fade(memory, LIGHT_TOKENS, prefill)
@@ -111,15 +105,13 @@ def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
     held back.
     """
     memory[PRICE] = 0
-    count, tokens, seconds = kept(memory, HEAVY), kept(memory, HEAVY_TOKENS), kept(memory, HEAVY_S)
-    squares = kept(memory, SQUARES)
-    spread = count * squares - tokens * tokens
-    rises = count * kept(memory, PRODUCTS) - tokens * seconds
     bare = kept(memory, BARE)
-    if decodes == 0 or bare < KNOWN or spread <= VARIES * count * squares or rises <= 0.0:
+    if decodes == 0 or bare < KNOWN:
         return most
-    slope = rises / spread
-    flat, bare_s = (seconds - slope * tokens) / count, kept(memory, BARE_S) / bare
+    slope, flat, _ = line(memory, HEAVY, 0.0)
+    if slope == 0.0:
+        return most
+    bare_s = kept(memory, BARE_S) / bare
     knee = min((bare_s - flat) / slope, float(most))
     memory[KNEE] = np.int64(max(knee, 0.0) + 0.5)
     if knee < decodes + LEAST:

@@ -1,27 +1,33 @@
 """Remembers the head of the waiting queue by size from batch to batch, so that a long queue is rarely rescanned.
 
-The policy's memory keeps the place of the request that joins next by size, and a number of tokens: no waiting request of
-the window has fewer left. Both hold while others join, and while new requests arrive at the queue's end and are compared
-one by one. An eviction changes the balance of waiting and arrived requests, and all is forgotten. Nothing here changes a
-decision. Requests that join in the batch that is being formed stand in `Joining`.
+The policy's memory keeps the requests that join next by size, and a number of tokens: no waiting request of the window has
+fewer left. Both hold while others join, and while new requests arrive at the queue's end and are compared one by one. The
+queue is looked over again when all that are remembered have joined. An eviction changes the balance of waiting and arrived
+requests, and all is forgotten. Nothing here changes a decision. Requests that join in the batch that is being formed stand
+in `Joining`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from evenstep.compiled import Ints, part
 from evenstep.scheduling.adaptive import prefill_pacing as knee
 from evenstep.scheduling.batch import Batch, grows
-from evenstep.scheduling.view import RuleView
+from evenstep.scheduling.rules import RunningInts
+from evenstep.scheduling.view import UNLIMITED, RuleView
 
 _FIRST = knee.MEMORY
-#: Words: place of who joins next by size, from 1 on, 0 = not known; its id; tokens that none has fewer of left, 0 = not
-#: known; places that were looked over; how many waited less how many had arrived. Those who have joined since are taken
-#: off places and balance.
-PLACE, NEXT, FEWEST, PLACES, BALANCE = range(_FIRST, _FIRST + 5)
+#: Requests that are remembered at most: the shortest of the window, the one that joins next first.
+MOST = 12
+#: Words: how many are remembered; tokens that none has fewer of left, 0 = not known, and none of those that are not
+#: remembered; places that were looked over; how many waited less how many had arrived. Those who have joined since are
+#: taken off places and balance.
+COUNT, FEWEST, OTHERS, PLACES, BALANCE = range(_FIRST, _FIRST + 5)
+#: Words of the remembered requests: the place of each in the queue, its id, twice its expected tokens, tokens it has left.
+PLACE, NEXT, SIZE, LEFT = range(_FIRST + 5, _FIRST + 5 + 4 * MOST, MOST)
 #: Words that are kept, those of `knee` included.
-MEMORY = _FIRST + 5
+MEMORY = _FIRST + 5 + 4 * MOST
 
 
 class Joining(NamedTuple):
@@ -29,15 +35,15 @@ class Joining(NamedTuple):
 
     Args:
         batch: the batch that is being formed.
-        chunk: int64[R], positions of the running prefills.
-        start: int64[1], the entry of the batch from which on requests join, among running prefills.
-        newcomers: int64[1], how many have joined.
+        chunk: positions of the running prefills.
+        start: the entry of the batch from which on requests join, among running prefills.
+        newcomers: how many have joined.
     """
 
     batch: Batch
-    chunk: Ints
-    start: Ints
-    newcomers: Ints
+    chunk: RunningInts
+    start: Annotated[Ints, "1"]
+    newcomers: Annotated[Ints, "1"]
 
 
 class Gap(NamedTuple):
@@ -94,9 +100,9 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
     memory, newcomers = joining.batch.memory, joining.newcomers[0]
     balance = view.waiting.size - newcomers - seen
     if memory[BALANCE] != balance:
-        memory[PLACE] = memory[FEWEST] = 0
+        memory[COUNT] = memory[FEWEST] = 0
         memory[BALANCE] = balance
-    elif memory[PLACE] != 0 or memory[FEWEST] != 0:
+    elif memory[FEWEST] != 0:
         for i in range(memory[PLACES] + newcomers, places):
             if newcomers == 0 or not has_joined(joining, view.running.size + i):
                 compare(view, joining, i)
@@ -105,53 +111,80 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
 
 @part
 def compare(view: RuleView, joining: Joining, i: int) -> None:
-    """A request that is new in the window: whether it is foremost."""
+    """A request that is new in the window: whether it is one of the shortest."""
     memory = joining.batch.memory
     new: int = view.waiting[i]
-    if memory[FEWEST] != 0:
-        memory[FEWEST] = min(memory[FEWEST], view.left[new])
-    at = found(view, joining)
-    if at < 0:
-        return
-    known: int = view.waiting[at]
-    if view.evictions[known] == 0 and (view.evictions[new] > 0 or doubled(view, new) < doubled(view, known)):
-        note(view, joining, i)
+    memory[FEWEST] = min(memory[FEWEST], view.left[new])
+    at, size = found(view, joining), doubled(view, new)
+    known: int = view.waiting[max(at, 0)]
+    if at >= 0 and view.evictions[known] == 0 and view.evictions[new] > 0:
+        keep_only(view, joining, i)
+    elif at >= 0 and view.evictions[known] == 0 and size < memory[SIZE + memory[COUNT] - 1]:
+        insert(view, joining, i)
+    else:
+        memory[OTHERS] = min(memory[OTHERS], view.left[new])
+
+
+@part
+def insert(view: RuleView, joining: Joining, i: int) -> None:
+    """Remember a request among the shortest, after those of its size; where there are too many the last is forgotten."""
+    memory = joining.batch.memory
+    row: int = view.waiting[i]
+    size: int = doubled(view, row)
+    if memory[COUNT] == MOST:
+        memory[OTHERS] = min(memory[OTHERS], memory[LEFT + MOST - 1])
+        memory[COUNT] -= 1
+    k: int = memory[COUNT]
+    while k > 0 and size < memory[SIZE + k - 1]:
+        for word in (PLACE, NEXT, SIZE, LEFT):
+            memory[word + k] = memory[word + k - 1]
+        k -= 1
+    memory[PLACE + k] = i - joined_before(view, joining, i)
+    memory[NEXT + k], memory[SIZE + k], memory[LEFT + k] = view.request_id[row], size, view.left[row]
+    memory[COUNT] += 1
+
+
+@part
+def keep_only(view: RuleView, joining: Joining, i: int) -> None:
+    """Remember one request that was evicted, which goes before all others, and forget those."""
+    memory = joining.batch.memory
+    memory[COUNT], memory[OTHERS] = 0, memory[FEWEST]
+    insert(view, joining, i)
 
 
 @part
 def found(view: RuleView, joining: Joining) -> int:
     """The place of who joins next by size in the queue as this batch found it; -1 where it is not remembered."""
     memory = joining.batch.memory
-    if memory[PLACE] == 0:
+    if memory[COUNT] == 0:
         return -1
-    i: int = memory[PLACE] - 1
+    i: int = memory[PLACE]
     if joining.newcomers[0] > 0:
         moved = -1
         while moved != i:  # those who join before it; more of them may stand where it comes to
             moved = i
-            i = memory[PLACE] - 1 + joined_before(view, joining, moved + 1)
+            i = memory[PLACE] + joined_before(view, joining, moved + 1)
     if i >= view.waiting.size or view.request_id[view.waiting[i]] != memory[NEXT]:
         return -1
     return i
 
 
 @part
-def note(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember who joins next by size."""
-    memory = joining.batch.memory
-    memory[PLACE] = i + 1 - joined_before(view, joining, i)
-    memory[NEXT] = view.request_id[view.waiting[i]]
-
-
-@part
 def leave(view: RuleView, joining: Joining, i: int) -> None:
     """A request joins, after others of this batch: it is taken off what is remembered."""
     memory = joining.batch.memory
-    place = i + 1 - joined_before(view, joining, i)
-    if memory[PLACE] == place:
-        memory[PLACE] = 0
-    elif memory[PLACE] > place:
-        memory[PLACE] -= 1
+    place, count, fewest = i - joined_before(view, joining, i), 0, memory[OTHERS]
+    for k in range(memory[COUNT]):
+        at = memory[PLACE + k]
+        if at != place:
+            memory[PLACE + count] = at - 1 if at > place else at
+            for word in (NEXT, SIZE, LEFT):
+                memory[word + count] = memory[word + k]
+            fewest = min(fewest, memory[LEFT + count])
+            count += 1
+    if memory[FEWEST] != 0:
+        memory[FEWEST] = fewest
+    memory[COUNT] = count
     memory[PLACES] -= 1
     memory[BALANCE] -= 1
 
@@ -160,13 +193,15 @@ def leave(view: RuleView, joining: Joining, i: int) -> None:
 def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[int, int]:
     """The first that was evicted, else the shortest, the oldest of equals; and the shortest that fits. -1 = none.
 
-    The former, and the fewest tokens that are left, are remembered.
+    The shortest, and the fewest tokens that are left, are remembered.
 
     Args:
         places: of the queue that are looked at.
         gap: what the second has to fit into.
     """
-    shortest, least, fits, least_fits, fewest, evicted = -1, 0, -1, 0, 0, -1
+    memory = joining.batch.memory
+    shortest, least, fits, least_fits, fewest, evicted = -1, 0, -1, 0, UNLIMITED, -1
+    memory[COUNT], memory[OTHERS] = 0, UNLIMITED
     for i in range(places):
         if joining.newcomers[0] > 0 and has_joined(joining, view.running.size + i):
             continue
@@ -176,15 +211,18 @@ def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[
             evicted = i
         if shortest < 0 or size < least:
             shortest, least = i, size
-        if fewest == 0 or tokens < fewest:
-            fewest = tokens
+        fewest = min(fewest, tokens)
+        if memory[COUNT] < MOST or size < memory[SIZE + MOST - 1]:
+            insert(view, joining, i)
+        else:
+            memory[OTHERS] = min(memory[OTHERS], tokens)
         if tokens <= min(gap.longest, gap.free) and (fits < 0 or size < least_fits) and fits_gap(view, gap, row):
             fits, least_fits = i, size
-    foremost = evicted if evicted >= 0 else shortest
-    if foremost >= 0:
-        note(view, joining, foremost)
-        joining.batch.memory[FEWEST] = fewest
-    return foremost, fits
+    if shortest >= 0:
+        memory[FEWEST] = fewest
+    if evicted >= 0:
+        keep_only(view, joining, evicted)
+    return evicted if evicted >= 0 else shortest, fits
 
 
 @part

@@ -14,17 +14,8 @@ from evenstep.scheduling.adaptive import iteration_time as pace
 from evenstep.scheduling.adaptive import prefill_pacing as knee
 from evenstep.scheduling.adaptive import queue_head as foremost
 from evenstep.scheduling.adaptive.iteration_time import kept, quantised
-from evenstep.scheduling.adaptive.queue_head import (
-    Gap,
-    Joining,
-    fits_gap,
-    found,
-    has_joined,
-    leave,
-    look_over,
-    recall,
-)
-from evenstep.scheduling.batch import evict, give, grows, in_queue_order, is_evicted, most
+from evenstep.scheduling.adaptive.queue_head import Gap, Joining, fits_gap, found, has_joined, leave, look_over, recall
+from evenstep.scheduling.batch import evict, give, give_decodes, grows, in_queue_order, is_evicted, most
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
@@ -88,11 +79,6 @@ class Best(Ruled):
 Work = Joining
 
 
-def room(running: int, waiting: int, options: Best) -> tuple[int, ...]:
-    """Numbers in each array of `Joining` beyond the batch."""
-    return running, 1, 1
-
-
 @rule
 def form_batch(view: RuleView, options: Best, work: Joining) -> None:
     """Decodes, running prefills and newcomers, the shortest of these two first; then what may still join."""
@@ -106,13 +92,12 @@ def form_batch(view: RuleView, options: Best, work: Joining) -> None:
             decodes += view.decoding[row]
         batch.budget[0] = pace.budget(memory, options.target_s, decodes, view.token_budget)
     apart = options.paced and options.target_s == 0.0 and knee.apart(memory)
-    chunks = list_chunks(view, work)
+    whole_budget, chunks = batch.budget[0], list_chunks(view, work)
     if not apart:
         run_decodes(view, work)
     work.start[0], work.newcomers[0] = batch.given[0], 0
-    whole_budget = hold_back(view, work, chunks, batch.budget[0] + given_tokens(work, 0)) if options.paced else 0
-    if not options.paced:
-        whole_budget = batch.budget[0] + given_tokens(work, 0)
+    if options.paced:
+        whole_budget = hold_back(view, work, chunks, whole_budget)
     prefill(view, options, work, chunks)
     if apart and batch.budget[0] == whole_budget:
         run_decodes(view, work)
@@ -144,7 +129,8 @@ def list_chunks(view: RuleView, work: Joining) -> int:
 @part
 def run_decodes(view: RuleView, work: Joining) -> None:
     """Run the running requests that decode, in order of admission."""
-    for position in range(view.running.size):
+    first = give_decodes(view, work.batch) if work.batch.gone[0] == 0 else 0
+    for position in range(first, view.running.size):
         if view.decoding[view.running[position]] == 1:
             run_one(view, work, position)
 
@@ -175,21 +161,12 @@ def run_one(view: RuleView, work: Joining, position: int) -> None:
 @part
 def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
     """Leave the prefills of this batch what delays requests least (`knee.budget`); of the `whole` budget, what is left."""
-    batch, ran = work.batch, given_tokens(work, 0)
+    batch, ran = work.batch, whole - work.batch.budget[0]
     others = behind(view, work, chunks)
     tokens = knee.budget(batch.memory, ran, others, whole)
     held_back = max(batch.budget[0] - max(tokens - ran, knee.LEAST), 0)
     batch.budget[0] -= held_back
     return whole - held_back
-
-
-@part
-def given_tokens(work: Joining, start: int) -> int:
-    """Tokens that entries of the batch have, from one on."""
-    total = 0
-    for p in range(start, work.batch.given[0]):
-        total += work.batch.tokens[p]
-    return total
 
 
 @part
@@ -394,7 +371,7 @@ def room_for(view: RuleView, options: Best, memory: Ints) -> int:
     if finished < KNOWN:
         return int(options.watermark * view.kv_capacity)
     output, share = memory[knee.DECODED] / finished, 1.0
-    price_s, _, iteration_s = pace.line(memory)
+    price_s, _, iteration_s = pace.line(memory, pace.COUNT, pace.FIRST)
     if memory[knee.PRICE] != 0:
         price_s, iteration_s = kept(memory, knee.PRICE), kept(memory, pace.SECONDS) / kept(memory, pace.COUNT)
     if price_s > 0.0 and output > 0.0:
