@@ -14,18 +14,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import (
-    Any,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from evenstep.errors import InputError, nearest
 

@@ -37,10 +37,7 @@ class Locks:
     """
 
     def __init__(
-        self,
-        file: Path | None,
-        say: Callable[[], None] = lambda: None,
-        pause: Callable[[float], None] = time.sleep,
+        self, file: Path | None, say: Callable[[], None] = lambda: None, pause: Callable[[float], None] = time.sleep
     ) -> None:
         self._say, self._pause = say, pause
         self._held: dict[int, int] = {}  # byte -> how often it is held: a kernel may be compiled for two signatures

@@ -38,10 +38,7 @@ BINDINGS: dict[str, str] = {
 }
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
 _ROOT = Path(__file__).parent
-_PLACES = {
-    "experiments": "experiments.papers",
-    "batch": "cost",
-}  # where members lie, if not in the room's own folder
+_PLACES = {"experiments": "experiments.papers", "batch": "cost"}  # where members lie, if not in the room's own folder
 
 
 @cache

@@ -15,14 +15,7 @@ from typing import Any
 
 _CLOCK, _CHANCE, _PEEK, _SYSTEM = "clock", "chance", "peek", "system"
 _FRAMES = {"_getframe", "_current_frames", "_getframemodulename", "_current_exceptions"}
-_MODULES = {
-    "time": _CLOCK,
-    "gc": _PEEK,
-    "posix": _SYSTEM,
-    "nt": _SYSTEM,
-    "_socket": _SYSTEM,
-    "select": _SYSTEM,
-}
+_MODULES = {"time": _CLOCK, "gc": _PEEK, "posix": _SYSTEM, "nt": _SYSTEM, "_socket": _SYSTEM, "select": _SYSTEM}
 _EVENTS = {"open": _SYSTEM, "subprocess.Popen": _SYSTEM, "socket.connect": _SYSTEM, "socket.__new__": _SYSTEM}
 
 _watchers: list[list[tuple[str, str]]] = []  # lists that collect the current calls
