@@ -1,6 +1,6 @@
 """The only file that imports numba, and the only one that sets its flags.
 
-Kernels are plain functions marked with `jit`, `part` and their like, or `declared` for one signature: a policy's door has
+Kernels are plain functions marked with `jit`, `part` and their like, or `declared` for one signature. A policy's door has
 one, so the simulators' loops are compiled once and kept in the disk cache. Without numba, or with
 ``EVENSTEP_PLAIN=1``, they run as plain Python, and `mode()` says so to banners and manifests: never silently.
 
@@ -604,8 +604,8 @@ def parameters(policy: object) -> NDArray[np.float64]:
 def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
     """The fields of a policy as a rule sees them, by name, and the text that reads them out of `parameters`.
 
-    Booleans, ints and floats keep their kind; a field that may be ``None`` is a float, nan for None; a tuple is
-    a float64 array; a choice becomes one boolean for each of its words: ``order: Literal["margin", "free-slots"]`` gives
+    Booleans, ints and floats keep their kind. A field that may be ``None`` is a float, nan for None; a tuple is
+    a float64 array. A choice becomes one boolean for each of its words: ``order: Literal["margin", "free-slots"]`` gives
     ``options.order_margin`` and ``options.order_free_slots``.
 
     Returns:

@@ -1,9 +1,9 @@
 """Kernels that run as plain Python until this process changes over to their compiled code, at equal bits.
 
-A long-lived process can so begin at once on a machine that has no compiled kernels: it sets `kernel_cache.begins_plain`
-before it imports `compiled`, has another process compile, loads what that compiled in a thread (`in_compiled_code`), and
-changes over between two decisions (`change_over`). What a kernel reads and writes is the same for both: arrays, numbers,
-and tuples of them.
+A long-lived process can so begin at once on a machine that has no compiled kernels. It sets `kernel_cache.begins_plain`
+before it imports `compiled`, and has another process compile. It loads what that compiled in a thread
+(`in_compiled_code`), and changes over between two decisions (`change_over`). What a kernel reads and writes is the same
+for both: arrays, numbers, and tuples of them.
 
 Kernels that only compiled code may call (`compiled.part` and its like) stay plain Python when Python calls them. Plain
 text that still runs at the change then meets nothing that it cannot call.

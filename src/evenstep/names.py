@@ -36,6 +36,14 @@ BINDINGS: dict[str, str] = {
     "experiments": "experiment",
     "engines": "adapter",
 }
+#: What errors call a member, where that is not the word it binds.
+_NOUNS = {
+    "scheduling": "scheduling policy",
+    "batch": "batch-time law",
+    "workload": "trace format",
+    "engines": "engine",
+    "cli": "cli",
+}
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
 _ROOT = Path(__file__).parent
 _PLACES = {"experiments": "experiments.papers", "batch": "cost"}  # where members lie, if not in the room's own folder
@@ -180,16 +188,7 @@ def _elsewhere(room: str, name: str) -> str:
 
 
 def _noun(room: str) -> str:
-    return {
-        "routing": "policy",
-        "scheduling": "scheduling policy",
-        "predict": "predictor",
-        "cost": "law",
-        "batch": "batch-time law",
-        "workload": "trace format",
-        "experiments": "experiment",
-        "engines": "engine",
-    }.get(room, room)
+    return _NOUNS.get(room, BINDINGS[room])
 
 
 def _name(stem: str) -> str:
@@ -267,7 +266,6 @@ def _load_file(place: str) -> ModuleType:
 def _load_version(path: Path, changed_ns: int) -> ModuleType:
     """The module of a file as it was at a time; its name is kept, since compiled kernels are found again by it."""
     key = f"evenstep_user_{path.stem}"
-    sys.modules.pop(f"{key}_kernel", None)  # that of another file, or of this one before it changed
     spec = importlib.util.spec_from_file_location(key, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

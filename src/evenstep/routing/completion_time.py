@@ -39,8 +39,8 @@ def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
 def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_limit: float, work: CompletionWork) -> None:
     """Overdue requests first, oldest first; then by length; each to the worker of smallest ready time.
 
-    All workers are alike to a request here, so the earliest completion time of request i is ``min_g r_g + p_i``:
-    the request to schedule next is the longest (max-min) or shortest (min-min), and its worker is the one of smallest
+    All workers are alike to a request here, so the earliest completion time of request i is ``min_g r_g + p_i``. The
+    request to schedule next is the longest (max-min) or shortest (min-min). Its worker is the one of smallest
     ready time r_g among those where it fits. r_g is the worker's load, and grows by p_i.
 
     Args:

@@ -213,8 +213,8 @@ def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8)
 def count_overdue(view: RuleView, age_limit: float) -> int:
     """How many of the oldest requests go first, because they waited more than `age_limit` times the mean wait.
 
-    They take a quarter of the free slots at most, and one at least: requests that a policy passes over grow old together,
-    and admitted all at once they would undo the balance that passing them over gained.
+    They take a quarter of the free slots at most, and one at least. Requests that a policy passes over grow old together;
+    admitted all at once they would undo the balance that passing them over gained.
 
     Args:
         age_limit: multiple of the mean wait; 0 switches the rule off. Before the first admission no request is overdue.

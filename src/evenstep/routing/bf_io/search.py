@@ -59,8 +59,8 @@ def waiting_from(r: int, taken: Ints) -> int:
 def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: ReadTable) -> int:
     """The waiting request that gains most in place of `out` on worker o; -1 if none gains. `others` is set for o.
 
-    The gain is concave in the size, so the two neighbours of the ideal size do, and the oldest where age is worth
-    something, unless more than size and age counts.
+    The gain is concave in the size, so the two neighbours of the ideal size will do, unless more than size and age counts.
+    Where age is worth something the oldest are tried, too.
     """
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size

@@ -27,8 +27,8 @@ class Dynamo(Ruled):
     ``cost = prefill_load_scale * max(0, (prefill_g + s_i - overlap_score_credit * cached_ig) / block_size)
     + (load_g + s_i) / block_size + active_request_weight * active_g``
 
-    prefill_g are the tokens sent and not yet decoding, of those sent in this decision the ones not cached; load_g the KV
-    tokens that run or were sent; active_g the requests. Equal costs go by keyed chance. The router's
+    prefill_g are the tokens sent and not yet decoding, of those sent in this decision the ones not cached. load_g are the
+    KV tokens that run or were sent, active_g the requests. Equal costs go by keyed chance. The router's
     older ``overlap_score_weight`` is `prefill_load_scale` with a credit of 1.
 
     Args:

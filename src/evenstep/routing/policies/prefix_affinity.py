@@ -20,7 +20,7 @@ class PrefixAffinity(Ruled):
     """Oldest request first, among the workers that have room for it; the load is requests running and sent.
 
     * The fleet is unbalanced when the largest load exceeds the smallest by more than `balance_abs` requests and
-      by more than the factor `balance_rel`: the request goes to the smallest load.
+      by more than the factor `balance_rel`. Then the request goes to the smallest load.
     * Otherwise it goes to the worker with most of its prompt cached, if that is more than the share `cached_share` of it.
       Equal prefixes, and requests with less, go to the smallest load (then the lowest index).
     * Where nothing is known of caches the place of the prefix is taken by its key: `consistent-hash`.

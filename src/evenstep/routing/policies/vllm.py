@@ -20,7 +20,7 @@ class VLLM(Ruled):
 
     Args:
         score: ``current`` = waiting + running, and where something waits ``6 * waiting * max(0, usage - 0.5)`` more,
-            usage = share of the engine's KV memory in use; ties go round, each request starts the search one engine
+            usage = share of the engine's KV memory in use. Ties go round: each request starts the search one engine
             further. ``waiting-4`` = 4 * waiting + running, ties to the lowest index: the form of older versions.
 
     It leaves out: counts that are up to 100 ms old between broadcasts, several API servers that see each other's

@@ -24,7 +24,7 @@ class Mlfq(Ruled):
 
     Args:
         quantum: tokens of the first level.
-        level_wait_s: seconds of waiting that make up for a level, so that long requests are not starved: a request goes
+        level_wait_s: seconds of waiting that make up for a level, so that long requests are not starved. A request goes
             before one a level above that came so much later. (The paper lifts a request to the first level once it has
             waited too long; with such a sum of level and arrival the queue keeps its order.)
         makes_room: evict running requests that come later in this order for one that waits and finds no memory or no place

@@ -7,7 +7,7 @@ sub-agent starts `duration` before its marker, and
 
 * its first request follows the last main request that had begun by then, after the gap from that one's end to the start;
 * the main line's next request follows the last to end of the previous main request and the sub-agents whose result it
-  waited for, after the recorded gap; so replays at the recorded speed keep the recorded times;
+  waited for, after the recorded gap. Replays at the recorded speed so keep the recorded times;
 * a sub-agent launched asynchronously delays no other request.
 
 A marker without a duration takes the span of its requests as its duration; if that would begin before the session does,

@@ -46,8 +46,8 @@ def read(
 ) -> Trace:
     """Read Mooncake JSONL; times and delays are milliseconds.
 
-    Times rounded to ticks of a second or more, with several requests a tick (the published traces: 3 s), are spread
-    over their tick, in the order of the rows and by keyed chance.
+    Times may be rounded to ticks of a second or more, with several requests a tick (the published traces: 3 s). They are
+    then spread over their tick, in the order of the rows and by keyed chance.
 
     A row of a session follows the row above it of the same session. Its think time is `delay`, or else the gap
     between the two times, which includes the time the model took. Such a row may lack a time.
