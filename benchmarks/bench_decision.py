@@ -28,9 +28,9 @@ from bench_simulator import YARDSTICK_STEPS_PER_S, burst, plain_step_s
 from contenders import plain_numpy
 from evenstep import compiled, names
 from evenstep.cost.linear import Linear
+from evenstep.policy_rules import KernelCall
 from evenstep.predict import departures
 from evenstep.request import Trace
-from evenstep.policy_rules import KernelCall
 from evenstep.routing.doors import kernel_call
 from evenstep.routing.view import expects_loads, horizon_of
 from evenstep.sim.cluster import lookahead as lookahead_kernel
