@@ -26,7 +26,7 @@ def _kebab(name: str) -> str:
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=_kebab, omit_defaults=True, gc=False):
-    """Every event.
+    """The base of all events.
 
     Args:
         now_s: the host's time, seconds on any clock that never goes back.

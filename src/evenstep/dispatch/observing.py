@@ -92,7 +92,7 @@ class Observed:
         return Law(overhead, slope, explained, len(seconds))
 
     def summary(self, slo: Slo | None = None) -> dict[str, Any]:
-        """Every metric that a recorded run has, by the names of a simulated one; the others are None.
+        """Every metric that a recorded run has, by the names of a simulated one, and None for the others.
 
         Args:
             slo: objective for goodput.

@@ -40,7 +40,7 @@ class Options:
 
 
 class Parts:
-    """All parts.
+    """The parts of one dispatcher, each made with those it uses.
 
     Args:
         settings: limits and deadlines.

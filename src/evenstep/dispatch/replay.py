@@ -42,8 +42,8 @@ class Replayed:
         decisions: compared, all alike but for `difference`. events: handled. fallbacks: of the decisions.
         difference: None when all are alike.
         cut_off: bytes at the end of the log that are no whole record, since its writer was killed.
-        gaps: places at which the log lost records, since they could not be written; each part behind one is replayed from
-            the state that it began with.
+        gaps: places at which the log lost records, since they could not be written; each later part is replayed from the
+            state that it began with.
     """
 
     policy: str

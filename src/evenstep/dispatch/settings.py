@@ -9,7 +9,7 @@ import msgspec
 
 from evenstep.errors import InputError
 
-#: Who waits first in the pool.
+#: The order of the pool.
 Order: TypeAlias = Literal["fcfs", "priority", "oldest-task", "least-attained"]
 #: The budget's headroom: a prefiller whose KV memory is fuller than this takes no new prompt (BalanceRoute sec. 5).
 PREFILL_THRESHOLD = 0.9

@@ -10,7 +10,7 @@ from evenstep.late import change
 
 
 def snapshot(parts: Parts) -> dict[str, Any]:
-    """Plain numbers, lists and dictionaries; inf and nan are None."""
+    """Plain numbers, lists and dictionaries, with None in place of inf and nan."""
     return {
         "pool_depth": len(parts.pool),
         "pool_oldest_seconds": _oldest_s(parts),

@@ -9,7 +9,7 @@ from evenstep.dispatch.settings import Settings
 
 
 class Turn:
-    """One value of each, for all parts.
+    """The values that all parts share while an event is handled.
 
     Args:
         settings: limits and deadlines.

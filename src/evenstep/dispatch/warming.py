@@ -72,7 +72,7 @@ class _Fleet:
         return False
 
     def step(self, now_s: float) -> None:
-        """A chunk of everybody, ends, rounds."""
+        """Deliver a chunk of every running request; some end, and rounds follow."""
         self.dispatcher.now_s = now_s
         for request, (command, tokens) in list(self.running.items()):
             self.dispatcher.produced(command.row, 1)

@@ -15,7 +15,7 @@ State: TypeAlias = Literal["closed", "open", "probing"]
 
 @dataclass(slots=True)
 class Circuit:
-    """One engine: failures in a row, and how long it is left alone the next time."""
+    """The circuit breaker of one engine: its failures in a row, and the length of its next ejection."""
 
     failures: int = 0
     state: State = "closed"

@@ -1,8 +1,8 @@
 """The cluster as the dispatcher knows it: what each worker runs, how much KV it holds, what it says of itself.
 
-Counted here are slots and tokens of the dispatcher's own requests, kept up with every chunk. What a worker's metrics
-show beyond them is *foreign*: another gateway's, or a client's that knows the engine's address. A worker that has not
-been heard of is full, not empty.
+It counts slots and tokens of the dispatcher's own requests, with every chunk. Load that a worker's metrics show beyond
+them is *foreign*: it belongs to another gateway, or to a client that knows the engine's address. A worker counts as full,
+not empty, until its metrics have been read.
 
 A worker that ran foreign requests in the last minute is *shared*: another gateway may send there between two readings. Of
 the slots that a reading shows to be free, each of the gateways takes its part until the next one, so they do not fill the
@@ -70,9 +70,9 @@ class Worker:
     def slots_of_ours(self, gateways: int) -> int:
         """Slots that our requests may take until the next sample, beyond any number below 0 where it is closed.
 
-        Of the slots that are free on a shared worker this gateway takes its part, and the last one only while it has less
-        than an even share of all. Where none is free every gateway gives some up, one that has more than its share gives
-        more: who came late is not left without.
+        Of the free slots of a shared worker this gateway takes its part. It takes the last one only while it has less than
+        an even share of all slots. If no slot is free, every gateway gives some up, and one that has more than its share
+        gives up more. So a gateway that came late gets slots too.
 
         Args:
             gateways: that send to it, this one included; 0 = not known.
@@ -211,7 +211,7 @@ class Mirror:
         self._oldest_s = min(at.heard_s)
 
     def go_by(self, gateways: int, margin: int) -> None:
-        """Other rules.
+        """Use other settings from now on.
 
         Args:
             gateways: as in the constructor. margin: requests that a worker may be sent beyond its slots.
@@ -288,12 +288,12 @@ class Mirror:
     def sampled(self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float) -> tuple[bool, bool]:
         """A worker's own figures arrived.
 
-        A sample shows some time between its asking and now: only what cannot be ours counts as foreign. A request is lacking
-        where two samples in a row do not show it, though it was there before they were asked for and still is. One sample is
-        not enough: an end may be on its way here, or a request on its way there. Engines tell a little late too, so others
-        are seen where two samples in a row show them; the first one counts alone. While a worker is shared, a request that
-        may be foreign counts as foreign, and the larger of two samples counts: until its next
-        reading another gateway may take again the slots that it gave up since its last one.
+        A sample shows the worker at some time between the question and now. So only load that cannot be ours counts as
+        foreign. A request of ours is lacking if two samples in a row do not show it, though it was sent before them and
+        still runs. One sample is not enough: an end may be on its way here, or a request on its way there. Engines also
+        report a little late, so foreign requests count once two samples in a row show them; the first sample ever counts
+        alone. On a shared worker, a request that may be foreign counts as foreign, and the larger of two samples counts.
+        Until its next reading another gateway may take back the slots that it gave up since its last one.
 
         Args:
             requests: what it runs and holds.

@@ -39,7 +39,7 @@ class Prefiller:
 
 
 class PrefillBudget:
-    """Prefillers by name."""
+    """The prefillers by name, and the KV memory that each has left."""
 
     def __init__(self) -> None:
         self.prefillers: dict[str, Prefiller] = {}

@@ -15,7 +15,7 @@ _FIRST = 16  # blocks, if there was room for fewer and the engine still has hits
 
 
 class Belief:
-    """One worker.
+    """The believed prefix cache of one worker: how many blocks it holds at most.
 
     Args:
         most: blocks it is believed to hold at most.

@@ -10,7 +10,7 @@ from evenstep.dispatch.requests.rows import Rows
 
 
 class Exclusions:
-    """Engines by row.
+    """The engines that may not get a request again, by row.
 
     Args:
         rows: the table of requests.

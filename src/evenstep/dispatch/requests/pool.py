@@ -1,4 +1,4 @@
-"""The waiting pool: who waits for a decode slot, in order of (priority, task, since, request), and who may come in."""
+"""The waiting pool: requests that wait for a decode slot, by (priority, task, since, request), and its admission limits."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Pool:
 
 
 class Door:
-    """Who may come in: a bounded pool, and what each tenant may have.
+    """The limits of admission: the size of the pool, and the limits of each tenant.
 
     Attributes:
         present: what tenants have here. of: row -> what the tenant of that request has.
@@ -87,7 +87,7 @@ class Door:
         self.share(Tenants())
 
     def __getstate__(self) -> dict[str, Any]:
-        """It does not hold what others have: a log says of each request whether it was let in."""
+        """It leaves out what other dispatchers hold: a log says of each request whether it was admitted."""
         return {name: value for name, value in vars(self).items() if name != "tenants"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ class Door:
         self.share(Tenants())
 
     def share(self, tenants: Tenants) -> None:
-        """Limits hold for all who share these together."""
+        """Let limits hold over all dispatchers that share these tenants."""
         self.tenants = tenants
         tenants.present.append(self.present)
 

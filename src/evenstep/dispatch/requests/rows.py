@@ -98,7 +98,7 @@ class Rows:
         return row
 
     def place(self, row: int, worker: int) -> None:
-        """It is on this worker now, -1 = on none."""
+        """Take note of the request's worker; -1 = it is on no worker."""
         self.at.worker[row] = worker
         self.at.step[row] = NEW
 
@@ -118,7 +118,7 @@ class Rows:
         self.wide.discard(row)
 
     def clean(self, row: int) -> None:
-        """Nothing is left of the request that ended in this row."""
+        """Clear the row of a request that has ended."""
         self.columns.ints[:, row] = _FRESH
 
     def load(self, row: int) -> int:

@@ -21,7 +21,7 @@ class Present:
 
 
 class Tenants:
-    """Limits of tenants.
+    """The limits of tenants, which several dispatchers may share.
 
     Attributes:
         present: what tenants have at each of the dispatchers that share them.

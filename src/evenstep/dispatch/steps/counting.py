@@ -1,4 +1,4 @@
-"""Chunks, and requests that leave: the only text of what they change in tokens, steps and step times."""
+"""Counts chunks and leaving requests: the only place where they change tokens, steps and step times."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def _has_room(steps: StepTables, group: int, ahead: int) -> bool:
 def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps: StepTables) -> int:
     """Count chunks from `at` on, up to the first one that the host has to see to.
 
-    The host sees to first tokens, to rows that are not in the table, to more room (`GroupSteps.make_room`), and to a step
-    that ended while a request waits for it: that chunk is counted, and `steps.ended` has its group.
+    The host handles first tokens, rows that are not in the table, and tables that need more room
+    (`GroupSteps.make_room`). It also handles a step that ended while a request waits for it: that chunk is counted, and
+    `steps.ended` has its group.
 
     Args:
         told: int64[2 n], the row of each chunk, then the tokens of each.

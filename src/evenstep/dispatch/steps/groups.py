@@ -18,7 +18,7 @@ from evenstep.request import F8
 
 _EARLY_ROOM = 2 * AHEAD  # early steps there is room for, at first
 _MARGIN = 2 * AHEAD + 4  # steps that a chunk may end at once, at first
-_FIRST = 2  # the number of a step is one above that of a step before it, and that one is above `BEHIND`
+_FIRST = 2  # number of the first step: the step before it has 1, which is above `BEHIND`
 
 
 class GroupSteps:

@@ -13,7 +13,7 @@ from evenstep.dispatch.steps.step_fit import add
 
 @part
 def completed(groups: GroupColumns, group: int, now_s: float) -> None:
-    """All requests had delivered a step by then; its load is known when the next one begins (`begins`)."""
+    """A step was complete at this time. Its load is known when the next step begins (`begins`)."""
     groups.seconds[group] = now_s - groups.complete_s[group]
     groups.complete_s[group] = now_s
 
@@ -43,7 +43,7 @@ def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
 
 @part
 def stopped(steps: StepTables, group: int) -> None:
-    """Nothing runs any more: the time to the next step is no step."""
+    """No request runs any more, so the time to the next step does not count as a step."""
     begins(steps, group, -1, 0)
     steps.groups.complete_s[group] = np.nan
 
