@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How an engine's streams differ from its neighbours'.
+    """The ways in which engines differ in their streams.
 
     Args:
         counts: can tell the tokens of every chunk, by usage or ids; else they are estimated from events.
@@ -86,7 +86,7 @@ class EngineAdapter(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """How it speaks."""
+        """Its dialect."""
         ...
 
     @property

@@ -38,7 +38,7 @@ class OpenAI:
         return ""
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
-        """Nothing: it has no metrics page."""
+        """No samples, because the server has no metrics page."""
         return ()
 
 

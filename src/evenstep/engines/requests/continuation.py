@@ -67,7 +67,7 @@ class Continuation:
 
     @property
     def spent(self) -> bool:
-        """Every token asked for has been produced: only the end is missing."""
+        """Whether every token asked for has been produced, so that only the end is missing."""
         return not self.body and not self.why_not
 
 

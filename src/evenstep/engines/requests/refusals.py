@@ -131,7 +131,7 @@ _ADDRESS = re.compile(r"\b(?:https?://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|local
 
 
 def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
-    """What an engine said, in OpenAI's form; addresses in it are blotted out.
+    """An engine's error in OpenAI's form, with addresses blotted out.
 
     Args:
         body: its answer's body, or the data of an error event.
@@ -155,7 +155,7 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
 
 
 def denies_model(body: bytes) -> bool:
-    """Whether what an engine said with status 404 is that it does not serve the model it was asked for."""
+    """Whether an engine's answer of status 404 says that it does not serve the requested model."""
     fault = _fault(body)
     return fault.code == "model_not_found" or fault.param == "model" or bool(_NO_MODEL.search(fault.message))
 

@@ -43,7 +43,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 class Starts:
-    """How streams of an engine begin that are of one kind."""
+    """Recognises the first chunk of an engine's streams of one kind."""
 
     def __init__(self) -> None:
         self._pattern: re.Pattern[bytes] | None = None

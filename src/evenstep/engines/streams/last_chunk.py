@@ -15,7 +15,7 @@ _MOST = 8  # ways in which streams of one kind end that are known at once
 
 
 class Ends:
-    """How streams of an engine end that are of one kind."""
+    """Recognises the last chunk and the usage of an engine's streams of one kind."""
 
     def __init__(self) -> None:
         self._lasts: dict[bytes, Quick] = {}
@@ -86,7 +86,7 @@ def _of(last: Quick, usual: Quick) -> Quick:
 
 
 def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:
-    """What differs from stream to stream, as an event with the usage says it.
+    """The values of an event with the usage that differ from stream to stream.
 
     Args:
         request_id, created: as JSON.

@@ -49,11 +49,11 @@ class EventReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether what comes next begins an event, and not the first."""
+        """Whether the next byte begins an event, other than the first."""
         return self._begun and not self._rest and self.fault is None
 
     def passed(self) -> None:
-        """The first event, whole, was read elsewhere."""
+        """Take note that the whole first event was read elsewhere."""
         self._begun = True
 
     def feed(self, data: bytes) -> list[Event]:

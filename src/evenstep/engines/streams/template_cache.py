@@ -21,7 +21,7 @@ _MOST = 64  # kinds of streams that are known at once
 
 
 class Habit:
-    """How streams of one kind look.
+    """Recognises the usual events of streams of one kind.
 
     Attributes:
         starts, ends: how they begin and end.
@@ -75,13 +75,13 @@ class Habit:
 
 
 class Habits:
-    """How an engine's streams look, by kind of stream."""
+    """The recognisers of an engine's streams, by kind of stream."""
 
     def __init__(self) -> None:
         self._of: dict[Hashable, Habit] = {}
 
     def of(self, kind: Hashable) -> Habit:
-        """How streams of this kind look."""
+        """The recogniser of streams of this kind."""
         found = self._of.get(kind)
         if found is None:
             if len(self._of) >= _MOST:

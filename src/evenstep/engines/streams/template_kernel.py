@@ -115,11 +115,11 @@ def read_chunks(data, begin, end, shape, parts, count, is_framed, out):
         count: tokens of the answer so far.
         is_framed: what the client gets is one HTTP chunk, else bare.
         out: uint8[n], written: what the client gets in its first half; in its second the text and the token id of each
-            event, each with a quote behind it.
+            event, each followed by a quote.
 
     Returns:
-        Where the chunks end that were read, tokens of the answer then, where in `out` the client's bytes begin and end,
-        and where texts and ids end, which begin at n // 2.
+        Five numbers: the end of the chunks read; tokens of the answer then; begin and end of the client's bytes in
+        `out`; the end of texts and ids, which begin at n // 2.
     """
     start, size, half = max(begin, 0), min(end, len(data)), out.size // 2
     lead, rest = parts[PREFIX], parts[PREFIX] + parts[LEAD]
