@@ -4,12 +4,12 @@ All of it stands in the policy's memory, in `Words`; a request is known by its v
 
 * **arrivals** of each group: requests in the queue that arrived after the last one seen;
 * **work** of the requests that leave a segment, and how many of them go on. A request that stands at the head of the next
-  segment, and did not before, has gone on. A request that is missing from the running ones has ended. What is kept of the
-  running requests after a batch, less what is there before the next, is exactly what the ended ones took along: their number
-  and their KV token-iterations. Requests that were ever evicted are left out;
+  segment, and did not before, has gone on. A request that is missing from the running ones has ended. Sums over the
+  running requests are kept after each batch. The difference to the sums before the next batch is what the ended requests
+  took along: their number and their KV token-iterations. Requests that were ever evicted are left out;
 * **time**: a least-squares line of the seconds of iterations over the KV tokens of their batches, d0 and d1. An iteration
-  that leaves no running request is not measured: the engine may have stood idle. Batches that are all about as large say
-  nothing of d1, as full ones do; then the line last known stays.
+  that leaves no running request is not measured: the engine may have stood idle. Batches of about
+  the same size, such as full ones, say nothing about d1. Then the last known line stays.
 
 All sums are of the window of `solve_s` seconds that is going on and of the one before it, so what is older is forgotten.
 Four times a window the thresholds are solved from them (`thresholds.least`), with the slack and, where that is refused,
@@ -34,8 +34,8 @@ BREAKS, SOLVED, NO_LOAD, NO_MEMORY, FORCE = range(5)
 #: Words of one window: when it began, iterations, their KV tokens, seconds, KV tokens squared, products; then arrivals of
 #: each group, and for each gate the requests that left, how many of them went on, their work.
 START, COUNT, KV, SECONDS, SQUARES, PRODUCTS, ARRIVED = range(7)
-#: Words before the windows: whether it has begun, when to look next, the last arrival seen, when the last batch was formed
-#: and how many KV tokens it held, whether a line is known, and the line.
+#: Words before the windows: whether it has begun, when to look next, the last arrival seen; the time and the KV tokens of
+#: the last batch; whether a line is known, and the line.
 BEGUN, LOOK, SEEN, SINCE, RAN, DRAWN, D0, D1 = range(8)
 BESIDE = 8
 #: Iterations before a line is drawn, variance of their KV tokens over the mean squared, requests that have ended before
@@ -51,7 +51,7 @@ class Words(NamedTuple):
     Args:
         groups, segments, gates: how many there are; a gate is a segment of a group.
         last: when each gate last let a request run.
-        beside: `BEGUN` .. `D1`.
+        beside: where `BEGUN` .. `D1` begin.
         window: words of one of the two windows.
         now: the window that is going on; the one before stands after it.
         members: requests in each segment; after them their work, and how many stand at a segment's head.
@@ -122,7 +122,7 @@ def work_since(prompt: int, start: int, reached: int, first: int) -> int:
 
 @part
 def add(memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached: int, first: int, sign: int) -> None:
-    """Count a request behind its gate, or take it away: itself, its work there, and whether it stands at the head."""
+    """Count a request of a gate, or take it away: itself, its work there, and whether it stands at the head."""
     segment, start = gate % words.segments, 0
     if segment > 0:
         start = ends[segment - 1]
@@ -145,7 +145,7 @@ def begin(memory: Ints, words: Words, now_s: float, solve_s: float, last_arrival
 
 @part
 def settle(memory: Ints, words: Words, sign: int) -> None:
-    """What was there after the last batch (sign 1) less what is there now (-1) has left, or reached a head."""
+    """Count requests that left or reached a head: those there after the last batch (sign 1) less those there now (-1)."""
     left, gates = words.now + ARRIVED + words.groups, words.gates
     for gate in range(gates):
         at = words.members + gate

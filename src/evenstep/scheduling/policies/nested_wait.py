@@ -14,26 +14,26 @@ from evenstep.scheduling.view import RuleView
 
 @dataclass(frozen=True, slots=True)
 class NestedWait(Ruled):
-    """Segments of the output with falling thresholds; the deepest i whose heads 1..i hold theirs runs with all before it.
+    """Segments of the output with falling thresholds. The deepest i whose heads 1..i hold theirs runs, with all before it.
 
     A request that reaches a segment's end goes to the head of the next and pauses there until that segment runs. With
-    prompts of several lengths each length class has segments of its own. With too little memory the pausing ones fill it
-    and no new ones get in: the breaker then runs the deepest segment (see `scheduling.gated`). It looks down the queue
+    prompts of several lengths each length class has segments of its own. If memory is short, pausing requests fill it
+    and no new request gets in. The breaker then runs the deepest segment (see `gates.gated`). It looks down the queue
     until every group has its first threshold.
 
     Args:
         thresholds: n_1, n_2, ... of the segments, requests; for each group in turn, or once for all groups.
         ends: output tokens after which the next segment begins, ascending, one fewer than segments.
-        prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; none = one group.
+        prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; empty = one group.
         max_hold_s: a segment that has stood still for so long runs in any case, seconds.
         solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
-            times so many seconds (see `scheduling.observed`). Until these are known the given ones are in force; 0 = they
+            times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they
             stay. Ends and edges stay in any case.
         slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's head.
 
     Raises:
-        InputError: a threshold below 1, a time or slack that is no number >= 0, ends or edges that do not ascend, or
-            numbers of thresholds that do not match.
+        InputError: a threshold below 1, a time or slack that is not a number >= 0, ends or edges that do not ascend, or
+            a number of thresholds that does not match.
 
     Source: WAIT, Algorithm 2, sec. 5.1 for groups. Segment i owns stages l'_{i-1} + 1 .. l'_i, the first also the prefill
         (its lines 1 and 19 sum the l', against its figure 6). `theory.nested_thresholds` solves for thresholds and says

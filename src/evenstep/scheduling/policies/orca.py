@@ -11,7 +11,7 @@ from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class Orca(Ruled):
-    """Work-conserving: prefills of running requests, then of the queue's first, then everybody's decodes in what is left.
+    """Work-conserving: prefills of running requests, then of the head of the queue, then decodes in the rest of the budget.
 
     A prompt longer than what is left of the budget runs in chunks, as the paper's model has it (Orca itself has no
     budget and runs prompts whole). A request is admitted when the whole of its prefill fits next to the tokens that

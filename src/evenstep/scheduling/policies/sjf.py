@@ -15,14 +15,14 @@ from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class Sjf(Ruled):
-    """Sarathi with a queue sorted by predicted output length, the shortest first; who runs is not interrupted for it.
+    """Sarathi with a queue sorted by predicted output length, the shortest first; running requests are not interrupted.
 
     Args:
-        statistic: of the believed bounds of the output length; requests of which nothing is believed go first.
+        statistic: of the believed bounds of the output length; requests without bounds go first.
         prompt_weight: output tokens that a prompt token counts.
 
     Raises:
-        InputError: a weight that is no finite number.
+        InputError: a weight that is not a finite number.
 
     Source: shortest job first with predictions; Throughput-optimal sec. 2.3 lets a work-conserving policy take any order.
     """

@@ -15,17 +15,17 @@ class Wait(Ruled):
     """Type j joins the next batch when at least n_j of it wait for prefill, with at most n_j requests at each stage.
 
     The type is the request's class. Requests of a type that does not join do not run: those that hold memory pause with it.
-    What to do at the end of a burst, after evictions and where memory runs out is ours: see `scheduling.gated`. It looks
-    down the queue until every type has its threshold.
+    The rules at the end of a burst, after evictions and when memory runs out are ours: see `gates.gated`. The policy
+    walks down the queue until every type has its threshold.
 
     Args:
         thresholds: n_j of each type, requests; classes beyond the last type belong to it.
         max_hold_s: a type that has stood still for so long joins in any case, seconds.
         solve_s: the thresholds are solved anew from the arrivals, the work and the iterations of the last one to two times
-            so many seconds (see `scheduling.observed`). Until these are known the given ones are in force; 0 = they stay.
+            so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
 
     Raises:
-        InputError: no threshold, one below 1, or a time that is no number >= 0.
+        InputError: no threshold, a threshold below 1, or a time that is not a number >= 0.
 
     Source: WAIT, Algorithm 1; sec. 7.1 for rates that change. `theory.wait_thresholds` solves for thresholds.
     """
