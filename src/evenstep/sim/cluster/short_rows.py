@@ -1,4 +1,4 @@
-"""The request table behind the short loop's two words a request, in one pass."""
+"""Computes the request table from the two words a request that the short loop keeps, in one pass."""
 
 from __future__ import annotations
 

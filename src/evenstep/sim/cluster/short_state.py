@@ -1,4 +1,4 @@
-"""The host's side of the short loop: which runs it can take, and the tables behind the few words it writes."""
+"""The host's side of the short loop: which runs it can take, and the record tables made from the few words it writes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class StepTimes(NamedTuple):
 
 
 class Kept:
-    """The tables behind every request's two words, worked out when they are read.
+    """The tables made from every request's two words, computed when they are read.
 
     Args:
         run: a finished run that kept its records.
@@ -95,7 +95,7 @@ class Kept:
         self._class = request_class
 
     def table(self) -> RequestTable:
-        """All requests."""
+        """The record table of all requests."""
         return self._rows(0, self._prompt.size)
 
     def blocks(self) -> Iterator[RequestTable]:

@@ -49,7 +49,7 @@ _COLUMNS = Iterations._fields[2:]
 
 
 def run(task: Task) -> EngineRun:
-    """One run; errors as in `engine.simulation.simulate_engine`."""
+    """Run a trace through ranks in lock-step; errors as in `engine.simulation.simulate_engine`."""
     check_trace(task.trace, task.engine)
     group = Ranks(task)
     group.go_on()
@@ -78,12 +78,12 @@ class Rank:
 
     @property
     def run(self) -> Run:
-        """Its state."""
+        """The state of the rank's loop."""
         return self.course.run
 
     @property
     def queue(self) -> I8:
-        """Rows that wait."""
+        """Rows of the requests that wait on this rank."""
         now = self.run.now
         return self.run.lists.waiting[int(now.first) : int(now.first + now.waiting)]
 

@@ -27,16 +27,16 @@ class Engine:
         overflow: what an evicted request keeps. ``recompute``: its output so far, whose KV is computed again with the
             prompt's (vLLM). ``restart``: nothing (Interval scheduling). ``swap``: output and KV, which is moved away and
             back. ``never``: a policy that evicts breaks its contract.
-        keeps_evicted: with ``recompute``, the KV of a request that left the memory stays readable there until others
-            take the place, oldest first: what is left when it comes back is not computed again. What vLLM's prefix cache
-            does for evicted requests; beginnings that different requests share are not modelled.
+        keeps_evicted: with ``recompute``, the KV of an evicted request stays readable until other requests overwrite it,
+            oldest first. What is left of it when the request comes back is not computed again. vLLM's prefix cache does
+            the same for evicted requests. Beginnings that different requests share are not modelled.
         schedules_ahead: the next batch is formed when this one starts, as vLLM's asynchronous scheduling does: requests
             that arrive during a batch join the one after the next. Requests that end still leave with their batch.
         first_token: which iteration produces it: the one that ends the ``prefill``, or the first ``decode``.
         hold_produced: whether memory counts the token produced last.
         swap_s: a1 and a2, seconds a KV token and seconds each time KV is swapped out or in.
-        recompute_s: b1 and b2, seconds a squared KV token and seconds each time KV is dropped, beside the prefill that
-            is run again.
+        recompute_s: b1 and b2, seconds a squared KV token and seconds each time KV is dropped, in addition to the
+            prefill that is run again.
         overhead_s: seconds of an iteration outside its batch: scheduling, sampling.
         data_parallel: ranks in lock-step, each with a budget, limits and memory as above and the policy for itself
             (`engine.ranks`); 1 = one engine.

@@ -37,7 +37,7 @@ END = "end"
 
 @dataclass(frozen=True, slots=True)
 class EngineSection:
-    """One engine, or a group of equal engines behind a routing policy.
+    """One engine, or a group of equal engines among which a routing policy chooses.
 
     Args:
         engine: as `compare --engine`: token-budget=512,kv-tokens=20000,...; each engine runs alone, so data-parallel is 1.
@@ -156,7 +156,7 @@ class Network:
         engines: engines and groups by name.
         tasks: types of tasks by name.
         until_s: when the run stops, tasks left over; nothing = when all tasks are done.
-        order: who waits first at every engine, within a priority: ``fcfs``, the scheduling policy's own order;
+        order: of the calls that wait at an engine, within a priority: ``fcfs``, the scheduling policy's own order;
             ``oldest-task`` by the task's arrival; ``least-attained`` by the tokens that the task's calls have run;
             ``critical-path``, calls with the least slack to their task's longest path; ``longest-path``, calls with
             the longest path still before them.

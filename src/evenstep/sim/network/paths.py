@@ -1,4 +1,4 @@
-"""How much of a task lies before and behind each of its calls: what agent-aware orders go by, in expected tokens."""
+"""Expected tokens of a task before and after each of its calls; agent-aware orders sort by them."""
 
 from __future__ import annotations
 
