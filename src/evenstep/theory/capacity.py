@@ -43,7 +43,7 @@ _NO_BUDGET = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """An engine and the requests it serves, as far as the formulas ask.
+    """The facts of an engine and its requests that the formulas need.
 
     Args:
         law: batch time; it may depend on the tokens alone (`by_tokens`).
@@ -90,7 +90,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closed form, or the reason why it has no closed form.
+    """The largest stable rate of a policy in closed form, or the reason why there is no closed form.
 
     Args:
         requests_per_s: the largest stable rate; None where there is no formula.
@@ -133,18 +133,21 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
 
 
 def conserving(served: Served) -> float:
-    """b / t_b / (m_p + m_d): what fills every batch (eq. 2.7)."""
+    """The rate of a policy that fills every batch: b / t_b / (m_p + m_d) (eq. 2.7)."""
     return served.budget / served.seconds(served.budget) / (served.m_p + served.m_d)
 
 
 def smooth(served: Served, cap: float) -> float:
-    """x / (m_d t(x (1 + m_p / m_d))), x = min(cap, b m_d / (m_p + m_d)): the mean of their prefill in every iteration."""
+    """The rate with at most `cap` decodes, if each iteration also runs their mean prefill.
+
+    x / (m_d t(x (1 + m_p / m_d))) with x = min(cap, b m_d / (m_p + m_d)).
+    """
     x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
     return x / (served.m_d * served.seconds(x * (1 + served.m_p / served.m_d)))
 
 
 def capped(served: Served, cap: float) -> float:
-    """The same where whole prompts come at random, Poisson many in an iteration: t(b') is not linear around b0.
+    """The rate as in `smooth`, but with a Poisson number of whole prompts in each iteration, as t(b') is not linear at b0.
 
     x / (m_d E[t(x + m_p k)]) with k of mean x / m_d; that prompts of more than the budget wait is neglected.
     """
@@ -155,7 +158,7 @@ def capped(served: Served, cap: float) -> float:
 
 
 def groups(served: Served, group: int) -> float:
-    """Requests of the sample over the seconds of its groups: prefill in whole budgets, then decodes to the longest output.
+    """Requests a second in groups that prefill in whole budgets, then decode to the longest output.
 
     Args:
         group: requests of a group; 0 = the seats.

@@ -69,8 +69,8 @@ def a_min_ratio(counts: F8) -> float:
 def a_min_mixed(counts: F8, prompt: int, lower: int) -> float:
     """A_min's ratio with prompts of any length and a lower bound above 1, as the paper's proof has it.
 
-    The sum over k of d_k (sum of i x_i) (sum of d_k x_i / (s + i) + 2 sum of (i - k) x_i / (s + i)), i >= k, over the sum
-    of k (s + k) x_k (x_k + 2 sum of x_i, i > k); d_k is s + l at k = l, else 1.
+    The numerator is the sum over k of d_k (sum of i x_i) (sum of d_k x_i / (s + i) + 2 sum of (i - k) x_i / (s + i)), with
+    i >= k. The denominator is the sum of k (s + k) x_k (x_k + 2 sum of x_i, i > k). d_k is s + l at k = l, else 1.
 
     Args:
         counts: float64[u], requests of each output 1..u; those below `lower` are not looked at.

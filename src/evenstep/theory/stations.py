@@ -51,7 +51,7 @@ class Station:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the loads of a network say.
+    """The analytical verdict on a network, from its loads.
 
     Args:
         engines: each engine or group with its load.
