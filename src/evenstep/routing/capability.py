@@ -42,7 +42,7 @@ def check_capabilities(where: str, field: str, stated: Numbers) -> tuple[float, 
     """The stated numbers, read from text where they are text.
 
     Raises:
-        InputError: text that is no list of numbers, a number that is not above 0, or too many numbers.
+        InputError: text that is not a list of numbers, a number that is not above 0, or too many numbers.
     """
     numbers = numbers_of(where, field, stated) if stated else cast("tuple[float, ...]", ())
     if len(numbers) > MOST_NUMBERS:

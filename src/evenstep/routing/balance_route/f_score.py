@@ -42,7 +42,7 @@ def value(tokens: float, score: FScore) -> float:
 
 @borrowing
 def peak(score: FScore, kinks: Floats, places: Ints) -> tuple[float, float, float]:
-    """The stretch of D on which F is largest, and the slope behind it.
+    """The stretch of D on which F is largest, and the slope beyond it.
 
     The stretch is mostly one point. Where F never falls it ends at inf, and the slope is -inf.
 

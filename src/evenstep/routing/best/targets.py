@@ -21,8 +21,8 @@ LOOKED_AT = EXPECTED_AT
 CORRECTED = 0.5
 #: Where at least so many slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
 MANY, BUSY = 24, 8
-#: Workers further from their level than this multiple of what a choice among the waiting requests can correct are no longer
-#: led to it: it moves out of reach within a step or two, and requests sent to correct it outlast the deviation.
+#: A worker further from its level than this multiple of what a choice among the waiting requests can correct is not led to
+#: it. The level moves out of reach within a step or two, and requests sent to correct the worker outlast the deviation.
 REACH = 0.25
 #: Where that many slots are filled and hardly more requests wait (`CHOICE`), the choice of requests is nearly settled and
 #: the choice of workers is the question. The search then minimises BF-IO's imbalance: an admitted token is worth one.
@@ -158,10 +158,11 @@ def set_speeds(view: RuleView, look: Outlook) -> None:
 
 @part
 def set_rise(correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """How long each worker will be left as it is, and how far it will rise meanwhile.
+    """Set, for each worker, how long it will stay uncorrected, and how far its load will rise in that time.
 
-    A worker is corrected when a request leaves it: with the share ``expected to leave / correction`` of a mean request,
-    squared in what is left of it.
+    A departure corrects a worker. Once `correction` mean requests are expected to have left, it counts as corrected; before
+    that, the square of the share still missing. `stays` sums this over the steps ahead, times each step's weight. `rise` is
+    the mean rise with the same weights.
     """
     for g in range(view.load.size):
         load, running = look.ahead[g, 0], float(view.running[g])
