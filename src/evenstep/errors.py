@@ -1,4 +1,4 @@
-"""The one family of errors, split by who can fix them."""
+"""The one family of errors, split by the person who can mend them."""
 
 from __future__ import annotations
 

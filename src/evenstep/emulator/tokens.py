@@ -73,7 +73,7 @@ def after(state: int, token: int) -> int:
 
 
 def drawn(state: int, salt: int = 0) -> int:
-    """64 well mixed bits of a state (splitmix64's finaliser); a salt other than 0 makes another choice of them."""
+    """64 well mixed bits of a state (splitmix64's finaliser); another salt gives other bits."""
     x = (state ^ salt) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK

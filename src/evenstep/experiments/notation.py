@@ -50,7 +50,7 @@ def slo_of(text: str | None) -> Slo | None:
     """The objective that ``ttft=2,tpot=0.05`` or ``ttft=2s,tpot=50ms`` means, in seconds where no unit is given.
 
     Raises:
-        InputError: an unknown key, or something that is no time above 0.
+        InputError: an unknown key, or a value that is not a time above 0.
     """
     if text is None:
         return None

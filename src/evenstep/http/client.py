@@ -49,7 +49,7 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Client:
-    """One connection.
+    """The client's side of one HTTP/1.1 connection, without I/O.
 
     Args:
         heads: the cache of parsed heads, shared by all connections to a server.

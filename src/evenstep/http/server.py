@@ -102,7 +102,7 @@ Event = Request[P] | HttpError | Waits
 
 
 class Server(Generic[P]):
-    """One connection.
+    """The server's side of one HTTP/1.1 connection, without I/O.
 
     Args:
         rules: of the service.

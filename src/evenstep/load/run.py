@@ -123,7 +123,7 @@ def timed(trace: Trace, settings: LoadSettings) -> Trace:
 
 
 class Run:
-    """One run in a running loop.
+    """One run of a load, in a running event loop.
 
     Args:
         trace, settings, watch: as in `drive`.
@@ -158,7 +158,7 @@ class Run:
         self._wake_s = math.inf
 
     async def whole(self) -> Outcome:
-        """All of it."""
+        """Send all requests, and wait until all answers have ended."""
         settings, loop = self._settings, asyncio.get_running_loop()
         headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         client = Client(target_of(settings.url), _PATHS[settings.endpoint], headers, settings.timeout_s)

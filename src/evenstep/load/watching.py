@@ -78,13 +78,13 @@ class Watch:
         self._thread.start()
 
     def end(self) -> None:
-        """Read no more."""
+        """Stop reading pages."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
 
     def read(self) -> Sample:
-        """Both pages now.
+        """Read both pages once.
 
         Raises:
             EvenstepError: a page cannot be read.

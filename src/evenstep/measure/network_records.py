@@ -164,7 +164,7 @@ class Live:
     """One live run of a network's tasks.
 
     Args:
-        order: who waited first.
+        order: of the calls that waited at an engine.
         seed: key of every draw.
         tasks, unfinished: tasks that came, and those that were not done when the run stopped.
         failed: calls that ended with an error.

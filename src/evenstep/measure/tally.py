@@ -278,7 +278,7 @@ def _ratio(numerator: F8, denominator: F8 | float) -> F8:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no nan or infinity: a metric without a value is None."""
+    """JSON has no nan or infinity: None stands for a metric without a value."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value

@@ -89,10 +89,10 @@ class Survival:
 
 
 def check_refresh(where: str, refresh_every: int, gate: float) -> None:
-    """What all predictors that are asked again and again have in common.
+    """Check the options that all predictors with refreshes share.
 
     Raises:
-        InputError: refreshes less than a token apart, or a gate that is no chance.
+        InputError: refreshes less than a token apart, or a gate outside 0..1.
     """
     if refresh_every < 1:
         raise InputError(where, "refresh_every", refresh_every, "an integer >= 1")
@@ -101,7 +101,7 @@ def check_refresh(where: str, refresh_every: int, gate: float) -> None:
 
 
 def check_window(where: str, window: int, minimum: int, drift: float, running: int) -> None:
-    """What all predictors with a window have in common.
+    """Check the options that all predictors with a window share.
 
     Raises:
         InputError: a window or a minimum below 1, or a drift or a count of running requests below 0.

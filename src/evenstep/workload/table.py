@@ -80,7 +80,7 @@ class Table:
         return ["" if v is None or v is MISSING else str(v) for v in self.column(field)]
 
     def column(self, field: str) -> Column:
-        """The raw column.
+        """The column as it was read, before any check.
 
         Raises:
             InputError: no row has this field.

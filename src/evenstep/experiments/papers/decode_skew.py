@@ -53,8 +53,8 @@ FORMS: dict[str, Callable[[Table], F8]] = {
 
 
 def table(name: str) -> Table:
-    """Batches of `n_long` decodes of `kv_long` context among others of `kv_short`: their attention's time, that of equal
-    contexts of the same sum, and that of all as long as the longest."""
+    """Batches of `n_long` decodes of `kv_long` context among others of `kv_short`, with three times of attention: as
+    measured, with equal contexts of the same sum, and with all contexts as long as the longest."""
     return rows_of(BUNDLED / profiles.PROFILES[name] / "skew.csv.gz", COLUMNS)
 
 

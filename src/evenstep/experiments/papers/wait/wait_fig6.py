@@ -17,9 +17,9 @@ from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 ARRIVAL_S = (0, 0, 1, 5, 5, 7, 7, 11, 14, 14)
-#: Tokens of P1 .. P10: who completes in the table, and when, leaves these; P7, P8 and P10 may be any longer.
+#: Tokens of P1 .. P10, from their completions in the table; P7, P8 and P10 may be longer.
 OUTPUT = (1, 1, 2, 1, 2, 3, 2, 2, 1, 2)
-#: When each batch of the table starts, and who is in it.
+#: When each batch of the table starts, and its prompts.
 TABLE = {1: (1, 2, 3), 7: (4, 5, 6), 14: (3, 5, 6, 7, 8, 9)}
 
 
