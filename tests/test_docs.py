@@ -166,6 +166,13 @@ def test_generated_pages_are_what_the_code_says():
     assert not stale, f"run make reference: {stale}"
 
 
+def test_no_meaning_of_a_setting_of_the_gateway_is_cut_off():
+    text = (DOCS / "reference" / "gateway.md").read_text(encoding="utf-8").partition("## Headers of a request")[0]
+    rows = re.findall(r"^\| `[^`]+` \| [^|]*\| (.*) \|$", text, re.M)
+    assert len(rows) > 100
+    assert [row for row in rows if not row.endswith(".")] == []
+
+
 SETTINGS = [
     ("compare", "compare.yaml"),
     ("compare", "fleet.yaml"),

@@ -32,7 +32,7 @@ class Gateway:
 
     Attributes:
         front: takes requests.
-        pools: who serves what.
+        pools: the workers of each model.
 
     Raises:
         InputError: a key that cannot be read.
@@ -70,7 +70,7 @@ class Gateway:
             self.add_worker(worker)
 
     def config(self) -> GatewayConfig:
-        """What it goes by now."""
+        """The config in force."""
         return self._config
 
     def snapshot(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Gateway:
         return self.front.not_ready()
 
     def notes(self) -> list[str]:
-        """What an operator should mend though requests are served."""
+        """Problems that an operator should mend, although requests are served."""
         return self.front.notes()
 
     def add_worker(self, worker: Worker) -> None:
@@ -135,15 +135,15 @@ class Gateway:
         self.pools.sampled(name, sample)
 
     def counts_alone(self, name: str) -> None:
-        """A worker has no metrics page of its engine: what this gateway sends there is all that is known of its load."""
+        """A worker has no metrics page of its engine, so the gateway only knows the load that it sends there itself."""
         self.pools.counts_alone(name)
 
     def scrape_failed(self, name: str) -> None:
-        """They could not be."""
+        """The metrics of a worker could not be read."""
         self.pools.scrape_failed(name)
 
     def reload(self, config: GatewayConfig) -> None:
-        """Go by another config from now on, all of it but its workers, which come and go by the two methods above.
+        """Use another config from now on, except for its workers, which join and leave by the two methods above.
 
         Where it listens, how it speaks with engines it knows, and the decision log stay as they were.
 
@@ -160,11 +160,11 @@ class Gateway:
         _log.info("reloaded", extra={"policy": config.policy})
 
     def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
-        """Tell these of each request that is over, from the next one on; `of_classes` of those that have a class."""
+        """Report each request that ends, from now on, to these sinks; to `of_classes` only requests that have a class."""
         self.front.listen_to(sinks, (*of_classes, *sinks))
 
     def drain(self) -> None:
-        """Accept nothing new; what is accepted ends."""
+        """Accept no new requests; let accepted ones finish."""
         if self.front.is_draining:
             return
         self.front.is_draining = True
@@ -186,7 +186,7 @@ class Gateway:
         return True
 
     async def give_up(self, within_s: float) -> None:
-        """After `drain`: tell everybody who waits for an answer that there will be no more of it, and let them hear that."""
+        """After `drain`: end all answers under way with an error, and wait until their clients have read it."""
         told = [client for client in self.front.clients if client.is_busy and client.job is not None]
         for client in told:
             if client.job is not None:  # the one before may have ended it

@@ -40,7 +40,7 @@ WHERE = "evenstep serve"
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """All of it.
+    """The whole config of a gateway.
 
     Args:
         listen: where clients come in.

@@ -113,7 +113,7 @@ class Sources:
 
 
 def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted name and type of every setting that is no section itself."""
+    """Dotted name and type of every setting that is not itself a section."""
     hints = get_type_hints(kind)
     for one in dataclasses.fields(kind):
         name, hint = f"{path}.{one.name}".lstrip("."), hints[one.name]

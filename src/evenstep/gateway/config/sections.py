@@ -68,7 +68,7 @@ class Engines:
         connect_s: longest wait for a connection.
         first_byte_s: longest wait for the first token of an answer, from the time a request is sent.
         silence_s: longest silence in mid-stream; comments and chunks without a token are silence.
-        answer_s: longest wait for an answer that is no stream, and of a prefill leg.
+        answer_s: longest wait for a whole answer, without a stream, and for that of a prefill leg.
         idle_s: how long an unused connection is kept.
         connections: unused connections kept for each engine.
         scrape_s: seconds between readings of its metrics.
@@ -100,9 +100,9 @@ class Limits:
         body_s: longest time for a whole body.
         body_bytes_per_s: slowest body, on average after the first two seconds; 0 = no floor.
         idle_s: how long a connection without a request is kept.
-        connections: open connections; beyond it a new one is closed at once.
-        buffer_bytes: most that is kept of an answer for a client that reads slowly.
-        stalled_s: longest time in which such a client takes nothing at all.
+        connections: most open connections; a further one is closed at once.
+        buffer_bytes: most bytes of an answer that are kept for a client that reads slowly.
+        stalled_s: longest time in which such a client reads nothing.
         drain_s: longest wait for running requests when the gateway stops.
     """
 
@@ -127,15 +127,16 @@ class Dispatch:
     Args:
         gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
         ttl_s: longest wait in the pool, or for a prefiller.
-        pool_limit: requests that may wait; beyond it they are turned away with 503.
-        stale_s: age of a worker's metrics page from which rounds fall back to least load, where others send to it as well;
-            three times engines.scrape_s plus engines.scrape_timeout_s when left out.
+        pool_limit: requests that may wait; beyond it requests get 503.
+        stale_s: age of a shared worker's metrics page from which rounds fall back to least load. Left out = three times
+            engines.scrape_s plus engines.scrape_timeout_s.
         budget_ms: processor time a policy may take for one decision.
         policy_cooldown_s: seconds after a fault of the policy until it is asked again.
-        gateways: that send to the same engines, this one included; each takes its part of the slots that a reading of an
-            engine's metrics shows free, until the next one. 0 = 2 where that shows requests not sent from here, else 1.
-        retries: how often a request is tried again: on other engines where it failed, or wherever there is room where
-            engines handed it back without a new token.
+        gateways: how many gateways send to the same engines, including this one. Until the next reading of an engine's
+            metrics, each takes its part of the slots that a reading shows free. 0 = 2 where a reading shows requests that
+            this gateway did not send, else 1.
+        retries: how often a request is tried again: on other engines after a failure, or on any engine with room if an
+            engine handed it back without a new token.
         total_s: longest time from a request's arrival to the end of its answer, running streams included; 0 = no limit.
         backoff_s: wait before the first retry, doubled for each further one.
         backoff_cap_s: longest such wait.
@@ -146,9 +147,9 @@ class Dispatch:
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
         prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
-        pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
-        window_per_slot: so many of them at most for each slot of the fleet, at least 8; without it a request could be passed
-            over until only its like are left. 0 = no bound.
+        pool_window: waiting requests that a round looks at: the oldest, with a part for every class; 0 = all.
+        window_per_slot: the most of them for each slot of the fleet, at least 8 in all. Without this bound a policy could
+            pass over large requests until only these are left. 0 = no bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client
             first. ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by
@@ -207,9 +208,9 @@ class ApiKey:
 
     Args:
         key: the key, as env:NAME, file:PATH, sha256:HEX (of the key) or itself.
-        tenant: who pays; limits are per tenant.
-        classes: classes it may ask for by the header x-evenstep-class; `*` = every one. The first is taken when it asks for
-            none.
+        tenant: the tenant that its requests count for; limits are per tenant.
+        classes: classes it may ask for by the header x-evenstep-class; `*` = every one. A request without the header
+            gets the first.
     """
 
     key: str
@@ -222,8 +223,8 @@ class RequestClass:
     """A class of requests; its number for policies is its place in the file, from 1; 0 = no class.
 
     Args:
-        weight: its share of the slots while more wait than fit; requests without a class have share 1; for policies that
-        share by weight, such as `best`.
+        weight: its share of the slots while more wait than fit, for policies that share by weight, such as `best`. Requests
+            without a class have share 1.
         ttft_s: seconds to the first token that it should keep to; 0 = none.
         tpot_s: seconds per further token that it should keep to; 0 = none.
     """
@@ -264,8 +265,8 @@ class Log:
         format: text, or json lines.
         level: least severity.
         access: a line for each request: id, status, tokens, seconds; never text of prompts or answers.
-        status_s: seconds between lines that say how it goes: requests, tokens a second, waiting, time lost at the barrier,
-            workers; 0 = no such lines.
+        status_s: seconds between status lines: requests, tokens a second, waiting, time lost at the barrier, workers; 0 = no
+            such lines.
     """
 
     format: Literal["text", "json"] = "text"

@@ -34,7 +34,7 @@ def as_json(settled: Settled[GatewayConfig]) -> str:
 
 
 def as_text(settled: Settled[GatewayConfig]) -> str:
-    """A table, lists over several lines."""
+    """A table of the settings as text; a list takes several lines."""
     lines: list[tuple[str, str, str]] = []
     for row in rows(settled):
         value, name, origin = row["value"], row["setting"], row["origin"]

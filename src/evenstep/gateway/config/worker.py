@@ -18,7 +18,7 @@ DEFAULT_SLOTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One engine endpoint, or several ranks behind one.
+    """One engine endpoint, or several ranks at one URL.
 
     Args:
         url: http://host:port or https://host:port, with a path where the engine has one.
@@ -27,14 +27,14 @@ class Worker:
         slots: requests it runs at a time; as in `slots` at the top when left out.
         kv_tokens: KV capacity in tokens; 0 = as its metrics say, else unlimited.
         role: decode (it does both where there is no prefiller) or prefill.
-        rank: data-parallel rank that this worker is, behind its URL; none when left out.
-        ranks: this many ranks behind the URL, 0 to ranks - 1, each a worker in one group.
-        first_rank: what its metrics page calls the first of its ranks: 0, but for a further node of vLLM's hybrid load
+        rank: data-parallel rank of this worker at its URL; left out = the URL has no ranks.
+        ranks: number of ranks at the URL, 0 to ranks - 1. Each is a worker, all in one group.
+        first_rank: number of its first rank on its metrics page: 0, except for further nodes of vLLM's hybrid load
             balancing. There the page counts the ranks of all nodes, and the rank header those of the node.
-        engine: what it speaks: vllm, sglang or openai, with options as in vllm:version=0.32.0.
-        models: names it serves; what its /v1/models says when left out. As text once for each: models=a,models=b.
+        engine: its dialect: vllm, sglang or openai, with options as in vllm:version=0.32.0.
+        models: names it serves; left out = those of its /v1/models. As text, once for each: models=a,models=b.
         speed: how fast it decodes compared with the other workers; 2 = half the step seconds for each KV token.
-        api_key: what it wants as bearer, as env:NAME, file:PATH or itself.
+        api_key: its bearer token, as env:NAME, file:PATH or plain text.
         scraped: whether its metrics page is read.
     """
 

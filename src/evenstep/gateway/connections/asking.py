@@ -34,8 +34,8 @@ class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
         head: as read; its `length` belongs to the first request with this head.
         name: the request's id as the client gave it, where that is plain text; empty = it gets a new one.
         kind: whether tokens are generated.
-        caller: who asks; None where `refusal` says why it is turned away.
-        refusal: of its key, its class, its guess or its priority; None = none.
+        caller: the client; None if `refusal` says why it is turned away.
+        refusal: of its key, its class, its guess or its priority; None = not refused.
         number: of its class.
         expected: output tokens it expects, 0 = unknown.
         priority: the smallest waits first.
@@ -96,7 +96,7 @@ def asking_of(head: RequestHead, callers: Callers, session_headers: tuple[str, .
     """What a head asks for.
 
     Args:
-        callers: everybody who may ask.
+        callers: all clients with a key.
         session_headers: names of headers that name a session, the first that is there.
     """
     headers = head.headers

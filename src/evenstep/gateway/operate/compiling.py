@@ -63,7 +63,7 @@ async def try_plain(policy: str, predictor: str) -> None:
 
 
 async def compile_beside(policy: str, predictor: str) -> None:
-    """Compile in a process of its own what is not on disk yet.
+    """Compile in a separate process the kernels that are not on disk yet.
 
     Raises:
         InputError: an unknown policy or option.

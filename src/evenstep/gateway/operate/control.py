@@ -43,7 +43,7 @@ class Control(Protocol):
         ...
 
     def notes(self) -> list[str]:
-        """What an operator should mend though requests are served."""
+        """Problems that an operator should mend, although requests are served."""
         ...
 
     def add_worker(self, worker: Worker) -> None:
@@ -71,15 +71,15 @@ class Control(Protocol):
         ...
 
     def counts_alone(self, name: str) -> None:
-        """A worker has no metrics page of its engine: what this gateway sends there is all that is known of its load."""
+        """A worker has no metrics page of its engine, so the gateway only knows the load that it sends there itself."""
         ...
 
     def scrape_failed(self, name: str) -> None:
-        """They could not be."""
+        """The metrics of a worker could not be read."""
         ...
 
     def reload(self, config: GatewayConfig) -> None:
-        """Go by another config from now on, all of it but its workers, which come and go by the two methods above.
+        """Use another config from now on, except for its workers, which join and leave by the two methods above.
 
         What cannot change while it runs (addresses, TLS files, decision log) stays as it was.
 
@@ -89,7 +89,7 @@ class Control(Protocol):
         ...
 
     def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
-        """Tell these of each request that is over, from the next one on; `of_classes` of those that have a class."""
+        """Report each request that ends, from now on, to these sinks; to `of_classes` only requests that have a class."""
         ...
 
     def drain(self) -> None:
@@ -113,7 +113,7 @@ class Doorway:
         self._loop.call_soon_threadsafe(call, *args)
 
     def ask(self, call: Callable[..., T], *args: Any) -> Future[T]:
-        """Do this on the gateway's loop and tell what came of it."""
+        """Run this on the gateway's loop; the future gets its result or its exception."""
         answer: Future[T] = Future()
 
         def run() -> None:

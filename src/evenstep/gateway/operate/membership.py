@@ -61,7 +61,7 @@ class Membership:
         self._turn = asyncio.Lock()
 
     def workers(self) -> list[Worker]:
-        """Everybody."""
+        """The workers of all sources."""
         return [worker for owned in self._owned.values() for worker in owned.values()]
 
     def source_of(self, name: str) -> str:

@@ -29,7 +29,7 @@ def document() -> dict[str, Any]:
             "/healthz": {"get": _op("Whether the data path answers", _ok(_object(ok=_FLAG)), 503, is_open=True)},
             "/readyz": {
                 "get": _op(
-                    "Whether it should get requests, why not, and notes on what to mend nevertheless",
+                    "Whether the gateway should get requests, the reason if not, and notes on problems to mend",
                     _ok(_ref("Readiness")),
                     is_open=True,
                     more={"503": _content("Not ready", {"anyOf": [_ref("Readiness"), _ref("Error")]})},
@@ -40,7 +40,7 @@ def document() -> dict[str, Any]:
             "/workers": {
                 "get": _op("Every worker, with its source and its state", _ok(_ref("Workers")), 503),
                 "post": _op(
-                    "A worker joins, or is described anew",
+                    "Add a worker, or change its description",
                     {"201": _content("Joined", _names("workers"))},
                     400,
                     503,
@@ -49,7 +49,7 @@ def document() -> dict[str, Any]:
             },
             "/workers/{name}": {
                 "delete": _op(
-                    "A worker leaves: what it runs ends there, or without drain goes on elsewhere at once",
+                    "Remove a worker: its requests finish there, or with drain=false continue elsewhere at once",
                     {"202": _content("Leaves", _object(worker=_TEXT))},
                     400,
                     404,
@@ -66,13 +66,13 @@ def document() -> dict[str, Any]:
                     _ok(_ref("PolicyInForce")),
                     503,
                 ),
-                "put": _op("Decide by another policy until the next reload", _ok(_ref("Policy")), 400, 503, body="Policy"),
+                "put": _op("Use another policy until the next reload", _ok(_ref("Policy")), 400, 503, body="Policy"),
             },
             "/config": {"get": _op("Every setting, its value and its origin", _ok(_ref("Config")))},
             "/reload": {
-                "post": _op("Read file, environment and keys again, and go by them", _ok(_ref("Reloaded")), 400, 503)
+                "post": _op("Read file, environment and keys again, and apply them", _ok(_ref("Reloaded")), 400, 503)
             },
-            "/drain": {"post": _op("Accept nothing new", {"202": _content("Draining", _object(draining=_FLAG))}, 503)},
+            "/drain": {"post": _op("Accept no new requests", {"202": _content("Draining", _object(draining=_FLAG))}, 503)},
             "/openapi.json": {"get": _op("This document", _ok({"type": "object"}))},
         },
         "components": {

@@ -30,7 +30,7 @@ class Spans:
         exporter: takes the spans; the collector's when left out.
 
     Raises:
-        InputError: the package is missing, or an endpoint that is no URL.
+        InputError: the package is missing, or an invalid URL as the endpoint.
     """
 
     def __init__(self, traces: Traces, exporter: SpanExporter | None = None) -> None:
@@ -58,7 +58,7 @@ class Spans:
         self._propagator = TraceContextTextMapPropagator()
 
     def ended(self, one: Ended) -> None:
-        """A request is over."""
+        """Make the span of a request that ended."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ahead_ns = time.time_ns() - time.monotonic_ns()

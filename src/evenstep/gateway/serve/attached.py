@@ -66,7 +66,7 @@ class Attached:
         return replace(self.dialect, chat_from_ids=False)
 
     def cannot_continue(self) -> None:
-        """It answered from the start where a chat was to go on: no more of them go on there, at any of its ranks."""
+        """Its engine answered from the start instead of continuing a chat: ask none of its ranks to continue one again."""
         if self.endpoint.continues_chats:
             self.endpoint.continues_chats = False
             text = "%s answers from the start where a chat is to go on; broken chats go on elsewhere, or end with an error"
@@ -74,11 +74,11 @@ class Attached:
 
     @property
     def wants_version(self) -> bool:
-        """Whether how it speaks depends on a version that its operator did not give."""
+        """Whether its dialect depends on a version that the operator did not give."""
         return getattr(self.adapter, "version", None) == ""
 
     def speaks(self, version: str) -> None:
-        """Its engine is of this version, as ``/version`` gives it."""
+        """Take note of the version of its engine, as ``/version`` gives it."""
         self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
         self.dialect = self.adapter.dialect
 

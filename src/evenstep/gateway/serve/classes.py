@@ -28,7 +28,7 @@ class Attainment:
         self._classes = list(classes.items())
 
     def ended(self, one: Ended) -> None:
-        """A request is over."""
+        """Count a request that ended."""
         if not 0 < one.request_class <= len(self._classes) or one.outcome == "cancelled":
             return
         name, kind = self._classes[one.request_class - 1]

@@ -76,7 +76,7 @@ class DecisionLog:
 
     @property
     def path(self) -> str:
-        """Its current part."""
+        """The file of the current part."""
         return str(part_of(self._file.path, self._file.part))
 
     def _tell_replaced(self) -> None:

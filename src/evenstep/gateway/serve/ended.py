@@ -20,7 +20,7 @@ Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
-    """One request.
+    """The summary of a request that ended, for logs, spans and classes.
 
     Args:
         request_id: the id given by the client, or ours.
@@ -128,7 +128,7 @@ class Story:
             self._first_s = time.monotonic()
 
     def ended(self, outcome: Outcome, status: int) -> None:
-        """It is over."""
+        """The request ended: report it to the sinks."""
         asking, caller = self._asking, self._asking.caller
         one = Ended(
             self._name,

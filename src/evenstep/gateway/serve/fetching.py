@@ -69,7 +69,7 @@ class _Version(msgspec.Struct):
 
 
 async def learn_version(attached: Attached, patience_s: float) -> None:
-    """Ask an engine for its version, where its words depend on it; one that does not say is taken for the newest known."""
+    """Ask an engine for its version, if its dialect depends on it; without an answer, assume the newest known version."""
     if not attached.wants_version:
         return
     status, body = await fetch(attached, "/version", patience_s)

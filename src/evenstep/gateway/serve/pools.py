@@ -34,7 +34,7 @@ _PROBE_S = 2.0
 
 
 class Pools:
-    """All pools.
+    """The pools of all served models, and the workers in them.
 
     Args:
         config: the gateway's config.
@@ -195,7 +195,7 @@ class Pools:
             self._attach(pool, pool.attached[name])
 
     def scrape_failed(self, name: str) -> None:
-        """They could not be."""
+        """The metrics of a worker could not be read."""
         pool = self._pool_of.get(name)
         if pool is not None:
             pool.tell(ev.ScrapeFailed(now_s=pool.now_s(), worker=name))

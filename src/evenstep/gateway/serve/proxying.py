@@ -38,7 +38,7 @@ _CUT = refusals.stream_broken("no other engine has its beginning")
 
 
 class Passing:
-    """One such request.
+    """One request that is forwarded without the dispatcher, until its answer has ended.
 
     Args:
         client: the client's connection.
@@ -168,12 +168,12 @@ class Passing:
     # --- called for the client ------------------------------------------------------------------------------------
 
     def client_gone(self) -> None:
-        """It left."""
+        """The client left: close the call."""
         self._close()
         self._end("cancelled", self._status if self._started else 0)
 
     def give_up(self) -> None:
-        """The gateway ends before the answer: the client hears so."""
+        """The gateway stops before the answer is complete: send the client an error."""
         self._close()
         if self._started:
             self._break_off(refusals.stream_broken("the gateway is being stopped"))
@@ -183,7 +183,7 @@ class Passing:
             self.client.refuse(refusal)
 
     def client_resumed(self) -> None:
-        """It has caught up."""
+        """The client has read what was buffered: read from the engine again."""
         if self.connection is not None and self._attached is not None:
             self.connection.resume(time.monotonic() + self._attached.endpoint.settings.silence_s)
 
