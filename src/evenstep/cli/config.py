@@ -1,4 +1,4 @@
-"""``evenstep config print``: what a gateway would go by, and where each value comes from."""
+"""``evenstep config print``: print the settings of a gateway, and where each value comes from."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 class Config:
     """The command."""
 
-    summary = "what a gateway would go by, and where each value comes from"
+    summary = "print the settings of a gateway, and where each value comes from"
     description = (
-        "Takes the file, the flags and the environment of `evenstep serve`, checks them, and prints every setting with its\n"
-        "value and its origin. Flags win over the environment, the environment over the file, the file over defaults.\n"
+        "Checks the file, the flags and the environment of `evenstep serve`, and prints every setting with its\n"
+        "value and its origin. Flags override the environment, which overrides the file, which overrides defaults.\n"
         "Secrets are not shown."
     )
     examples = (

@@ -19,9 +19,9 @@ class Demo:
 
     summary = "see the gateway even out emulated engines, policy by policy"
     description = (
-        "Starts emulated data-parallel ranks that share a barrier, and the gateway in front of them, replays a recorded\n"
-        "trace at a load that fills all slots, and prints what each policy makes of it; a minute with the usual policies.\n"
-        "It needs no accelerator and no network. Nothing of it is left when it ends but the report."
+        "Starts emulated data-parallel ranks that share a barrier, with the gateway in front of them. Replays a recorded\n"
+        "trace at a load that fills all slots, and prints the figures of each policy. This takes a minute with the default\n"
+        "policies, and needs no accelerator and no network. Only the report is left when it ends."
     )
     examples = (
         "evenstep demo",
@@ -39,7 +39,7 @@ class Demo:
             action="append",
             default=argparse.SUPPRESS,
             metavar="NAME[:KEY=VALUE,...][@MS]",
-            help="a policy to show; may be given many times; @MS behind it = the gateway gathers freed slots so long "
+            help="a policy to show; may be given many times; @MS after it = the gateway gathers freed slots so long "
             "(default jsq, best, best@0)",
         )
         add_format(parser)

@@ -10,11 +10,11 @@ from evenstep.cli.parts.flags import add_flags, settled
 class Emulate:
     """The command."""
 
-    summary = "emulated vLLM or SGLang engines to try gateways and policies on"
+    summary = "start emulated vLLM or SGLang engines, to try gateways and policies"
     description = (
         "Listens like data-parallel inference engines whose ranks share a barrier: a step lasts as long as that of the\n"
-        "heaviest rank. OpenAI completions and chat, streams, /metrics, KV memory with eviction, prefill and decode roles,\n"
-        "and faults on command. Tokens are pseudo words, the same for the same prompt."
+        "heaviest rank. It has OpenAI completions and chat, streams, /metrics, KV memory with eviction, prefill and decode\n"
+        "roles, and faults on command. Tokens are pseudo words, the same for the same prompt."
     )
     examples = (
         "evenstep emulate --ranks 8 --slots 72",

@@ -23,9 +23,9 @@ class Load:
 
     summary = "send a trace to an OpenAI endpoint and measure what comes back"
     description = (
-        "Sends the requests of a trace or workload to any server with OpenAI's endpoints, as streams, with made-up prompts\n"
-        "of the trace's lengths, and reports TTFT, TPOT, ITL, E2EL, throughput, goodput and every answer that was not\n"
-        "whole, under the names of vLLM's bench serve. Sessions keep their order, their prompts grow from a common prefix."
+        "Sends the requests of a trace or workload to any server with OpenAI's endpoints, as streams, with synthetic\n"
+        "prompts of the trace's lengths. Reports TTFT, TPOT, ITL, E2EL, throughput, goodput and every incomplete answer,\n"
+        "under the names of vLLM's bench serve. Sessions keep their order, and their prompts grow from a common prefix."
     )
     examples = (
         "evenstep load sample:azure-conv --url http://127.0.0.1:8100 --limit 500 --speed 10",

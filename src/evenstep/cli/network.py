@@ -19,7 +19,7 @@ class NetworkCommand:
     summary = "run or check a network of engines whose tasks are made of several calls"
     description = (
         "Simulates engines on one clock, not in lock-step, and tasks that are graphs of calls: parallel, fork-join,\n"
-        "branching and loops. `run` compares orders by end-to-end task latency; `check` says the load of each engine,\n"
+        "branching and loops. `run` compares orders by end-to-end task latency; `check` prints the load of each engine,\n"
         "names overloaded virtual stations, and puts the simulated verdict next to the analytical one."
     )
     examples = (
@@ -36,7 +36,7 @@ class NetworkCommand:
         check = actions.add_parser("check", help="judge stability by loads and by a run")
         for one in (run, check):
             one.add_argument("file", metavar="NETWORK.yaml", help="engines and tasks; see the how-to page on networks")
-            one.add_argument("--until-s", type=float, metavar="X", help="stop then; wins over the file")
+            one.add_argument("--until-s", type=float, metavar="X", help="stop at this time in seconds; overrides the file")
             one.add_argument("--seed", type=int, default=0, help="key of every draw (0)")
             add_format(one)
         run.add_argument("--seeds", type=int, metavar="N", help="replicates of each order (3; 1 with --live)")

@@ -10,12 +10,12 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 class Serve:
     """The command."""
 
-    summary = "a gateway in front of vLLM or SGLang engines that evens out their load"
+    summary = "run a gateway that evens out the load of vLLM or SGLang engines"
     description = (
-        "Takes OpenAI requests, holds them while no engine has a slot, and sends each where the policy says: it knows at\n"
-        "every moment what each engine runs. Engines stay as they are. What breaks before its first token is tried\n"
-        "elsewhere; what breaks later goes on elsewhere where that is exact. SIGTERM lets what runs end, SIGHUP reads the\n"
-        "settings anew. A second port has metrics and the admin API."
+        "Takes OpenAI requests, holds them while no engine has a slot, and sends each to the engine that the policy picks.\n"
+        "It knows at every moment what each engine runs. Engines stay as they are. A request that fails before its first\n"
+        "token is retried on another engine; a stream that breaks later continues there if that is exact. SIGTERM lets\n"
+        "running requests end, SIGHUP reads the settings again. A second port has metrics and the admin API."
     )
     examples = (
         "evenstep serve --port 8000 --worker http://127.0.0.1:8100 --worker http://127.0.0.1:8101",

@@ -23,14 +23,27 @@ class Thresholds:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="TRACE", help="a trace, a workload YAML or sample:azure-conv")
-        parser.add_argument("--engine", default="", metavar="KEY=VALUE,...", help="the engine; its kv-tokens are the memory")
+        parser.add_argument("--engine", default="", metavar="KEY=VALUE,...", help="the engine; kv-tokens is its memory")
         parser.add_argument(
             "--batch-time", default="affine-kv", metavar="affine-kv[:KEY=VALUE,...]", help="seconds of an iteration"
         )
         parser.add_argument("--rate", type=float, metavar="X", help="rescale arrivals to so many requests a second")
-        parser.add_argument("--segments", type=int, metavar="L", help="of Nested WAIT; the least memory when left out")
-        parser.add_argument("--iterations", type=float, default=1e6, metavar="S", help="memory suffices so long (1e6)")
-        parser.add_argument("--delta", type=float, default=0.01, metavar="P", help="but for this probability (0.01)")
+        parser.add_argument(
+            "--segments",
+            type=int,
+            metavar="L",
+            help="segments of Nested WAIT; left out = the number that needs the least memory",
+        )
+        parser.add_argument(
+            "--iterations",
+            type=float,
+            default=1e6,
+            metavar="S",
+            help="iterations over which the memory has to suffice (1e6)",
+        )
+        parser.add_argument(
+            "--delta", type=float, default=0.01, metavar="P", help="probability that it does not suffice (0.01)"
+        )
         parser.add_argument("--limit", type=int, metavar="ROWS", help="only the first ROWS requests")
         parser.add_argument("--format-name", metavar="NAME", help="format of TRACE where it is not recognised")
         add_format(parser)

@@ -29,7 +29,7 @@ class Trace:
         actions = parser.add_subparsers(dest="action", required=True, metavar="inspect|convert")
         inspect = actions.add_parser("inspect", help="show what a trace is like")
         _add_reading(inspect)
-        inspect.add_argument("--format", choices=("table", "json"), default="table", help="of the answer (table)")
+        inspect.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (default table)")
         inspect.add_argument("--plot", metavar="FILE", help="also draw it, to .html, .png or .svg")
         convert = actions.add_parser("convert", help="write a trace as Parquet")
         _add_reading(convert)
@@ -44,7 +44,7 @@ command = Trace()
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a trace, a WORKLOAD.yaml, or sample:azure-conv")
-    parser.add_argument("--format-name", metavar="NAME", help="format of FILE, maybe with options: mooncake:ticks=keep")
+    parser.add_argument("--format-name", metavar="NAME", help="format of FILE, with options if any: mooncake:ticks=keep")
     add_columns_flag(parser)
     parser.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows that cannot be read")
     parser.add_argument("--limit", type=int, metavar="ROWS", help="only the first ROWS requests")

@@ -25,7 +25,7 @@ _FLAGS = {
 _WORKERS = {
     "--worker": "an engine; options are those of a worker in the file, e.g. slots=72,ranks=8",
     "--prefill": "an engine that only prefills",
-    "--decode": "an engine that decodes what they prefilled",
+    "--decode": "an engine that decodes after a --prefill engine",
 }
 
 
