@@ -50,7 +50,7 @@ class Bounded:
         if not isinstance(inner, SurvivalCurve):
             raise InputError("bounded", "of", self.of, "a predictor with a method `curve(active, horizon)`")
         self._inner: Any = inner
-        self._fits = isinstance(inner, Fits)
+        self._fits, self._keeps, self._in_parts = (isinstance(inner, kind) for kind in (Fits, Keeps, LearnsInParts))
         self.oracle: bool = is_oracle(inner)
         self.refresh_every: int = getattr(inner, "refresh_every", 16)
         self.gate: float = getattr(inner, "gate", 0.5)
@@ -98,15 +98,15 @@ class Bounded:
 
     def begin(self, finished: Finished) -> None:
         """As the other predictor; all at once if it has no parts."""
-        (self._inner.begin if isinstance(self._inner, LearnsInParts) else self._inner.learn)(finished)
+        (self._inner.begin if self._in_parts else self._inner.learn)(finished)
 
     def advance(self, rows: int) -> int:
         """As the other predictor."""
-        return self._inner.advance(rows) if isinstance(self._inner, LearnsInParts) else rows
+        return self._inner.advance(rows) if self._in_parts else rows
 
     def gone(self, unfinished: Finished) -> None:
         """As the other predictor, if it keeps requests."""
-        if isinstance(self._inner, Keeps):
+        if self._keeps:
             self._inner.gone(unfinished)
 
     @property

@@ -47,10 +47,11 @@ class Prompts:
 
     def learn(self, finished: Finished) -> None:
         """Enter the lengths of all that have a key."""
-        for key, length in zip(finished.prompt_key.tolist(), finished.output_tokens.tolist(), strict=True):
-            if key != 0:
-                row = self._place(key)  # may make longer arrays
-                _enter(self._lengths, self._held, self._entered, row, length)
+        has_key = finished.prompt_key != 0
+        rows = list(map(self._place, finished.prompt_key[has_key].tolist()))  # may make longer arrays
+        if rows:
+            lengths = finished.output_tokens[has_key]
+            _enter(self._lengths, self._held, self._entered, np.array(rows, np.int64), lengths)
 
     def curve(self, active: Active, horizon: int, minimum: int) -> tuple[F8, B1]:
         """float64[N, H+1], P(r > h) for h = 0..H, and bool[N]: of which nothing is known; those rows are not set."""
@@ -63,15 +64,16 @@ class Prompts:
         return stays, silent
 
     def _place(self, key: int) -> int:
-        """The row of a prompt, which is the latest now."""
+        """The row of a prompt, which is the latest now; less 1 and the row where another prompt had it."""
         row = self._row.get(key)
         if row is not None:
             self._row.move_to_end(key)
             return row
         if len(self._row) == self.keys:
             _, row = self._row.popitem(last=False)
-            self._entered[row] = 0
+            self._row[key] = row
             self.forgotten += 1
+            return -1 - row
         else:
             row = len(self._row)
             if row == self._held.size:
@@ -218,11 +220,20 @@ class Sizes:
 
 
 @jit
-def _enter(lengths: I8, held: I8, entered: I8, row: int, length: int) -> None:
-    """A prompt's output length in place of its oldest one once the row is full; `entered` counts them."""
-    lengths[row, entered[row] % lengths.shape[1]] = length
-    entered[row] += 1
-    held[row] = min(entered[row], lengths.shape[1])
+def _enter(lengths: I8, held: I8, entered: I8, rows: I8, values: I8) -> None:
+    """Output lengths of prompts, each in place of its oldest one once the row is full; `entered` counts them.
+
+    Args:
+        rows: int64[N], less 1 and the row where it begins anew. values: int64[N], the lengths.
+    """
+    for i in range(rows.size):
+        row = rows[i]
+        if row < 0:
+            row = -1 - row
+            entered[row] = 0
+        lengths[row, entered[row] % lengths.shape[1]] = values[i]
+        entered[row] += 1
+        held[row] = min(entered[row], lengths.shape[1])
 
 
 @jit
