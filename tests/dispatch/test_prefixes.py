@@ -17,7 +17,7 @@ from evenstep.streams import uniform
 
 
 def cached(found, *requests):
-    return found.cached(np.array(requests), np.full(len(requests), 100)).tolist()
+    return found.cached(np.array(requests), np.full(100, 100)).tolist()
 
 
 def test_a_prompt_counts_as_cached_where_it_was_sent_until_the_worker_is_lost():
@@ -55,11 +55,11 @@ def test_what_is_sent_and_what_makes_room_for_it_is_seen_by_those_that_wait():
     for row, blocks in enumerate([(1, 2, 3), (1, 2, 4), (9,)]):
         found.add(row, blocks)
     found.sent(0, 0, 90)
-    assert found.cached(np.array([1, 2]), np.array([90, 10])).tolist() == [[60, 0], [0, 0]]
+    assert found.cached(np.array([1, 2]), np.array([90, 90, 10])).tolist() == [[60, 0], [0, 0]]
     found.sent(2, 0, 10)  # block 3 goes
     found.check({0, 1, 2}, {1})
     found.waits_again(0)
-    assert found.cached(np.array([0, 1]), np.array([90, 90])).tolist() == [[60, 0], [60, 0]]
+    assert found.cached(np.array([0, 1]), np.array([90, 90, 10])).tolist() == [[60, 0], [60, 0]]
     found.check({0, 1, 2}, {0, 1})
     found.lost(0)
     assert found.cached(np.array([0]), np.array([90])).tolist() == [[0, 0]]

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from evenstep.errors import InputError
 from evenstep.routing.prefix_index import PrefixIndex
 
-prompts = st.lists(st.integers(0, 6), max_size=6, unique=True)
+#: Prompts of a few words; a block's id is the number that its whole prefix makes, as an id stands for all up to its end.
+prompts = st.lists(st.integers(1, 3), max_size=6).map(
+    lambda words: [int("".join(map(str, words[: k + 1]))) for k in range(len(words))]
+)
 moves = st.lists(st.tuples(st.sampled_from(["add", "add", "add", "forget"]), st.integers(0, 2), prompts), max_size=30)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,12 +11,22 @@ from evenstep.errors import InputError
 from evenstep.request import I8
 
 
+class Run:
+    """Blocks of a prompt from `start` to before `end`: those that no later prompt has, and that were not evicted."""
+
+    __slots__ = ("blocks", "end", "start")
+
+    def __init__(self, blocks: Sequence[int]) -> None:
+        self.blocks, self.start, self.end = blocks, 0, len(blocks)
+
+
 class PrefixIndex:
     """Block ids of the prompts sent to each worker; no clock, no I/O.
 
-    A prompt is a list of ids, one per block, in order; equal ids mean equal content. A worker holds the run of blocks at the
-    front of a prompt. Each worker has room for a number of blocks. The least recently used are evicted first, and within one
-    prompt the last ones, so that a prefix remains.
+    A prompt is a list of ids, one per block, in order. An id stands for everything up to the end of its block; where ids
+    stand for their block alone, hits are estimates. A worker holds the run of blocks at the front of a prompt. Each
+    worker has room for a number of blocks. The least recently used are evicted first, and within one prompt the last
+    ones, so that a prefix remains. Prompts are kept whole in order of use: a later one takes the front that both have.
 
     Args:
         workers: G.
@@ -32,28 +42,40 @@ class PrefixIndex:
                 raise InputError("prefix index", name, value, "an integer >= 1")
         self.room = [room] * workers  #: blocks each worker has room for; see `limit`
         self._all = (1 << workers) - 1
-        self._held: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(workers)]  # oldest use first
         self._holders: dict[int, int] = {}  # block -> bit g set: worker g holds it
+        self._runs: list[dict[int, Run]] = [{} for _ in range(workers)]  # by first block
+        self._used: list[deque[Run]] = [deque() for _ in range(workers)]  # oldest use first; empty ones are skipped
+        self._size = [0] * workers
 
-    def match(self, blocks: Sequence[int]) -> I8:
-        """int64[G], blocks at the front of a prompt that each worker holds."""
-        found = np.zeros(len(self._held), np.int64)
-        holding = self._all
+    def depths(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
+        """Numbers of blocks at the front of a prompt that some worker holds, ascending, and these workers as bits.
+
+        Workers that hold no block of it are left out.
+        """
+        found: list[tuple[int, int]] = []
+        holders, holding = self._holders, self._all
         for depth, block in enumerate(blocks):
-            left = holding & self._holders.get(block, 0)
+            left = holding & holders.get(block, 0)
             if left != holding:
                 if depth:
-                    found[_bits(holding & ~left)] = depth
+                    found.append((depth, holding & ~left))
                 holding = left
                 if not left:
                     return found
-        found[_bits(holding)] = len(blocks)
+        found.append((len(blocks), holding))
+        return found
+
+    def match(self, blocks: Sequence[int]) -> I8:
+        """int64[G], blocks at the front of a prompt that each worker holds."""
+        found = np.zeros(len(self._runs), np.int64)
+        for depth, workers in self.depths(blocks):
+            found[bits(workers)] = depth
         return found
 
     def held(self, worker: int, blocks: Sequence[int]) -> int:
         """Blocks at the front of a prompt that one worker holds."""
-        mine = self._held[worker]
-        return next((depth for depth, block in enumerate(blocks) if block not in mine), len(blocks))
+        bit, holders = 1 << worker, self._holders
+        return next((depth for depth, block in enumerate(blocks) if not holders.get(block, 0) & bit), len(blocks))
 
     def add(self, worker: int, blocks: Sequence[int]) -> list[int]:
         """A prompt is sent to a worker: its blocks are the ones used last, as many of its front as there is room for.
@@ -61,18 +83,27 @@ class PrefixIndex:
         Returns:
             Blocks that had to go for it, the one used longest ago first.
         """
-        mine, holders, bit = self._held[worker], self._holders, 1 << worker
-        for block in reversed(blocks[: self.room[worker]]):
-            if block in mine:
-                mine.move_to_end(block)
-            else:
-                mine[block] = None
+        kept = blocks[: self.room[worker]]
+        if not kept:
+            return []
+        runs, used, holders, bit = self._runs[worker], self._used[worker], self._holders, 1 << worker
+        known = self._take_front(runs, kept)
+        run = runs[kept[0]] = Run(kept)
+        used.append(run)
+        new = kept[known:] if known else kept
+        if not known and holders.keys().isdisjoint(new):
+            holders.update(dict.fromkeys(new, bit))
+        else:
+            for block in new:
                 holders[block] = holders.get(block, 0) | bit
+        self._size[worker] += len(new)
+        if len(used) > 2 * len(runs) + 64:
+            self._used[worker] = deque(run for run in used if run.start < run.end)
         return self._make_fit(worker)
 
     def size(self, worker: int) -> int:
         """Blocks that a worker holds."""
-        return len(self._held[worker])
+        return self._size[worker]
 
     def limit(self, worker: int, room: int) -> list[int]:
         """A worker has room for so many blocks from now on, 0 or more.
@@ -85,8 +116,9 @@ class PrefixIndex:
 
     def forget(self, worker: int) -> None:
         """A worker was lost, and with it all it held."""
-        self._drop(self._held[worker], 1 << worker)
-        self._held[worker].clear()
+        for run in self._used[worker]:
+            self._drop(run.blocks[run.start : run.end], 1 << worker)
+        self._runs[worker], self._used[worker], self._size[worker] = {}, deque(), 0
 
     def check(self) -> None:
         """See that both sides of the index say the same and keep to the room.
@@ -94,26 +126,58 @@ class PrefixIndex:
         Raises:
             RuntimeError: they do not.
         """
-        told = {(block, g) for g, mine in enumerate(self._held) for block in mine}
-        known = {(block, g) for block, holders in self._holders.items() for g in _bits(holders)}
-        if told != known or any(len(mine) > room for mine, room in zip(self._held, self.room, strict=True)):
+        runs = [[run.blocks[run.start : run.end] for run in of.values()] for of in self._runs]
+        told = {(block, g) for g, mine in enumerate(runs) for blocks in mine for block in blocks}
+        known = {(block, g) for block, holders in self._holders.items() for g in bits(holders)}
+        sizes = [sum(map(len, mine)) for mine in runs]
+        is_over = any(size > room for size, room in zip(sizes, self.room, strict=True))
+        if told != known or len(told) != sum(sizes) or sizes != self._size or is_over:
             raise RuntimeError("the prefix index is inconsistent")
 
+    def _take_front(self, runs: dict[int, Run], blocks: Sequence[int]) -> int:
+        """Take the front of a prompt from the runs that have it, which keep the rest; how many blocks that were."""
+        at = 0
+        while at < len(blocks) and (run := runs.get(blocks[at])) is not None and run.start == at:
+            end = min(run.end, len(blocks))
+            upto = end if run.blocks[at:end] == blocks[at:end] else at + 1
+            while upto < end and run.blocks[upto] == blocks[upto]:
+                upto += 1
+            del runs[blocks[at]]
+            run.start = at = upto
+            if upto < run.end:
+                runs[run.blocks[upto]] = run
+        return at
+
     def _make_fit(self, worker: int) -> list[int]:
-        mine = self._held[worker]
-        dropped = [mine.popitem(last=False)[0] for _ in range(len(mine) - self.room[worker])]
+        """Evict what is over the room: the last blocks of the runs used longest ago."""
+        over = self._size[worker] - self.room[worker]
+        if over <= 0:
+            return []
+        dropped: list[int] = []
+        runs, used = self._runs[worker], self._used[worker]
+        self._size[worker] -= over
+        while over > 0:
+            run = used[0]
+            keeps = max(run.start, run.end - over)
+            over -= run.end - keeps
+            dropped += reversed(run.blocks[keeps : run.end])
+            if keeps == run.start:
+                used.popleft()
+                if run.start < run.end and runs.get(run.blocks[run.start]) is run:
+                    del runs[run.blocks[run.start]]
+            run.end = keeps
         self._drop(dropped, 1 << worker)
         return dropped
 
     def _drop(self, blocks: Iterable[int], bit: int) -> None:
         holders = self._holders
         for block in blocks:
-            left = holders.pop(block) & ~bit
+            left = holders.pop(block, 0) & ~bit
             if left:
                 holders[block] = left
 
 
-def _bits(mask: int) -> list[int]:
+def bits(mask: int) -> list[int]:
     """Positions of the bits set, ascending."""
     found: list[int] = []
     while mask:

@@ -8,15 +8,17 @@ block: two prompts with a common id share all text before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import F2, I1, I2, INT, declared
+from evenstep.dispatch.columns import numbers
 from evenstep.dispatch.fleet.prefix_belief import Belief
 from evenstep.engines.requests.prompt_blocks import span
 from evenstep.request import F8, I8
-from evenstep.routing.prefix_index import PrefixIndex
+from evenstep.routing.prefix_index import PrefixIndex, bits
 
 _NOTHING: F8 = np.zeros((0, 0))
 
@@ -27,7 +29,7 @@ def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int
 
     Args:
         depth: int64[R, G], blocks held. count: int64[R], blocks of each prompt, 0 = not known.
-        rows, prompts: int64[W].
+        rows: int64[W]. prompts: int64[R], tokens.
         found: float64[W, G], written.
     """
     is_known = 0
@@ -39,13 +41,13 @@ def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int
                 found[i, g] = 0.0
             continue
         is_known = 1
-        block_tokens = prompts[i] / span(blocks)
+        block_tokens = prompts[row] / span(blocks)
         for g in range(found.shape[1]):
             found[i, g] = span(int(depth[row, g])) * block_tokens
     return is_known
 
 
-_cached_tokens = compiled.entry(cached_tokens)
+_cached_tokens, _span = compiled.entry(cached_tokens), compiled.as_plain(span)
 
 
 class Prefixes:
@@ -61,8 +63,7 @@ class Prefixes:
         self._new: set[int] = set()  # rows not looked up yet
         self._ends: dict[int, set[int]] = {}  # block -> rows looked up, for whose prompt some worker's run may end with it
         self._ends_of: dict[int, set[int]] = {}  # row -> these blocks of it
-        self._depth: I8 = np.zeros((0, 0), np.int64)  # [row, worker], blocks held; of rows looked up
-        self._count: I8 = np.zeros(0, np.int64)  # blocks of each row looked up
+        self._have(np.zeros((0, 0), np.int64), np.zeros(0, np.int64))
         self._space: F8 = np.zeros(0)
         self.sent_tokens, self.hit_tokens = 0, 0
         self.is_read = False  # whether rounds ask: a request is looked up as it arrives then, not in the round
@@ -70,6 +71,18 @@ class Prefixes:
         self._beliefs: dict[str, Belief] = {}  # worker -> how its counters correct it
         self._places: list[Belief] = []  # of each worker now
         self._index: PrefixIndex | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_depth_at", "_count_at")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._have(self._depth, self._count)
+
+    def _have(self, depth: I8, count: I8) -> None:
+        """Keep int64[row, worker], blocks held, and int64[row], blocks of the prompt; of rows looked up."""
+        self._depth, self._count = depth, count
+        self._depth_at, self._count_at = numbers(depth.reshape(-1)), numbers(count)
 
     @property
     def has_any(self) -> bool:
@@ -81,7 +94,7 @@ class Prefixes:
         is remembered by its name."""
         self.workers = len(names)
         self._index = PrefixIndex(self.workers, self._room) if names else None
-        self._depth = np.zeros((self._count.size, self.workers), np.int64)
+        self._have(np.zeros((self._count.size, self.workers), np.int64), self._count)
         self._beliefs = {name: self._beliefs.get(name) or Belief(self._room) for name in names}
         self._places = list(self._beliefs.values())
         for worker, belief in enumerate(self._places):
@@ -93,20 +106,22 @@ class Prefixes:
         """A request has arrived; `blocks` as in `Arrived`."""
         if blocks:
             self._blocks[row] = blocks
-            if row >= self._count.size:
+            if row >= len(self._count_at):
                 self._grow(row)
             self.waits_again(row)
 
     def waits_again(self, row: int) -> None:
         """A request that was sent is back among the waiting."""
         if row in self._blocks:
-            self._new.add(row)
             if self.is_read:
                 self._look_up(row)
+            else:
+                self._new.add(row)
 
     def forget(self, row: int) -> None:
         """The request is over."""
-        if self._blocks.pop(row, None) is not None:
+        blocks = self._blocks.pop(row, None)
+        if blocks is not None and (self._count_at[row] or row in self._new):
             self._let_go(row)
 
     def lost(self, worker: int) -> None:
@@ -141,18 +156,18 @@ class Prefixes:
         if blocks is None:
             self._places[worker].sent(prompt, 0)
             return
-        held = int(self._depth[row, worker]) if self._count[row] else self._index.held(worker, blocks)
+        held = self._depth_at[row * self.workers + worker] if self._count_at[row] else self._index.held(worker, blocks)
         self._let_go(row)
-        hit = prompt * span(held) // span(len(blocks))
+        hit = prompt * _span(held) // _span(len(blocks)) if held else 0
         self.hit_tokens += hit
         self._places[worker].sent(prompt, hit)
         dropped = self._index.add(worker, blocks)
         if not self._ends:
             return
-        kept = blocks[: self._index.room[worker]]
-        if held < len(kept):
-            for other in self._ends.get(kept[held], ()):
-                self._reaches(other, worker, _alike(kept, self._blocks[other]))
+        kept = min(len(blocks), self._index.room[worker])
+        if held < kept:
+            for other in self._ends.get(blocks[held], ()):
+                self._reaches(other, worker, min(kept, _alike(blocks, self._blocks[other])))
         self._went(worker, dropped)
 
     def cached(self, rows: I8, prompts: I8) -> F8:
@@ -160,13 +175,14 @@ class Prefixes:
         known. It is written anew at the next call.
 
         Args:
-            rows: int64[W]. prompts: int64[W], their tokens.
+            rows: int64[W]. prompts: int64[R], tokens of each row's prompt.
         """
         if self._index is None or not self._blocks:
             return _NOTHING
         if self._new:
             for row in rows.tolist():
                 if row in self._new:
+                    self._new.remove(row)
                     self._look_up(row)
         size = rows.size * self.workers
         if self._space.size < size:
@@ -201,26 +217,27 @@ class Prefixes:
 
     def _went(self, worker: int, dropped: list[int]) -> None:
         """Requests that wait see that a worker no longer holds these blocks: of each prompt the last one that it held."""
+        if self._ends.keys().isdisjoint(dropped):
+            return
         for block in dropped:
             for other in self._ends.get(block, ()):
-                depth = int(self._depth[other, worker])
+                depth = self._depth_at[other * self.workers + worker]
                 if depth and self._blocks[other][depth - 1] == block:
                     self._reaches(other, worker, depth - 1)
 
     def _look_up(self, row: int) -> None:
         """From now on it is known how much of a request's prompt each worker holds."""
         blocks = self._blocks[row]
-        self._new.discard(row)
-        self._count[row], self._ends_of[row] = len(blocks), set()
-        self._end(row, 0)
+        self._count_at[row], self._ends_of[row], self._depth[row] = len(blocks), {blocks[0]}, 0
+        self._ends.setdefault(blocks[0], set()).add(row)
         if self._index is not None:
-            self._depth[row] = found = self._index.match(blocks)
-            for depth in set(found.tolist()):
+            for depth, workers in self._index.depths(blocks):
+                self._depth[row, bits(workers)] = depth
                 self._end(row, depth)
 
     def _reaches(self, row: int, worker: int, depth: int) -> None:
         """A worker holds so many blocks of a request's prompt now."""
-        self._depth[row, worker] = depth
+        self._depth_at[row * self.workers + worker] = depth
         self._end(row, depth)
 
     def _end(self, row: int, depth: int) -> None:
@@ -236,7 +253,7 @@ class Prefixes:
     def _let_go(self, row: int) -> None:
         """Forget a request that is no longer needed."""
         self._new.discard(row)
-        self._count[row] = 0
+        self._count_at[row] = 0
         for block in self._ends_of.pop(row, ()):
             rows = self._ends[block]
             rows.discard(row)
@@ -247,7 +264,7 @@ class Prefixes:
         room = max(1024, 2 * self._count.size, row + 1)
         depth, count = np.zeros((room, self.workers), np.int64), np.zeros(room, np.int64)
         depth[: len(self._depth)], count[: self._count.size] = self._depth, self._count
-        self._depth, self._count = depth, count
+        self._have(depth, count)
 
 
 def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> int:
