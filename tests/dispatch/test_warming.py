@@ -41,6 +41,7 @@ def test_every_compiled_part_of_a_round_was_called_once():
         "add_expected",
         "fill_between",
         "steps_between",
+        "span",
         "count",
         "add_wait",
         "check",

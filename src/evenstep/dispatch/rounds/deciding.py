@@ -176,6 +176,8 @@ class Deciding:
         packed.room_for(most + packed.workers)
         total = packed.show(self.rows, self.mirror, pool, most, margin, offered, self.kv_reserve)
         if not total:
+            if self.ahead is not None:
+                self.ahead.look_again()
             return []
         self.free = total
         reason = self.fallback.before(self._is_stale(now_s), now_s)
@@ -281,7 +283,7 @@ class Deciding:
         """Show what the policy reads besides the round itself; why it is not asked, where the predictor fails."""
         packed, rows = self.packed, self.rows
         if self.door.reads_cached:
-            packed.cached = self.prefixes.cached(waiting, rows.columns.arrays.prompt[waiting])
+            packed.cached = self.prefixes.cached(waiting, rows.columns.arrays.prompt)
         packed.projections = packed.nothing_ahead  # not what an earlier round saw: a replay may begin after it
         if self.ahead is not None and not reason:
             try:

@@ -31,7 +31,7 @@ from evenstep.routing.view import (
 _NO_PROJECTIONS = 0
 _STAMP = struct.Struct("=qqdd")
 _NOBODY: I8 = np.zeros(0, np.int64)
-_show, _holds = compiled.entry(showing.show), compiled.entry(showing.holds)
+_show, _holds, _list_seen = map(compiled.entry, (showing.show, showing.holds, showing.list_seen))
 
 
 class PolicyDoor:
@@ -120,7 +120,7 @@ class PolicyDoor:
         if broken:
             raise PolicyError(f"policy {self.text} broke its contract at decision {shown.decision}: {broken}")
         if found is not None and found.size:
-            self.memory = np.array(found, np.int64)
+            self.memory = found if found is memory else np.array(found, np.int64)
         return packed.worker[:waiting]
 
     def _make_scratch(self, workers: int, waiting: int) -> None:
@@ -162,6 +162,7 @@ class Packed:
         self.gathers: I8 = np.zeros(workers, np.int64)
         self._slots: I8 = np.zeros(workers, np.int64)
         self._tokens: F8 = np.zeros(workers)
+        self._words: I8 = np.zeros(0, np.int64)
         self._make_room(0)
 
     def room_for(self, waiting: int) -> None:
@@ -195,6 +196,13 @@ class Packed:
         requests, workers = rows.columns.given, mirror.columns.given
         return int(_show(requests, workers, here, most, margin, offered, reserve, self._written))
 
+    def words(self, waiting: int) -> I8:
+        """Working space for all numbers that a policy sees."""
+        size = 8 * self.workers + 6 * waiting + self.projections.size + self.cached.size
+        if self._words.size < size:
+            self._words = np.zeros(2 * size, np.int64)
+        return self._words
+
     def keeps(self, worker: I8, waiting: int) -> bool:
         """Whether an answer keeps to known workers, free slots and KV memory."""
         return bool(_holds(worker, waiting, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens))
@@ -219,28 +227,14 @@ class Shown:
 
     def checksum(self) -> int:
         """Of everything that a policy may decide by, but for its memory."""
-        packed, ints, floats = self.packed, self.packed.workers_i, self.packed.workers_f
-        waiting_i, waiting_f = packed.waiting_i[:, : self.waiting], packed.waiting_f[:, : self.waiting]
-        parts = (
-            ints[at.GROUP],
-            ints[at.QUEUED],
-            floats[at.QUEUED_LOAD],
-            floats[at.LOAD],
-            ints[at.FREE_SLOTS],
-            ints[at.RUNNING],
-            floats[at.KV_FREE],
-            floats[at.SECONDS_PER_TOKEN],
-            waiting_i[at.ID],
-            waiting_f[at.WAITING_LOAD],
-            self.now_s - waiting_f[at.SINCE_S],
-            waiting_i[at.CLASS],
-            waiting_i[at.KEY],
-            waiting_f[at.STEPS],
-            packed.projections,
-            packed.cached,
-        )
+        packed = self.packed
         stamp = _STAMP.pack(self.decision, self.seed, self.now_s, self.mean_wait_s)
-        return zlib.crc32(stamp + b"".join([part.tobytes() for part in parts]))
+        words = packed.words(self.waiting)
+        seen = showing.Seen(
+            packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f, packed.projections, packed.cached
+        )
+        size = _list_seen(seen, self.waiting, self.now_s, words)
+        return zlib.crc32(words[:size].data, zlib.crc32(stamp))
 
     def view(self, memory: I8) -> RoutingView:
         """Read-only windows on the arrays."""

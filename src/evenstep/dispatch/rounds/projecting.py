@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from evenstep import compiled
-from evenstep.compiled import F1, F2, I1, I2, INT, declared, part
+from evenstep.compiled import F1, F2, I1, I2, INT, Floats, Ints, declared, part
 from evenstep.dispatch.fleet.mirror import WorkerColumns
 from evenstep.dispatch.requests.rows import NEVER, RequestColumns
 from evenstep.dispatch.transitions import State
@@ -24,18 +26,52 @@ def age_of(requests: RequestColumns, row: int) -> int:
     return requests.produced[row] if copies == 1 else requests.produced[row] // copies
 
 
-@declared(None if INT is None else INT(_REQUESTS, INT, INT, INT, I1, I1, I1))
-def due(requests: RequestColumns, high: int, every: int, expects: int, changed: I8, due_rows: I8, order: I8) -> int:
-    """List the running rows whose prediction is missing, old or overtaken; returns how many.
+class Seen(NamedTuple):
+    """What a projection is made of, [G] each: `changes`, `load` and `foreign_load` of each worker at the last one.
+
+    Args:
+        changed: written by `due`: 1 for workers that look otherwise now.
+    """
+
+    changes: Ints
+    load: Floats
+    foreign_load: Floats
+    changed: Ints
+
+
+_SEEN = compiled.struct(Seen)
+
+
+@declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, INT, INT, _SEEN, I1, I1))
+def due(
+    requests: RequestColumns,
+    workers: WorkerColumns,
+    high: int,
+    every: int,
+    expects: int,
+    seen: Seen,
+    due_rows: I8,
+    order: I8,
+) -> int:
+    """See which workers have changed; list their running rows whose prediction is missing, old or overtaken.
 
     Args:
         requests: the table of requests, of which the first `high` rows were ever used.
+        workers: the mirror's columns. Requests on workers that have not changed have not got older.
         every: tokens after which a prediction is old.
         expects: 1 if a request is overtaken at the end of its curve, not at the age it was expected to leave at.
-        changed: int64[G], 1 for workers to look at: requests on the others have not got older.
         due_rows: int64[R], written. order: int64[R], written: what they are sorted by, worker and then request.
+
+    Returns:
+        How many there are; -1 where no worker has changed.
     """
-    count = 0
+    count, changed, any_changed = 0, seen.changed, False
+    for g in range(len(workers.group)):
+        is_same = workers.changes[g] == seen.changes[g] and workers.load[g] == seen.load[g]
+        changed[g] = 0 if is_same and workers.foreign_load[g] == seen.foreign_load[g] else 1
+        any_changed = any_changed or changed[g] != 0
+    if not any_changed:
+        return -1
     for row in range(high):
         if requests.state[row] != _RUNNING or changed[requests.worker[row]] == 0:
             continue
@@ -117,12 +153,19 @@ def ask(requests: RequestColumns, rows: I8, asked: I8) -> int:
     return 0
 
 
-@declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, I1, I2, F2, F2))
+@part
+def see(workers: WorkerColumns, seen: Seen) -> None:
+    """The projection is of workers as they are now."""
+    for g in range(len(workers.group)):
+        seen.changes[g], seen.load[g], seen.foreign_load[g] = workers.changes[g], workers.load[g], workers.foreign_load[g]
+
+
+@declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, _SEEN, I2, F2, F2))
 def project_all(
     requests: RequestColumns,
     workers: WorkerColumns,
     high: int,
-    changed: I8,
+    seen: Seen,
     counts: I8,
     loads: F8,
     projections: F8,
@@ -132,12 +175,13 @@ def project_all(
     Args:
         requests: the table of requests, of which the first `high` rows were ever used.
         workers: the mirror's columns. Foreign KV tokens are taken to stay as they are.
-        changed: int64[G], 1 for workers to project; what stands of the others still holds.
+        seen: which workers to project; what stands of the others still holds.
         counts, loads: int64[G, M] and float64[G, M], working space; M a power of two above H.
         projections: float64[G, H+1], written.
     """
     G, columns = counts.shape
-    H = projections.shape[1] - 1
+    H, changed = projections.shape[1] - 1, seen.changed
+    see(workers, seen)
     for g in range(G):
         for column in range(columns):
             counts[g, column] = 0
@@ -170,14 +214,14 @@ def project_all(
     return 0
 
 
-@declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, F2, F1, I1, F2))
+@declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, F2, F1, _SEEN, F2))
 def project_expected(
     requests: RequestColumns,
     workers: WorkerColumns,
     high: int,
     curves: F8,
     growth: F8,
-    changed: I8,
+    seen: Seen,
     projections: F8,
 ) -> int:
     """As `project_all` for policies that expect loads: each request counts with its chance to be there still.
@@ -187,7 +231,8 @@ def project_expected(
         growth: float64[H+1], 0, 1, ..., H.
     """
     G, H = projections.shape[0], projections.shape[1] - 1
-    between = steps_between(H)
+    between, changed = steps_between(H), seen.changed
+    see(workers, seen)
     for g in range(G):
         if changed[g] != 0:
             for h in range(H + 1):

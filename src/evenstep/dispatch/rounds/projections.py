@@ -69,8 +69,8 @@ class Ahead:
         self._curves: F8 = np.zeros((0, 0))
         self._due: I8 = np.zeros(0, np.int64)
         self._order: I8 = np.zeros(0, np.int64)
-        self._changed: I8 = np.zeros(0, np.int64)
-        self._seen: list[tuple[int, float, float]] = []  # of each worker, at the last round
+        self._seen = _nothing_seen(0)
+        self._found = -2  # what `due` said of this round already; -2 = it was not asked
         self._ended: list[tuple[int, int, int, int]] = []
         self._failed: Exception | None = None
         self.asked, self.accepted = 0, 0
@@ -135,9 +135,13 @@ class Ahead:
         own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
         return {"predictions": self.asked, "predictions_accepted": self.accepted, **own}
 
+    def look_again(self) -> None:
+        """The round that was looked at is not decided: the next one looks by itself."""
+        self._found = -2
+
     def forget(self) -> None:
         """Workers have other numbers now: nothing of the last projections holds."""
-        self._seen = []
+        self._seen.changes[:] = -1
 
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
         """Do part of the next round's work if there is much of it; return whether there was.
@@ -145,24 +149,26 @@ class Ahead:
         A part is `_LOOKED_AT` requests that learning looks at, or up to `_AT_ONCE` predictions; the last part also computes
         the projections.
         """
+        self._found = -2
         if self._failed is not None:
             return False
-        seen = self._look(rows, mirror)
-        count = self._find_due(rows)
+        count = self._find_due(rows, mirror)
         try:
-            if count and self._ended and not self._learning:
+            if count > 0 and self._ended and not self._learning:
                 self._learn()
             learns = self._learning
             self._learn_on(_LOOKED_AT)
-            if self._learning or count < _MANY:
-                return self._learning
+            if self._learning:
+                return True
+            if count < _MANY:
+                self._found = count
+                return False
             if learns:
                 return True
             if count > _AT_ONCE:
                 self._ask(rows, count, _AT_ONCE)
             else:
                 self._project(rows, mirror, count)
-                self._seen = seen
         except Exception as error:  # the round will say so
             self._failed = error
         return True
@@ -179,30 +185,21 @@ class Ahead:
         if self._failed is not None:
             error, self._failed = self._failed, None
             raise error
-        seen = self._look(rows, mirror)
-        self._project(rows, mirror, self._find_due(rows))
-        self._seen = seen
+        found, self._found = self._found, -2
+        self._project(rows, mirror, self._find_due(rows, mirror) if found < -1 else found)
         return self.projections
 
     def _project(self, rows: Rows, mirror: Mirror, due: int) -> None:
-        """Ask about the rows that are due, and project the workers that have changed."""
+        """Ask about the rows that are due, and project the workers that have changed; -1 = no worker has."""
+        if due < 0:
+            return
         if due:
             self._ask(rows, due, due)
-        requests, workers, high = rows.columns.given, mirror.columns.given, rows.high
+        requests, workers, high, seen = rows.columns.given, mirror.columns.given, rows.high, self._seen
         if self.expects:
-            _project_expected(requests, workers, high, self._curves, self._growth, self._changed, self.projections)
+            _project_expected(requests, workers, high, self._curves, self._growth, seen, self.projections)
         else:
-            _project_all(requests, workers, high, self._changed, self._counts, self._loads, self.projections)
-
-    def _look(self, rows: Rows, mirror: Mirror) -> list[tuple[int, float, float]]:
-        """See which workers have changed since the last projection; how all of them look now."""
-        self._resize(len(mirror.columns), len(rows.columns))
-        seen = list(zip(mirror.at.changes, mirror.at.load, mirror.at.foreign_load, strict=True))
-        if len(seen) == len(self._seen):
-            self._changed[:] = [now != last for now, last in zip(seen, self._seen, strict=True)]
-        else:
-            self._changed[:] = 1
-        return seen
+            _project_all(requests, workers, high, seen, self._counts, self._loads, self.projections)
 
     def _resize(self, workers: int, rows: int) -> None:
         if self.projections.shape[0] != workers:
@@ -211,8 +208,7 @@ class Ahead:
             self._growth = np.arange(self.horizon + 1.0)
             self._counts: I8 = np.zeros((workers, columns), np.int64)
             self._loads: F8 = np.zeros((workers, columns))
-            self._changed = np.ones(workers, np.int64)
-            self._seen = []
+            self._seen = _nothing_seen(workers)
         if self.expects and self._curves.shape[0] != rows:
             kept = self._curves
             self._curves = np.zeros((rows, self.horizon + self.every + 1))  # one is written before it is read
@@ -221,10 +217,13 @@ class Ahead:
         if self._due.size != rows:
             self._due, self._order = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
 
-    def _find_due(self, rows: Rows) -> int:
-        """How many predictions are due; their rows stand in `_due`."""
-        requests, expects = rows.columns.given, int(self.expects)
-        return int(_due(requests, rows.high, self.every, expects, self._changed, self._due, self._order))
+    def _find_due(self, rows: Rows, mirror: Mirror) -> int:
+        """How many predictions are due, -1 where no worker has changed; their rows stand in `_due`."""
+        requests, workers = rows.columns.given, mirror.columns.given
+        if self.projections.shape[0] != len(mirror.names) or self._due.size != len(rows.at.state):
+            self._resize(len(mirror.columns), len(rows.columns))
+        expects = int(self.expects)
+        return int(_due(requests, workers, rows.high, self.every, expects, self._seen, self._due, self._order))
 
     def _ask(self, rows: Rows, due: int, most: int) -> None:
         """Ask about rows that are due, so many at most: those of the first workers."""
@@ -282,3 +281,9 @@ class Ahead:
                 f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape} for {due.size}"
                 f" requests; expected ({due.size}, {width}), finite, with 1 in column 0"
             )
+
+
+def _nothing_seen(workers: int) -> projecting.Seen:
+    """All of so many workers are to be projected."""
+    never: I8 = np.full(workers, -1, np.int64)
+    return projecting.Seen(never, np.zeros(workers), np.zeros(workers), never.copy())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from evenstep import compiled
 from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, Ints, IntTable, Table, declared, part
 from evenstep.dispatch.fleet.mirror import WorkerColumns
@@ -203,6 +205,53 @@ def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8,
     for g in range(slots.size):
         fits = fits and tokens[g] <= workers_f[at.KV_FREE, g]
     return fits
+
+
+class Seen(NamedTuple):
+    """What a policy sees of a round, as in `routing.view`; W is at least the requests that are shown."""
+
+    workers_i: IntTable
+    workers_f: Table
+    waiting_i: IntTable
+    waiting_f: Table
+    projections: Table
+    cached: Table
+
+
+@declared(None if INT is None else INT(compiled.struct(Seen), INT, FLOAT, I1))
+def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
+    """All numbers that a policy sees, one behind the other, in the order in which decision logs sum them up.
+
+    Args:
+        waiting: requests that are shown. now_s: waits are listed in place of times.
+        words: int64[>= all], written: the numbers, bit by bit.
+
+    Returns:
+        How many there are.
+    """
+    workers_i, workers_f, waiting_i, waiting_f = seen.workers_i, seen.workers_f, seen.waiting_i, seen.waiting_f
+    G, n = workers_i.shape[1], 0
+    for g in range(G):
+        words[g], words[G + g] = workers_i[at.GROUP, g], workers_i[at.QUEUED, g]
+        words[2 * G + g] = np.float64(workers_f[at.QUEUED_LOAD, g]).view(np.int64)
+        words[3 * G + g] = np.float64(workers_f[at.LOAD, g]).view(np.int64)
+        words[4 * G + g], words[5 * G + g] = workers_i[at.FREE_SLOTS, g], workers_i[at.RUNNING, g]
+        words[6 * G + g] = np.float64(workers_f[at.KV_FREE, g]).view(np.int64)
+        words[7 * G + g] = np.float64(workers_f[at.SECONDS_PER_TOKEN, g]).view(np.int64)
+    n, W = 8 * G, waiting
+    for i in range(W):
+        words[n + i] = waiting_i[at.ID, i]
+        words[n + W + i] = np.float64(waiting_f[at.WAITING_LOAD, i]).view(np.int64)
+        words[n + 2 * W + i] = np.float64(now_s - waiting_f[at.SINCE_S, i]).view(np.int64)
+        words[n + 3 * W + i], words[n + 4 * W + i] = waiting_i[at.CLASS, i], waiting_i[at.KEY, i]
+        words[n + 5 * W + i] = np.float64(waiting_f[at.STEPS, i]).view(np.int64)
+    n += 6 * W
+    for table in (seen.projections, seen.cached):
+        for i in range(table.shape[0]):
+            for j in range(table.shape[1]):
+                words[n] = np.float64(table[i, j]).view(np.int64)
+                n += 1
+    return n
 
 
 class Shown(NamedTuple):
