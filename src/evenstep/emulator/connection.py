@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
     """One connection.
 
     Args:
+        service: answers the requests.
         alive: every open connection; this one adds and removes itself.
     """
 

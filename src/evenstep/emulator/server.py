@@ -17,7 +17,11 @@ _WHERE = "evenstep emulate"
 
 
 class Emulator:
-    """Emulated engines that listen; `open` in a running loop, `close` when done."""
+    """Emulated engines that listen; `open` in a running loop, `close` when done.
+
+    Args:
+        settings: checked settings.
+    """
 
     def __init__(self, settings: EmulatorSettings) -> None:
         need_parser(_WHERE)
@@ -95,6 +99,7 @@ def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
     """Listen until the process is told to end by SIGINT or SIGTERM.
 
     Args:
+        settings: checked settings.
         say: takes the start-up lines with the addresses.
     """
     allow_files()

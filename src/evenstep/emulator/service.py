@@ -31,6 +31,7 @@ class PortService:
     """The endpoints of one port.
 
     Args:
+        fleet: the ranks.
         ranks: those at this port.
     """
 

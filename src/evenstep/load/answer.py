@@ -57,7 +57,12 @@ class Meters:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """One answer."""
+    """One answer.
+
+    Args:
+        max_tokens: asked for.
+        meters: takes tokens and gaps.
+    """
 
     max_tokens: int
     meters: Meters

@@ -23,6 +23,7 @@ class Call:
     """One request on its way, and what comes back.
 
     Args:
+        request: head and body.
         answer: takes the body of a stream.
         ended: called once, when it is over; `answer.error` says how.
     """
@@ -84,7 +85,11 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One connection."""
+    """One connection.
+
+    Args:
+        owner: gets it back after each answer.
+    """
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner

@@ -24,7 +24,12 @@ _POINTS = 300
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One run of a page."""
+    """One run of a page.
+
+    Args:
+        outcome: what happened.
+        summary: its figures.
+    """
 
     outcome: Outcome
     summary: dict[str, Any]
@@ -56,9 +61,11 @@ def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Ma
     """The whole page.
 
     Args:
+        title: its heading.
         runs: by name, in order.
         lead: paragraphs on top, as HTML.
         made_by: facts on how it was made.
+        command: the command line.
     """
     legend = ""
     if len(runs) > 1:

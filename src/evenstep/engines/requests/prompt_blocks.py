@@ -10,9 +10,9 @@ that two prompts share is known to an eighth, and a long prompt has a fifth of t
 from __future__ import annotations
 
 import hashlib
+import struct
 from functools import lru_cache
-
-import numpy as np
+from typing import Any
 
 from evenstep.compiled import jit
 from evenstep.engines.requests.parsing import GenerationRequest
@@ -47,21 +47,34 @@ def prompt_blocks(request: GenerationRequest, key: bytes, *, block_bytes: int = 
     stop, fields = request.prompt_bytes, request.fields
     if stop <= block_bytes:  # the common case
         return []
-    digest = hashlib.sha256(b"%d:%b" % (len(key), key))
-    for name in _SEED:
-        if name in fields:
-            value = request.value(name)
-            digest.update(b"%b=%d:%b" % (name.encode(), len(value), value))
+    values = [(name, bytes(request.value(name))) for name in _SEED if name in fields]
+    digest = _seeded(key, *values).copy()
     whole = min(max(1, _HASHED // block_bytes), (stop - 1) // block_bytes)  # a closing bracket is not content
     update, told, view, found = digest.update, digest.digest, memoryview(request.prompt), list[bytes]()
-    size, coarse = block_bytes, COARSE * block_bytes
-    middle = min(whole, FINE) * size
-    end = middle + (whole - min(whole, FINE)) // COARSE * coarse
-    for at in (*range(0, middle, size), *range(middle, end, coarse)):
-        update(view[at : at + (size if at < middle else coarse)])
+    size, coarse, fine = block_bytes, COARSE * block_bytes, min(whole, FINE)
+    middle = fine * size
+    for at in range(0, middle, size):
+        update(view[at : at + size])
         found.append(told())
-    ids: list[int] = (np.frombuffer(b"".join(found), "<u8")[:: digest.digest_size // 8] >> 1).tolist()
-    return ids
+    for at in range(middle, middle + (whole - fine) // COARSE * coarse, coarse):
+        update(view[at : at + coarse])
+        found.append(told())
+    return [word >> 1 for word in _words(len(found)).unpack(b"".join(found))]
+
+
+@lru_cache(maxsize=64)
+def _seeded(key: bytes, *values: tuple[str, bytes]) -> Any:
+    """A hash that has read what the prompts of many requests have in common."""
+    digest = hashlib.sha256(b"%d:%b" % (len(key), key))
+    for name, value in values:
+        digest.update(b"%b=%d:%b" % (name.encode(), len(value), value))
+    return digest
+
+
+@lru_cache(maxsize=1024)
+def _words(digests: int) -> struct.Struct:
+    """The first eight bytes of so many digests."""
+    return struct.Struct("<" + "Q24x" * digests)
 
 
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
