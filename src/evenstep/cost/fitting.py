@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,22 @@ LAWS = {
     "token-budget": ("tokens",),
     "long-context": ("tokens", "chunk_squares", "crossed", "decode_context"),
     "regression": ("tokens", "requests", "kv", "chunk_squares", "crossed", "decode_context"),
+}
+#: Laws that are flat up to b0 tokens, and the other parameters of each law with the column of each; empty = the constant.
+_FLAT = ("token-budget", "long-context")
+_TERMS: dict[str, dict[str, str]] = {
+    "affine-kv": {"d0_s": "", "d1_s": "kv"},
+    "token-budget": {},
+    "long-context": {"alpha_s": "chunk_squares", "gamma_s": "crossed", "beta_s": "decode_context"},
+    "regression": {
+        "constant_s": "",
+        "token_s": "tokens",
+        "request_s": "requests",
+        "kv_s": "kv",
+        "square_s": "chunk_squares",
+        "crossed_s": "crossed",
+        "decode_s": "decode_context",
+    },
 }
 #: A fit that explains less of the variation is no law of this engine.
 LEAST = 0.8
@@ -128,7 +144,7 @@ def fit_laws(columns: Mapping[str, F8]) -> Fitted:
         if missing:
             left_out[law] = f"the log has no {', '.join(missing)}"
         else:
-            fits.append(_FITTED[law](columns))
+            fits.append(_fitted(law, columns))
     return Fitted(columns, sorted(fits, key=lambda fit: fit.score), left_out)
 
 
@@ -170,9 +186,12 @@ def _least_squares(law: str, names: Sequence[str], parts: Sequence[F8], seconds:
     return Fit(law, options, 1.0 - rest / whole, float(score), said, seconds - said)
 
 
-def _affine_kv(columns: Mapping[str, F8]) -> Fit:
-    kv = columns["kv"]
-    return _least_squares("affine-kv", ("d0_s", "d1_s"), (np.ones(kv.size), kv), columns["seconds"])
+def _fitted(law: str, columns: Mapping[str, F8]) -> Fit:
+    terms = _TERMS[law]
+    if law in _FLAT:
+        return _by_tokens(law, columns, terms)
+    parts = [columns[name] if name else np.ones(columns["seconds"].size) for name in terms.values()]
+    return _least_squares(law, tuple(terms), parts, columns["seconds"])
 
 
 def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) -> Fit:
@@ -201,26 +220,3 @@ def _best_start(law: str, columns: Mapping[str, F8], terms: Mapping[str, str], s
             best = Fit(law, {**fit.options, "b0": b0}, fit.r_squared, fit.score, fit.seconds, fit.residuals)
     assert best is not None
     return best
-
-
-def _token_budget(columns: Mapping[str, F8]) -> Fit:
-    return _by_tokens("token-budget", columns, {})
-
-
-def _long_context(columns: Mapping[str, F8]) -> Fit:
-    terms = {"alpha_s": "chunk_squares", "gamma_s": "crossed", "beta_s": "decode_context"}
-    return _by_tokens("long-context", columns, terms)
-
-
-def _regression(columns: Mapping[str, F8]) -> Fit:
-    names = ("constant_s", "token_s", "request_s", "kv_s", "square_s", "crossed_s", "decode_s")
-    parts = [np.ones(columns["seconds"].size), *(columns[name] for name in LAWS["regression"])]
-    return _least_squares("regression", names, parts, columns["seconds"])
-
-
-_FITTED: dict[str, Callable[[Mapping[str, F8]], Fit]] = {
-    "affine-kv": _affine_kv,
-    "token-budget": _token_budget,
-    "long-context": _long_context,
-    "regression": _regression,
-}

@@ -32,9 +32,9 @@ class Parts:
             as long as equal ones of the same sum. Otherwise the most that any rank receives counts, as on a link with a lane
             each way.
 
-    Source: vLLM 0.19, v1/worker/dp_utils.py (padding), v1/engine/core.py (dummy batches); with unequal tokens each rank's
-        share is broadcast, or reduced, by itself and goes one way (distributed/device_communicators/pynccl.py), which NCCL
-        issue 384 shows to be far faster through the host's memory than both ways at once. The sum is ours.
+    Source: vLLM 0.19, v1/worker/dp_utils.py (padding), v1/engine/core.py (dummy batches). With unequal tokens each rank's
+        share is broadcast, or reduced, by itself and goes one way (distributed/device_communicators/pynccl.py). NCCL
+        issue 384 shows that this is far faster through the host's memory than both ways at once. The sum is ours.
     """
 
     own: F8

@@ -23,9 +23,9 @@ class Profile:
     """Dense layers by tokens, attention by what prefills and decodes, output head and sampler by requests.
 
     ``profile:path=DIR``. The folder holds tables as LLMServingSim's profiler writes them, plain or gzipped:
-    ``dense.csv`` (layer, tokens, time_us), ``attention.csv`` (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us),
-    ``per_sequence.csv`` (layer, sequences, time_us), and where there are several devices or experts ``collective.csv``
-    (bytes, time_us) and ``moe.csv`` (tokens, activated_experts, time_us); ``profile.json`` says the rest. Times are of one
+    ``dense.csv`` (layer, tokens, time_us), ``attention.csv`` (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us) and
+    ``per_sequence.csv`` (layer, sequences, time_us). Several devices add ``collective.csv`` (bytes, time_us), experts
+    ``moe.csv`` (tokens, activated_experts, time_us). ``profile.json`` says the rest. Times are of one
     layer; each counts as often as the model runs it. Two collectives end a layer: the all-reduces of tensor parallelism,
     or the all-gather and reduce-scatter of experts that lie on several devices.
 

@@ -380,8 +380,8 @@ def json_of(
         facts: attributes of each policy to show.
 
     Returns:
-        ``policies`` (each with the means of every summary field, ``digest``, ``versus_first`` and, with another
-        baseline than the first, ``versus``; each replicate alone in ``per_seed``) and a description of the runs.
+        a description of the runs, and ``policies``: each with the means of every summary field, ``digest``,
+        ``versus_first`` and, with another baseline than the first, ``versus``. ``per_seed`` holds each replicate alone.
     """
     return {
         "version": 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +23,8 @@ class EngineRequestTable:
 
     Args:
         request_id, prompt_tokens, output_tokens, request_class: int64[N].
-        arrival_s, scheduled_s, first_token_s, finished_s: float64[N], seconds: of its arrival, of the start of the first
-            iteration that ran some of it, of the ends of those that produced its first and last token.
+        arrival_s, scheduled_s: float64[N], seconds: its arrival, and the start of the first iteration that ran some of it.
+        first_token_s, finished_s: float64[N], seconds: the ends of those that produced its first and last token.
         first_iteration, last_iteration: int64[N].
         evictions, wasted_tokens: int64[N], times it lost its memory, and KV tokens computed in vain.
         rank: int64[N], data-parallel rank that ran it; 0 of an engine that is one.
@@ -243,8 +243,3 @@ def latencies(name: str, values: F8) -> dict[str, float]:
     kept.add(values.copy())
     mean = float(np.mean(values)) if values.size else math.nan
     return {f"{name}_mean_s": mean, **named(name, kept.quantiles(_SHARES))}
-
-
-def columns_of(table: Any) -> dict[str, Any]:
-    """The columns of a table by name."""
-    return {one.name: getattr(table, one.name) for one in fields(table)}

@@ -47,13 +47,8 @@ def write_chrome_trace(
     import orjson
 
     if workers.stride != 1:
-        raise InputError(
-            "chrome trace",
-            "stride",
-            workers.stride,
-            "samples of every step",
-            "Sample fewer steps of a shorter run.",
-        )
+        hint = "Sample fewer steps of a shorter run."
+        raise InputError("chrome trace", "stride", workers.stride, "samples of every step", hint)
     if workers.longest is None and law.table().longest_share > 0:
         expected = "samples of the longest request of every worker, which this law asks for"
         raise InputError("chrome trace", "longest", "missing", expected, "Sample a run under this law.")
@@ -76,28 +71,14 @@ def write_chrome_trace(
 
 def _names(conditions: Conditions, size: int) -> list[dict[str, Any]]:
     """Metadata events: names of the process and of each track."""
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": _PROCESS, "name": "process_name", "args": {"name": f"decode, {conditions.policy}"}}
-    ]
+
+    def said(name: str, args: dict[str, Any], **where: int) -> dict[str, Any]:
+        return {"ph": "M", "pid": _PROCESS, **where, "name": name, "args": args}
+
+    events = [said("process_name", {"name": f"decode, {conditions.policy}"})]
     for worker in range(size):
-        events.append(
-            {
-                "ph": "M",
-                "pid": _PROCESS,
-                "tid": worker + 1,
-                "name": "thread_name",
-                "args": {"name": f"worker {worker}"},
-            }
-        )
-        events.append(
-            {
-                "ph": "M",
-                "pid": _PROCESS,
-                "tid": worker + 1,
-                "name": "thread_sort_index",
-                "args": {"sort_index": worker},
-            }
-        )
+        events.append(said("thread_name", {"name": f"worker {worker}"}, tid=worker + 1))
+        events.append(said("thread_sort_index", {"sort_index": worker}, tid=worker + 1))
     return events
 
 
@@ -116,18 +97,11 @@ def _step_events(workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int
     for worker in range(size):
         common = {"ph": "X", "pid": _PROCESS, "tid": first + worker + 1}
         args = {"step": int(workers.step[row]), "load": float(load[worker]), "running": int(running[worker])}
-        events.append(
-            {
-                **common,
-                "name": "decode",
-                "ts": start * _MICRO,
-                "dur": float(busy[worker]) * _MICRO,
-                "args": args,
-            }
-        )
-        waits = duration - float(busy[worker])
+        seconds = float(busy[worker])
+        events.append({**common, "name": "decode", "ts": start * _MICRO, "dur": seconds * _MICRO, "args": args})
+        waits = duration - seconds
         if waits > 0:
-            ts = (start + float(busy[worker])) * _MICRO
+            ts = (start + seconds) * _MICRO
             events.append({**common, "name": "barrier wait", "ts": ts, "dur": waits * _MICRO})
     top = float(load.max())
     idle = 1.0 - float(load.mean()) / top if top > 0 else 0.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TextIO
+from typing import Literal, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -37,56 +37,53 @@ def mean_text(found: Interval | None, factor: float = 1.0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: heading, unit, and how its cell reads."""
+    """One column.
+
+    Args:
+        heading, unit: above it.
+        field: of the summary.
+        width: letters.
+        scale: factor to the unit.
+        kind: how its cells read: a figure, a share in per cent, or the change from the first policy.
+    """
 
     heading: str
     unit: str
-    cell: Callable[[PolicyResult, PolicyResult], str]
+    field: str
     width: int
+    scale: float = 1.0
+    kind: Literal["figure", "share", "change"] = "figure"
 
-
-def _scaled(name: str, scale: float = 1.0) -> Callable[[PolicyResult, PolicyResult], str]:
-    def cell(result: PolicyResult, first: PolicyResult) -> str:
-        value = result.mean(name)
-        return short(None if value is None else value * scale)
-
-    return cell
-
-
-def _share(name: str) -> Callable[[PolicyResult, PolicyResult], str]:
-    return lambda result, first: percent(result.mean(name))
-
-
-def _change(name: str) -> Callable[[PolicyResult, PolicyResult], str]:
-    def cell(result: PolicyResult, first: PolicyResult) -> str:
-        if result.versus_first is None:
-            return "baseline"
-        return relative(result.versus_first.get(name), first.mean(name))
-
-    return cell
+    def cell(self, result: PolicyResult, first: PolicyResult) -> str:
+        """The cell of one policy."""
+        if self.kind == "change":
+            found = result.versus_first
+            return "baseline" if found is None else relative(found.get(self.field), first.mean(self.field))
+        value = result.mean(self.field)
+        return percent(value) if self.kind == "share" else short(None if value is None else value * self.scale)
 
 
 #: The columns, in the order printed; a narrow terminal leaves out those named in `_SPARE`, in that order.
 COLUMNS: tuple[Column, ...] = (
-    Column("barrier", "% of time", _share("idle_time_share"), 9),
-    Column("worth", "tokens/s", _scaled("barrier_tokens_per_s"), 8),
-    Column("imbalance", "tokens", _scaled("imbalance_envelope_tokens"), 10),
-    Column("spread", "tokens", _scaled("imbalance_spread_tokens"), 8),
-    Column("full slots", "tokens/s", _scaled("full_slot_tokens_per_s"), 10),
-    Column("vs first", "full slots", _change("full_slot_tokens_per_s"), 14),
-    Column("tokens/s", "whole run", _scaled("tokens_per_s"), 9),
-    Column("makespan", "s", _scaled("makespan_s"), 9),
-    Column("TPOT p95", "ms", _scaled("tpot_p95_s", 1e3), 8),
-    Column("TTFT p95", "s", _scaled("ttft_p95_s"), 8),
-    Column("oldest wait", "s", _scaled("oldest_wait_s"), 11),
-    Column("energy", "kJ", _scaled("energy_busy_idle_j", 1e-3), 9),
+    Column("barrier", "% of time", "idle_time_share", 9, kind="share"),
+    Column("worth", "tokens/s", "barrier_tokens_per_s", 8),
+    Column("imbalance", "tokens", "imbalance_envelope_tokens", 10),
+    Column("spread", "tokens", "imbalance_spread_tokens", 8),
+    Column("full slots", "tokens/s", "full_slot_tokens_per_s", 10),
+    Column("vs first", "full slots", "full_slot_tokens_per_s", 14, kind="change"),
+    Column("tokens/s", "whole run", "tokens_per_s", 9),
+    Column("makespan", "s", "makespan_s", 9),
+    Column("TPOT p95", "ms", "tpot_p95_s", 8, 1e3),
+    Column("TTFT p95", "s", "ttft_p95_s", 8),
+    Column("oldest wait", "s", "oldest_wait_s", 11),
+    Column("energy", "kJ", "energy_busy_idle_j", 9, 1e-3),
 )
 #: Next to the time lost at the barrier, for runs with prefix caches.
-PREFIX_HITS = Column("hits", "% prompt", _share("prefix_hit_share"), 8)
+PREFIX_HITS = Column("hits", "% prompt", "prefix_hit_share", 8, kind="share")
 #: After the first tokens, for runs with an objective.
 SLO = (
-    Column("SLO met", "%", _share("slo_share"), 7),
-    Column("goodput", "requests/s", _scaled("goodput_requests_per_s"), 10),
+    Column("SLO met", "%", "slo_share", 7, kind="share"),
+    Column("goodput", "requests/s", "goodput_requests_per_s", 10),
 )
 #: Unit of a time to first token that holds no prefill.
 NO_PREFILL = "s, no prefill"

@@ -19,9 +19,9 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
    work though a request that the decision is about fits it is sent the oldest of those (unless `may_hold`). A request
    sent to a worker whose group is not inside a step, that has a slot and an empty queue, starts at once; otherwise it
    joins the worker's queue.
-5. *Start*, every group that is not inside a step, ascending: queues move up into free slots; a worker whose load exceeds
-   `kv_tokens` sends its newest requests (largest admission step, then row) back to the pool until it fits or has one left;
-   then the loads are measured, newcomers at their prompt, and the step lasts
+5. *Start*, every group that is not inside a step, ascending. Queues move up into free slots. A worker whose load exceeds
+   `kv_tokens` sends its newest requests (largest admission step, then row) back to the pool until it fits or has one left.
+   Then the loads are measured, newcomers at their prompt, and the step lasts
    ``overhead(group size) + max_g local_seconds(load_g, running_g, longest_g)``. A group with nothing running stays idle.
 
 A lost worker counts in its group with load 0. When nothing runs, nothing can become visible and outages are pending,

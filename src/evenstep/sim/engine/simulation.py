@@ -4,13 +4,13 @@ Order of events of an iteration, fixed so that results repeat to the last bit:
 
 1. requests whose arrival is at most the clock (with ``schedules_ahead``: the start of the last iteration) join the queue,
    sorted by the policy's `order` (ties: trace row);
-2. the policy sees the engine and answers; evictions come first, in the order of admission: an evicted request gives up its
+2. the policy sees the engine and answers. Evictions come first, in the order of admission: an evicted request gives up its
    memory and joins the queue again (what it keeps is `overflow`'s to say);
 3. the answer is checked against budget, batch limit, memory and resident limit; requests picked from the queue are
    admitted, in its order;
 4. the iteration lasts as long as the batch-time law says, plus the overhead of moved memory; the clock advances;
-5. every request of the batch has run its tokens; a request that completed its prefill, or decoded, has produced a token; a
-   request that produced its last token is finished and frees its memory.
+5. every request of the batch has run its tokens. A request that completed its prefill, or decoded, has produced a token.
+   A request that produced its last token is finished and frees its memory.
 
 An empty batch is not an iteration: the clock goes to the next arrival, or to the policy's `wake_s` if that is earlier.
 If neither exists and requests are left, the policy holds forever: an error.
