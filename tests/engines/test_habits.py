@@ -26,12 +26,12 @@ def other(events: list[bytes], name: bytes, created: bytes) -> list[bytes]:
     return events
 
 
-def read(stream, events, client, engine, habits, lessons: int = 4):
-    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=True, habits=habits)
+def read(stream, events, client, engine, habits, lessons: int = 4, keep: bool = True):
+    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=keep, habits=habits)
     reply._lessons = lessons
     out = b"".join([reply.feed(event) for event in events]) + reply.end()
     found = reply.failure and str(reply.failure)
-    return out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, found, reply.so_far()
+    return out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, found, reply.so_far() if keep else None
 
 
 @examples(90)
@@ -46,18 +46,23 @@ def test_streams_that_follow_others_are_read_as_in_full(streams, client, data):
             event = bytearray(events[at])
             event[place % len(event) : place % len(event) + 1] = data.draw(st.binary(max_size=2))
             events[at] = bytes(event)
-        found = read(stream, events, client, engine, habits)
-        assert found == read(stream, events, client, engine, None, lessons=0)
+        keep = data.draw(st.booleans())
+        found = read(stream, events, client, engine, habits, keep=keep)
+        assert found == read(stream, events, client, engine, None, lessons=0, keep=keep)
 
 
+@pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("chat", [True, False])
-def test_of_the_second_stream_of_an_engine_at_most_the_first_event_is_read_in_full(monkeypatch, chat):
+def test_of_the_second_stream_of_an_engine_at_most_the_first_event_is_read_in_full(monkeypatch, chat, keep):
     habits, full = Habits(), []
+    engine = Asked(usage=True, continuous=True, token_ids=keep)  # ids are asked for where another engine may continue
     monkeypatch.setattr(replies, "read_chunk", lambda data, was=replies.read_chunk: (full.append(data), was(data))[1])
     steps = tuple((0, (100 + i,), f" w{i}", None) for i in range(20))
     for number, prompt in enumerate(((1, 2), (1, 2, 3))):
         full.clear()
         stream = EngineStream(chat, prompt, (*steps, (0, (7,), " end", "stop")), 1, "")
-        read(stream, other(stream.events(ALL), b"chatcmpl-%d" % number, b"99"), Asked(), ALL, habits)
-        # before there was a habit one usual event, the last, and usage; a chat begins with a chunk that has a role alone
-        assert len(full) == ((0 if chat else 1) if number else 4)
+        events = other(stream.events(engine), b"chatcmpl-%d" % number, b"99")
+        read(stream, events, Asked(), engine, habits, keep=keep)
+        # before there was a habit one usual event, the last, and usage; a chat begins with a chunk that has a role alone,
+        # and a completion with one that tells the prompt's ids
+        assert len(full) == ((0 if chat else 1) if number else 4 if chat or keep else 3)

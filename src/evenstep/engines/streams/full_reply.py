@@ -182,8 +182,9 @@ class FullReply:
         #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
         self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = LESSONS if before is None and choices * prompts == 1 else 0
-        self._habit = habits.of((dialect, chat, client, engine)) if habits is not None else None
+        self._habit = habits.of((dialect, chat, client, engine, keep)) if habits is not None else None
         self._has_guessed, self._repeats = False, habits is not None and self._lessons > 0
+        self._changes |= self._repeats  # its id and time, by which streams differ, are read with what is changed
 
     def feed(self, data: bytes) -> bytes:
         """Takes bytes from the engine; returns the bytes for the client, whole events only."""
@@ -406,7 +407,7 @@ class FullReply:
 
     def _cleaned(self, data: bytes, chunk: Chunk, choices: list[Choice]) -> bytes:
         """The chunk as the client would have got it; empty where it would have got none."""
-        if self._keep and not self._request_id:
+        if (self._keep or self._repeats) and not self._request_id:
             head = read_head(data)
             self._request_id, self._created = bytes(head.id), bytes(head.created)
         new = data

@@ -99,7 +99,7 @@ class ReplyStream(FullReply):
         Returns:
             The bytes for the client, and the bytes that were not consumed.
         """
-        if not (self._repeats and self._keep) or len(data) > min(LONG, self._limit):
+        if not self._repeats or len(data) > min(LONG, self._limit):
             return b"", data
         assert self._habit is not None
         start = self._habit.starts.read(data)
@@ -180,7 +180,7 @@ class ReplyStream(FullReply):
         if self._habit is not None and not self._has_guessed:
             self._has_guessed = True
             is_role_alone = is_role(choice) and choice.stop_reason is None and self._plain
-            if is_role_alone and self._keep and not self.produced:
+            if is_role_alone and not self.produced:
                 start = Start(len(raw), request_id, created, self.prompt_tokens, self._prompt_ids, out)
                 self._habit.starts.keep(raw, start)
             self._quick = self._habit.guess(request_id, created, self.prompt_tokens)
