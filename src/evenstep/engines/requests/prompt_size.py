@@ -30,7 +30,8 @@ class PromptSizes:
 
     def estimate(self, model: str, prompt_bytes: int) -> int:
         """Tokens of a prompt of so many bytes, at least 1."""
-        return round(prompt_bytes / self.bytes_per_token(model)) or 1
+        found = self._known.get(model)
+        return round(prompt_bytes / (self._prior if found is None else found[2])) or 1
 
     def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
         """An engine has reported the tokens of a prompt."""

@@ -106,18 +106,8 @@ class Client(asyncio.Protocol):
             self.job.client_resumed()
 
     def data_received(self, data: bytes) -> None:
-        machine = self._machine
-        before = machine.state
-        self._take(machine.receive(data), before)
-
-    # --- reading -------------------------------------------------------------------------------------------------
-
-    def _take(self, event: Event[Asking] | None, before: State) -> None:
-        """Heed what bytes brought.
-
-        Args:
-            before: the state before them.
-        """
+        before = self._machine.state
+        event: Event[Asking] | None = self._machine.receive(data)
         if type(event) is Request:
             self._deadline.at = NEVER
             asking = event.parsed
@@ -134,6 +124,8 @@ class Client(asyncio.Protocol):
             if event is not None:
                 self.transport.write(CONTINUE)
             self._wait(before)
+
+    # --- reading -------------------------------------------------------------------------------------------------
 
     def _wait(self, before: State) -> None:
         """Limit the wait for the rest of a request."""
@@ -169,7 +161,7 @@ class Client(asyncio.Protocol):
     def _next(self) -> None:
         """The request that waited until the previous one was answered."""
         if self._machine.state is _IDLE:
-            self._take(self._machine.following(), _IDLE)
+            self.data_received(b"")
 
     def _gone(self) -> None:
         self._machine.close()

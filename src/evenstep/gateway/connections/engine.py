@@ -221,12 +221,10 @@ class EngineConnection(asyncio.Protocol):
         if head is not None:
             leg = self._leg
             assert leg is not None
-            if body and piece.over:
-                at_once = leg.at_once
-                if at_once is not None:
-                    self._done()
-                    at_once(head, body)
-                    return
+            if body and piece.over and leg.at_once is not None:
+                self._done()
+                leg.at_once(head, body)
+                return
             leg.head(head, self._machine.length)
             if self.is_closed:
                 return
@@ -251,7 +249,9 @@ class EngineConnection(asyncio.Protocol):
         if not self._machine.keeps or self._is_paused or self._transport.is_closing():
             self.close()
         else:
-            self._drop_leg()
+            leg, self._leg, self._data = self._leg, None, None
+            if leg is not None:
+                leg.connection = None
             self._idle_s = now_s = time.monotonic()
             self._endpoint.keep(self, now_s)
 

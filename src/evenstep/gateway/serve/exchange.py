@@ -50,6 +50,7 @@ class Exchange:
         number: the dispatcher's.
         refusal: the last refusal or failure reported by an engine.
         only_too_many: all engines that refused or failed it so far answered 429.
+        can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
         held: the part of a stream without tokens that the client has not received.
         size: of its prompt, in the unit of the estimates; 0 = its tokens are known.
@@ -73,12 +74,7 @@ class Exchange:
 
     def __init__(self, model: ServedModel, client: Client, request: GenerationRequest, name: str, asking: Asking) -> None:
         self.model, self.client, self.request, self.name, self.asking = model, client, request, name, asking
-        self._can_break = request.stream and can_break(request)
-
-    @property
-    def can_continue(self) -> bool:
-        """Whether the request allows its stream to continue elsewhere after the first token."""
-        return self._can_break
+        self.can_continue = request.stream and can_break(request)
 
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
@@ -165,8 +161,7 @@ class Exchange:
     def prefilled(self, leg: Prefill, found: Prefilled) -> None:
         """The prefill leg answered."""
         self._leg, self._handover = None, found.handover
-        self.model.learn_prompt(self, found.prompt_tokens)
-        self.is_counted = found.prompt_tokens > 0
+        self._counted_now(found.prompt_tokens)
         self.model.tell(
             ev.PrefillDone(
                 now_s=self.model.now_s(),
@@ -244,7 +239,8 @@ class Exchange:
         self.is_counted = True
         if self.story is not None:
             self.story.prompt_tokens = tokens
-        self.model.learn_prompt(self, tokens)
+        if self.size:
+            self.model.sizes.learn(self.request.model, self.size, tokens)
         return tokens
 
     # --- called for the client ------------------------------------------------------------------------------------
@@ -293,7 +289,7 @@ class Exchange:
             self._body = request.body
             return
         dialect = attached.dialect
-        wants_ids = self._can_break and (dialect.chat_from_ids or not self.request.chat)
+        wants_ids = self.can_continue and (dialect.chat_from_ids or not self.request.chat)
         self._body, self._asked = bodies.upstream(request, dialect, token_ids=wants_ids)
 
     def _send(self, leg: Collecting, attached: Attached, body: bytes, patience_s: float) -> None:
@@ -311,7 +307,7 @@ class Exchange:
             prompts=request.prompts,
             before=before,
             given=given,
-            keep=self._can_break,
+            keep=self.can_continue,
             fingerprint=attached.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
             limit=_EVENT_BYTES + _BYTES_PER_ID * request.prompt_bytes,
@@ -321,7 +317,7 @@ class Exchange:
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
         """The part of a continued stream that the client has."""
-        if isinstance(leg, Stream) and self._can_break and leg.reply.produced:
+        if isinstance(leg, Stream) and self.can_continue and leg.reply.produced:
             self._before = leg.reply.so_far()
 
     def _close_stream(self, before: SoFar) -> None:

@@ -138,7 +138,9 @@ class Front:
         sinks = self.class_sinks if asking.number else self.sinks
         if sinks:
             exchange.story = Story(sinks, name, asking, now_s, request.model, estimate, asking.number)
-        salt, size = self._salt, pool.dispatcher.settings.prefix_block_bytes
+        salt, blocks = self._salt, ()
+        if pool.reads_cached:
+            blocks = tuple(prompt_blocks(request, salt, block_bytes=pool.settings.prefix_block_bytes))
         session = request.session or asking.task or request.user
         event = Arrived(
             now_s=now_s,
@@ -154,9 +156,9 @@ class Front:
             expected_tokens=asking.expected,
             copies=request.best_of * request.prompts,
             can_continue=exchange.can_continue,
-            blocks=tuple(prompt_blocks(request, salt, block_bytes=size)) if pool.reads_cached else (),
+            blocks=blocks,
         )
-        pool.later(event)
+        pool.arrives(event)
 
     def _turn_away(self, received: Received, client: Client, refusal: Refusal) -> None:
         """Refuse a request that no pool has seen."""

@@ -7,7 +7,6 @@ refused. What reaches the client and when is the exchange's business.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from evenstep.dispatch.events import Kind
@@ -117,12 +116,8 @@ class Collecting:
         """Status of its answer if it is not 200; 0 = no such answer."""
         return self._answer.status if self._refused and self._answer is not None else 0
 
-    @property
-    def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
+    def at_once(self, head: ResponseHead, body: bytes) -> None:
         """See `Leg`."""
-        return self._at_once
-
-    def _at_once(self, head: ResponseHead, body: bytes) -> None:
         if head.status == 200 and head.kind == self.kind and head.is_plain and len(body) <= _MOST_ANSWER:
             self.whole(body)
             return
@@ -225,6 +220,7 @@ class Stream(Collecting):
     """
 
     kind = "text/event-stream"
+    at_once = None  # type: ignore[assignment]  # it goes out piece by piece
 
     def __init__(self, exchange: Owner, number: int, attached: Attached, row: int, reply: ReplyStream) -> None:
         self.exchange, self.number, self.attached, self.row, self.reply = (
@@ -238,10 +234,6 @@ class Stream(Collecting):
         self.counted = reply.produced  # tokens reported to the dispatcher
         self._seen = reply.produced  # tokens at the last check
         self.silence_s = attached.endpoint.settings.silence_s
-
-    @property
-    def at_once(self) -> None:
-        """It goes out piece by piece."""
 
     def chunks(self, data: bytes) -> bytes:
         exchange, reply = self.exchange, self.reply

@@ -156,14 +156,14 @@ class ServedModel:
         if not self._is_telling:
             self._tell_all()
 
-    def later(self, event: ev.Arrived | ev.Finished) -> None:
-        """Keep an event until the reads at hand are done, or until anything else is told. Ends are told
+    def arrives(self, event: ev.Arrived) -> None:
+        """Keep an arrival until the reads at hand are done, or until anything else is told. Ends that are kept so are told
         before arrivals, in any order of reads, so that arrivals find room.
         """
-        if isinstance(event, ev.Arrived):
-            self._events.append(event)
-        else:
-            self._ended.append(event)
+        self._events.append(event)
+        self._look_soon()
+
+    def _look_soon(self) -> None:
         if not self._is_looking:
             self._is_looking = True
             self._loop.call_soon(self._look)
@@ -245,10 +245,11 @@ class ServedModel:
             output_tokens=output_tokens,
         )
         if output_tokens:
-            self.later(event)
+            self._ended.append(event)
+            self._look_soon()
         else:
             self.tell(event)
-        self.over(exchange)
+        self._exchanges.pop(exchange.number, None)
 
     def over(self, exchange: Placed) -> None:
         """Nothing is kept of a request."""
@@ -284,11 +285,6 @@ class ServedModel:
         if estimate > _SMALL:
             estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
         return estimate
-
-    def learn_prompt(self, exchange: Placed, tokens: int) -> None:
-        """An engine told how long a prompt is."""
-        if exchange.size and tokens > 0:
-            self.sizes.learn(exchange.request.model, exchange.size, tokens)
 
     def reload(self, policy: str, predictor: str, settings: Settings) -> None:
         """Decide by other rules."""
@@ -343,9 +339,7 @@ class ServedModel:
 
     def _tick_soon(self) -> None:
         self._is_due = True
-        if not self._is_looking:
-            self._is_looking = True
-            self._loop.call_soon(self._look)
+        self._look_soon()
 
     def _look(self) -> None:
         """The reads at hand are done."""
