@@ -190,11 +190,11 @@ async def short(port: int, count: int) -> int:
 
 
 Work = Callable[[int], Awaitable[int]]
-#: Title, goals as ratios to nginx (0 = no goal) and to each router, and the work.
+#: Title, goals as ratios to nginx and to each router (0 = no goal), and the work.
 ROWS: dict[str, tuple[str, float, float, Work]] = {
     "kept": ("a request, kept connections", 1.8, 0.7, lambda port: requests(port, 4000, is_kept=True)),
     "new": ("a request, new connections", 1.8, 0.7, lambda port: requests(port, 1500, is_kept=False)),
-    "8kB": ("a request of 8 kB", 1.6, 0.7, lambda port: requests(port, 2000, is_kept=True, size=8000)),
+    "8kB": ("a request of 8 kB", 1.6, 0.0, lambda port: requests(port, 2000, is_kept=True, size=8000)),
     "220kB": ("a request of 220 kB", 2.5, 1.0, lambda port: requests(port, 128, is_kept=True, size=220_000)),
     "short": ("a streamed answer of 16 tokens", 0.0, 0.8, lambda port: short(port, 800)),
     "chunk": ("a chunk, 64 streams at 20 ms", 1.25, 1.0, lambda port: streams(port, 64, 20, 100, 1)),
