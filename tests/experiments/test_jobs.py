@@ -133,3 +133,16 @@ def test_a_policy_that_breaks_its_contract_ends_the_comparison(tmp_path):
     )
     with pytest.raises(PolicyError, match="over capacity"):
         run([str(bad)])
+
+
+def test_before_a_fork_a_policy_of_ours_makes_a_short_run_and_a_user_s_does_not(monkeypatch, tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from evenstep.routing.policies.jsq import JSQ\n"
+        "class Mine:\n    def route(self, view):\n        return JSQ().route(view)\npolicy = Mine\n"
+    )
+    rehearsed = []
+    monkeypatch.setattr(Shared, "_rehearse", lambda self, place: rehearsed.append(place))
+    monkeypatch.setattr(crew, "can_fork", lambda: True)
+    assert len(run(["jsq", str(mine)], processes=2)) == 4
+    assert rehearsed == [0]

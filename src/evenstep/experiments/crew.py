@@ -64,12 +64,14 @@ class Kernels:
         loops: for each the loop its runs take (`cluster.host.loop_of`).
         kind: the place of a job's contender among them.
         may_begin_plain: make runs in plain Python until their kernels are compiled, with the same bits.
+        rehearse: makes a short run of a contender by its place, so that all it needs is loaded.
     """
 
     asked: Sequence[Contender] = ()
     loops: Sequence[str] = ()
     kind: Callable[[Any], int] = lambda job: 0
     may_begin_plain: bool = True
+    rehearse: Callable[[int], object] = lambda place: None
 
     def begin(self, places: Places) -> tuple[Warming, bool]:
         """What compiles them in other processes, and whether runs begin in plain Python."""
@@ -79,12 +81,18 @@ class Kernels:
         return Warming(cold, places.most - 1), False
 
     def load(self, warming: Warming, places: Places) -> None:
-        """Have all of them compiled, and loaded here where processes are forked, which then have them at once."""
+        """Have all of them compiled, and loaded here where processes are forked, which then have them at once.
+
+        A policy of the user's is not rehearsed: it may do more than decide.
+        """
         for place, (one, loop) in enumerate(zip(self.asked, self.loops, strict=True)):
             warming.ready(place)
             if can_fork() and places.executor != "ray":
+                policy = one.build()[0]
                 importlib.import_module(loop)
-                compiled.kernel_of(one.build()[0])
+                compiled.kernel_of(policy)
+                if type(policy).__module__.startswith("evenstep."):
+                    self.rehearse(place)
 
 
 class Crew:

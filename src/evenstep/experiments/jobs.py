@@ -20,6 +20,9 @@ from evenstep.sim.cluster.host import loop_of
 from evenstep.sim.cluster.simulation import Cluster, simulate
 from evenstep.workload.replicate import Source, replicate
 
+#: Requests of a rehearsal.
+FEW = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -158,7 +161,10 @@ class Shared:
             return Kernels(kind=RunJob.kind)
         policies = [one.build()[0] for one in self.asked]
         loops = [loop_of(one, self.plan.cluster, self.plan.step_time) for one in policies]
-        return Kernels(self.asked, loops, kind=RunJob.kind)
+        return Kernels(self.asked, loops, kind=RunJob.kind, rehearse=self._rehearse)
+
+    def _rehearse(self, contender: int) -> Run:
+        return self.plan.run(self.asked[contender], 0, self.traces[0].head(FEW))
 
     def run_of(self, contender: int, index: int) -> Run:
         """The run of a contender on a replicate."""
