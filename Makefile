@@ -19,7 +19,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-sim test test-all test-full test-engines test-leaderboard mutants engines check bench soak docs pictures leaderboard reference lock clean
+.PHONY: help demo demo-sim test test-all test-full test-engines test-leaderboard mutants engines check bench soak docs pictures leaderboard papers reference lock clean
 
 help:
 	@echo "make demo      install, then live: emulated engines, the gateway, a real trace, two policies; a minute, and a report"
@@ -128,6 +128,11 @@ pictures: $(VENV)/.live
 leaderboard: $(VENV)/.run
 	$(BIN)/evenstep leaderboard examples/leaderboard.yaml --cache build/leaderboard.cache \
 	  --out docs/reference/leaderboard.md --picture docs/images/leaderboard.svg
+
+papers: $(VENV)/.run  # every experiment at full size: the record from which docs/reference/papers.md takes its verdicts
+	$(VENV)/bin/evenstep reproduce all
+	cp reproduced/papers.json src/evenstep/experiments/papers/recorded.json
+	$(PY) docs/make_reference.py
 
 reference: $(VENV)/.run
 	$(PY) docs/make_reference.py

@@ -19,7 +19,7 @@ from evenstep.experiments.leaderboard import file as leaderboard_file
 from evenstep.experiments.leaderboard.page import page
 from evenstep.experiments.leaderboard.picture import picture
 from evenstep.experiments.leaderboard.table import read_table
-from evenstep.experiments.reproduce import papers
+from evenstep.experiments.recorded import papers
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
 from evenstep.experiments.sweep import file as sweep_file
 from evenstep.gateway.config.config import GatewayConfig
@@ -135,7 +135,9 @@ verdict of a run at full size. *Holds*: our run shows the claim. For a definitio
 within*: it holds in part, or within the stated limit. *Does not*: our run shows the opposite. *Not ours to have*: there is nothing to run,
 or the data and machines are not available. `evenstep reproduce NAME` prints figures with intervals and every free
 constant; `evenstep reproduce all` writes one page for all ([how](../how-to/reproduce-a-paper.md)). Modules are below
-`evenstep`. This page is written by `make reference` from `src/evenstep/experiments/papers/papers.yaml`.
+`evenstep`. This page is written by `make reference` from `src/evenstep/experiments/papers/papers.yaml`. The verdict of an item with a
+`reproduce` command follows from the claims of a full run, recorded beside it in `recorded.json`: *holds* if all hold, *does not* if no claim
+holds, *holds within* else. A row may say less than its claims, with the reason, never more.
 
 {papers}
 ## Substitutes for data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenstep.experiments.progress import Silent
+from evenstep.experiments.progress import Progress
 
 TINY: dict[str, Any] = {
     "source": "sample:azure-conv",
@@ -19,7 +19,7 @@ def tiny(**changes: Any) -> dict[str, Any]:
     return {**TINY, **changes}
 
 
-class Heard(Silent):
+class Heard(Progress):
     """Remembers what it is told; may stop the sweep as Ctrl-C would.
 
     Args:

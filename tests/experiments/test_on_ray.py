@@ -15,12 +15,12 @@ from tests.experiments.sweeps import tiny
 from evenstep.errors import InputError
 from evenstep.experiments import on_ray
 from evenstep.experiments.on_ray import OnRay
-from evenstep.experiments.progress import Silent
+from evenstep.experiments.progress import Progress
 from evenstep.experiments.sweep.sweeping import sweep
 from evenstep.measure.swept import write_swept
 
 
-class Looking(Silent):
+class Looking(Progress):
     """Sees what SIGTERM would do whenever a run has ended."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def test_without_an_address_it_starts_a_cluster_of_its_own_whatever_else_runs_he
     """Not even if Ray would find another one by itself."""
     import ray
 
-    class Asking(Silent):
+    class Asking(Progress):
         def advance(self, label: str) -> None:
             found.add(ray.get_runtime_context().gcs_address)
 

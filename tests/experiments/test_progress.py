@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 
-from evenstep import compiled
 from evenstep.experiments import progress
 
 
@@ -50,11 +49,6 @@ def test_rows_on_stdout_are_neither_redirected_nor_drawn_over(capsys):
     assert "a row" not in stream.getvalue()
 
 
-def test_without_numba_it_says_so(monkeypatch):
-    monkeypatch.setattr(compiled, "numba", None)
-    assert progress.compile_notice() == "kernels run as plain Python (slow): install numba for compiled ones"
-
-
 def test_the_silent_one_takes_everything():
-    watch = progress.Silent()
+    watch = progress.Progress()
     assert [watch.begin(1), watch.say("x"), watch.advance("y"), watch.hide(), watch.show(), watch.end()] == [None] * 6

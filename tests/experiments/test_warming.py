@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.experiments import progress, warming
+from evenstep import compiled
+from evenstep.experiments import warming
 from evenstep.experiments.warming import Warming
 from evenstep.routing.policies.jsq import JSQ
 
@@ -35,9 +36,14 @@ def test_only_cold_kernels_of_ours_are_loaded(monkeypatch):
     class Mine:
         """A policy of a user, in a file of its own."""
 
-    monkeypatch.setattr(progress, "_in_cache", lambda file: False)
-    assert progress.cold_kernels([JSQ(), Mine()], [LOOP, LOOP]) == [[LOOP, JSQS], [LOOP]]
-    monkeypatch.setattr(progress, "_in_cache", lambda file: file.stem == "short_loop")
-    assert progress.cold_kernels([JSQ()], [LOOP]) == [[JSQS]]
-    monkeypatch.setattr(progress, "_in_cache", lambda file: True)
-    assert progress.cold_kernels([JSQ()], [LOOP]) == [[]]
+    monkeypatch.setattr(warming, "_in_cache", lambda file: False)
+    assert warming.cold_kernels([JSQ(), Mine()], [LOOP, LOOP]) == [[LOOP, JSQS], [LOOP]]
+    monkeypatch.setattr(warming, "_in_cache", lambda file: file.stem == "short_loop")
+    assert warming.cold_kernels([JSQ()], [LOOP]) == [[JSQS]]
+    monkeypatch.setattr(warming, "_in_cache", lambda file: True)
+    assert warming.cold_kernels([JSQ()], [LOOP]) == [[]]
+
+
+def test_without_numba_it_says_so(monkeypatch):
+    monkeypatch.setattr(compiled, "numba", None)
+    assert warming.compile_notice() == "kernels run as plain Python (slow): install numba for compiled ones"

@@ -10,7 +10,7 @@ import pytest
 
 from evenstep import names
 from evenstep.cli.main import main
-from evenstep.experiments.reproduce import papers
+from evenstep.experiments.recorded import papers
 from evenstep.report.papers import Paper, markdown
 
 ROOT = Path(__file__).parent.parent

@@ -186,24 +186,16 @@ def _report(comparison: Comparison, outcome: Outcome, path: Path) -> list[str]:
 
 def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:
     """The common settings of the runs, from the settings and the flags of the outputs."""
-    from evenstep.experiments.compare.compare import opened_as
     from evenstep.experiments.compare.compared import SAMPLES
-    from evenstep.experiments.jobs import Plan
     from evenstep.experiments.settings import check_fits
+    from evenstep.experiments.sources import plan_of
 
-    cluster, step_time = settings.cluster(), settings.step_time()
-    source = opened_as(settings, cluster, step_time)
-    check_fits(found, source)
-    return Plan(
-        source=source,
-        cluster=cluster,
-        step_time=step_time,
-        seeds=settings.seeds,
+    plan = plan_of(
+        settings,
         fewer=found.origin["seeds"] == "default",
-        seed=settings.seed,
-        power=settings.power(),
-        slo=settings.objective(),
         records=args.report is not None,
         all_records=args.records is not None,
         samples=SAMPLES if args.report is not None else 0,
     )
+    check_fits(found, plan.source)
+    return plan

@@ -22,7 +22,8 @@ class Reproduce:
         "Runs one experiment of the papers this project builds on and prints the paper's numbers beside ours with 95 %\n"
         "intervals, every free constant, what stands in for data that is not to be had, where and why we differ.\n"
         "Writes the figure (SVG, PNG), the data behind it (Parquet) and a page of all of it (HTML).\n"
-        "`list` shows what there is; `all` runs everything and writes one page for the five papers, papers.html."
+        "`list` shows what there is; `all` runs everything and writes one page for the five papers, papers.html, and, but\n"
+        "with --quick, every verdict as papers.json."
     )
     examples = (
         "evenstep reproduce list",
@@ -135,7 +136,7 @@ def _all(args: argparse.Namespace, setting: Setting) -> int:
 
     from evenstep import names
     from evenstep.errors import EvenstepError, InputError
-    from evenstep.experiments.reproduce import papers
+    from evenstep.experiments.recorded import papers, record
     from evenstep.measure.output_file import replacing
     from evenstep.report.papers import page
 
@@ -151,12 +152,16 @@ def _all(args: argparse.Namespace, setting: Setting) -> int:
             found[name] = str(error)
         ended = f"did not run: {found[name]}" if isinstance(found[name], str) else f"{time.monotonic() - began:.0f} s"
         print(f"{number}/{len(every)} {name}: {ended}", file=sys.stderr, flush=True)
-    path = Path(args.out) / ("papers-quick.html" if args.quick else "papers.html")
-    with replacing(path) as out:
-        out.write(page(papers(), found, args.command_line).encode())
     ran = [one for one in found.values() if not isinstance(one, str)]
+    path = Path(args.out) / ("papers-quick.html" if args.quick else "papers.html")
+    files = {path: page(papers(), found, args.command_line).encode()}
+    if not args.quick:
+        files[path.with_suffix(".json")] = record(ran)
+    for file, text in files.items():
+        with replacing(file) as out:
+            out.write(text)
     _print(ran, args.format)
-    print(f"wrote {path}", file=sys.stdout if args.format == "table" else sys.stderr)
+    print(f"wrote {' and '.join(map(str, files))}", file=sys.stdout if args.format == "table" else sys.stderr)
     return 0 if len(ran) == len(found) else 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,38 +127,25 @@ def _prepared(
 ) -> Callable[[int], Run]:
     """The run as a function of the samples to keep: it is the same one however often it is made."""
     from evenstep.cli.parts import outputs
-    from evenstep.experiments.compare.compare import opened_as
     from evenstep.experiments.contenders import contenders
-    from evenstep.experiments.jobs import Plan, run_first
-    from evenstep.experiments.progress import Bar, compile_notice
+    from evenstep.experiments.jobs import run_first
+    from evenstep.experiments.progress import Bar
     from evenstep.experiments.settings import check_fits
-    from evenstep.workload.replicate import replicate
+    from evenstep.experiments.sources import plan_of
+    from evenstep.experiments.warming import compile_notice
 
     (one,) = contenders([settings.policy])
-    cluster, step_time = settings.cluster(), settings.step_time()
-    source = opened_as(settings, cluster, step_time)
-    check_fits(found, source)
-    trace = replicate(source, 0, settings.seed)
+    recorded = args.records is not None
+    plan = plan_of(settings, records=recorded, decisions=recorded, door=settings.door)
+    check_fits(found, plan.source)
+    trace = plan.replicate(0)
     notice = compile_notice()
     if notice:
         Bar(lines=outputs.lines_of(args.format)).say(notice)
-    recorded = args.records is not None
 
     def run(samples: int) -> Run:
-        plan = Plan(
-            source,
-            cluster,
-            step_time,
-            seeds=1,
-            seed=settings.seed,
-            power=settings.power(),
-            slo=settings.objective(),
-            records=recorded,
-            samples=samples if recorded or args.chrome_trace is not None else 0,
-            decisions=recorded,
-            door=settings.door,
-        )
-        return run_first(plan, one, trace)
+        kept = samples if recorded or args.chrome_trace is not None else 0
+        return run_first(replace(plan, samples=kept), one, trace)
 
     return run
 

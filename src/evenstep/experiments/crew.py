@@ -26,8 +26,8 @@ from evenstep.experiments.executors import (
     work_off,
 )
 from evenstep.experiments.plain_first import PlainFirst, begin
-from evenstep.experiments.progress import Progress, Silent, cold_kernels, compile_notice
-from evenstep.experiments.warming import Warming
+from evenstep.experiments.progress import Progress
+from evenstep.experiments.warming import Warming, cold_kernels, compile_notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Crew:
     """
 
     def __init__(self, shared: Any, places: Places, watch: Progress | None = None) -> None:
-        self._shared, self._places, self._watch = shared, places, watch or Silent()
+        self._shared, self._places, self._watch = shared, places, watch or Progress()
         self._away: Executor | None = None
 
     def carry_out(self, jobs: Sequence[Job], kernels: Kernels, *, longest_first: bool = True) -> Iterator[Ended]:

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evenstep import names
-from evenstep.config import load
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
-from evenstep.experiments.compare.compare import opened
 from evenstep.experiments.compare.running import run_comparison
 from evenstep.experiments.contenders import contender
 from evenstep.experiments.jobs import Plan
-from evenstep.experiments.progress import Progress, Silent
+from evenstep.experiments.progress import Progress
+from evenstep.experiments.sources import Reading, scaled
 from evenstep.measure.comparison import Interval, mean_interval, paired_difference
 from evenstep.measure.records import Run
 from evenstep.report.findings import Findings, Reproduction, Row
-from evenstep.report.papers import Paper, Papers
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.replicate import Drawn, Source
@@ -56,7 +55,7 @@ class Setting:
     traces: tuple[str, ...] = ()
     seed: int = 0
     processes: int | None = None
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
         if self.seeds is not None and self.seeds < 1:
@@ -111,11 +110,6 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
     return Reproduction(name, experiment.title, experiment.source, found, how.quick, how.replicates)
 
 
-def papers() -> tuple[Paper, ...]:
-    """Every item of the five papers with code, command and verdict."""
-    return load(Path(__file__).with_name("papers") / "papers.yaml", Papers).papers
-
-
 def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime) -> tuple[Source, str]:
     """The trace the user gave, or the default; and the sentence on the substitution.
 
@@ -131,7 +125,7 @@ def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, s
     if not setting.traces:
         return default, f"the synthetic workload '{default.name}' for {missing}"
     limit = 2_000 if setting.quick else None
-    source = opened(setting.traces[0], cluster, step_time, limit=limit, seed=setting.seed)
+    source = scaled(Reading(setting.traces[0], limit, seed=setting.seed).workload(), cluster, step_time, seed=setting.seed)
     count = f", {len(source):,} requests" if isinstance(source, Trace) else ""
     return source, f"{setting.traces[0]}{count} for {missing}"
 
@@ -259,6 +253,29 @@ def within(value: Interval, low: float, high: float) -> bool | None:
     return True if low <= value.low and value.high <= high else False if value.high < low or value.low > high else None
 
 
+def near(value: Interval, target: float, share: float) -> bool | None:
+    """Whether a value lies within a share of a target; None as in `within`."""
+    return within(value, target * (1 - share), target * (1 + share))
+
+
+def below(one: Interval, other: Interval) -> bool | None:
+    """Whether one interval lies below another, of independent replicates: None if they overlap, or without an interval."""
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return None
+    return True if one.high < other.low else False if one.low > other.high else None
+
+
+def slopes(x: Sequence[float], y: Sequence[Sequence[float]]) -> list[float]:
+    """Slope of log y over log x, replicate by replicate.
+
+    Args:
+        x: of the points.
+        y: of each point, one a replicate.
+    """
+    logs, every = np.log(np.array(x, float)), np.log(np.array(y, float))
+    return [float(np.polyfit(logs, every[:, r], 1)[0]) for r in range(every.shape[1])]
+
+
 def all_of(verdicts: Sequence[bool | None]) -> bool | None:
     """The verdict on a claim that is made of several cases: False if one does not hold, None if one is not settled."""
     return False if False in verdicts else None if None in verdicts else True
@@ -268,6 +285,12 @@ def beyond(value: Interval, limit: float) -> Interval:
     """How far a value is above a limit."""
     low, high = (None if end is None else end - limit for end in (value.low, value.high))
     return Interval(value.value - limit, low, high)
+
+
+def long_values(found: Mapping[tuple[Any, ...], Sequence[float]], names: Sequence[str], value: str) -> dict[str, list[Any]]:
+    """The parts of the keys, the replicate and the value as columns, a row a replicate."""
+    replicates = [r for own in found.values() for r in range(len(own))]
+    return {**grouped(found, names), "replicate": replicates, value: [x for own in found.values() for x in own]}
 
 
 def grouped(runs: Mapping[tuple[Any, ...], Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:

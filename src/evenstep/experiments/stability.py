@@ -140,8 +140,8 @@ def _check(settings: StabilitySettings) -> None:
 
 def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
     """The arrivals, their own rate where they have one, and both in words."""
-    from evenstep.experiments.compare.compare import workload_of
     from evenstep.experiments.frontier import Laws, Rows
+    from evenstep.experiments.sources import Reading
     from evenstep.workload.replicate import rate, replicate
     from evenstep.workload.synthetic.laws import check_mean
     from evenstep.workload.synthetic.synthetic import Synthetic
@@ -150,7 +150,7 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
     if laws is not None:
         found = Synthetic(1, *laws, name=settings.source)
         return Laws(found), None, f"lengths by the laws {settings.source}, Poisson arrivals"
-    workload = workload_of(settings.source, limit=settings.limit, format_name=settings.format_name, seed=settings.seed)
+    workload = Reading(settings.source, settings.limit, settings.format_name, seed=settings.seed).workload()
     if isinstance(workload.source, Synthetic):
         kinds = [workload.source.prompt, workload.source.output]
         kinds += [law for one in workload.source.classes for law in (one.prompt, one.output) if law is not None]

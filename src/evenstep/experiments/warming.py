@@ -1,4 +1,4 @@
-"""Compiling kernels side by side: other processes compile the simulator's loop and the policies' kernels.
+"""Which kernels are compiled, and compiling the others: other processes compile the loop and the policies' kernels.
 
 Only the first comparison on a machine has anything to compile; the results go to the disk cache that all processes share.
 """
@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, cast
 
 from evenstep import compiled, kernel_cache
@@ -126,3 +127,36 @@ def load(module: str) -> None:
     policy = getattr(importlib.import_module(module), "policy", None)
     if policy is not None:
         compiled.kernel_of(policy())
+
+
+def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[str]]:
+    """For each policy the modules the disk cache does not have: its run's loop, and its kernel if it is one of ours.
+
+    Args:
+        policies: the policies to be run.
+        loops: for each the loop its run takes (`cluster.host.loop_of`).
+    """
+    found: list[list[str]] = []
+    for policy, loop in zip(policies, loops, strict=True):
+        module, file = type(policy).__module__, compiled.kernel_file(policy)
+        needed = [] if _in_cache(_loop_file(loop)) else [loop]
+        if module.startswith("evenstep.") and file is not None and not _in_cache(file):
+            needed.append(module)
+        found.append(needed if compiled.numba is not None else [])
+    return found
+
+
+def compile_notice() -> str:
+    """A line that says that kernels cannot be compiled; empty where they can."""
+    if compiled.numba is None:
+        return f"kernels run as {compiled.mode()}: install numba for compiled ones"
+    return ""
+
+
+def _loop_file(module: str) -> Path:
+    return kernel_cache.ROOT.parent.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def _in_cache(file: Path) -> bool:
+    """Whether the disk cache has this file's kernels."""
+    return kernel_cache.place().has(file)

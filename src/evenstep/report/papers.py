@@ -21,20 +21,23 @@ class Item:
     Args:
         of: the paper's own numbers, such as ``Theorem 1``.
         says: the claim, in one sentence.
-        verdict: what came out at full size; of a definition or an algorithm, whether the code is it.
+        verdict: what came out at full size; of a definition or an algorithm, whether the code is it. Empty in the file
+            where it follows from the recorded claims of `run`; stated, it is weaker than they are.
         why: what limits the verdict, with figures; empty only where it holds.
         code: modules or attributes below ``evenstep``.
         run: experiments of ``evenstep reproduce``.
+        claims: words of their claims that decide the verdict; all claims when empty.
         test: files or folders below ``tests``.
         also: another command, whole.
     """
 
     of: tuple[str, ...]
     says: str
-    verdict: Verdict
+    verdict: Verdict | Literal[""] = ""
     why: str = ""
     code: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     also: str = ""
 

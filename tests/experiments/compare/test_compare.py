@@ -8,14 +8,18 @@ import pytest
 import evenstep
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
-from evenstep.experiments.compare.compare import opened
 from evenstep.experiments.compare.running import run_comparison
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.jobs import Plan
+from evenstep.experiments.sources import Reading, scaled
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster
 
 CLUSTER = Cluster(workers=3, slots=2, pool=8)
+
+
+def opened(source, load=None, **read):
+    return scaled(Reading(source, **read).workload(), CLUSTER, Linear(), load=load)
 
 
 def trace(rows: int = 60) -> Trace:
@@ -73,14 +77,14 @@ def test_bad_input_is_one_error(changes, message):
 
 
 def test_a_load_stretches_the_arrivals():
-    slow = opened(trace(), CLUSTER, Linear(), load=0.1)
-    fast = opened(trace(), CLUSTER, Linear(), load=0.9)
+    slow = opened(trace(), load=0.1)
+    fast = opened(trace(), load=0.9)
     assert isinstance(slow, Trace) and isinstance(fast, Trace)
     assert slow.arrival_s[-1] == pytest.approx(9 * fast.arrival_s[-1])
 
 
 def test_a_limit_cuts_a_trace_and_is_refused_for_what_is_drawn():
-    cut = opened(trace(), CLUSTER, Linear(), limit=7)
+    cut = opened(trace(), limit=7)
     assert isinstance(cut, Trace) and len(cut) == 7
 
     class Drawn:
@@ -90,13 +94,13 @@ def test_a_limit_cuts_a_trace_and_is_refused_for_what_is_drawn():
             return trace()
 
     with pytest.raises(InputError, match="limit is 7"):
-        opened(Drawn(), CLUSTER, Linear(), limit=7)
+        opened(Drawn(), limit=7)
 
 
 def test_a_path_is_read_and_its_format_may_be_named(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("num_prefill_tokens,num_decode_tokens\n5,2\n6,3\n7,4\n")
-    found = opened(str(file), CLUSTER, Linear(), limit=2)
+    found = opened(str(file), limit=2)
     assert isinstance(found, Trace) and found.prompt_tokens.tolist() == [5, 6]
     with pytest.raises(InputError, match="expected a known trace format"):
-        opened(str(file), CLUSTER, Linear(), format_name="azuer")
+        opened(str(file), format_name="azuer")

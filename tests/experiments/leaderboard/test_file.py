@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[3]
 def test_a_saturated_workload_is_ranked_by_time_lost_and_one_with_a_load_by_imbalance(tmp_path):
     (tmp_path / "b.yaml").write_text(BOARD)
     _, workloads, _ = read_board(tmp_path / "b.yaml")
-    assert [one.metric for one in workloads] == [SATURATED, BELOW]
+    assert [one.line.metric for one in workloads] == [SATURATED, BELOW]
     assert (SATURATED, BELOW) == ("idle_time_share", "imbalance_envelope_tokens")
-    assert workloads[1].command == (
+    assert workloads[1].line.command == (
         "evenstep compare sample:azure-conv --workers 2 --slots 4 --load 0.7 --limit 60 --seeds 2"
     )
 

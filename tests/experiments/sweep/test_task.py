@@ -12,8 +12,9 @@ from evenstep.errors import InputError, PolicyError
 from evenstep.experiments.compare.compare import compare
 from evenstep.experiments.executors import attempt
 from evenstep.experiments.settings import CompareSettings
+from evenstep.experiments.sources import Reading
 from evenstep.experiments.sweep.sweeping import Sweep
-from evenstep.experiments.sweep.task import Workloads, source_key
+from evenstep.experiments.sweep.task import Workloads
 from evenstep.sim.cluster.simulation import Cluster
 
 
@@ -64,4 +65,4 @@ def test_points_share_replicates_unless_their_fleet_decides_the_times():
     assert one[0] is two[0]
     _, (one, two) = prints(load=0.5, arrivals="timed")
     assert one[1] != two[1]
-    assert list(workloads.sources) == [source_key(CompareSettings(source="sample:azure-conv", limit=60))]
+    assert list(workloads.sources) == [Reading("sample:azure-conv", 60)]

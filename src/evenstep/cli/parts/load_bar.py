@@ -21,16 +21,9 @@ class LoadBar:
         if not sys.stderr.isatty():
             return
         if self._bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+            from evenstep.experiments.progress import rich_bar
 
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-            )
-            self._bar = Progress(*columns, console=Console(file=sys.stderr), transient=True, auto_refresh=False)
+            self._bar = rich_bar(sys.stderr)
             self._bar.start()
             self._task = self._bar.add_task("", total=at.total)
         rate = at.tokens / at.now_s if at.now_s > 0 else 0.0

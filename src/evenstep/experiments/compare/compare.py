@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
@@ -16,15 +16,10 @@ from evenstep.experiments.executors import can_fork
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.notation import slo_of
 from evenstep.experiments.progress import Progress
+from evenstep.experiments.sources import Reading, scaled
 from evenstep.measure.metrics import Slo
-from evenstep.names import parse
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster
-from evenstep.workload.replicate import Source, rescaled
-
-if TYPE_CHECKING:
-    from evenstep.experiments.settings import CompareSettings, SimulateSettings
-    from evenstep.workload.synthetic.yaml_file import Workload
 
 
 def compare(
@@ -74,7 +69,14 @@ def compare(
     fleet = cluster if cluster is not None else Cluster()
     law = step_time if step_time is not None else Linear()
     plan = Plan(
-        source=opened(source, fleet, law, rate=rate, load=load, limit=limit, seed=seed),
+        source=scaled(
+            Reading(source, limit, seed=seed, prefix_blocks=fleet.prefix_cache_blocks > 0).workload(),
+            fleet,
+            law,
+            rate=rate,
+            load=load,
+            seed=seed,
+        ),
         cluster=fleet,
         step_time=law,
         seeds=3 if seeds is None else seeds,
@@ -100,124 +102,3 @@ def _listed(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
     if isinstance(policies, Iterable):
         return [*cast("Iterable[Asked]", policies)]
     raise InputError("compare", "policies", type(policies).__name__, "a policy, or a list of them")
-
-
-def opened(
-    source: Any,
-    cluster: Cluster,
-    step_time: StepTime,
-    *,
-    rate: float | None = None,
-    load: float | None = None,
-    limit: int | None = None,
-    skip_bad_rows: bool = False,
-    format_name: str | None = None,
-    seed: int = 0,
-) -> Source:
-    """The workload that a path stands for, at a rate or load; what is no path is only rescaled.
-
-    Args:
-        source: a trace, something that draws traces, or a path.
-        cluster, step_time: the fleet, for `load`.
-        rate, load: see `compare`; they win over what a workload file says. A fleet with fewer slots on some workers can
-            do its share of slots of what one with the most on all of them can.
-        limit: first rows of a trace, or requests to draw.
-        skip_bad_rows: leave out rows that cannot be read.
-        format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
-        seed: key of all that a reader draws, and of Poisson arrivals.
-
-    Raises:
-        InputError: a file that cannot be read, or a load under a law that is not linear.
-    """
-    asked = workload_of(
-        source,
-        limit=limit,
-        skip_bad_rows=skip_bad_rows,
-        format_name=format_name,
-        seed=seed,
-        prefix_blocks=cluster.prefix_cache_blocks > 0,
-    )
-    return scaled(asked, cluster, step_time, rate=rate, load=load, seed=seed)
-
-
-def opened_as(settings: CompareSettings | SimulateSettings, cluster: Cluster, step_time: StepTime) -> Source:
-    """The workload that settings name, as they rescale and read it.
-
-    Raises:
-        InputError: as `opened`.
-    """
-    return opened(
-        settings.source,
-        cluster,
-        step_time,
-        rate=settings.rate,
-        load=settings.load,
-        limit=settings.limit,
-        skip_bad_rows=settings.skip_bad_rows,
-        format_name=settings.format_name,
-        seed=settings.seed,
-    )
-
-
-def workload_of(
-    source: Any,
-    *,
-    limit: int | None = None,
-    skip_bad_rows: bool = False,
-    format_name: str | None = None,
-    seed: int = 0,
-    prefix_blocks: bool = False,
-) -> Workload:
-    """The workload that a path stands for, before it is brought to a rate or load.
-
-    Args:
-        source, limit, skip_bad_rows, format_name, seed: as in `opened`.
-        prefix_blocks: read the block ids of prompts too.
-
-    Raises:
-        InputError: a file that cannot be read.
-    """
-    from evenstep.workload.sources import open_source
-    from evenstep.workload.synthetic.yaml_file import Workload
-
-    if isinstance(source, str | Path):
-        options: dict[str, Any] = {**parse(format_name)} if format_name is not None else {}
-        name = options.pop("name", None)
-        # blocks are most of a file: they are read where they are used
-        options |= {"prefix_blocks": prefix_blocks}
-        return open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
-    if limit is not None and not isinstance(source, Trace):
-        raise InputError("compare", "limit", limit, "none for a workload that is drawn; it has its own number of requests")
-    return Workload(source.head(limit) if limit is not None else source)
-
-
-def scaled(
-    found: Workload,
-    cluster: Cluster,
-    step_time: StepTime,
-    *,
-    rate: float | None = None,
-    load: float | None = None,
-    seed: int = 0,
-) -> Source:
-    """The workload at a rate or load, or at the one its file asks for; the arguments are those of `opened`.
-
-    Raises:
-        InputError: a load under a law that is not linear.
-    """
-    if rate is None and load is None:
-        rate, load = found.requests_per_s, found.load
-    if load is not None and not isinstance(step_time, Linear):
-        hint = "Give a rate, in requests a second."
-        raise InputError("compare", "load", load, "a linear step-time law to scale to a load", hint)
-    most = max(cluster.slots_of)
-    return rescaled(
-        found.source,
-        requests_per_s=rate,
-        load=load * (sum(cluster.slots_of) / (most * cluster.workers)) if load is not None else None,
-        workers=cluster.workers,
-        slots=most,
-        overhead_s=step_time.overhead_seconds(max(cluster.group_sizes)),
-        per_token_s=step_time.per_token_s if isinstance(step_time, Linear) else 0.0,
-        seed=seed,
-    )

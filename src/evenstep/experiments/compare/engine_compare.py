@@ -11,7 +11,6 @@ import numpy as np
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.experiments.compare.compare import workload_of
 from evenstep.experiments.compare.engine_settings import EngineSettings, bounds_of, together
 from evenstep.experiments.compare.gate_doubts import gate_doubts
 from evenstep.experiments.compare.running import collected, place_of
@@ -19,6 +18,7 @@ from evenstep.experiments.contenders import check_each_once
 from evenstep.experiments.crew import Kernels
 from evenstep.experiments.jobs import RunJob, replicates
 from evenstep.experiments.progress import Progress
+from evenstep.experiments.sources import Reading
 from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
 from evenstep.measure.engine_records import EngineRun
 from evenstep.predict.intervals import Quantiles
@@ -70,13 +70,7 @@ def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
     Raises:
         InputError: a file that cannot be read, or two replicates that are the same.
     """
-    found = workload_of(
-        settings.source,
-        limit=settings.limit,
-        skip_bad_rows=settings.skip_bad_rows,
-        format_name=settings.format_name,
-        seed=settings.seed,
-    )
+    found = Reading.of(settings).workload()
     a_second = settings.rate if settings.rate is not None else found.requests_per_s
     if settings.load is not None or (found.load is not None and settings.rate is None):
         a_second = (settings.load or found.load or 0.0) * capacity(replicate(found.source, 0, settings.seed), settings)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstep import names
 from evenstep.errors import InputError
+from evenstep.experiments.settings import FleetSettings
 from evenstep.measure.comparison import Comparison, ObservedRun, PolicyResult
 
 if TYPE_CHECKING:
@@ -27,33 +28,10 @@ JUDGED = (
     "oldest_wait_s",
     "idle_time_share",
 )
-#: Settings that describe the observed run; an override means that the simulation is of another fleet or workload.
-FLEET = (
-    "workers",
-    "slots",
-    "groups",
-    "kv_tokens",
-    "overhead_s",
-    "per_token_s",
-    "arrivals",
-    "load",
-    "rate",
-    "limit",
-    "law",
-    "worker_speeds",
-    "sync_s",
-    "drift",
-    "outages",
-    "dispatch",
-    "queue_depth",
-    "kv_reserve",
-    "prefill_base_s",
-    "prefill_per_token_s",
-    "prefillers",
-    "prefill_budget",
-    "users",
-    "think_s",
-    "sessions",
+#: Settings of a fleet that say nothing of the observed run. An override of any other means that the simulation is of
+#: another fleet or workload.
+_APART = frozenset(
+    ("pool", "prefix_cache_blocks", "slo", "may_hold", "model_params", "peak_flops", "format_name", "seed", "skip_bad_rows")
 )
 #: Settings that make a part of the log meaningless.
 _INSTEAD = {
@@ -97,7 +75,8 @@ class FromLog:
 
     def overridden(self, origin: Mapping[str, str]) -> list[str]:
         """Settings of the fleet that do not come from the log in the end."""
-        return [name for name in FLEET if origin.get(name, "default") not in (self.origin, "default")]
+        fleet = (one.name for one in fields(FleetSettings) if one.name not in _APART)
+        return [name for name in fleet if origin.get(name, "default") not in (self.origin, "default")]
 
 
 def is_log(source: str) -> bool:

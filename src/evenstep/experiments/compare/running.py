@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan, Shared, replicates, run_all
-from evenstep.experiments.progress import Progress, Silent
+from evenstep.experiments.progress import Progress
 from evenstep.measure.records import Run
 from evenstep.request import Trace
 
@@ -85,7 +85,7 @@ def collected(
         progress: told what happens.
         on_contender: called with the place and the runs of each contender once all its replicates have run, in order.
     """
-    watch = progress if progress is not None else Silent()
+    watch = progress if progress is not None else Progress()
     names, seeds, told = shared.names, len(shared.traces), 0
     found: list[dict[int, Any]] = [{} for _ in names]
     watch.begin(len(names) * seeds)

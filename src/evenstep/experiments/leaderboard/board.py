@@ -17,7 +17,7 @@ from evenstep.experiments.crew import Places
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.leaderboard.file import Workload, read_board
 from evenstep.experiments.leaderboard.table import METRICS, Cell, Origin, Table, WorkloadLine
-from evenstep.experiments.progress import Progress, Silent
+from evenstep.experiments.progress import Progress
 from evenstep.experiments.settings import check_fits
 from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.key import key_of
@@ -75,7 +75,7 @@ class Board:
         self._policies = _chosen("--policy", policies, {**{text: [text] for text in listed}, **by_name})
         self._cache = Cache(Path(cache) if cache is not None else None)
         self._read = Workloads()
-        self._watch = progress if progress is not None else Silent()
+        self._watch = progress if progress is not None else Progress()
         self._plans = {one.name: self._plan(one) for one in self._workloads}
         self.made = 0
         self._asked = [
@@ -93,7 +93,7 @@ class Board:
     @property
     def lines(self) -> tuple[WorkloadLine, ...]:
         """The description of each workload for a page."""
-        return tuple(WorkloadLine(one.name, one.about, one.metric, one.predictor, one.command) for one in self._workloads)
+        return tuple(one.line for one in self._workloads)
 
     def run(self, places: Places, only: Sequence[tuple[str, str]] | None = None) -> list[Cell]:
         """Fill the cells.
@@ -139,7 +139,7 @@ class Board:
         return 0 if workload.name in slow.leave_out else slow.seeds
 
     def _contender(self, workload: Workload, policy: str) -> Contender:
-        text = policy.replace(_LIVE, f"predictor={workload.predictor}")
+        text = policy.replace(_LIVE, f"predictor={workload.line.predictor}")
         one = contender(text)
         one.build()
         return one

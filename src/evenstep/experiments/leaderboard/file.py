@@ -22,6 +22,7 @@ from typing import Any, cast
 from evenstep import config
 from evenstep.config import Document, Layer, Settled, settle
 from evenstep.errors import InputError, nearest
+from evenstep.experiments.leaderboard.table import WorkloadLine
 from evenstep.experiments.settings import CompareSettings, checked, mapping
 
 #: What policies are ranked by on a saturated fleet, and below saturation, where time lost is mostly emptiness.
@@ -92,24 +93,18 @@ class Workload:
     """A workload of a board, seen to be good.
 
     Args:
-        name, about: as in the file.
-        predictor: what ``live`` stands for.
+        line: what a page says of it.
         settled: settings with their origin.
         settings: the same, seen to be in range, with the arrivals they imply.
-        command: what runs it again, up to the policies.
     """
 
-    name: str
-    about: str
-    predictor: str
+    line: WorkloadLine
     settled: Settled[CompareSettings]
     settings: CompareSettings
-    command: str
 
     @property
-    def metric(self) -> str:
-        """The figure that ranks policies here, the less the better."""
-        return BELOW if self.settings.arrivals == "timed" else SATURATED
+    def name(self) -> str:
+        return self.line.name
 
 
 def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
@@ -166,7 +161,10 @@ def _workload(found: BoardFile, number: int, document: Document, folder: Path) -
     layer = Layer(document.where(f"{place}.settings"), {**entry.settings, "source": source, "seeds": found.seeds})
     settled = settle(CompareSettings, layer)
     command = ["evenstep", "compare", source, *_flags(entry.settings), "--seeds", str(found.seeds)]
-    return Workload(entry.name, entry.about, entry.predictor, settled, checked(settled), shlex.join(command))
+    settings = checked(settled)
+    metric = BELOW if settings.arrivals == "timed" else SATURATED
+    line = WorkloadLine(entry.name, entry.about, metric, entry.predictor, shlex.join(command))
+    return Workload(line, settled, settings)
 
 
 def _flags(settings: Mapping[str, Any]) -> list[str]:

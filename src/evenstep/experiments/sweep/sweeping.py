@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 from evenstep.experiments.crew import Places
 from evenstep.experiments.executors import cores
 from evenstep.experiments.jobs import Plan
-from evenstep.experiments.progress import Progress, Silent
+from evenstep.experiments.progress import Progress
 from evenstep.experiments.settings import check_fits
 from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.design import SLO_METRICS, Design, design_of, metric_names
@@ -117,7 +117,7 @@ class Sweep:
         self.design: Design = design_of(found, document)
         self.cache = Cache(Path(cache) if cache is not None else None)
         self._workloads = Workloads()
-        self._watch = progress if progress is not None else Silent()
+        self._watch = progress if progress is not None else Progress()
         self.made = 0
         self._plans: dict[int, Plan] = {}
         self._keys: dict[tuple[int, int, int], str] = {}

@@ -6,35 +6,20 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
-from evenstep.experiments.compare.compare import scaled, workload_of
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan, fingerprint
 from evenstep.experiments.settings import CompareSettings
+from evenstep.experiments.sources import Reading, plan_of
 from evenstep.experiments.sweep.key import key_of
 from evenstep.request import Trace
 from evenstep.workload.synthetic.yaml_file import Workload
 
-#: Path, limit, format, whether bad rows are left out, seed, whether prefix blocks are read: what decides how a workload
-#: is read.
-SourceKey: TypeAlias = "tuple[str, int | None, str | None, bool, int, bool]"
 #: Replicates a process keeps, so that the policies of a point share them.
 KEPT = 8
-
-
-def source_key(settings: CompareSettings) -> SourceKey:
-    """The settings that decide how the workload is read."""
-    return (
-        settings.source,
-        settings.limit,
-        settings.format_name,
-        settings.skip_bad_rows,
-        settings.seed,
-        settings.prefix_cache_blocks > 0,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +77,8 @@ class Workloads:
         sources: workloads that were read already, for instance in another process.
     """
 
-    def __init__(self, sources: Mapping[SourceKey, Workload] | None = None) -> None:
-        self.sources: dict[SourceKey, Workload] = dict(sources or {})
+    def __init__(self, sources: Mapping[Reading, Workload] | None = None) -> None:
+        self.sources: dict[Reading, Workload] = dict(sources or {})
         self._traces: OrderedDict[tuple[Any, ...], tuple[Trace, str]] = OrderedDict()
         self._prints: dict[tuple[Any, ...], str] = {}
 
@@ -107,24 +92,7 @@ class Workloads:
         Raises:
             InputError: a workload that cannot be read or scaled.
         """
-        cluster, step_time = settings.cluster(), settings.step_time()
-        source = scaled(
-            self._workload(settings),
-            cluster,
-            step_time,
-            rate=settings.rate,
-            load=settings.load,
-            seed=settings.seed,
-        )
-        return Plan(
-            source,
-            cluster,
-            step_time,
-            seeds=settings.seeds,
-            seed=settings.seed,
-            power=settings.power(),
-            slo=settings.objective(),
-        )
+        return plan_of(settings, self._workload(settings))
 
     def replicate(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Trace, str]:
         """A replicate and its SHA-256."""
@@ -144,21 +112,14 @@ class Workloads:
         return self._prints[place] if place in self._prints else self.replicate(plan, settings, index)[1]
 
     def _workload(self, settings: CompareSettings) -> Workload:
-        key = source_key(settings)
+        key = Reading.of(settings)
         if key not in self.sources:
-            self.sources[key] = workload_of(
-                settings.source,
-                limit=settings.limit,
-                skip_bad_rows=settings.skip_bad_rows,
-                format_name=settings.format_name,
-                seed=settings.seed,
-                prefix_blocks=settings.prefix_cache_blocks > 0,
-            )
+            self.sources[key] = key.workload()
         return self.sources[key]
 
     def _place(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Any, ...]:
         """What a replicate depends on: points that only differ in the rest of the fleet share it."""
-        key = source_key(settings)
+        key = Reading.of(settings)
         if plan.source is self.sources[key].source:
             return key, index
         fleet = plan.cluster.workers, plan.cluster.slots_of, plan.cluster.group_sizes

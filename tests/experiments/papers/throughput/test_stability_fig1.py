@@ -3,7 +3,8 @@
 import pytest
 from tests.experiments.papers.quick import ours, quick
 
-from evenstep.experiments.papers.throughput.stability_fig1 import FRONTIER, within
+from evenstep.experiments.papers.throughput.stability_fig1 import FRONTIER
+from evenstep.experiments.reproduce import near
 from evenstep.measure.comparison import Interval
 
 
@@ -30,4 +31,4 @@ def test_the_frontiers_lie_where_the_closed_forms_put_them():
     ],
 )
 def test_within_a_percent_is_said_of_the_whole_interval(ours, verdict):
-    assert within(ours, 25.4, 0.01) is verdict
+    assert near(ours, 25.4, 0.01) is verdict

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep import names
 from evenstep.cost.linear import Linear
-from evenstep.experiments.reproduce import Experiment, Setting
+from evenstep.experiments.reproduce import Experiment, Setting, slopes
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.names import parse
 from evenstep.report.figures import COLOURS, band_line, labelled
@@ -154,9 +154,7 @@ def _ratio(spec: str, against: str, workers: int, seed: int) -> float:
 
 def _exponent(by_size: dict[int, list[float]]) -> Interval:
     """Slope of log ratio over log G, replicate by replicate."""
-    x = np.log(list(by_size))
-    replicates = len(next(iter(by_size.values())))
-    return mean_interval([float(np.polyfit(x, np.log([v[r] for v in by_size.values()]), 1)[0]) for r in range(replicates)])
+    return mean_interval(slopes(list(by_size), list(by_size.values())))
 
 
 def _claim(name: str, by_size: dict[int, list[float]]) -> Claim:

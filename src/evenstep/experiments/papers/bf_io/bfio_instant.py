@@ -10,6 +10,7 @@ from evenstep.experiments.reproduce import (
     Experiment,
     Runs,
     Setting,
+    below,
     joined,
     long_table,
     mean,
@@ -96,7 +97,7 @@ def _rows(depth: float | None, runs: Runs) -> list[Row]:
 def _claim(found: Found, policy: str) -> Claim:
     last = list(found)[-1]
     first, end = _gain(found[None], policy), _gain(found[last], policy)
-    holds = None if None in (first.low, end.high) else bool((end.high or 0.0) < (first.low or 0.0))
+    holds = None if None in (first.low, end.high) else below(end, first) is True
     seen = f"{with_interval(first)} times with the pool, {with_interval(end)} at a depth of {_name(last)}"
     return Claim(f"the gain of {policy} over FCFS weakens as requests are bound early", holds, seen)
 

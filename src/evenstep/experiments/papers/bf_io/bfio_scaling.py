@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.experiments.reproduce import (
     Experiment,
@@ -16,6 +14,7 @@ from evenstep.experiments.reproduce import (
     joined,
     long_table,
     ratio,
+    slopes,
     values,
 )
 from evenstep.measure.comparison import Interval, mean_interval
@@ -104,11 +103,9 @@ def _scale(sweep: str, x: int) -> float:
 def _exponent(line: Line, sweep: str) -> Interval:
     """Slope of log gain over log B, or over log log G, replicate by replicate."""
     kept = [x for x in line if _scale(sweep, x) > 0]
-    logs = np.log([_scale(sweep, x) for x in kept])
     pairs = [(values(line[x][bf.FCFS], _FIELD), values(line[x][bf.BF0], _FIELD)) for x in kept]
     gains = [[a / b for a, b in zip(*pair, strict=True)] for pair in pairs]
-    replicates = len(gains[0])
-    return mean_interval([float(np.polyfit(logs, np.log([g[r] for g in gains]), 1)[0]) for r in range(replicates)])
+    return mean_interval(slopes([_scale(sweep, x) for x in kept], gains))
 
 
 def _claim(sweep: str, line: Line) -> Claim:

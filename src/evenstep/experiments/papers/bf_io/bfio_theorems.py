@@ -11,7 +11,7 @@ import numpy as np
 
 from evenstep import names
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import Experiment, Setting, all_of, grouped, ratio, within
+from evenstep.experiments.reproduce import Experiment, Setting, all_of, long_values, near, ratio, slopes
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.records import Run
 from evenstep.names import parse
@@ -129,11 +129,6 @@ def measured(setting: Setting, model: Model, size: tuple[int, int], turns: int, 
     return [counted(one, model) for one in runs]
 
 
-def near(value: Interval, target: float, share: float) -> bool | None:
-    """Whether a value is within a share of a target."""
-    return within(value, target * (1 - share), target * (1 + share))
-
-
 def expected_max(workers: int) -> float:
     """Mean of the largest of so many standard normal numbers: 1.766 of 16, 2.070 of 32."""
     from scipy.special import log_ndtr
@@ -176,11 +171,7 @@ def run(setting: Setting) -> Findings:
         "pool to choose from and stays far below its bounds. Its gap moves with the drift, for what leaves a worker is as "
         "large as it has grown; only its bound does not",
         stands_in="nothing: the settings are the theorems' own",
-        data={
-            **grouped(found.data, ("part", "case", "quantity")),
-            "replicate": [r for own in found.data.values() for r in range(len(own))],
-            "value": [x for own in found.data.values() for x in own],
-        },
+        data=long_values(found.data, ("part", "case", "quantity"), "value"),
         draw=lambda figure: _draw(figure, lines),
         size=(10.5, 3.8),
         intervals="± is half a 95 % t-interval over replicates; of FCFS with equal outputs over its rounds.",
@@ -329,9 +320,7 @@ def _gains(
 
 def exponents(line: Line, along: str) -> list[float]:
     """Slope of log gain over log B, or log log G, replicate by replicate."""
-    x = np.log([float(v) if along == "B" else math.log(v) for v in line])
-    gains = np.log(np.array(list(line.values())))
-    return [float(np.polyfit(x, gains[:, r], 1)[0]) for r in range(gains.shape[1])]
+    return slopes([float(v) if along == "B" else math.log(v) for v in line], list(line.values()))
 
 
 def _draw(figure: Any, lines: Mapping[str, Line]) -> None:

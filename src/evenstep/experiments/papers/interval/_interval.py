@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, grouped, ratio, row
+from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, long_values, ratio, row
 from evenstep.measure.comparison import Interval
 from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
@@ -170,11 +170,7 @@ class Sweep:
         ]
 
     def data(self) -> dict[str, list[Any]]:
-        return {
-            **grouped(self.values, ("intervals", "policy", "requests", "kv_tokens")),
-            "replicate": [r for own in self.values.values() for r in range(len(own))],
-            "latency_s": [v for own in self.values.values() for v in own],
-        }
+        return long_values(self.values, ("intervals", "policy", "requests", "kv_tokens"), "latency_s")
 
     def draw(self, figure: Any) -> None:
         panels = figure.subplots(1, len(self.intervals), squeeze=False)[0]

@@ -12,7 +12,7 @@ import numpy as np
 from evenstep import streams
 from evenstep.cost.unit import Unit
 from evenstep.experiments.papers.interval._interval import STANDS_IN, lengths
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, grouped, ratio
+from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, long_values, ratio
 from evenstep.measure.comparison import mean_interval
 from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS
@@ -110,11 +110,7 @@ def run(setting: Setting) -> Findings:
         "say so of the others. A_random stops at the first request that does not fit: a later, smaller one could "
         "move. Proposition 8.4 takes requests for a fluid: what is left of less memory wastes more of it",
         stands_in=f"{STANDS_IN}, for Fig. 4 only; the instances are the paper's",
-        data={
-            **grouped(values, ("part", "case")),
-            "replicate": [r for own in values.values() for r in range(len(own))],
-            "value": [v for own in values.values() for v in own],
-        },
+        data=long_values(values, ("part", "case"), "value"),
         draw=lambda figure: _draw(figure, values, setting),
         size=(11.0, 3.6),
         intervals="They are t-intervals over replicates; for Proposition 8.4 over its instances.",

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.experiments.papers.interval.interval_instances import engine_run
-from evenstep.experiments.reproduce import Experiment, Setting, all_of, beyond, clearly, grouped, ratio, within
+from evenstep.experiments.reproduce import Experiment, Setting, all_of, beyond, clearly, long_values, near, ratio
 from evenstep.measure.comparison import Interval, mean_interval, paired_difference
 from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
@@ -123,11 +123,7 @@ def run(setting: Setting) -> Findings:
         "evictions would teach it the order. H-SF's side is as the proof has it. Fig. 1's printed fit is "
         "that of long outputs",
         stands_in="nothing: instances are the paper's or made",
-        data={
-            **grouped(values, ("part", "case", "quantity")),
-            "replicate": [r for own in values.values() for r in range(len(own))],
-            "value": [v for own in values.values() for v in own],
-        },
+        data=long_values(values, ("part", "case", "quantity"), "value"),
         draw=_draw,
         size=(11.0, 3.4),
     )
@@ -259,8 +255,7 @@ def _lemma(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
 
 
 def _all_within(says: str, pairs: Sequence[tuple[Interval, float]], share: float) -> Claim:
-    told = [within(own, paper * (1 - share), paper * (1 + share)) for own, paper in pairs]
-    holds = all_of(told)
+    holds = all_of([near(own, paper, share) for own, paper in pairs])
     apart = "; ".join(f"{100 * (own.value / paper - 1):+.1f} %" for own, paper in pairs)
     return Claim(f"{says} (within {share:.0%})", holds, apart)
 
@@ -294,15 +289,12 @@ def _random(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
             tested[where].append(beyond(found, bound))
     return rows, [
         Claim(
-            f"{where}: its bound holds on every instance", _all_below(found), "; ".join(with_interval(one) for one in found)
+            f"{where}: its bound holds on every instance",
+            all_of([clearly(one, -1) for one in found]),
+            "; ".join(with_interval(one) for one in found),
         )
         for where, found in tested.items()
     ]
-
-
-def _all_below(found: Sequence[Interval]) -> bool | None:
-    told = [clearly(one, -1) for one in found]
-    return False if False in told else None if None in told else True
 
 
 def _search(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments.frontier import TOLERANCE, Bisection, Case, alike, work_through
-from evenstep.experiments.reproduce import Experiment, Setting, row
+from evenstep.experiments.reproduce import Experiment, Setting, all_of, below, near, row
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.stability import in_system, stability
 from evenstep.report.figures import COLOURS, labelled
@@ -124,22 +124,11 @@ def _ends(paths: Paths) -> list[Row]:
     ]
 
 
-def within(ours: Interval, wanted: float, share: float) -> bool | None:
-    """Whether a rate is within this share of another: by its whole interval, or not by any of it; None between."""
-    if ours.low is None or ours.high is None:
-        return None
-    low, high = ours.low / wanted - 1, ours.high / wanted - 1
-    if -share <= low and high <= share:
-        return True
-    return False if low > share or high < -share else None
-
-
 def all_within(
     closed: Mapping[str, Closed], found: Mapping[str, Interval], cases: Sequence[str], share: float
 ) -> bool | None:
     """Whether the closed form of each case is within this share of what was found."""
-    verdicts = [within(found[name], closed[name].requests_per_s or math.nan, share) for name in cases]
-    return False if False in verdicts else None if None in verdicts else True
+    return all_of([near(found[name], closed[name].requests_per_s or math.nan, share) for name in cases])
 
 
 def said(closed: Mapping[str, Closed], found: Mapping[str, Interval], cases: Sequence[str]) -> str:
@@ -147,21 +136,14 @@ def said(closed: Mapping[str, Closed], found: Mapping[str, Interval], cases: Seq
     return ", ".join(f"{name}: {with_interval(found[name])} of {closed[name].requests_per_s or 0:.2f}" for name in cases)
 
 
-def less(one: Interval, other: Interval) -> bool | None:
-    """Whether one interval lies below another."""
-    if one.low is None or one.high is None or other.low is None or other.high is None:
-        return None
-    return True if one.high < other.low else False if one.low > other.high else None
-
-
 def _claims(closed: Mapping[str, Closed], found: Mapping[str, Interval], paths: Paths) -> list[Claim]:
     grouped = [name for name in found if "groups" in name]
     apart = [*grouped, "vanilla-vllm, 32/32"]
     caps = [name for name in found if name.startswith("K_d") or "seats" in name]
     memory = [name for name in found if "M =" in name]
-    steps = [less(found[one], found[next_]) for one, next_ in itertools.pairwise(grouped)]
+    steps = [below(found[one], found[next_]) for one, next_ in itertools.pairwise(grouped)]
     short, vanilla, seats = (found[n] for n in found if "32/32" in n)
-    slower = [less(vanilla, short), less(seats, short)]
+    slower = [below(vanilla, short), below(seats, short)]
     verdicts = {f"{line} TP{tp}": verdict for (line, tp), (_, _, verdict) in paths.items()}
     as_drawn = [tp for tp in LAWS if [paths[line, tp][2] for line in LINES] == ["unstable", "unstable", "stable"]]
     return [
@@ -175,12 +157,12 @@ def _claims(closed: Mapping[str, Closed], found: Mapping[str, Interval], paths: 
     ] + [
         Claim(
             "FasterTransformer's largest rate grows with its group",
-            False if False in steps else None if None in steps else True,
+            all_of(steps),
             said(closed, found, grouped),
         ),
         Claim(
             "vanilla vLLM keeps up with less than Sarathi on short prompts (32/32)",
-            False if False in slower else None if None in slower else True,
+            all_of(slower),
             f"{with_interval(vanilla)} without a limit on requests in hand, {with_interval(seats)} with 256, "
             f"Sarathi {with_interval(short)}",
         ),

@@ -10,8 +10,8 @@ import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments.frontier import TOLERANCE, Bisection, Case, Laws, alike, work_through
-from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT, within
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly
+from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
+from evenstep.experiments.reproduce import Experiment, Setting, all_of, beyond, clearly, near
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.stability import work_left
 from evenstep.report.figures import COLOURS, labelled
@@ -152,11 +152,11 @@ def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) 
 
 def _claim(law: str, found: Mapping[tuple[str, int, str], Interval]) -> Claim:
     own = {key: ratio for key, ratio in found.items() if key[0] == law}
-    verdicts = [within(ratio, 1.0, SHARE) for ratio in own.values()]
+    verdicts = [near(ratio, 1.0, SHARE) for ratio in own.values()]
     worst = max(own, key=lambda key: abs(own[key].value - 1))
     return Claim(
         f"{law} lengths: every work-conserving policy keeps up to b / t_b at every budget, within {100 * SHARE:g} %",
-        False if False in verdicts else None if None in verdicts else True,
+        all_of(verdicts),
         f"{sum(one is True for one in verdicts)} of {len(own)} whole intervals within; the farthest, {worst[2]} at "
         f"b = {worst[1]}: {with_interval(own[worst])}",
     )
@@ -166,7 +166,7 @@ def _fluid(paths: Mapping[float, Path]) -> Claim:
     verdicts = [clearly(beyond(one.apart, 0.1), -1) for one in paths.values()]
     return Claim(
         "the work of a large backlog follows the fluid path (App. C), within a tenth of the backlog",
-        False if False in verdicts else None if None in verdicts else True,
+        all_of(verdicts),
         ", ".join(f"load {load:g}: {with_interval(one.apart)}" for load, one in paths.items()),
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from evenstep.cost.batch import Batch, BatchTime
 from evenstep.cost.long_context import LongContext
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.experiments.reproduce import Experiment, Setting, clearly, grouped, row, values
+from evenstep.experiments.reproduce import Experiment, Setting, all_of, clearly, grouped, row, values
 from evenstep.measure.comparison import Interval, paired_difference
 from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS, labelled
@@ -98,7 +98,7 @@ def _claims(runs: Runs, law: str, load: float) -> list[Claim]:
     ):
         parts = {other: less(field, best, other) for other in BUDGETS if other != best}
         verdicts = [holds for holds, _ in parts.values()]
-        holds = False if False in verdicts else None if None in verdicts else True
+        holds = all_of(verdicts)
         seen = ", ".join(f"{with_interval(apart)} s against {other}" for other, (_, apart) in parts.items())
         found.append(Claim(f"{says}, {where}", holds, seen))
     return found

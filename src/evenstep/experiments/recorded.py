@@ -1,0 +1,84 @@
+"""Recorded verdicts: what every experiment's claims came to at full size, and what follows for the items of the papers.
+
+``evenstep reproduce all`` writes the record; the one of this version is ``papers/recorded.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import orjson
+
+from evenstep.config import load
+from evenstep.errors import InputError
+from evenstep.report.findings import Reproduction, json_object
+from evenstep.report.papers import Item, Paper, Papers, Verdict
+
+#: By experiment its claims; each claim says something, has a verdict, and figures that were seen.
+Record: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
+
+_FOLDER = Path(__file__).with_name("papers")
+HOLDS, FAILS = "holds", "does not hold"
+#: The verdicts on an item that was run, the weakest first.
+_ORDER: tuple[Verdict, ...] = ("not ours to have", "does not", "holds within", "holds")
+
+
+def record(found: Iterable[Reproduction]) -> bytes:
+    """The record of reproductions at full size, as a JSON file."""
+    kept = [json_object(one) for one in found if not one.quick]
+    claims = {
+        one["experiment"]: [{key: claim[key] for key in ("says", "verdict", "seen")} for claim in one["claims"]]
+        for one in kept
+    }
+    about: dict[str, Any] = {"version": 1, "experiments": claims}
+    return orjson.dumps(about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def recorded() -> Record:
+    """The record of this version."""
+    return orjson.loads((_FOLDER / "recorded.json").read_bytes())["experiments"]
+
+
+def papers() -> tuple[Paper, ...]:
+    """Every item of the five papers with code, command and verdict; that of an item that is run follows from the record.
+
+    Raises:
+        InputError: an item whose stated verdict is not weaker than the recorded one, or that has none and no record.
+    """
+    found, known = load(_FOLDER / "papers.yaml", Papers).papers, recorded()
+    return tuple(replace(paper, rows=tuple(_with_verdict(paper, item, known) for item in paper.rows)) for paper in found)
+
+
+def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
+    """The recorded claims that an item's verdict follows from: those of its runs that contain one of its `claims`, or all.
+
+    Raises:
+        InputError: one of its `claims` is in none of them, or there are no such claims.
+    """
+    every = [claim for name in item.run for claim in known.get(name, ())]
+    for text in item.claims:
+        if not any(text in claim["says"] for claim in every):
+            raise InputError("papers.yaml", ", ".join(item.of), text, "words of a recorded claim", "Run reproduce all.")
+    chosen = [claim for claim in every if not item.claims or any(text in claim["says"] for text in item.claims)]
+    if not chosen:
+        raise InputError("papers.yaml", ", ".join(item.of), ", ".join(item.run), "recorded claims", "Run reproduce all.")
+    return chosen
+
+
+def judged(claims: Iterable[Mapping[str, str]]) -> Verdict:
+    """The verdict that follows: ``holds`` if all claims hold, ``does not`` if none does, and ``holds within`` else."""
+    verdicts = {claim["verdict"] for claim in claims}
+    return "holds" if verdicts == {HOLDS} else "holds within" if HOLDS in verdicts else "does not"
+
+
+def _with_verdict(paper: Paper, item: Item, known: Record) -> Item:
+    if not item.run or (item.verdict and not known.keys() & set(item.run)):
+        return item  # nothing to run, or stated until the next full run records it
+    found = judged(deciding(item, known))
+    if item.verdict and _ORDER.index(item.verdict) >= _ORDER.index(found):
+        where = f"papers.yaml: {paper.name}, {', '.join(item.of)}"
+        raise InputError(where, "verdict", item.verdict, f"left out, or weaker than the recorded one, {found}")
+    return item if item.verdict else replace(item, verdict=found)

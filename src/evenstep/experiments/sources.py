@@ -1,0 +1,124 @@
+"""From settings to what is run: how a workload is read, brought to a rate or load, and becomes a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenstep.cost.linear import Linear
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError
+from evenstep.experiments.jobs import Plan
+from evenstep.names import parse
+from evenstep.request import Trace
+from evenstep.sim.cluster.simulation import Cluster
+from evenstep.workload.replicate import Source, rescaled
+
+if TYPE_CHECKING:
+    from evenstep.workload.synthetic.yaml_file import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Everything that decides how a workload is read; equal ones read the same requests.
+
+    Args:
+        source: a trace, something that draws traces, or a path.
+        limit: first rows of a trace, or requests to draw.
+        format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
+        skip_bad_rows: leave out rows that cannot be read.
+        seed: key of all that a reader draws.
+        prefix_blocks: read the block ids of prompts too.
+    """
+
+    source: Any
+    limit: int | None = None
+    format_name: str | None = None
+    skip_bad_rows: bool = False
+    seed: int = 0
+    prefix_blocks: bool = False
+
+    @classmethod
+    def of(cls, settings: Any) -> Reading:
+        """What settings of a fleet or an engine say of it."""
+        kept = {name: getattr(settings, name) for name in ("source", "limit", "format_name", "skip_bad_rows", "seed")}
+        return cls(**kept, prefix_blocks=getattr(settings, "prefix_cache_blocks", 0) > 0)
+
+    def workload(self) -> Workload:
+        """The workload, before it is brought to a rate or load.
+
+        Raises:
+            InputError: a file that cannot be read, or a limit on what is no trace.
+        """
+        from evenstep.workload.sources import open_source
+        from evenstep.workload.synthetic.yaml_file import Workload
+
+        source, limit = self.source, self.limit
+        if isinstance(source, str | Path):
+            options: dict[str, Any] = {**parse(self.format_name)} if self.format_name is not None else {}
+            name = options.pop("name", None)
+            options["prefix_blocks"] = self.prefix_blocks  # blocks are most of a file: they are read where they are used
+            return open_source(source, name, skip_bad_rows=self.skip_bad_rows, limit=limit, seed=self.seed, **options)
+        if limit is not None and not isinstance(source, Trace):
+            expected = "none for a workload that is drawn; it has its own number of requests"
+            raise InputError("compare", "limit", limit, expected)
+        return Workload(source.head(limit) if limit is not None else source)
+
+
+def scaled(
+    found: Workload,
+    cluster: Cluster,
+    step_time: StepTime,
+    *,
+    rate: float | None = None,
+    load: float | None = None,
+    seed: int = 0,
+) -> Source:
+    """The workload at a rate or load, or at the one its file asks for.
+
+    Args:
+        found: the workload.
+        cluster, step_time: the fleet, for `load`. One with fewer slots on some workers can do its share of slots of what
+            one with the most on all of them can.
+        rate, load: see `compare`; they win over what a workload file says.
+        seed: key of Poisson arrivals.
+
+    Raises:
+        InputError: a load under a law that is not linear.
+    """
+    if rate is None and load is None:
+        rate, load = found.requests_per_s, found.load
+    if load is not None and not isinstance(step_time, Linear):
+        hint = "Give a rate, in requests a second."
+        raise InputError("compare", "load", load, "a linear step-time law to scale to a load", hint)
+    most = max(cluster.slots_of)
+    return rescaled(
+        found.source,
+        requests_per_s=rate,
+        load=load * (sum(cluster.slots_of) / (most * cluster.workers)) if load is not None else None,
+        workers=cluster.workers,
+        slots=most,
+        overhead_s=step_time.overhead_seconds(max(cluster.group_sizes)),
+        per_token_s=step_time.per_token_s if isinstance(step_time, Linear) else 0.0,
+        seed=seed,
+    )
+
+
+def plan_of(settings: Any, found: Workload | None = None, **more: Any) -> Plan:
+    """The plan that settings of a fleet describe.
+
+    Args:
+        settings: of `compare` or `simulate`.
+        found: their workload; None = read it.
+        more: further fields of the plan.
+
+    Raises:
+        InputError: a workload that cannot be read or scaled.
+    """
+    cluster, step_time = settings.cluster(), settings.step_time()
+    workload = found if found is not None else Reading.of(settings).workload()
+    source = scaled(workload, cluster, step_time, rate=settings.rate, load=settings.load, seed=settings.seed)
+    seeds = getattr(settings, "seeds", 1)
+    own = {"seeds": seeds, "seed": settings.seed, "power": settings.power(), "slo": settings.objective()}
+    return Plan(source, cluster, step_time, **own, **more)
