@@ -1,8 +1,8 @@
 """What a network of 64 engines costs, compared with 64 single engines, and how long Rybko-Stolyar's network takes.
 
 Both sides run the same requests on the same engines in one process, without tables of iterations, and give the same batches.
-It cannot show the cost of a routing policy in front of a group, nor that of a machine with other caches: 64 engines
-in turn touch more memory than one engine to its end. Rounds of both sides alternate; brackets hold the least and most.
+It cannot show the cost of a routing policy in front of a group, nor that of engines whose tasks meet: these share none, so
+they run one after the other. Rounds of both sides alternate; brackets hold the least and most.
 
     python benchmarks/bench_network.py [--rounds 5] [--engines 64] [--calls 100000]
 """

@@ -219,7 +219,7 @@ def main() -> None:
     print()
     ratios(rounds, 40_000 if args.quick else 200_000)
     plain_door(rounds)
-    linear_time(rounds, (5_000, 20_000) if args.quick else (5_000, 20_000, 200_000))
+    linear_time(rounds, (5_000, 20_000) if args.quick else (5_000, 20_000, 200_000, 1_000_000, 5_000_000))
 
 
 if __name__ == "__main__":

@@ -47,3 +47,23 @@ def test_a_second_call_of_the_same_engine_joins_its_virtual_station():
     flows.append(Flow("C.short", "two", 0.01, 3))
     (station,) = virtual_stations(flows)
     assert set(station.calls) == {"A.long", "B.long", "C.long"} and station.load == pytest.approx(1.65)
+
+
+def test_an_engine_has_the_load_of_its_own_calls():
+    loads = engine_loads([Flow("a", "one", 0.1), Flow("b", "two", 0.5), Flow("c", "one", 0.2)])
+    assert [(one.engines, one.calls, one.load) for one in loads] == [
+        (("one",), ("a", "c"), pytest.approx(0.3)),
+        (("two",), ("b",), 0.5),
+    ]
+
+
+def test_calls_of_one_engine_are_no_virtual_station_though_each_is_part_of_one():
+    """The second pair has lower priorities: its long calls starve no short call of the first."""
+    second = [
+        Flow("C.short", "one", 0.01, 3),
+        Flow("C.long", "two", 0.05, 2, frozenset({"C.short"})),
+        Flow("D.short", "two", 0.01, 3),
+        Flow("D.long", "one", 0.05, 2, frozenset({"D.short"})),
+    ]
+    stations = virtual_stations([*rybko_stolyar(first=1, second=0), *second])
+    assert [set(one.calls) for one in stations] == [{"A.long", "B.long"}, {"C.long", "D.long"}]

@@ -64,12 +64,6 @@ class Answer:
     """One answer.
 
     Args:
-        asked: the request.
-        wording: its bytes.
-        out: the client's connection.
-        host: produces the tokens.
-        fault: the fault of this answer, if any.
-        rank: the rank that computes it.
         keys: names of its sequences, in order of their index.
     """
 

@@ -20,8 +20,6 @@ class RefusedError(EvenstepError):
     """A request the engine answers with an error object.
 
     Args:
-        status: HTTP status.
-        message: the reason.
         param: the invalid field, if there is one.
     """
 
@@ -132,9 +130,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
     """Read a body.
 
     Args:
-        body: JSON as it came.
         chat: ``/v1/chat/completions``, else ``/v1/completions``.
-        model: the served model's name.
         longest: tokens of prompt and answer that the engine holds.
         each_alone: whether ``continuous_usage_stats`` works without ``include_usage``, as in SGLang.
 

@@ -61,7 +61,6 @@ class Connection(asyncio.Protocol):
     """One connection.
 
     Args:
-        service: answers the requests.
         alive: every open connection; this one adds and removes itself.
     """
 

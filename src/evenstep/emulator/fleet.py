@@ -44,7 +44,6 @@ class Fleet:
     """All ranks of one process.
 
     Args:
-        settings: checked settings.
         loop: the loop whose clock it lives by.
         address: host and port other engines fetch KV from.
     """
@@ -100,10 +99,7 @@ class Fleet:
         """Start an answer; None if it is over at once.
 
         Args:
-            asked: the request.
-            rank: the rank that computes it.
             request_id: the client's id, or ours.
-            out: the client's connection.
 
         Raises:
             RefusedError: ``kv_transfer_params`` without the location of the KV.
@@ -266,7 +262,6 @@ def rank_of(asked: Asked, header: str | None, ranks: Sequence[int]) -> int | Non
     """The rank a request names in its header or body; None without one.
 
     Args:
-        asked: the request.
         header: ``X-data-parallel-rank``.
         ranks: ranks at this port.
 

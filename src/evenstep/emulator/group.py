@@ -97,7 +97,6 @@ class Group:
 
     Args:
         settings: of the emulator; a law may differ by the number of a rank.
-        step_time: its law.
         size: ranks in the group.
         first: number of its first rank in the fleet.
     """
@@ -128,7 +127,6 @@ class Group:
         """The consequences of an event.
 
         Args:
-            event: what happened.
             now_s: engine seconds, never less than before.
         """
         self.expire(now_s)

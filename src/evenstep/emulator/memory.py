@@ -13,8 +13,6 @@ class Memory:
     """Blocks of one rank.
 
     Args:
-        blocks: blocks in all.
-        block_size: KV tokens a block.
         sharing: whether prompt blocks are kept for later requests (prefix caching).
     """
 

@@ -91,7 +91,6 @@ class Rank:
 
     Args:
         slots: requests it runs at a time.
-        memory: its KV memory.
         token_budget: tokens it computes in a step at most; 0 = no limit, whole prompts at once.
     """
 

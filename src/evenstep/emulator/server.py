@@ -17,11 +17,7 @@ _WHERE = "evenstep emulate"
 
 
 class Emulator:
-    """Emulated engines that listen; `open` in a running loop, `close` when done.
-
-    Args:
-        settings: checked settings.
-    """
+    """Emulated engines that listen; `open` in a running loop, `close` when done."""
 
     def __init__(self, settings: EmulatorSettings) -> None:
         need_parser(_WHERE)
@@ -99,7 +95,6 @@ def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
     """Listen until the process is told to end by SIGINT or SIGTERM.
 
     Args:
-        settings: checked settings.
         say: takes the start-up lines with the addresses.
     """
     allow_files()

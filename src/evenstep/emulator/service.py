@@ -31,7 +31,6 @@ class PortService:
     """The endpoints of one port.
 
     Args:
-        fleet: the ranks.
         ranks: those at this port.
     """
 

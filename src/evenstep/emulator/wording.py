@@ -32,8 +32,6 @@ class Choice:
     """One answer of several, or the new part of it.
 
     Args:
-        index: its index.
-        ids: produced ids.
         text: their text, without a stop text.
         finish: stop, length or, while it runs, None.
         stop_reason: the stop text or token, or ``recomputed``.
@@ -55,11 +53,8 @@ class Wording:
     """How one request is answered.
 
     Args:
-        asked: the request.
-        dialect: whose words.
         answer_id: its id, ``cmpl-...`` or ``chatcmpl-...``.
         created: Unix time in seconds.
-        model: the served model's name.
     """
 
     def __init__(self, asked: Asked, dialect: Dialect, answer_id: str, created: int, model: str) -> None:

@@ -57,12 +57,7 @@ class Meters:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """One answer.
-
-    Args:
-        max_tokens: asked for.
-        meters: takes tokens and gaps.
-    """
+    """One answer."""
 
     max_tokens: int
     meters: Meters

@@ -18,8 +18,6 @@ class Client:
     """A client of one server, in a running loop.
 
     Args:
-        target: the server.
-        path: of the endpoint.
         headers: further header lines by name.
         timeout_s: seconds an answer may take.
     """

@@ -23,7 +23,6 @@ class Call:
     """One request on its way, and what comes back.
 
     Args:
-        request: head and body.
         answer: takes the body of a stream.
         ended: called once, when it is over; `answer.error` says how.
     """
@@ -85,11 +84,7 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One connection.
-
-    Args:
-        owner: gets it back after each answer.
-    """
+    """One connection."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner

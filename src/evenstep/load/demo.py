@@ -71,8 +71,6 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
     """Run one policy after the other, on the same requests at the same times.
 
     Args:
-        settings: checked settings.
-        trace: the requests.
         watch: called now and then with the progress of a run.
 
     Raises:

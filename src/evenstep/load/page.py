@@ -24,12 +24,7 @@ _POINTS = 300
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One run of a page.
-
-    Args:
-        outcome: what happened.
-        summary: its figures.
-    """
+    """One run of a page."""
 
     outcome: Outcome
     summary: dict[str, Any]
@@ -61,11 +56,9 @@ def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Ma
     """The whole page.
 
     Args:
-        title: its heading.
         runs: by name, in order.
         lead: paragraphs on top, as HTML.
         made_by: facts on how it was made.
-        command: the command line.
     """
     legend = ""
     if len(runs) > 1:

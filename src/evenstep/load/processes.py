@@ -38,7 +38,6 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
     """Runs an ``evenstep`` command for the duration of the block.
 
     Args:
-        words: of the command line.
         port: its port on this machine.
         path: a path that answers 200 once it is ready.
         wait_s: longest wait for that.

@@ -38,9 +38,7 @@ class Prompts:
     """Bodies of requests.
 
     Args:
-        trace: the requests.
         settings: endpoint, model, seed and requested fields.
-        model: name of the served model.
     """
 
     def __init__(self, trace: Trace, settings: LoadSettings, model: str) -> None:

@@ -68,10 +68,7 @@ class Records:
         """An answer is over.
 
         Args:
-            row: its request.
-            answer: what came.
             status: of HTTP, 0 where none came.
-            now_s: the clock.
             start_s: the clock at the start of the run.
         """
         self.first_s[row], self.last_s[row] = answer.first_s - start_s, answer.last_s - start_s

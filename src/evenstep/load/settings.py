@@ -91,7 +91,6 @@ class Target:
     """Where requests go.
 
     Args:
-        host, port: of the server.
         secure: TLS.
         base: path in front of ``/v1``; empty or without a slash at its end.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8
 
 PERCENTILES = (90, 95, 99)
+_KINDS = ("mean", "median", "std", *(f"p{p}" for p in PERCENTILES))
 #: A client later or busier than this distorts its measurements.
 _LATE_MS, _BUSY = 10.0, 0.9
 
@@ -135,25 +137,24 @@ def most_at_once(started_s: F8, ended_s: F8) -> int:
 
 def _figures(name: str, values: F8) -> dict[str, float | None]:
     """Mean, median, standard deviation and percentiles in milliseconds."""
-    if values.size == 0:
-        kinds = ("mean", "median", "std", *(f"p{p}" for p in PERCENTILES))
-        return {f"{kind}_{name}_ms": None for kind in kinds}
-    found = {"mean": values.mean(), "median": np.median(values), "std": values.std()}
-    found |= {f"p{p}": np.percentile(values, p) for p in PERCENTILES}
-    return {f"{kind}_{name}_ms": float(value) for kind, value in found.items()}
+    found = [values.mean(), np.median(values), values.std(), *np.percentile(values, PERCENTILES)] if values.size else ()
+    return _named(name, found)
 
 
 def _gaps(outcome: Outcome) -> dict[str, float | None]:
     """The same of the gaps between chunks; their quantiles are within 0.1 %."""
     histogram: LogHistogram = outcome.gaps
     if histogram.total == 0:
-        return _figures("itl", np.zeros(0))
+        return _named("itl", ())
     mean = outcome.gap_sum_s / histogram.total
     spread = max(0.0, outcome.gap_squares / histogram.total - mean**2) ** 0.5
     median, *rest = histogram.quantiles(np.array([0.5, *(p / 100 for p in PERCENTILES)])).tolist()
-    found = {"mean": mean, "median": median, "std": spread}
-    found |= {f"p{p}": value for p, value in zip(PERCENTILES, rest, strict=True)}
-    return {f"{kind}_itl_ms": 1e3 * value for kind, value in found.items()}
+    return _named("itl", [1e3 * value for value in (mean, median, spread, *rest)])
+
+
+def _named(name: str, found: Sequence[float]) -> dict[str, float | None]:
+    """Figures by the names of `_KINDS`; None for each where there are none."""
+    return {f"{kind}_{name}_ms": float(found[at]) if found else None for at, kind in enumerate(_KINDS)}
 
 
 def _most_per_s(outcome: Outcome) -> float:

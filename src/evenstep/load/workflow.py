@@ -13,7 +13,6 @@ class Workflow(Due):
     """Tasks as they are drawn; a call is due when all its parents have ended, however they ended, and its delay is over.
 
     Args:
-        calls: the calls.
         models: of each call.
         priority: float64[C], what each call says of itself; the smallest waits first.
         until_s: when the run stops; None = when all tasks are done.

@@ -138,9 +138,7 @@ def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> 
     more arrive, and at each head its queue by Kingman's bound, over the rate at which it is reached.
 
     Args:
-        types: the requests.
         parts: the types as merged for the thresholds.
-        solved: the thresholds.
     """
     n = solved.thresholds.tolist()
     rates, outputs = np.asarray(types.arrivals_per_s, float), np.asarray(types.output_tokens, float)

@@ -37,7 +37,6 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
     From T = d0, n_j(T) = floor(lambda_j T) + 1 and T = d0 + d1 sum n_j W_j climb to their least fixed point.
 
     Args:
-        types: what arrives, and the engine.
         kv_tokens: memory they have to fit, or None.
 
     Raises:

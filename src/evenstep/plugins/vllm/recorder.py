@@ -61,8 +61,6 @@ def attach(core: Any, file: StepFile, clock: Callable[[], float] = time.perf_cou
     when its own are known. A rank that steps along empty, since others have work, gives a step without requests.
 
     Args:
-        core: vLLM's ``EngineCore``.
-        file: where they go.
         clock: seconds; only differences count.
     """
     scheduler = core.scheduler

@@ -176,7 +176,8 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         for place in places
         for e in range(place.first, place.first + place.section.count)
     }
-    row = np.argsort(ready.number)
+    row = np.empty_like(ready.number)
+    row[ready.number] = np.arange(row.size)
     finished = np.array(column(net.requests.hidden, "finished_s"))[row]
     owner = np.array(column(net.calls, "engine"))[:-1][row]
     end_s = np.full(calls.arrival_s.size, -math.inf)

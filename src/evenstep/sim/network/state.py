@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled
-from evenstep.compiled import column, fill, one, rows
+from evenstep.compiled import column, cut, fill, one, rows
 from evenstep.cost.batch import FEATURES
 from evenstep.errors import InputError
 from evenstep.measure.quantiles import BINS
@@ -47,7 +47,7 @@ class Place:
         name: of the section.
         first: its first engine.
         section: its settings.
-        routing: the policy in front of it.
+        routing: the policy in front of it; None for a single engine.
         task: what each of its engines is asked to do, as the engine simulator takes it.
     """
 
@@ -93,7 +93,9 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
     calls = taken(calls, order)
     trace = Trace(calls.prompt, calls.output, request_class=calls.request_class)
     for name, section in network.engines.items():
-        places.append(Place(name, first, section, section.balancer, _task(name, section, trace, seed)))
+        places.append(
+            Place(name, first, section, section.balancer if section.count > 1 else None, _task(name, section, trace, seed))
+        )
         first += section.count
     kernels = [compiled.kernel_of(one.policy) for one in places]
     routes = [compiled.kernel_of(one.routing) if one.section.count > 1 else None for one in places]
@@ -412,19 +414,18 @@ def _calls(network: Network, places: list[Place], calls: Calls) -> tuple[I8, Any
     shares = np.array([network.tasks[task].one_key for task, _ in calls.kinds])
     affinity = np.where(shares[calls.kind], (1 << 40) + calls.kind, calls.task)
     table = rows(model.Call, count + 1)
+    fill(table, engine=-1, children=begins)
     fill(
-        table,
-        task=np.append(calls.task, 0),
-        group=np.append(group[calls.kind], 0),
-        engine=-1,
-        rank=np.append(rank[calls.kind], 0),
-        request_class=np.append(np.where(has_rank[calls.kind], rank[calls.kind], calls.request_class), 0),
-        work=np.append(calls.prompt + calls.output - extra[calls.kind], 0),
-        pending=np.bincount(calls.child, minlength=count + 1),
-        affinity=np.append(affinity, 0),
-        children=begins,
-        delay_s=np.append(calls.delay_s, 0.0),
-        key=np.append(keys, 0.0),
+        cut(table, 0, count),
+        task=calls.task,
+        group=group[calls.kind],
+        rank=rank[calls.kind],
+        request_class=np.where(has_rank[calls.kind], rank[calls.kind], calls.request_class),
+        work=calls.prompt + calls.output - extra[calls.kind],
+        pending=np.bincount(calls.child, minlength=count),
+        affinity=affinity,
+        delay_s=calls.delay_s,
+        key=keys,
     )
     return calls.child[order], table
 
