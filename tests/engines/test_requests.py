@@ -14,8 +14,8 @@ CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 PROMPT = {"model": "tiny", "prompt": "hi"}
 
 
-def read(kind: str, body: dict, **more):
-    return read_request(kind, json.dumps(body).encode(), **more)
+def read(kind: str, body: dict):
+    return read_request(kind, json.dumps(body).encode())
 
 
 def test_only_posts_to_the_two_endpoints_generate():
@@ -39,7 +39,7 @@ def test_a_bare_request_has_the_protocols_defaults():
         -1,
         1,
     )
-    assert chat.asked == Asked() and chat.chat and chat.user == chat.session == ""
+    assert chat.asked == Asked() and chat.chat and chat.user == ""
     assert json.loads(chat.value("messages")) == CHAT["messages"]
     assert read("completions", PROMPT).max_tokens == 16
 
@@ -58,10 +58,9 @@ def test_what_is_given_is_read():
             "return_token_ids": True,
         }
         | {"stream_options": {"include_usage": True, "continuous_usage_stats": True, "other": 1}},
-        headers={"x-session-id": "s"},
     )
     assert (request.n, request.slots, request.max_tokens, request.min_tokens) == (2, 2, 7, 3)
-    assert (request.user, request.session) == ("u", "s")
+    assert request.user == "u"
     assert request.asked == Asked(usage=True, continuous=True, token_ids=True)
     assert request.value("max_tokens") == b"9" and request.value("nothing") == b""
 

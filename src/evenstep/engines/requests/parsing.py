@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -25,13 +25,11 @@ ROUTING_FIELDS = (
     "bootstrap_port",
     "bootstrap_room",
 )
-#: Headers that name a session, the first that is there.
-SESSION_HEADERS = ("x-evenstep-session", "x-session-id")
 
 Kind = Literal["chat", "completions", "other"]
 _PATHS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
 _WHERE = "request"
-_MOST = 2**31
+_MOST, _MOST_SLOTS = 2**31, 128  # of a number, and of the sequences of one request
 _ROUTING = frozenset(ROUTING_FIELDS)
 _NOTHING = msgspec.Raw()
 _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
@@ -56,7 +54,6 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         prompts: prompts of the body; more than one only in completions.
         prompt_tokens: the number of ids if the prompt came as ids; else -1.
         prompt: the JSON of ``prompt`` or ``messages``, a window on the body.
-        session: a key that may pin it to the worker of similar requests; empty if not given.
     """
 
     kind: Literal["chat", "completions"]
@@ -74,7 +71,6 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     prompts: int
     prompt_tokens: int
     prompt: msgspec.Raw
-    session: str
 
     @property
     def chat(self) -> bool:
@@ -116,24 +112,12 @@ def kind_of(method: str, target: str) -> Kind:
     return _PATHS.get(target) or _PATHS.get(target.partition("?")[0], "other")
 
 
-def read_request(
-    kind: Kind,
-    body: bytes,
-    headers: Mapping[str, str] | None = None,
-    *,
-    max_slots: int = 128,
-    session_headers: Sequence[str] = SESSION_HEADERS,
-    session: str = "",
-) -> GenerationRequest:
+def read_request(kind: Kind, body: bytes) -> GenerationRequest:
     """Read a request for tokens.
 
     Args:
         kind: of `kind_of`, not ``other``.
         body: a JSON object.
-        headers: the client's, names in lower case.
-        max_slots: slots one request may take.
-        session_headers: see `SESSION_HEADERS`.
-        session: what names its session, where that is known already.
 
     Raises:
         InputError: not UTF-8, not a JSON object, a key twice, or a field that is missing or of no use.
@@ -145,8 +129,6 @@ def read_request(
             body.decode()
         except UnicodeDecodeError as error:
             raise InputError(_WHERE, "body", f"byte {error.start}", "UTF-8") from None
-    if headers:
-        session = next((headers[name] for name in session_headers if headers.get(name)), session)
     fields = splice.values_of(body, _WHERE)
     given = _given(fields)
     if not given.model:
@@ -164,8 +146,8 @@ def read_request(
     min_tokens = 0 if given.min_tokens is None else _count("min_tokens", given.min_tokens, 0)
     prompt = fields.get("messages" if is_chat else "prompt", _NOTHING)
     prompts, prompt_tokens = (_messages if is_chat else _prompts)(prompt)
-    if best_of * prompts > max_slots:
-        raise InputError(_WHERE, "n", best_of * prompts, f"at most {max_slots} sequences in one request")
+    if best_of * prompts > _MOST_SLOTS:
+        raise InputError(_WHERE, "n", best_of * prompts, f"at most {_MOST_SLOTS} sequences in one request")
     is_stream, options = bool(given.stream), given.stream_options or _NO_OPTIONS
     usage = bool(options.include_usage)
     return GenerationRequest(
@@ -184,7 +166,6 @@ def read_request(
         prompts,
         prompt_tokens,
         prompt,
-        session,
     )
 
 

@@ -122,7 +122,7 @@ class Front:
     def _generate(self, kind: Kind, received: Received, client: Client) -> None:
         asking = received.asking
         try:
-            request = read_request(kind, received.body, session=asking.session)
+            request = read_request(kind, received.body)
         except InputError as error:
             self._turn_away(received, client, refusals.bad_request(error))
             return
@@ -141,7 +141,7 @@ class Front:
         salt, blocks = self._salt, ()
         if pool.reads_cached:
             blocks = tuple(prompt_blocks(request, salt, block_bytes=pool.settings.prefix_block_bytes))
-        session = request.session or asking.task or request.user
+        session = asking.session or asking.task or request.user
         event = Arrived(
             now_s=now_s,
             request=pool.number(exchange),
