@@ -11,6 +11,7 @@ from evenstep.dispatch.commands import Notice, SendDecode
 from evenstep.dispatch.log.file import LogFile, part_of
 from evenstep.dispatch.log.records import Round
 from evenstep.dispatch.replay import replay
+from evenstep.dispatch.rounds import deciding
 from evenstep.routing.view import RoutingDecision
 
 
@@ -125,9 +126,9 @@ def test_no_request_waits_while_an_idle_worker_could_take_it(policy, workers):
     assert storm.bound > 0
 
 
-def test_a_storm_sees_a_request_that_waits_beside_an_idle_worker():
+def test_a_storm_sees_a_request_that_waits_beside_an_idle_worker(monkeypatch):
     storm = IdleStorm(1, "holds", 2)
-    storm.dispatcher.parts.deciding.idle.fill = lambda packed, pool, shown, *_: shown
+    monkeypatch.setattr(deciding, "fill_idle", lambda rows, mirror, packed, pool, shown, *_: shown)
     with pytest.raises(AssertionError, match="waits while"):
         storm.run(300)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.parts import Options, Parts
+from evenstep.dispatch.parts import Parts
+from evenstep.dispatch.rounds.deciding import Options
 from evenstep.dispatch.settings import Settings
 
 

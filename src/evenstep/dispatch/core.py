@@ -26,8 +26,9 @@ from evenstep.dispatch.deliveries import Deliveries
 from evenstep.dispatch.events import Arrived, Event, Finished
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.log.records import Header, Record
-from evenstep.dispatch.parts import Options, Parts
+from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
+from evenstep.dispatch.rounds.deciding import Options
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.snapshot import snapshot
 from evenstep.dispatch.transitions import Cause, State
@@ -71,11 +72,9 @@ class Dispatcher:
         processor: Callable[[], float] | None = None,
     ) -> None:
         settings = settings or Settings()
-        parts = Parts(settings, Options(policy, predictor, stopwatch, log, overruns))
-        parts.deciding.processor = processor or stopwatch
+        parts = Parts(settings, Options(policy, predictor, stopwatch, processor, overruns, log))
         if log is not None:
             log(Header(policy=policy, predictor=predictor, settings=settings, evenstep=__version__))
-            parts.deciding.keep_round = log
         self._do: dict[type, Callable[[Any], None]] = {
             kind: getattr(self, f"_{kind.__name__.lower()}") for kind in get_args(Event) if kind not in _IN_NUMBER
         }

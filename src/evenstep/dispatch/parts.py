@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from evenstep.dispatch.fleet.fleet import Fleet
 from evenstep.dispatch.fleet.prefixes import Prefixes
 from evenstep.dispatch.log.journal import Journal
 from evenstep.dispatch.log.meters import Meters
-from evenstep.dispatch.log.records import Record
 from evenstep.dispatch.requests.deadlines import Deadlines
 from evenstep.dispatch.requests.exclusions import Exclusions
 from evenstep.dispatch.requests.pool import Door, Pool
 from evenstep.dispatch.requests.prefill_queue import PrefillQueue
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.rounds.barriers import Barriers
-from evenstep.dispatch.rounds.deciding import Deciding
+from evenstep.dispatch.rounds.deciding import Deciding, Options
 from evenstep.dispatch.rounds.rounds import Rounds
 from evenstep.dispatch.rounds.slots import Slots
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.timers import Timers
 from evenstep.dispatch.turn import Turn
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a dispatcher decides.
-
-    Args:
-        policy, predictor, stopwatch, log, overruns: as in `Dispatcher`.
-    """
-
-    policy: str
-    predictor: str = ""
-    stopwatch: Callable[[], float] | None = None
-    log: Callable[[Record], None] | None = None
-    overruns: frozenset[int] = frozenset()
 
 
 class Parts:
@@ -59,16 +40,5 @@ class Parts:
         self.rounds = Rounds(turn, self.pool, self.fleet.mirror)
         self.barriers = Barriers(self.rows, self.fleet.mirror, self.rounds)
         self.slots = Slots(turn, self.rows, self.fleet, self.pool, self.door, self.barriers, self.prefixes, self.meters)
-        self.deciding = Deciding(
-            options.policy,
-            options.predictor,
-            rows=self.rows,
-            mirror=self.fleet.mirror,
-            prefixes=self.prefixes,
-            meters=self.meters,
-            notice=self.fleet.notice,
-            settings=settings,
-            stopwatch=options.stopwatch,
-            overruns=options.overruns,
-        )
+        self.deciding = Deciding(options, settings, self.rows, self.fleet, self.prefixes, self.meters)
         self.rounds.binds_at_once = self.deciding.door.binds_at_once

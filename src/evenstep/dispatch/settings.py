@@ -17,6 +17,13 @@ PREFILL_THRESHOLD = 0.9
 LEAST_BLOCK_BYTES = 64
 
 
+#: Fields of `Settings` that are 0 or more.
+_NOT_NEGATIVE = (
+    *("gather_ms", "stale_s", "policy_cooldown_s", "backoff_s", "backoff_cap_s", "cooldown_s", "cooldown_cap_s", "total_s"),
+    *("gateways", "retries", "bypass_margin", "pool_window", "round_slots", "window_per_slot", "kv_reserve"),
+)
+
+
 class TenantLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one tenant may have at a time, at all dispatchers that share its limits; 0 = no limit.
 
@@ -128,24 +135,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for field, low in (
-            ("gather_ms", 0),
-            ("stale_s", 0),
-            ("policy_cooldown_s", 0),
-            ("gateways", 0),
-            ("backoff_s", 0),
-            ("backoff_cap_s", 0),
-            ("cooldown_s", 0),
-            ("cooldown_cap_s", 0),
-            ("retries", 0),
-            ("bypass_margin", 0),
-            ("pool_window", 0),
-            ("round_slots", 0),
-            ("window_per_slot", 0),
-            ("total_s", 0),
-        ):
-            if not low <= getattr(self, field) < math.inf:
-                raise InputError("dispatch", field, getattr(self, field), f"a number >= {low}")
+        for field in _NOT_NEGATIVE:
+            value = getattr(self, field)
+            if value is not None and not 0 <= value < math.inf:
+                raise InputError("dispatch", field, value, "a number >= 0")
         for field in ("pool_limit", "breaker_failures", "prefix_blocks"):
             if getattr(self, field) < 1:
                 raise InputError("dispatch", field, getattr(self, field), "an integer >= 1")
@@ -157,8 +150,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for field in ("ttl_s", "budget_ms"):
             if not getattr(self, field) > 0:
                 raise InputError("dispatch", field, getattr(self, field), "a number above 0")
-        if self.kv_reserve is not None and not 0 <= self.kv_reserve < math.inf:
-            raise InputError("dispatch", "kv_reserve", self.kv_reserve, "a number >= 0")
         for name, limits in self.tenants.items():
             for field in ("concurrent", "waiting", "per_s", "burst"):
                 if not 0 <= getattr(limits, field) < math.inf:

@@ -35,7 +35,7 @@ class Learned:
         trees: trees of each model.
         refresh_every: tokens after which a running request is predicted anew.
         gate: least chance of leaving at which a prediction counts; below it a request is taken to stay.
-        refresh: what a request below the gate is taken for until it is predicted anew: ``anchored`` = it stays,
+        refresh: what a request below the gate is taken for until it is predicted anew. ``anchored`` = it stays.
             ``literal`` = it leaves in H steps, as the paper reads word by word.
 
     Raises:

@@ -35,7 +35,7 @@ class Memorised:
         running: as in survival.
         refresh_every: tokens after which a running request is predicted anew.
         gate: least chance of leaving at which a prediction counts; below it a request is taken to stay.
-        refresh: what a request below the gate is taken for until it is predicted anew: ``anchored`` = it stays,
+        refresh: what a request below the gate is taken for until it is predicted anew. ``anchored`` = it stays.
             ``literal`` = it leaves in H steps, as the paper reads word by word.
 
     Source: BalanceRoute App. C.2.1 (per-prompt-class memorisation); sizes, bounds, what is too little and

@@ -19,7 +19,7 @@ class Survival:
     """Reads both stages off the lengths of the latest requests; it reads nothing of the request itself.
 
     With F their distribution function, a request of age a leaves within H steps with chance
-    ``p = (F(a+H) - F(a)) / (1 - F(a))``; if it does, it stays ``mu = mean(o - a | a < o <= a+H)`` steps more; so it is
+    ``p = (F(a+H) - F(a)) / (1 - F(a))``. If it does, it stays ``mu = mean(o - a | a < o <= a+H)`` steps more. So it is
     expected in ``p*mu + (1-p)*H`` of the next H steps, at least 1.
 
     Args:
@@ -32,7 +32,7 @@ class Survival:
             long ones are not missed while they run; 0 = never, as the paper has it.
         refresh_every: tokens after which a running request is predicted anew.
         gate: least chance of leaving at which a prediction counts; below it a request is taken to stay.
-        refresh: what a request below the gate is taken for until it is predicted anew: ``anchored`` = it stays,
+        refresh: what a request below the gate is taken for until it is predicted anew. ``anchored`` = it stays.
             ``literal`` = it leaves in H steps, as the paper reads word by word.
 
     Source: BalanceRoute App. C.2.1; windows, drift and running requests are ours; the paper refits periodically.

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from evenstep import names
-from evenstep.dispatch.fleet.mirror import Mirror
+from evenstep.dispatch.fleet.fleet import Fleet
 from evenstep.dispatch.fleet.prefixes import Prefixes
 from evenstep.dispatch.log.meters import Meters
-from evenstep.dispatch.log.records import Round
+from evenstep.dispatch.log.records import Record, Round
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.rounds.door import Packed, PolicyDoor, Shown
 from evenstep.dispatch.rounds.fallback import Fallback, Fell, Reason
-from evenstep.dispatch.rounds.idle import Idle
+from evenstep.dispatch.rounds.idle import fill_idle
 from evenstep.dispatch.rounds.projections import Ahead
 from evenstep.dispatch.settings import Settings
 from evenstep.errors import InputError, PolicyError
@@ -29,58 +30,67 @@ PREDICTOR = "bounded"
 HALF_OF = 1 << 14
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a dispatcher decides.
+
+    Args:
+        policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
+        stopwatch: seconds of any clock, for the stages; None = they are not looked at.
+        processor: seconds of processor time, for the budget; None = the stopwatch serves for it.
+        overruns: decisions that were over their budget when they were first made (replay).
+        log: takes the records of a decision log; None = no log.
+    """
+
+    policy: str
+    predictor: str = ""
+    stopwatch: Callable[[], float] | None = None
+    processor: Callable[[], float] | None = None
+    overruns: frozenset[int] = frozenset()
+    log: Callable[[Record], None] | None = None
+
+
 class Deciding:
     """Asks the policy.
 
     Args:
-        policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
-        rows, mirror, prefixes, meters: the dispatcher's own.
+        options: the rules and how they are timed.
+        settings: limits and deadlines.
+        rows, fleet, prefixes, meters: the dispatcher's own.
+
+    Attributes:
         notice: tells the operator: kind, about, text, now_s.
-        stopwatch: seconds of any clock, for the stages; None = they are not looked at.
-        overruns: decisions that were over their budget when they were first made (replay).
 
     Raises:
         InputError: an unknown policy, predictor or option, or a predictor that sees true lengths.
     """
 
     def __init__(
-        self,
-        policy: str,
-        predictor: str,
-        *,
-        rows: Rows,
-        mirror: Mirror,
-        prefixes: Prefixes,
-        meters: Meters,
-        notice: Callable[[str, str, str, float], None],
-        settings: Settings,
-        stopwatch: Callable[[], float] | None,
-        overruns: frozenset[int],
+        self, options: Options, settings: Settings, rows: Rows, fleet: Fleet, prefixes: Prefixes, meters: Meters
     ) -> None:
-        self.rows, self.mirror, self.prefixes, self.meters = rows, mirror, prefixes, meters
-        self.settings, self.stopwatch, self.overruns = settings, stopwatch, overruns
-        self.processor = stopwatch  # seconds of processor time, for the budget; None = `overruns` has it
+        self.rows, self.mirror, self.prefixes, self.meters = rows, fleet.mirror, prefixes, meters
+        self.settings, self.stopwatch, self.overruns = settings, options.stopwatch, options.overruns
+        self.processor = options.processor or options.stopwatch  # None = `overruns` has it
         self.fallback = Fallback(settings.policy_cooldown_s)
-        self.least_load, self.idle = PolicyDoor("least-load", LeastLoad()), Idle(rows, mirror)
+        self.least_load = PolicyDoor("least-load", LeastLoad())
         self.decisions = 0
         self.prepared = 0  # turns in which predictions were asked for since the last decision
         self.decided_s = 0.0  # when the last answer was there, as the stopwatch says
         self.free = 0  # slots at the last decision, offered or not
-        self.notice, self._said = notice, ""
+        self.notice, self._said = fleet.notice, ""
         self.has_bypassed = False  # a worker may hold more than its slots from then
-        self.keep_round: Callable[[Round], None] | None = None
+        self.keep_round: Callable[[Round], None] | None = options.log
         self.learned = array("d", [0.0, 0.0, 0.0])  # output tokens, their squares, requests
         self.predictor_text, self.predictor = "", None
-        self._generation = mirror.generation
-        self.load(policy, predictor)
+        self._generation = self.mirror.generation
+        self.load(options.policy, options.predictor)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("packed", "_shown", "idle", "notice", "stopwatch", "processor", "overruns", "keep_round")
+        left_out = ("packed", "_shown", "notice", "stopwatch", "processor", "overruns", "keep_round")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.idle = Idle(self.rows, self.mirror)
         self._pack()
 
     def load(self, policy: str, predictor: str) -> None:
@@ -209,7 +219,7 @@ class Deciding:
     ) -> tuple[list[int], Reason]:
         """The answer, with requests that fit idle workers sent there; ``held`` where the policy held one of them."""
         shown, packed = len(answer), self.packed
-        about = self.idle.fill(packed, pool, shown, margin, excluded)
+        about = fill_idle(self.rows, self.mirror, packed, pool, shown, margin, excluded)
         added: list[int] = packed.worker[:about].tolist()
         if not reason and added[:shown].count(HOLD) < answer.count(HOLD):
             reason = "held"

@@ -22,64 +22,57 @@ from evenstep.routing.view import HOLD, KV_FREE
 _idle_workers = compiled.entry(showing.idle_workers)
 
 
-class Idle:
-    """Sends what waits to workers that an answer leaves without work.
+def fill_idle(
+    rows: Rows, mirror: Mirror, packed: Packed, pool: Pool, shown: int, margin: int, excluded: Mapping[int, Collection[str]]
+) -> int:
+    """Add to the answer in `packed` one request for each idle worker: the oldest held one that fits it.
+
+    Requests and slots outside the round count, too: `pool_window` and `round_slots` bound the policy's view, not the
+    requests that may be sent.
 
     Args:
-        rows, mirror: the dispatcher's own.
+        rows, mirror, pool: the table of requests, the workers, the waiting requests.
+        packed: the round; its answer, rows and free slots are added to.
+        shown: requests in the round.
+        margin: slots that a worker may be sent beyond its own.
+        excluded: row -> workers it may not be sent to.
+
+    Returns:
+        Number of requests that the answer now covers: `shown`, and those added from the rest of the pool.
     """
+    waiting, answer = packed.waiting[:shown], packed.worker
+    if excluded:
+        answer = _allowed(mirror.names, waiting, answer, excluded)
+    idle: I8 = np.empty(packed.workers, np.int64)
+    count = _idle_workers(mirror.columns.given, margin, packed.gathers, answer, shown, idle)
+    if not count:
+        return shown
+    left: I8 = np.array(pool.here)
+    left = left[np.isin(left, waiting[answer[:shown] != HOLD], invert=True)]
+    known = rows.columns.arrays
+    tokens, copies = (known.prompt[left] + known.produced[left]).astype(np.float64), known.copies[left]
+    place = {row: i for i, row in enumerate(waiting.tolist())}
+    is_left = np.ones(left.size, np.bool_)
+    for g in idle[:count].tolist():
+        name, slots = mirror.names[g], mirror.at.free_at_most[g] + margin
+        fits = np.flatnonzero(is_left & (tokens <= packed.workers_f[KV_FREE, g]) & (copies <= slots))
+        for k in fits.tolist():
+            row = int(left[k])
+            if name in excluded.get(row, ()):
+                continue
+            if row not in place:
+                place[row] = len(place)
+            packed.waiting[place[row]], packed.worker[place[row]] = row, g
+            packed.free[g], is_left[k] = slots, False
+            break
+    return len(place)
 
-    def __init__(self, rows: Rows, mirror: Mirror) -> None:
-        self.rows, self.mirror = rows, mirror
 
-    def fill(self, packed: Packed, pool: Pool, shown: int, margin: int, excluded: Mapping[int, Collection[str]]) -> int:
-        """Add to the answer in `packed` one request for each idle worker: the oldest held one that fits it.
-
-        Requests and slots outside the round count, too: `pool_window` and `round_slots` bound the policy's view, not the
-        requests that may be sent.
-
-        Args:
-            packed: the round; its answer, rows and free slots are added to.
-            pool: the waiting requests.
-            shown: requests in the round.
-            margin: slots that a worker may be sent beyond its own.
-            excluded: row -> workers it may not be sent to.
-
-        Returns:
-            Number of requests that the answer now covers: `shown`, and those added from the rest of the pool.
-        """
-        waiting, answer = packed.waiting[:shown], packed.worker
-        if excluded:
-            answer = self._allowed(waiting, answer, excluded)
-        idle: I8 = np.empty(packed.workers, np.int64)
-        count = _idle_workers(self.mirror.columns.given, margin, packed.gathers, answer, shown, idle)
-        if not count:
-            return shown
-        left: I8 = np.array(pool.here)
-        left = left[np.isin(left, waiting[answer[:shown] != HOLD], invert=True)]
-        known = self.rows.columns.arrays
-        tokens, copies = (known.prompt[left] + known.produced[left]).astype(np.float64), known.copies[left]
-        place = {row: i for i, row in enumerate(waiting.tolist())}
-        is_left = np.ones(left.size, np.bool_)
-        for g in idle[:count].tolist():
-            name, slots = self.mirror.workers[g].spec.name, self.mirror.at.free_at_most[g] + margin
-            fits = np.flatnonzero(is_left & (tokens <= packed.workers_f[KV_FREE, g]) & (copies <= slots))
-            for k in fits.tolist():
-                row = int(left[k])
-                if name in excluded.get(row, ()):
-                    continue
-                if row not in place:
-                    place[row] = len(place)
-                packed.waiting[place[row]], packed.worker[place[row]] = row, g
-                packed.free[g], is_left[k] = slots, False
-                break
-        return len(place)
-
-    def _allowed(self, waiting: I8, answer: I8, excluded: Mapping[int, Collection[str]]) -> I8:
-        """The answer without requests that are sent where they may not go."""
-        answer = answer.copy()
-        for i, row in enumerate(waiting.tolist()):
-            g = int(answer[i])
-            if row in excluded and g != HOLD and self.mirror.workers[g].spec.name in excluded[row]:
-                answer[i] = HOLD
-        return answer
+def _allowed(names: list[str], waiting: I8, answer: I8, excluded: Mapping[int, Collection[str]]) -> I8:
+    """The answer without requests that are sent where they may not go."""
+    answer = answer.copy()
+    for i, row in enumerate(waiting.tolist()):
+        g = int(answer[i])
+        if row in excluded and g != HOLD and names[g] in excluded[row]:
+            answer[i] = HOLD
+    return answer
