@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.oracles.best_memory import is_bound
+from tests.oracles.best_memory import PACKED, is_bound
 from tests.oracles.best_moment import OWED, has_no_barrier, moment_of, tries
 from tests.oracles.best_shares import pay
 from tests.oracles.bf_io import decide
@@ -17,7 +17,10 @@ def route(policy: Best, view: RoutingView) -> RoutingDecision:
     moment, memory = moment_of(policy, view)
     if moment.count == 0:
         return RoutingDecision(np.full(moment.waiting, HOLD, np.int64), memory)
-    is_in_order = has_no_barrier(moment) or is_bound(moment)
-    worker = decide(moment, 0 if is_in_order else policy.starts, tries(policy.moves, moment.count), 1)
+    is_alone, moves = has_no_barrier(moment), tries(policy.moves, moment.count)
+    if is_alone or is_bound(moment):
+        worker = decide(moment, 0, moves, 1, 1 if is_alone else PACKED)
+    else:
+        worker = decide(moment, policy.starts, moves, 1)
     pay(policy.class_weights, view, moment, worker, memory[OWED:])
     return RoutingDecision(worker, memory)

@@ -30,10 +30,11 @@ def route(policy: BFIO, view: RoutingView) -> RoutingDecision:
     return RoutingDecision(decide(moment, policy.starts, policy.moves), view.memory)
 
 
-def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS) -> I8:
+def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS, oldest: int = 1) -> I8:
     """int64[waiting], worker of each request or `HOLD`; `starts` and `moves` as in `BFIO`, `rounds` of levels at most.
 
-    With 0 starts the plan is filled in order of arrival, and the search only moves requests between workers.
+    With 0 starts the plan is filled in order of arrival, and the search only moves requests between workers. Above 1, the
+    largest that fits of the `oldest` goes before the order of each start.
     """
     answer = np.full(moment.waiting, HOLD, np.int64)
     if moment.count == 0:
@@ -42,7 +43,7 @@ def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS) -> I8:
     best: tuple[float, list[tuple[int, int]], int] = (np.inf, [], 0)
     best_envelope = plan.envelope.copy()
     for number, start in enumerate(range(starts) if starts else [ARRIVAL]):
-        pinned = plan.fill(start)
+        pinned = plan.fill(start, oldest)
         if starts == 0:
             pinned = len(plan.slots)
         plan.search(pinned, moves)
@@ -123,43 +124,54 @@ class Plan:
         self.taken[into] = True
         self.survey()
 
-    def fill(self, start: int) -> int:
+    def fill(self, start: int, oldest: int) -> int:
         """Fill the slots, the overdue first, then in the order of the start; how many overdue got in.
 
-        Each goes to the worker with the least load (weighted over the steps) that has room for it. No class but the
+        With `oldest` above 1 the largest that fits of so many that wait goes before that order. Each goes to the worker with the least load (weighted over the steps) that has room for it. No class but the
         overdue gets more than its quota, unless slots would stay empty.
         """
         self.clear()
         burden = {g: in_order((self.weight * self.load[g]).tolist()) for g in self.open}
         everyone = range(self.size.size)
         order = list((reversed(everyone), self.rank.tolist(), everyone)[start])
-        forced, pinned = self.moment.forced, 0
-        turns = [*self.rank[:forced].tolist(), *order, *(order if self.quota.size > 1 else [])]
-        for turn, r in enumerate(turns):
-            if turn == forced:
-                pinned = len(self.slots)
-            fitting = [g for g in self.open if self.room[g] > 0 and self.size[r] <= self.kv_left[g]]
-            if len(self.slots) == self.moment.count or self.taken[r] or not fitting:
-                continue
-            if forced <= turn < forced + len(order) and self.quota[self.kind[r]] == 0:
-                continue
+
+        def place(r: int, within_quota: bool = True) -> None:
+            if self.taken[r] or not self.fitting(r) or (within_quota and self.quota[self.kind[r]] == 0):
+                return
             self.quota[self.kind[r]] = max(self.quota[self.kind[r]] - 1, 0)
-            g = min(fitting, key=burden.__getitem__)
+            g = min(self.fitting(r), key=burden.__getitem__)
             self.put(g, [], [r])
             self.slots.append((g, r))
             burden[g] = in_order((self.weight * (self.moment.speed[g] * self.profile[r])).tolist(), burden[g])
+
+        for r in self.rank[: self.moment.forced].tolist():
+            place(r, within_quota=False)
+        pinned = len(self.slots)
+        while oldest > 1:
+            seen = [r for r in self.rank.tolist() if not self.taken[r]][:oldest]
+            fits = [r for r in seen if self.fitting(r) and self.quota[self.kind[r]] > 0]
+            if not fits:
+                break
+            place(max(fits, key=self.size.__getitem__))
+        for r in order:
+            place(r)
+        for r in order if self.quota.size > 1 else []:
+            place(r, within_quota=False)
         return pinned
+
+    def fitting(self, r: int) -> list[int]:
+        """The open workers that have room for a request."""
+        if len(self.slots) == self.moment.count:
+            return []
+        return [g for g in self.open if self.room[g] > 0 and self.size[r] <= self.kv_left[g]]
 
     def refill(self) -> None:
         """Give the slots that KV memory left empty, and that the search made room for, to the oldest that fit."""
-        if len(self.slots) == self.moment.count:
-            return
         burden = {g: in_order((self.weight * self.load[g]).tolist()) for g in self.open}
         for r in self.rank.tolist():
-            fitting = [g for g in self.open if self.room[g] > 0 and self.size[r] <= self.kv_left[g]]
-            if len(self.slots) == self.moment.count or self.taken[r] or not fitting:
+            if self.taken[r] or not self.fitting(r):
                 continue
-            g = min(fitting, key=burden.__getitem__)
+            g = min(self.fitting(r), key=burden.__getitem__)
             self.put(g, [], [r])
             self.slots.append((g, r))
             burden[g] = in_order((self.weight * (self.moment.speed[g] * self.profile[r])).tolist(), burden[g])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.oracles.best_memory import (
     LATEST,
+    PACKED,
     UNKNOWN,
     is_bound,
     memory_left,
@@ -143,11 +144,19 @@ def test_the_kept_worker_is_left_alone_by_the_search():
     assert Best(horizon=2, recompute=0.0).route(view).worker.tolist() == [HOLD, 0]
 
 
-def test_where_memory_binds_the_oldest_that_fit_go_first():
+def test_where_memory_binds_the_largest_that_fits_of_the_oldest_goes_first():
     """A worker short of 400 tokens would be given the largest request, were slots all that limits."""
     waiting = [90.0, 80.0, 400.0, 85.0]
-    for free, sent in (([250.0, 60.0], [0, 0, HOLD, HOLD]), ([9e9, 9e9], None)):
+    for free, sent in (([250.0, 60.0], [0, HOLD, HOLD, 0]), ([9e9, 9e9], None)):
         view = fleet(waiting, free)
         assert is_bound(looked_at(view)) == (sent is not None)
         worker = routed(Best(horizon=2, recompute=0.0), seen(view))
         assert worker == sent if sent else worker[2] != HOLD
+
+
+@pytest.mark.parametrize(("ahead", "chosen"), [(PACKED - 1, PACKED - 1), (PACKED, 0)])
+def test_a_large_request_that_fits_passes_only_the_oldest_of_those_ahead(ahead: int, chosen: int):
+    """Room for one: the larger one takes it from 15 that are older, and not from 16."""
+    view = fleet([60.0] * ahead + [100.0], [110.0, 50.0])
+    worker = routed(Best(horizon=2, recompute=0.0), seen(view))
+    assert [i for i in range(ahead + 1) if worker[i] != HOLD] == [chosen]

@@ -24,6 +24,9 @@ UNKNOWN = 100.0
 LATEST = 256
 #: One open worker in so many is kept for requests that fit nowhere, and at least one.
 KEPT_IN = 4
+#: Where memory limits the workers of a barrier, the largest that fits of so many, the oldest that wait, goes first. Small
+#: requests then remain for small gaps; in order of arrival they take every gap, and large ones end the run alone.
+PACKED = 16
 #: Nepers in 1/4096 of an octave.
 NEPER = 0.6931471805599453 / 4096.0
 
@@ -129,8 +132,8 @@ def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -
 def is_bound(moment: Moment, plan: Plan) -> bool:
     """Whether memory, not slots, limits admissions: usual requests do not fill the slots.
 
-    Memory then evens out the loads, and requests go in order of arrival. Choosing by size would let requests that seldom fit
-    wait forever, and the memory kept for one of them would go to another.
+    Memory then evens out the loads, and the largest that fits of the oldest goes first (`PACKED`). Chosen by size among
+    all, requests that seldom fit would wait forever, and the memory kept for one of them would go to another.
     """
     left = 0.0
     for o in range(plan.place.size):

@@ -38,9 +38,10 @@ def place(r: int, k: int, plan: Plan) -> int:
 
 
 @part
-def fill(start: int, forced: int, classes: int, plan: Plan) -> tuple[int, int]:
+def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tuple[int, int]:
     """Fill the slots, the overdue first, then in the order of the start; (overdue admitted, all admitted).
 
+    While one of the `oldest` that still wait fits, the largest of them goes before that order.
     Only the overdue may exceed the quota of their class, unless slots would stay empty.
     """
     count, waiting = plan.worker.size, plan.size.size
@@ -52,6 +53,11 @@ def fill(start: int, forced: int, classes: int, plan: Plan) -> tuple[int, int]:
     for i in range(forced):
         filled += place_in_quota(int(plan.rank[i]), filled, plan)
     pinned = filled
+    while oldest > 1 and filled < count:
+        r = largest_of(oldest, plan)
+        if r < 0:
+            break
+        filled += place_in_quota(r, filled, plan)
     for turn in range(waiting if classes == 1 else 2 * waiting):
         if filled == count:
             break
@@ -62,6 +68,23 @@ def fill(start: int, forced: int, classes: int, plan: Plan) -> tuple[int, int]:
     for q in range(plan.members.size):
         survey(q, plan)
     return pinned, filled
+
+
+@part
+def largest_of(oldest: int, plan: Plan) -> int:
+    """The largest that fits of the `oldest` which still wait, the first of equals; -1 if none does."""
+    most, found, i = 0.0, -1, 0
+    for o in range(plan.place.size):
+        if plan.room[o] > 0:
+            most = max(most, plan.kv_left[o])
+    while i < plan.rank.size and oldest > 0:
+        r = int(plan.rank[i])
+        if plan.taken[r] == 0:
+            oldest -= 1
+            if plan.size[r] <= most and plan.left[plan.kind[r]] > 0 and (found < 0 or plan.size[r] > plan.size[found]):
+                found = r
+        i += 1
+    return found
 
 
 @part

@@ -21,11 +21,13 @@ class Effort(NamedTuple):
         starts: starting orders; 0 fills in order of arrival, and the search only moves requests between workers.
         moves: candidate moves each search may try.
         rounds: times the best plan is fitted to another level, as long as that gains.
+        oldest: the largest that fits of so many, the oldest that wait, goes before the order of the start; 1 = off.
     """
 
     starts: int
     moves: int
     rounds: int
+    oldest: int
 
 
 @part
@@ -55,7 +57,7 @@ def solve(effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan
     for attempt in range(starts + effort.rounds):
         if attempt < starts:
             start = attempt if effort.starts > 0 else ARRIVAL
-            pinned, filled = fill(start, forced, classes, plan)
+            pinned, filled = fill(start, forced, classes, effort.oldest, plan)
             if effort.starts == 0:
                 pinned = filled
         else:

@@ -30,7 +30,7 @@ from evenstep.routing.best.kept import (
     usual_wait_s,
     whole_wait_s,
 )
-from evenstep.routing.best.memory import is_bound, keep_for_overdue, keep_free
+from evenstep.routing.best.memory import PACKED, is_bound, keep_for_overdue, keep_free
 from evenstep.routing.best.room import make_room
 from evenstep.routing.best.shares import Shares, pay, set_quotas
 from evenstep.routing.best.targets import (
@@ -113,7 +113,7 @@ class Best(Ruled):
     window: int = 0
     age_limit: float = 18.0
     ageing: float = 0.02
-    recompute: float = 0.08
+    recompute: float = 0.075
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
 
@@ -180,9 +180,11 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     most = min(slots, max(1, free // OVERDUE))
     forced = count_overdue(most, moment.limit_s, view) if moment.limit_s > 0.0 else 0
     has_no_barrier = plan.members.size == view.load.size  # no worker waits for another
-    starts = 0 if has_no_barrier or is_bound(moment, plan) else options.starts
+    starts, oldest = options.starts, 1
+    if has_no_barrier or is_bound(moment, plan):
+        starts, oldest = 0, 1 if has_no_barrier else PACKED
     tries_all = set_ends(plan) or kinds > 1 or plan.hit[0] > 0.0
-    effort = Effort(starts, tries(options.moves, slots), ROUNDS)
+    effort = Effort(starts, tries(options.moves, slots), ROUNDS, oldest)
     solve(effort, forced, kinds, tries_all, plan, view.cached_tokens, work.worker)
     pay(options.class_weights, moment, view, work.worker, memory[OWED:])
 

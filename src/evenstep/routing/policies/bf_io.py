@@ -120,7 +120,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
         work.speed[g] = 1.0
     set_workers(work.group, work.speed, view.projections, options.tie_weight, view, plan)
     ends_known = set_requests(plan.weight.size, view, plan)
-    effort = Effort(options.starts, options.moves, ROUNDS)
+    effort = Effort(options.starts, options.moves, ROUNDS, 1)
     solve(effort, forced, 1, ends_known, plan, view.cached_tokens, work.worker)
 
 
