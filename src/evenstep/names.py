@@ -225,7 +225,7 @@ def _scanned(group: str, look: Callable[..., Iterable[EntryPoint]], path: tuple[
 @cache
 def _binds(file: Path, word: str) -> bool:
     """Whether a file of ours binds the word at its top level; read as text, so nothing heavy is imported."""
-    if file.stem.startswith("_") or file.stem.endswith(("_kernel", "_reference")):
+    if file.stem.startswith("_"):
         return False
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == word:

@@ -15,18 +15,13 @@ from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
 
 
 class Filling:
-    """One batch being filled. Positions are the view's.
+    """One batch being filled. Positions are the view's."""
 
-    Args:
-        view: the engine.
-        budget: tokens this batch may run, at most the view's.
-    """
-
-    def __init__(self, view: EngineView, budget: int | None = None) -> None:
+    def __init__(self, view: EngineView) -> None:
         self.view = view
         self.tokens: I8 = np.zeros(view.left.size, np.int64)
         self.evicted = np.zeros(view.left.size, np.bool_)
-        self.budget = view.token_budget if budget is None else min(budget, view.token_budget)
+        self.budget = view.token_budget
         self.seats = view.batch_limit
         self.free = view.kv_free
         self.running = int(view.running.sum())
@@ -84,12 +79,6 @@ class Filling:
         self.evicted[request] = True
         self.places += 1
         self.free += int(self.view.resident[request])
-
-    def keep(self, request: int) -> None:
-        """Undo an eviction of this batch."""
-        self.evicted[request] = False
-        self.places -= 1
-        self.free -= int(self.view.resident[request])
 
     def decision(self, memory: I8 | None = None, wake_s: float = math.inf) -> BatchDecision:
         return BatchDecision(self.tokens, self.evicted, self.view.memory if memory is None else memory, wake_s)
