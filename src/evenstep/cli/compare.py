@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import engine
 from evenstep.cli.parts.engine import add_engine_flags
-from evenstep.cli.parts.flags import add_flags, add_format, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_source, need_source, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Layer, Settled
@@ -47,13 +47,7 @@ class Compare:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         from evenstep.experiments.settings import USUAL, CompareSettings
 
-        parser.add_argument(
-            "source",
-            nargs="?",
-            default=argparse.SUPPRESS,
-            metavar="FILE",
-            help="trace file, workload YAML or sample:azure-conv",
-        )
+        add_source(parser)
         parser.add_argument(
             "--policy",
             dest="policies",
@@ -124,16 +118,13 @@ def _compare(
     log: FromLog | None = None,
 ) -> int:
     from evenstep.cli.parts import outputs
-    from evenstep.errors import InputError
     from evenstep.experiments.compare.observed import row_of, with_observed
     from evenstep.experiments.compare.running import run_comparison
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.progress import Bar
     from evenstep.report.tables import columns_of
 
-    if not settings.source:
-        hint = "Try sample:azure-conv."
-        raise InputError("evenstep compare", "FILE", "missing", "a trace, a workload or a sample", hint)
+    need_source("evenstep compare", settings.source)
     outputs.check_report(args.report)
     outputs.check_folder(args.records)
     observed = None

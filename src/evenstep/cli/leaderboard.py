@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
-from evenstep.cli.parts.flags import add_processes
+from evenstep.cli.parts.flags import add_processes, check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.leaderboard.board import Board
@@ -82,8 +82,7 @@ def _leaderboard(args: argparse.Namespace) -> int:
     from evenstep.experiments.progress import Bar
     from evenstep.experiments.sweep.runs import Interrupted
 
-    if args.processes is not None and args.processes < 1:
-        raise InputError("evenstep leaderboard", "--processes", args.processes, "an integer >= 1")
+    check_at_least("evenstep leaderboard", 1, args, "processes")
     if args.check is None and args.part is not None:
         raise InputError("evenstep leaderboard", "--part", args.part, "it beside --check")
     out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".md")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from evenstep.cli.parts.flags import add_format, add_processes
+from evenstep.cli.parts.flags import add_format, add_processes, check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.reproduce import Setting
@@ -68,11 +68,12 @@ command = Reproduce()
 
 def _list(args: argparse.Namespace) -> int:
     from evenstep import names
+    from evenstep.cli.parts.outputs import print_json
 
     found = {name: names.find("experiments", name) for name in names.members("experiments")}
     rows = [{"name": n, "source": e.source, "title": e.title} for n, e in found.items()]
     if args.format == "json":
-        _print_json({"version": 1, "experiments": rows})
+        print_json({"version": 1, "experiments": rows})
         return 0
     if args.format == "csv":
         import csv
@@ -89,17 +90,11 @@ def _list(args: argparse.Namespace) -> int:
 
 def _reproduce(args: argparse.Namespace) -> int:
     from evenstep.cli.parts.outputs import check_folder, lines_of
-    from evenstep.errors import InputError
     from evenstep.experiments.progress import Bar
     from evenstep.experiments.reproduce import Setting
 
-    for flag, value, low in (
-        ("--seeds", args.seeds, 1),
-        ("--seed", args.seed, 0),
-        ("--processes", args.processes, 1),
-    ):
-        if value is not None and value < low:
-            raise InputError("evenstep reproduce", flag, value, f"an integer >= {low}")
+    check_at_least("evenstep reproduce", 1, args, "seeds", "processes")
+    check_at_least("evenstep reproduce", 0, args, "seed")
     check_folder(args.out)
     setting = Setting(
         quick=args.quick,
@@ -166,6 +161,7 @@ def _all(args: argparse.Namespace, setting: Setting) -> int:
 
 
 def _print(found: list[Reproduction], form: str) -> None:
+    from evenstep.cli.parts.outputs import print_json
     from evenstep.report import findings
 
     if form == "csv":
@@ -173,13 +169,7 @@ def _print(found: list[Reproduction], form: str) -> None:
         sys.stdout.write(head + "".join(findings.csv_text(one).removeprefix(head) for one in found))
     elif form == "json":
         objects = [findings.json_object(one) for one in found]
-        _print_json(objects[0] if len(objects) == 1 else {"version": 1, "reproductions": objects})
+        print_json(objects[0] if len(objects) == 1 else {"version": 1, "reproductions": objects})
     else:
         texts = [findings.latex_text(one) if form == "latex" else "\n".join(findings.text_lines(one)) for one in found]
         sys.stdout.write("\n\n".join(texts) + ("" if form == "latex" else "\n"))
-
-
-def _print_json(value: Any) -> None:
-    from evenstep.cli.parts.outputs import print_json
-
-    print_json(value)

@@ -9,7 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli.parts.flags import add_flags, add_format, add_source, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_source, need_source, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
@@ -96,11 +96,8 @@ command = Simulate()
 
 def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings) -> int:
     from evenstep.cli.parts import outputs
-    from evenstep.errors import InputError
 
-    if not settings.source:
-        hint = "Try sample:azure-conv."
-        raise InputError("evenstep simulate", "FILE", "missing", "a trace, a workload or a sample", hint)
+    need_source("evenstep simulate", settings.source)
     outputs.check_writable(args.chrome_trace)
     outputs.check_folder(args.records)
     again = _prepared(args, found, settings)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli.parts.flags import add_flags, add_format, add_processes, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_processes, check_at_least, settled
 
 if TYPE_CHECKING:
     from evenstep.experiments.stability import Answer, Judged
@@ -45,11 +45,9 @@ class StabilityCommand:
         add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.errors import InputError
         from evenstep.experiments.stability import StabilitySettings, answer
 
-        if args.processes is not None and args.processes < 1:
-            raise InputError("evenstep stability", "--processes", args.processes, "an integer >= 1")
+        check_at_least("evenstep stability", 1, args, "processes")
         settings = settled(args, StabilitySettings).value
         found = answer(settings, args.processes)
         if args.format == "json":

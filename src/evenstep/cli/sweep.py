@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.main import FINE, INTERRUPTED
-from evenstep.cli.parts.flags import add_format, add_processes
+from evenstep.cli.parts.flags import add_format, add_processes, check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.sweep.sweeping import Sweep
@@ -96,8 +96,7 @@ def _sweep(args: argparse.Namespace) -> int:
     from evenstep.experiments.sweep.runs import Interrupted
     from evenstep.experiments.sweep.sweeping import Sweep
 
-    if args.processes is not None and args.processes < 1:
-        raise InputError("evenstep sweep", "--processes", args.processes, "an integer >= 1")
+    check_at_least("evenstep sweep", 1, args, "processes")
     if args.ray_address is not None and args.executor != "ray":
         raise InputError("evenstep sweep", "--ray-address", args.ray_address, "it beside --executor ray")
     out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".parquet")

@@ -51,7 +51,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 def compare(args: argparse.Namespace) -> int:
     """Run it; arguments as `evenstep compare` parses them."""
     from evenstep.cli.parts import outputs
-    from evenstep.cli.parts.flags import settled
+    from evenstep.cli.parts.flags import need_source, settled
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
     from evenstep.experiments.compare.engine_settings import EngineSettings, check
     from evenstep.experiments.progress import Bar
@@ -64,9 +64,7 @@ def compare(args: argparse.Namespace) -> int:
         raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag beside --engine")
     found = settled(args, EngineSettings)
     settings = check(found.value)
-    if not settings.source:
-        hint = "Try sample:azure-conv."
-        raise InputError("evenstep compare", "FILE", "missing", "a trace, a workload or a sample", hint)
+    need_source("evenstep compare", settings.source)
     outputs.check_report(args.report)
     outputs.check_folder(args.records)
     is_table = args.format == "table"

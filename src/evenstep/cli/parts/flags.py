@@ -66,6 +66,16 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=text)
 
 
+def need_source(where: str, source: str) -> None:
+    """See that a trace is named.
+
+    Raises:
+        InputError: neither on the command line nor in a file of settings.
+    """
+    if not source:
+        raise InputError(where, "FILE", "missing", "a trace, a workload or a sample", "Try sample:azure-conv.")
+
+
 def add_format(parser: argparse.ArgumentParser, *kinds: str) -> None:
     """``--format``: a table or JSON, or one of these kinds."""
     choices = [*(kinds or ("table", "json"))]
@@ -76,6 +86,18 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     """``--processes`` of a command that runs many simulations."""
     text = "processes to run in; all cores, if it takes long, when left out"
     parser.add_argument("--processes", type=int, metavar="N", help=text)
+
+
+def check_at_least(where: str, low: int, args: argparse.Namespace, *names: str) -> None:
+    """See that flags that are given are so large.
+
+    Raises:
+        InputError: naming the first that is not.
+    """
+    for name in names:
+        value = getattr(args, name)
+        if value is not None and value < low:
+            raise InputError(where, f"--{name}", value, f"an integer >= {low}")
 
 
 def add_columns_flag(parser: argparse.ArgumentParser) -> None:
