@@ -46,7 +46,7 @@ def papers() -> tuple[Paper, ...]:
     """Every item of the five papers with code, command and verdict; that of an item that is run follows from the record.
 
     Raises:
-        InputError: an item whose stated verdict is not weaker than the recorded one, or that has none and no record.
+        InputError: an item whose stated verdict is not weaker than the recorded one, or that the record knows nothing of.
     """
     found, known = load(_FOLDER / "papers.yaml", Papers).papers, recorded()
     return tuple(replace(paper, rows=tuple(_with_verdict(paper, item, known) for item in paper.rows)) for paper in found)
@@ -75,8 +75,8 @@ def judged(claims: Iterable[Mapping[str, str]]) -> Verdict:
 
 
 def _with_verdict(paper: Paper, item: Item, known: Record) -> Item:
-    if not item.run or (item.verdict and not known.keys() & set(item.run)):
-        return item  # nothing to run, or stated until the next full run records it
+    if not item.run:
+        return item
     found = judged(deciding(item, known))
     if item.verdict and _ORDER.index(item.verdict) >= _ORDER.index(found):
         where = f"papers.yaml: {paper.name}, {', '.join(item.of)}"
