@@ -118,3 +118,10 @@ def test_the_expected_latency_is_an_upper_estimate_of_a_simulated_one():
         until_s=float(trace.column("arrival_s")[-1]),
     )
     assert 0.75 < run.summary["e2e_mean_s"] / expected_latency_s(types, types, solved) < 1
+
+
+def test_no_number_of_segments_and_no_slack_is_one_clear_error():
+    with pytest.raises(InputError, match=r"counts is .*; expected at least one number of segments"):
+        designs(TYPES, ())
+    with pytest.raises(InputError, match=r"kappas is .*; expected at least one slack"):
+        solve(TYPES, kappas=())
