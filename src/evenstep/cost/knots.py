@@ -87,11 +87,7 @@ def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) ->
             raise InputError(where, field, _shown(after), f"a load above {before[0]:g}", "Order knots by load.")
         if after[1] < before[1]:
             raise InputError(
-                where,
-                field,
-                _shown(after),
-                f"at least {before[1]:g} seconds",
-                "More load never takes less time.",
+                where, field, _shown(after), f"at least {before[1]:g} seconds", "More load never takes less time."
             )
 
 

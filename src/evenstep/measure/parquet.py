@@ -116,13 +116,12 @@ def write_run(run: Run, folder: Path) -> list[Path]:
     kept = {name: getattr(run, name) for name in TABLES if getattr(run, name) is not None}
     if not kept:
         raise InputError(str(folder), "records", "off", "a run that kept its records", "Ask for records.")
+    return _write(kept, folder, run, totals=asdict(run.totals))
+
+
+def _write(kept: dict[str, Any], folder: Path, run: Run | EngineRun, **more: Any) -> list[Path]:
     make_folder(folder)
-    metadata = {
-        "conditions": asdict(run.conditions),
-        "totals": asdict(run.totals),
-        "digest": run.digest,
-        "summary": run.summary,
-    }
+    metadata = {"conditions": asdict(run.conditions), **more, "digest": run.digest, "summary": run.summary}
     for name, table in kept.items():
         write_table(table, folder / f"{name}.parquet", metadata)
     return [folder / f"{name}.parquet" for name in kept]
@@ -141,15 +140,8 @@ def write_engine_run(run: EngineRun, folder: Path) -> list[Path]:
     Raises:
         InputError: a file cannot be written.
     """
-    make_folder(folder)
-    metadata = {"conditions": asdict(run.conditions), "digest": run.digest, "summary": run.summary}
     kept = {"engine_requests": run.requests, "iterations": run.iterations}
-    written: list[Path] = []
-    for name, table in kept.items():
-        if table is not None:
-            write_table(table, folder / f"{name}.parquet", metadata)
-            written.append(folder / f"{name}.parquet")
-    return written
+    return _write({name: table for name, table in kept.items() if table is not None}, folder, run)
 
 
 def read_run(folder: Path) -> Run:

@@ -66,11 +66,7 @@ def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
         axes.set_ylim(0, 1.02)
         axes.set_ylabel("share of requests")
 
-    _save(
-        [("Rate of all clients", "hours", draw_total), ("Busiest clients", "clients", draw_share)],
-        found,
-        place,
-    )
+    _save([("Rate of all clients", "hours", draw_total), ("Busiest clients", "clients", draw_share)], found, place)
 
 
 def _draw_rate(axes: Any, times: F8) -> None:

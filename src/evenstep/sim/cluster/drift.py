@@ -85,10 +85,7 @@ class Drift:
             raise InputError("drift", "profiles", f"{steps.size} rows", f"one a request, {len(trace)}")
         if steps.size and steps.min() < 1:
             raise InputError(
-                "drift",
-                "profiles",
-                f"an empty profile (request {int(steps.argmin())})",
-                "one load or more a request",
+                "drift", "profiles", f"an empty profile (request {int(steps.argmin())})", "one load or more a request"
             )
         if self.profiles.values.size and not (np.isfinite(self.profiles.values).all() and self.profiles.values.min() >= 0):
             raise InputError("drift", "profiles", "a negative or non-finite load", "loads >= 0")

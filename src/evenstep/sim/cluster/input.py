@@ -42,10 +42,7 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
     horizon, longest = horizon_of(policy), int(cluster.drift.steps(trace).max())
     if cluster.workers * (horizon + 1) > _MOST_PROJECTED:
         raise InputError(
-            name,
-            "horizon",
-            horizon,
-            f"at most {_MOST_PROJECTED // cluster.workers - 1:,} with {cluster.workers} workers",
+            name, "horizon", horizon, f"at most {_MOST_PROJECTED // cluster.workers - 1:,} with {cluster.workers} workers"
         )
     if longest * len(cluster.group_sizes) > _MOST_STEPS:
         raise InputError(trace.name or "trace", "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request")

@@ -13,6 +13,8 @@ from evenstep.sim.cluster.state import State
 
 _INT64 = np.dtype(np.int64)
 _set = object.__setattr__
+#: Fields of a view that are the fleet's, under the same names.
+_OF_WORKERS = ["group", "queued", "free_slots", "running", "load", "queued_load", "kv_free", "seconds_per_token"]
 
 
 class PlainDoor:
@@ -44,14 +46,6 @@ class PlainDoor:
             seed=int(run.fixed.seed),
             now_s=0.0,
             mean_wait_s=0.0,
-            group=_sealed(fleet.group),
-            queued=_sealed(fleet.queued),
-            queued_load=_sealed(fleet.queued_load),
-            load=_sealed(fleet.load),
-            free_slots=_sealed(fleet.free_slots),
-            running=_sealed(fleet.running),
-            kv_free=_sealed(fleet.kv_free),
-            seconds_per_token=_sealed(fleet.seconds_per_token),
             waiting_id=no_ids,
             waiting_load=nothing,
             waited_s=nothing,
@@ -62,6 +56,7 @@ class PlainDoor:
             growth=_sealed(run.ahead.growth),
             cached_tokens=run.policy.cached,
             memory=_sealed(self.memory),
+            **{name: _sealed(getattr(fleet, name)) for name in _OF_WORKERS},
         )
 
     def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:

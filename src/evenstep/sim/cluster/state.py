@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenstep import compiled
 from evenstep.compiled import Ints, Record, Rows, cut, fill, one, rows, widened
@@ -246,22 +245,7 @@ def _fleet(fixed: Fixed, cluster: Any, step_time: StepTime) -> model.Fleet:
     outages = rows(model.Loss, len(cluster.outages))
     for row, outage in zip(outages, sorted(cluster.outages, key=lambda o: o.step), strict=True):
         row.step, row.worker, row.back = outage.step, outage.worker, int(outage.back)
-    return model.Fleet(
-        ints,
-        floats,
-        ints[seen.GROUP],
-        ints[seen.QUEUED],
-        ints[seen.FREE_SLOTS],
-        ints[seen.RUNNING],
-        floats[seen.LOAD],
-        floats[seen.QUEUED_LOAD],
-        floats[seen.KV_FREE],
-        floats[seen.SECONDS_PER_TOKEN],
-        np.zeros(G, np.int64),
-        workers,
-        groups,
-        outages,
-    )
+    return model.Fleet._make([ints, floats, *ints, *floats, np.zeros(G, np.int64), workers, groups, outages])
 
 
 def _slots(fixed: Fixed, slots: tuple[int, ...]) -> model.Slots:
@@ -292,21 +276,7 @@ def _ahead(fixed: Fixed, drift: Drift) -> model.Ahead:
 def _pool(room: int) -> model.Pool:
     ints, floats = np.zeros((3, room), np.int64), np.zeros((3, room))
     floats[seen.STEPS] = np.nan
-    return _windows(ints, floats, np.full(room, HOLD))
-
-
-def _windows(ints: NDArray[np.int64], floats: F8, worker: I8) -> model.Pool:
-    return model.Pool(
-        ints,
-        floats,
-        ints[seen.ID],
-        ints[seen.CLASS],
-        ints[seen.KEY],
-        floats[seen.WAITING_LOAD],
-        floats[seen.SINCE_S],
-        floats[seen.STEPS],
-        worker,
-    )
+    return model.Pool._make([ints, floats, *ints, *floats, np.full(room, HOLD)])
 
 
 def _grown_pool(pool: model.Pool) -> model.Pool:
@@ -382,10 +352,7 @@ def _samples(fixed: Fixed, count: int) -> model.Samples:
     asked = count if fixed.law_kind == model.LINES_OF_LONGEST else 0
     shape = count, fixed.workers
     return model.Samples(
-        rows(model.Sampled, count),
-        np.zeros(shape),
-        np.zeros(shape, np.int64),
-        np.zeros((asked, fixed.workers)),
+        rows(model.Sampled, count), np.zeros(shape), np.zeros(shape, np.int64), np.zeros((asked, fixed.workers))
     )
 
 

@@ -44,11 +44,7 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I
     if wrong.size:
         row = int(wrong[0])
         raise InputError(
-            "bounds",
-            f"request {row}",
-            f"[{low[row]}, {high[row]}]",
-            "0 <= low <= high tokens",
-            "0 and 0 is unknown.",
+            "bounds", f"request {row}", f"[{low[row]}, {high[row]}]", "0 <= low <= high tokens", "0 and 0 is unknown."
         )
     return low, high
 

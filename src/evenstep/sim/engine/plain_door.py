@@ -7,43 +7,8 @@ from typing import Any
 import numpy as np
 
 from evenstep.errors import PolicyError
-from evenstep.scheduling.view import (
-    CLASS,
-    DECODING,
-    EVICTED,
-    EVICTIONS,
-    HIGH,
-    ID,
-    LEFT,
-    LOST_AT,
-    LOW,
-    PICKED,
-    PREFILLED,
-    PRODUCED,
-    PROMPT,
-    REACHED,
-    RESIDENT,
-    BatchDecision,
-    EngineView,
-    broken_rule,
-)
-from evenstep.sim.engine.model import NEVER, Run
-
-#: The columns of a view that are rows of the table of requests.
-_COLUMNS = {
-    "request_id": ID,
-    "request_class": CLASS,
-    "prompt_tokens": PROMPT,
-    "prefilled": PREFILLED,
-    "produced": PRODUCED,
-    "reached": REACHED,
-    "lost_at": LOST_AT,
-    "left": LEFT,
-    "resident": RESIDENT,
-    "output_low": LOW,
-    "output_high": HIGH,
-    "evictions": EVICTIONS,
-}
+from evenstep.scheduling.view import EVICTED, PICKED, BatchDecision, EngineView, broken_rule
+from evenstep.sim.engine.model import NEVER, Run, Shown
 
 
 class PlainDoor:
@@ -68,7 +33,7 @@ class PlainDoor:
         runs, first = int(now.running), int(now.first)
         waiting = self.run.lists.waiting[first : first + int(now.waiting)]
         order = np.concatenate([self.run.lists.running[:runs], waiting])
-        seen = np.ascontiguousarray(requests.table[order].T)
+        seen = dict(zip(Shown.__annotations__, np.ascontiguousarray(requests.table[order].T), strict=True))
         return EngineView(
             iteration=iteration,
             seed=int(fixed.seed),
@@ -83,10 +48,10 @@ class PlainDoor:
             memory=policy.memory.copy(),
             arrival_s=requests.arrival_s[order],
             running=np.arange(order.size) < runs,
-            decoding=seen[DECODING] > 0,
+            decoding=seen.pop("decoding") > 0,
             first_decoded=int(fixed.first_decoded),
             resident_limit=int(fixed.resident_limit),
-            **{name: seen[row] for name, row in _COLUMNS.items()},
+            **seen,
         )
 
     def decide(self, view: EngineView) -> float:
