@@ -417,7 +417,7 @@ def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], si
     Args:
         source: the text of one function.
         scope: the names it uses; it may not shadow builtins.
-        beside: a function of the file whose folder keeps the cache; a change of that file drops it.
+        beside: a function of the file whose folder keeps the cache. A change of that file drops the cache.
         signature: numba's; None without numba.
     """
     names: dict[str, Any] = {"__name__": beside.__module__, **scope}

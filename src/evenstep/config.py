@@ -216,7 +216,7 @@ def objects(
 
     Args:
         kinds: the dataclasses.
-        hook: schema of a type that is no data class and no plain value.
+        hook: schema of a type that is neither a dataclass nor a plain value.
 
     Returns:
         the names of `kinds`, and the schemas.

@@ -33,7 +33,7 @@ class Judged:
         policy: the policy.
         verb: name of its method.
         answer: class of its answers.
-        views: makes the views; `spare` numbers stand behind the arrays of each.
+        views: makes the views; `spare` fills the memory after the arrays of each.
         own: an answer as own copies: a policy may hand out an array that it writes again.
         differ: how two answers to a view differ, as a sentence; empty when they are equal in bits.
         kernel_call: the call through the compiled door; None without a kernel.
@@ -168,7 +168,7 @@ def outside(judged: Judged) -> list[Finding]:
 
 
 def _behind_the_window(judged: Judged, said: Sequence[Any]) -> str:
-    """Equal views with other numbers behind their arrays must get equal answers."""
+    """Equal views with other numbers in the memory after their arrays must get equal answers."""
     for number, (view, other) in enumerate(zip(judged.views(0), said, strict=True)):
         if judged.differ(judged.ask(view), other, view):
             return f"view {number}: the answer depends on what stands behind the view's arrays"

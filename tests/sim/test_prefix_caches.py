@@ -42,6 +42,19 @@ def test_ids_of_a_session_are_its_own():
     assert len(set(block_keys(trace_of((4, [1]), (4, [1]), scope="session")).tolist())) == 2
 
 
+def test_an_id_that_follows_several_others_stands_for_as_many_prefixes():
+    trace = trace_of((12, [1, 2, 3]), (12, [4, 2, 3]), (8, [1, 2]), (8, [2, 2]))
+    keys = block_keys(trace).tolist()
+    assert keys[0:3] == [0, 1, 2] and keys[3:6] == [3, 4, 5] and keys[6:8] == [0, 1] and keys[8:] == [6, 7]
+    caches = PrefixCaches(trace, Cluster(1, prefix_cache_blocks=9))
+    caches.sent(0, 0)
+    assert caches.cached(np.array([1, 2, 3])).tolist() == [[0], [8], [0]]
+
+
+def test_ids_that_stand_for_their_prefix_are_kept():
+    assert block_keys(trace_of((9, [7, 2, 3]), (4, [7]), (8, [7, 5]))).tolist() == [7, 2, 3, 7, 7, 5]
+
+
 def test_a_trace_without_blocks_is_refused():
     with pytest.raises(InputError, match="prefix_blocks is 'absent'|prefix_blocks is absent"):
         PrefixCaches(Trace(np.array([1]), np.array([1])), Cluster(1, prefix_cache_blocks=4))

@@ -24,13 +24,13 @@ class Compare:
 
     summary = "compare routing policies on a fleet, or scheduling policies inside one engine"
     description = (
-        "Runs every policy on the same requests with the same dice and prints what each one wastes at the barrier,\n"
-        "with paired differences against a baseline and their 95 % intervals. Options of a policy follow its name:\n"
+        "Runs every policy on the same requests with the same random numbers, and prints the time that each one loses at\n"
+        "the barrier, with paired differences to a baseline and their 95 % intervals. Options of a policy follow its name:\n"
         "bf-io:horizon=20,discount=0.9,predictor=oracle. A policy may also be a file: my_policy.py.\n"
-        "Policies come with the constants of their papers; those that can starve a request also have an age bound,\n"
-        "which papers have not: paper mode is age_limit=0, as in br-0:age_limit=0. See evenstep policy show NAME.\n"
-        "A decision log brings its fleet, step-time law, arrival times and policy; the run it recorded has a row of its\n"
-        "own, with the error of its simulated twin. Flags win over the log.\n"
+        "Policies have the constants of their papers. Those that can starve a request also have an age bound, which the\n"
+        "papers lack; age_limit=0 switches it off, as in br-0:age_limit=0. See evenstep policy show NAME.\n"
+        "A decision log sets fleet, step-time law, arrival times and policy. The recorded run has a row of its own, and\n"
+        "the error of the simulator is printed. Flags override the log.\n"
         "With --engine one engine is simulated, and the policies are those that form its batches."
     )
     examples = (

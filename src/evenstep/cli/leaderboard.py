@@ -33,11 +33,11 @@ class Leaderboard:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("source", metavar="BOARD.yaml", help="workloads, and what is ranked beside the defaults")
+        parser.add_argument("source", metavar="BOARD.yaml", help="workloads, and the policies to rank besides the defaults")
         parser.add_argument(
             "--out",
             metavar="FILE.md",
-            help="the page; the data goes beside it as FILE.parquet (default the name of BOARD.yaml, here)",
+            help="the page; the data is FILE.parquet next to it (default the name of BOARD.yaml, here)",
         )
         parser.add_argument("--picture", metavar="FILE.svg", help="draw the picture, and show it on the page")
         parser.add_argument("--cache", metavar="DIR", help="keep finished runs there, and look for them there")

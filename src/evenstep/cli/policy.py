@@ -19,7 +19,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 class Policy:
     """The command."""
 
-    summary = "list, show, begin and check policies"
+    summary = "list, show, create and check policies"
     description = (
         "list shows every policy with its options; show explains one; new writes a policy of your own and a\n"
         "test for it; check runs every promise of a policy on random views and in a short simulation.\n"

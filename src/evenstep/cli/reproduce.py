@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class Reproduce:
     """The command."""
 
-    summary = "run an experiment of a paper and print its numbers beside ours"
+    summary = "run an experiment of a paper and print its numbers next to ours"
     description = (
-        "Runs one experiment of the papers this project builds on and prints the paper's numbers beside ours with 95 %\n"
-        "intervals, every free constant, what stands in for data that is not to be had, where and why we differ.\n"
-        "Writes the figure (SVG, PNG), the data behind it (Parquet) and a page of all of it (HTML).\n"
-        "`list` shows what there is; `all` runs everything and writes one page for the five papers, papers.html, and, but\n"
-        "with --quick, every verdict as papers.json."
+        "Runs one experiment of the papers this project builds on. Prints the paper's numbers next to ours with 95 %\n"
+        "intervals, every free constant, the substitutes for data that is not available, and where and why we differ.\n"
+        "Writes the figure (SVG, PNG), its data (Parquet) and a page of all of it (HTML).\n"
+        "`list` shows the experiments; `all` runs all of them and writes one page for the five papers, papers.html.\n"
+        "Without --quick, `all` also writes every verdict as papers.json."
     )
     examples = (
         "evenstep reproduce list",
@@ -38,7 +38,7 @@ class Reproduce:
         parser.add_argument(
             "--quick",
             action="store_true",
-            help="a reduced size that shows that it runs; no evidence, and marked so",
+            help="run a reduced size to show that it works; marked, and no evidence",
         )
         add_format(parser, "table", "csv", "latex", "json")
         parser.add_argument(

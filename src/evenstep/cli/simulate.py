@@ -64,7 +64,7 @@ MOST_SAMPLED = 50_000_000
 class Simulate:
     """The command."""
 
-    summary = "run one policy once and keep its records"
+    summary = "run one policy once and write its records"
     description = (
         "Runs one policy on one workload and prints every metric and the digest. --records writes the tables of\n"
         "requests, steps, workers and decisions as Parquet; --chrome-trace writes one track a worker for Perfetto."

@@ -36,7 +36,7 @@ class SweepCommand:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("source", metavar="SWEEP.yaml", help="what is swept, over which values")
+        parser.add_argument("source", metavar="SWEEP.yaml", help="the parameters to sweep, and their values")
         parser.add_argument("--out", metavar="FILE.parquet", help="a row a run (default the name of SWEEP.yaml, here)")
         parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report with curves")
         parser.add_argument(
@@ -76,7 +76,7 @@ class SweepCommand:
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="say how many points and runs there are and how long they will take; times a run a policy at up to "
+            help="print the number of points and runs and their time; times one run of each policy at up to "
             "three points, which the cache keeps",
         )
         add_format(parser)

@@ -35,7 +35,7 @@ class Out(Protocol):
         ...
 
     def abort(self) -> None:
-        """Close without a word."""
+        """Close the connection at once."""
         ...
 
 
@@ -173,7 +173,7 @@ class Answer:
             self._out.send(data, last=done)
 
     def fail(self, message: str) -> None:
-        """The engine gives up on it: an error event, or an error object."""
+        """Fail the answer: send an error event, or an error object if it does not stream."""
         if self.over:
             return
         if self._silent:

@@ -73,7 +73,7 @@ class _Chat(_Body):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """One request, understood.
+    """One parsed request.
 
     Args:
         chat: chat or completion.
@@ -127,7 +127,7 @@ class Asked:
 
 
 def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool = False) -> Asked:
-    """Read a body.
+    """Parse the body of a request.
 
     Args:
         chat: ``/v1/chat/completions``, else ``/v1/completions``.

@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
                 self._answered()
 
     def abort(self) -> None:
-        """Close without a word."""
+        """Close the connection at once."""
         self._leave = None
         self._transport.abort()
 

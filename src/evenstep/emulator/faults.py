@@ -32,7 +32,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing to do wrong.
+    """One fault that the emulator injects.
 
     Args:
         fault: which; ``docs/reference/emulator.md`` says what each does.

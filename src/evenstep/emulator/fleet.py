@@ -85,7 +85,7 @@ class Fleet:
         return self._home[number]
 
     def lightest(self, ranks: Sequence[int]) -> int:
-        """The rank that takes what names none, by vLLM's own score: four times those that wait plus those that run.
+        """The rank for a request that names no rank, by vLLM's score: four times waiting requests plus running ones.
 
         Raises:
             ConnectionError: all are dead.
@@ -175,7 +175,7 @@ class Fleet:
         return False
 
     def close(self) -> None:
-        """Stop waking."""
+        """Cancel the timers that wake the groups, and fetches of KV."""
         for waiting in (*self._wishes.values(), *self._fetches):
             waiting.cancel()
 

@@ -87,7 +87,7 @@ class Counts:
 
 
 class Rank:
-    """One rank.
+    """One emulated rank: its queue, its running sequences, its memory, and the plan of its next step.
 
     Args:
         slots: requests it runs at a time.

@@ -25,7 +25,7 @@ class EmulatorSettings:
         first_rank: what the metrics page calls the first rank, as on a further node of vLLM's hybrid load balancing; the
             rank header still counts from 0.
         port_per_rank: one port a rank, from --port upwards, in place of one port with the header X-data-parallel-rank.
-        dialect: whose words: vllm or sglang.
+        dialect: dialect of the answers: vllm or sglang.
         model: name of the served model.
         role: both, prefill (its answers leave KV for another engine) or decode (it fetches it).
         overhead_s: seconds of a step at any load, C.
@@ -41,7 +41,7 @@ class EmulatorSettings:
         mean_output_tokens: answers that may end by themselves do so after so many tokens on average; 0 = never.
         lease_s: seconds that prefilled KV waits to be fetched.
         speed: how many times faster than the wall clock engine time runs.
-        faults: what goes wrong from the start, e.g. status:status=503,count=3; kinds: refuse, stall, die, kill-rank,
+        faults: faults from the start, e.g. status:status=503,count=3; kinds: refuse, stall, die, kill-rank,
             kill-group, status, malformed, html, empty, cut, error-event, recomputed, slow-metrics.
         seed: another model: other answers to the same prompts; also draws which requests a fault hits.
     """

@@ -139,7 +139,7 @@ class Wording:
         return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
 
     def whole(self, choices: Sequence[Choice], cached_tokens: int, transfer: dict[str, Any] | None) -> bytes:
-        """The JSON of an answer that is no stream."""
+        """The JSON of a whole answer, without a stream."""
         completion_tokens = sum(len(choice.ids) for choice in choices)
         value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
         value["usage"] = self.usage(completion_tokens, cached_tokens)

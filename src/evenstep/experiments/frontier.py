@@ -126,7 +126,7 @@ class Case:
         return found
 
     def run(self, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
-        """So many Poisson arrivals at a rate, requests a second, until the last one comes."""
+        """Simulate this many Poisson arrivals at a rate, requests a second, up to the last arrival."""
         times = Poisson(rate).times(requests, seed, replicate)
         assert times is not None
         return simulate_engine(

@@ -66,8 +66,8 @@ class FleetSettings:
         outages: workers lost and returned, STEP:WORKER or STEP:WORKER:back, in steps of the worker's group.
         prefix_cache_blocks: blocks of prompt prefixes a worker keeps, for traces with block ids; 0 = not looked at.
         slo: objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms.
-        may_hold: leave a worker without work where the policy holds all that fits it (paper mode); else least load sends the
-            oldest such request there.
+        may_hold: leave a worker idle if the policy holds all requests that fit it (paper mode); else least load sends it
+            the oldest of these.
         model_params: parameters of the served model, for energy.
         peak_flops: peak of one worker in operations a second, for energy.
         limit: use only the first rows of the trace, or draw only so many requests.

@@ -105,7 +105,7 @@ class Answer:
             self._settle()
 
     def fail(self, kind: str, message: str) -> None:
-        """Something is wrong; the first time decides."""
+        """Record a fault; only the first one counts."""
         if not self.error:
             self.error, self.message = kind, message
 

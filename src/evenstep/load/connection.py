@@ -37,7 +37,7 @@ class Call:
     _timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
-        """It counts from now on."""
+        """Start the clock and the time-out of the request."""
         self.started_s = time.monotonic()
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
@@ -46,7 +46,7 @@ class Call:
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:
-        """It went wrong."""
+        """Record a failure."""
         self.answer.fail(kind, message)
         connection = self.connection
         self.over()
@@ -54,7 +54,7 @@ class Call:
             connection.drop()
 
     def over(self) -> None:
-        """Nothing more comes."""
+        """End the call: stop its time-out, and report that it has ended. Once."""
         if self.is_over:
             return
         self.is_over = True
@@ -75,16 +75,16 @@ class Owner(Protocol):
     heads: Heads[ResponseHead]
 
     def idle(self, connection: Connection) -> None:
-        """It can take another request."""
+        """A connection can take another request."""
         ...
 
     def gone(self, connection: Connection) -> None:
-        """It is closed."""
+        """A connection is closed."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """One connection."""
+    """One connection to the server under load."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -103,14 +103,14 @@ class Connection(asyncio.Protocol):
         return self._transport.is_closing()
 
     def send(self, call: Call) -> None:
-        """Ask; the connection has to be idle."""
+        """Send a request; the connection has to be idle."""
         self._call, call.connection = call, self
         self._error.clear()
         self._machine.ask()
         self._transport.write(call.request)
 
     def drop(self) -> None:
-        """Close without a word."""
+        """Close at once."""
         self._call = None
         self._transport.abort()
 

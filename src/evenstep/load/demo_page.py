@@ -92,7 +92,7 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
 
 
 def strained(rows: Sequence[Shown]) -> list[str]:
-    """What CPU was used; and that the machine was too slow, where it was."""
+    """The CPU that was used, and a warning if the machine was too slow."""
     used = [
         f"{name} {100 * max(values):.0f} %"
         for name in ("engines", "gateway", "client")

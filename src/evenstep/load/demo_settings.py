@@ -15,8 +15,8 @@ class DemoSettings:
 
     Args:
         source: the trace that is replayed.
-        requests: how many of it, for each policy.
-        policies: routing policies one after the other, NAME[:key=value,...]; @MS behind it = gather so long.
+        requests: requests of the trace, for each policy.
+        policies: routing policies one after the other, NAME[:key=value,...]; @MS after it = gather slots so long.
         ranks: emulated data-parallel ranks, all in one barrier group.
         slots: requests a rank runs at a time.
         overhead_s: seconds of a step at any load, C.

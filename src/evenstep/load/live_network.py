@@ -1,6 +1,6 @@
 """A network's tasks as calls through the gateway to emulated engines: the file that the simulator runs, on sockets.
 
-Each engine of the file is an emulated one with a model of its own name; a group is several behind one pool of the gateway.
+Each engine of the file is an emulated one with a model of its own name; a group shares one pool of the gateway.
 Calls say their task and their priority, and wait in the gateway's pool until an engine has a free slot.
 """
 

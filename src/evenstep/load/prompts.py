@@ -35,7 +35,7 @@ _NAME = 5  # tokens that spell a stream's number
 
 
 class Prompts:
-    """Bodies of requests.
+    """Makes the bodies of requests, with synthetic prompts.
 
     Args:
         settings: endpoint, model, seed and requested fields.

@@ -49,7 +49,7 @@ class Records:
 
     @classmethod
     def of(cls, trace: Trace) -> Records:
-        """Empty ones."""
+        """Records without any answer yet."""
         rows = len(trace)
         due_s, started_s, first_s, last_s, ended_s = (np.full(rows, np.nan) for _ in range(5))
         prompt_tokens, output_tokens, status, crc = (np.full(rows, -1, np.int64) for _ in range(4))
@@ -65,7 +65,7 @@ class Records:
         return int(self.started_s.size)
 
     def ended(self, row: int, answer: Answer, status: int, now_s: float, start_s: float) -> None:
-        """An answer is over.
+        """Write down an answer that has ended.
 
         Args:
             status: of HTTP, 0 where none came.
@@ -78,7 +78,7 @@ class Records:
         self.error[row], self.message[row], self.counting[row] = answer.error, answer.message, answer.counting
 
     def write(self, path: Path, metadata: dict[str, Any]) -> None:
-        """Write them as Parquet.
+        """Write the records as Parquet.
 
         Args:
             path: the file; replaced whole.

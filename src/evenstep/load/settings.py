@@ -32,7 +32,7 @@ class LoadSettings:
         prompts: text (common short words, one token each in most vocabularies) or ids (exact with any; completions only).
         dialect: vllm (output lengths are those of the trace by ignore_eos, usage comes in every chunk; SGLang knows both
             too) or openai (neither is asked for).
-        token_ids: ask for the ids of tokens as well, and hold them against the usage; vLLM has them.
+        token_ids: ask for the ids of tokens as well, and compare their number with the usage; vLLM has them.
         timeout_s: seconds from sending a request to the end of its answer.
         goodput: objectives a good request keeps, in milliseconds, e.g. ttft:500,tpot:50; also e2el.
         api_key: sent as bearer token; taken from OPENAI_API_KEY when left out.
@@ -88,7 +88,7 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go.
+    """The server that requests go to.
 
     Args:
         secure: TLS.

@@ -73,7 +73,7 @@ class PolicyResult:
         return not self.oracle
 
     def values(self, name: str) -> list[float]:
-        """One number a replicate.
+        """The value of a field in each replicate.
 
         Raises:
             InputError: no such field, or one that a replicate has no number for.

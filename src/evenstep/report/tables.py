@@ -235,7 +235,7 @@ def window_sentence(comparison: Comparison) -> str:
     kinds = {p.mean("window")["kind"] for p in comparison.policies}
     if kinds == {"full-slots"}:
         return (
-            "Idle share and imbalances are means from the first to the last step with 98 % of all slots busy;"
+            "Barrier time and imbalances are means from the first to the last step with 98 % of all slots busy;"
             " throughput, makespan, latencies and waits are of the whole run, warm-up and drain included."
         )
     if kinds == {"running"}:

@@ -23,10 +23,10 @@ class Run:
 class PrefixIndex:
     """Block ids of the prompts sent to each worker; no clock, no I/O.
 
-    A prompt is a list of ids, one per block, in order. An id stands for everything up to the end of its block; where ids
-    stand for their block alone, hits are estimates. A worker holds the run of blocks at the front of a prompt. Each
-    worker has room for a number of blocks. The least recently used are evicted first, and within one prompt the last
-    ones, so that a prefix remains. Prompts are kept whole in order of use: a later one takes the front that both have.
+    A prompt is a list of ids, one per block, in order. An id stands for everything up to the end of its block. A worker
+    holds the run of blocks at the front of a prompt. Each worker has room for a number of blocks. The least recently used
+    are evicted first, and within one prompt the last ones, so that a prefix remains. Prompts are kept whole in order of
+    use: a later one takes the front that both have.
 
     Args:
         workers: G.

@@ -19,8 +19,8 @@ def check_views(order: QueueOrder, memory: int, count: int = 60, spare: int = 0)
     Args:
         order: of the queue.
         memory: words the policy keeps; all 0, as before its first decision.
-        spare: what stands behind the windows the arrays are, where a policy has no business; equal views with
-            different `spare` must get equal answers.
+        spare: fills the memory around the arrays, which are windows. A policy may not read it: equal views with different
+            `spare` must get equal answers.
     """
     for number in range(count):
         yield _view(np.random.default_rng(number), number, order, memory, spare)

@@ -194,8 +194,8 @@ class SchedulingPolicy(Protocol):
     """A pure rule of one engine. It may also have `order`, a `QueueOrder`; `memory_size`, words it keeps; `counts`,
     names of the first of them, which are counts that a run's summary shows; and `believes`, a `Belief`.
 
-    The batch it answers with runs 1..left tokens of each request in it, at most `token_budget` in all and `batch_limit`
-    requests, and fits: what is held after it is at most `kv_capacity`, by at most `resident_limit` requests.
+    The batch it answers with runs 1..left tokens of each request in it, at most `token_budget` tokens in all and
+    `batch_limit` requests. After it at most `resident_limit` requests hold at most `kv_capacity` KV tokens.
     """
 
     def form_batch(self, view: EngineView) -> BatchDecision: ...

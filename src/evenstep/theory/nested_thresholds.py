@@ -210,7 +210,7 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
         types: in order of their outputs, all of one prompt.
         thresholds: int64[m].
         kv_tokens: memory of the engine.
-        beside: KV tokens that full batches of other groups hold.
+        beside: KV tokens that full batches of other groups hold at the same time.
         is_timed: whether arrivals, d0 and d1 are known; otherwise only the shares of the types are checked.
     """
     n, shares = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s)

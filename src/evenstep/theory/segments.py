@@ -27,7 +27,7 @@ from evenstep.theory.nested_thresholds import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """One number of segments.
+    """A design of Nested WAIT with a given number of segments, and what it needs.
 
     Args:
         segments: L.
@@ -134,8 +134,9 @@ def best(
 def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> float:
     """Approximate latency of a request in seconds, as the mean over the mix.
 
-    A stage lasts as long as a full batch, or as n_1 arrivals take. Before the first there is half the time in which n_1 - 1
-    more arrive, and at each head its queue by Kingman's bound, over the rate at which it is reached.
+    A stage lasts as long as a full batch, or as long as n_1 arrivals take. A request waits before the first stage for
+    half the time in which n_1 - 1 more arrive. At each head it waits for that queue: Kingman's bound over the head's
+    rate.
 
     Args:
         parts: the types as merged for the thresholds.

@@ -28,8 +28,8 @@ def check_trace(trace: Trace, where: str) -> Trace:
     """The trace itself, if it keeps every promise of `Trace`.
 
     Raises:
-        InputError: a column of the wrong type or length, a value out of range, times that go back, a row that waits
-            for itself, a later row or another session, or blocks whose offsets do not fit. Rows count from 0.
+        InputError: a column of the wrong type or length, a value out of range, or times that go back; a row that waits
+            for itself, a later row or another session; blocks whose offsets do not fit. Rows count from 0.
     """
     rows = len(trace)
     if rows == 0:

@@ -37,7 +37,7 @@ class LoadBar:
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Take it away."""
+        """Remove the progress line from the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

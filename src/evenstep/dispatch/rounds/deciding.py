@@ -172,7 +172,7 @@ class Deciding:
         """Worker of each waiting request that the round is about, or `HOLD`; `packed` has their rows, and the free slots.
 
         Args:
-            pool: who waits.
+            pool: the waiting requests.
             most: of them that are shown, at most; no more than there are.
             margin: slots that a worker may be sent beyond its own.
             offered: slots that are offered at most, 0 = all.

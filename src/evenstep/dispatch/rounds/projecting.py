@@ -111,8 +111,8 @@ def believe_leaves(requests: RequestColumns, rows: I8, ages: I8, horizon: int, l
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, F2, F2))
 def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8) -> int:
-    """Keep the curves of these rows, predicted at these ages, where each ends, and where it has half ended, if it does: that
-    is when the request is expected to leave. Returns 1 if they are curves.
+    """Keep the curves of these rows, predicted at these ages, and where each curve ends. A request is expected to leave
+    where its curve falls to a half, if it does. Returns 1 if the answers are curves.
 
     Args:
         answered: float64[N, K], as the predictor said. curves: float64[R, K], written.

@@ -184,7 +184,7 @@ def spoken(text: bytes) -> str | None:
 
 
 def warm() -> None:
-    """Have the compiled way ready, compiled where it was not yet."""
+    """Load the compiled reader, and compile it if it is not on disk."""
     event = b'data: {"choices":[{"index":0,"text":" a","token_ids":[5]}]}\n\n'
     quick = learned(event, event, " a", chat=False)
     assert quick is not None

@@ -46,12 +46,12 @@ class EngineSettings:
             keeps-evicted, schedules-ahead, first-token, hold-produced, swap-s, recompute-s, overhead-s, data-parallel,
             balancer, news-s.
         batch_time: seconds of an iteration, a batch-time law, e.g. token-budget:fit=llama-70b-tp2; affine-kv:d0-s=0.01.
-        bounds: what is believed of output lengths: trace, exact, constant:1/1000, bucketed:100/200/400, around:0.2, or a
-            predictor's quantiles, survival:low=0.1,high=0.9.
+        bounds: bounds of output lengths, for policies that plan with them: trace, exact, constant:1/1000,
+            bucketed:100/200/400, around:0.2, or a predictor's quantiles, survival:low=0.1,high=0.9.
         arrivals: timed (the trace's times) or together (all requests at time zero).
         rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
         load: rescale arrival times to this share of what the engine serves when all requests arrive at once.
-        until_s: stop after this many seconds, requests left over; run all to completion when left out.
+        until_s: stop after this many seconds, even with requests left; left out = run all to completion.
         limit: use only the first rows of the trace, or draw only so many requests.
         format_name: format of the trace file where it is not recognised, with options, e.g. mooncake:ticks=keep.
         slo: objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms.

@@ -1,6 +1,6 @@
 """The leaderboard: every policy on every workload of a board, with the same requests and random draws, ranked.
 
-Runs are kept and shared as in a sweep (`sweep_runs`), so a stopped board continues where it was.
+Runs are kept and shared as in a sweep (`sweep.runs`), so a stopped board continues where it was.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Board:
         return tuple(one.line for one in self._workloads)
 
     def run(self, places: Places, only: Sequence[tuple[str, str]] | None = None) -> list[Cell]:
-        """Fill the cells.
+        """Make the runs of all cells.
 
         Args:
             places: where runs are made.

@@ -27,7 +27,7 @@ class Task:
     """One run.
 
     Args:
-        key: SHA-256 of everything that decides it (`sweep_key.key_of`).
+        key: SHA-256 of everything that decides it (`sweep.key.key_of`).
         settings: the point's settings.
         contender: policy and predictor.
         index: the replicate.

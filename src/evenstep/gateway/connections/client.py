@@ -182,7 +182,7 @@ class Client(asyncio.Protocol):
         return self._machine.is_framed
 
     def fail(self) -> None:
-        """A bug of ours, the exception at hand, costs this request, and says so."""
+        """Answer with an internal error, and log the exception at hand: a bug of ours costs only this request."""
         _log.exception("a request could not be served", extra={"request": self._name})
         if self.job is not None:
             self.job.client_gone()

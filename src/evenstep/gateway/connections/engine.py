@@ -24,7 +24,7 @@ from evenstep.http.client import Piece
 from evenstep.http.head import ResponseHead
 from evenstep.http.heads import Heads
 
-_STALE_S = 1.0  # a connection that was closed meanwhile shows it sooner, and had nothing to do for longer
+_STALE_S = 1.0  # a used connection that was idle for longer and closes within this time was stale
 _DRAIN_S = 1.0  # for the end of a body whose stream is complete
 _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge every read at once; Linux has it
 

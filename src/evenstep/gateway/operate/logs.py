@@ -97,7 +97,7 @@ class Logs:
         self._logger.setLevel(settings.level.upper())
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread that writes records."""
         self._logger.addHandler(self._entry)
         self._logger.propagate = False
         self._entry.thread.start()

@@ -37,7 +37,7 @@ _BYTES_PER_ID = 8
 
 
 class Exchange:
-    """One request and its answer.
+    """One generation: a client's request, its legs to engines, and the answer.
 
     Args:
         model: the model that serves it.
@@ -119,7 +119,7 @@ class Exchange:
         self._send(leg, attached, found.body, attached.endpoint.settings.first_byte_s)
 
     def abort(self, number: int) -> None:
-        """Close a leg."""
+        """Close a leg that the dispatcher aborts."""
         leg = self._leg
         if leg is not None and leg.number == number:
             self._keep_what_is_there(leg)
@@ -127,7 +127,7 @@ class Exchange:
             leg.abort()
 
     def release(self) -> None:
-        """No decode leg will fetch the prefiller's KV cache; its lease expires by itself."""
+        """No decode leg will fetch the prefiller's KV cache: its lease expires without a request."""
         self._handover = b""
 
     def reject(self, command: Reject) -> None:
@@ -200,7 +200,7 @@ class Exchange:
             self._over("complete", _OK)
 
     def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
-        """A leg ended as it should not; it is closed already."""
+        """A leg failed; its connection is closed already."""
         if self._leg is not leg:
             return
         self._keep_what_is_there(leg)
@@ -246,7 +246,7 @@ class Exchange:
     # --- called for the client ------------------------------------------------------------------------------------
 
     def client_gone(self) -> None:
-        """It left: nothing is wanted any more."""
+        """The client left: abort its leg, and free its slot and its place in the pool."""
         leg, self._leg = self._leg, None
         if leg is not None:
             leg.abort()
@@ -257,7 +257,7 @@ class Exchange:
             self._over("cancelled", _OK if self.has_started else 0)
 
     def give_up(self) -> None:
-        """The gateway ends before the answer: the client hears so."""
+        """The gateway stops before the answer is complete: send the client an error."""
         has_started, refusal = self.has_started, refusals.overloaded(1.0)
         self._over("error", _OK if has_started else refusal.status)
         self.client_gone()
@@ -267,7 +267,7 @@ class Exchange:
             self.client.refuse(refusal)
 
     def client_resumed(self) -> None:
-        """It has caught up."""
+        """The client has read what was buffered: read from the engine again."""
         leg = self._leg
         if leg is not None and leg.connection is not None:
             leg.connection.resume(self.model.now_s() + leg.attached.endpoint.settings.silence_s)

@@ -80,13 +80,13 @@ class Front:
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
-        """Go by another config from now on."""
+        """Use another config from now on."""
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
         self.heads = ClientHeads(self._read_head)  # what follows from a head may be something else now
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
-        """Tell these of each request that is over, from the next one on."""
+        """Report each request that ends, from now on, to these sinks."""
         self.sinks, self.class_sinks = sinks, class_sinks
 
     # --- what connections ask ------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Front:
         return "%s-%x" % (self._front, next(self._numbers))  # noqa: UP031  # twice as fast as an f-string's :x
 
     def told(self, status: int) -> None:
-        """An answer begins."""
+        """Count an answer that begins, by its status."""
         self.codes[status] += 1
 
     def serve(self, request: Received, client: Client) -> None:
@@ -180,7 +180,7 @@ class Front:
         client.reply(503 if why else 200, "\n".join((why or "ok", *notes)).encode(), _TEXT)
 
     def notes(self) -> list[str]:
-        """What an operator should mend though requests are served."""
+        """Problems that an operator should mend, although requests are served."""
         alone = [
             f"{name} has no metrics page of its engine: only requests of this gateway are counted there"
             for name in sorted(self.pools.counted_here)

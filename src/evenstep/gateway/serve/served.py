@@ -151,7 +151,7 @@ class ServedModel:
     # --- events --------------------------------------------------------------------------------------------------
 
     def tell(self, event: ev.Event) -> None:
-        """Something happened: carry out what follows from it."""
+        """Pass an event to the dispatcher, and carry out the commands that follow."""
         self._events.append(event)
         if not self._is_telling:
             self._tell_all()
@@ -169,7 +169,7 @@ class ServedModel:
             self._loop.call_soon(self._look)
 
     def _tell_all(self, ticks: bool = False) -> None:
-        """Tell of all that happened, and of a tick behind it (`ticks`) if that makes one due."""
+        """Pass all events to the dispatcher, and a tick after them (`ticks`) if they make one due."""
         self._is_telling = True
         events, ended = self._events, self._ended
         if ended:
@@ -231,7 +231,7 @@ class ServedModel:
         return self.dispatcher.snapshot()
 
     def finished(self, exchange: Placed, leg: int, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Its answer is complete and out.
+        """The answer of a request is complete and sent.
 
         Args:
             prompt_tokens: where the engine told them only now.
@@ -252,16 +252,17 @@ class ServedModel:
         self._exchanges.pop(exchange.number, None)
 
     def over(self, exchange: Placed) -> None:
-        """Nothing is kept of a request."""
+        """Forget a request."""
         self._exchanges.pop(exchange.number, None)
 
     def lost(self, worker: str, kind: str, why: str, name: str) -> None:
-        """A leg failed: say so."""
+        """Log that a leg failed."""
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
 
     def denied(self, attached: Attached, model: str) -> None:
-        """A worker says that it does not serve a model. Where it was said to, it gets nothing until it is known what it
-        serves.
+        """A worker answered that it does not serve a model.
+
+        If it was listed for that model, it gets no requests until its models are read again.
         """
         now_s = time.monotonic()
         if model in attached.serves and now_s >= attached.denied_s + _ASK_AGAIN_S:
@@ -276,7 +277,7 @@ class ServedModel:
         return self.dispatcher.parts.deciding.door.reads_cached
 
     def estimate(self, exchange: Placed) -> int:
-        """Tokens of a prompt before an engine has told; a guess never says that no engine can hold it."""
+        """Estimated tokens of a prompt, until an engine reports them; at most what the largest engine can hold."""
         request = exchange.request
         if request.prompt_tokens >= 0:
             return max(1, request.prompt_tokens)
@@ -313,7 +314,7 @@ class ServedModel:
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
     def by_work(self) -> list[Attached]:
-        """The workers that decode: healthy ones first, then by how much they do."""
+        """The workers that decode: healthy ones first, then those with the fewest requests."""
         mirror = self.dispatcher.mirror
 
         def work(one: Attached) -> tuple[bool, int]:
@@ -327,7 +328,7 @@ class ServedModel:
         self.tell(ev.Probed(now_s=time.monotonic(), worker=name, ok=ok))
 
     def close(self) -> None:
-        """Nothing is decided any more; what still comes up is dropped."""
+        """Stop deciding; later events are dropped."""
         self._is_telling = self._is_looking = True
         if self._timer is not None:
             self._timer.cancel()

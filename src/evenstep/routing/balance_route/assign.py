@@ -386,7 +386,7 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
 
     Args:
         at: the peak, a point.
-        slope: of the score behind it.
+        slope: of the score beyond the peak.
     """
     row, over, above = best_single(g, at, at, settings, work)
     if settings.fit or row < 0 or above < settings.candidates:

@@ -68,8 +68,8 @@ ROUNDS = 1
 class Best(Ruled):
     """Balance by expected loads and targets, with a steered pool, ageing, speeds, memory, classes and caches.
 
-    It minimises ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2`` over who is admitted
-    and where, filling every slot, less what cached tokens are worth. Loads are time where workers differ in speed.
+    It minimises ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2`` over the choice of
+    requests and workers, filling every slot, less the worth of cached tokens. Loads are time where workers differ in speed.
 
     Args:
         horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.

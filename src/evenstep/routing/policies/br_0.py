@@ -22,7 +22,7 @@ class BR0(BRH):
 
     Args:
         horizon: 0; `br-h` looks ahead.
-        discount: gamma of `br-h`, in (0, 1]: weight of steps to come, of which there are none here.
+        discount: gamma of `br-h`, in (0, 1]: weight of later steps; without effect here.
         penalty: beta, what a token over the envelope costs, >= 0; None = workers of the group (the paper's).
         reward: alpha, what a token below the envelope is worth, > 0.
         score: reading of the paper's eq. 2 in `br-h`: ``marginal`` and ``single`` are the same without a horizon.

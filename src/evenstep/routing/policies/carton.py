@@ -18,8 +18,8 @@ class Carton(Ruled):
 
     A worker's performance is its own step time, ``seconds_per_token * KV tokens``. Its rate is
     ``max(0, 1 + gain * (mean - own) / mean)``, its limit in this decision its share of the U requests that can be sent,
-    rounded up. Requests go oldest first to the next worker in turn that has room and is below its limit. When there
-    is none, limits are lifted, so no slot is left empty.
+    rounded up. Requests go oldest first to the next worker in turn that has room and is below its limit. If there is no
+    such worker, limits are ignored, so no slot stays empty.
 
     Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, as rates measured say little of the
     work to come and a request sent stays where it is.

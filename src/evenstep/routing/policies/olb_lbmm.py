@@ -1,4 +1,4 @@
-"""OLB + LBMM: who is admitted by opportunistic load balancing, and where by load-balanced min-min."""
+"""OLB + LBMM: opportunistic load balancing picks the requests, load-balanced min-min their workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from evenstep.routing.sorting import sort_by
 class OlbLbmm(Ruled):
     """Two phases, one decision.
 
-    * OLB: the oldest requests are admitted, each to the worker with the fewest requests. That says who is admitted.
+    * OLB: the oldest requests are admitted, each to the worker with the fewest requests. This only picks the requests.
     * LBMM: the admitted requests are placed anew by min-min: the shortest first, to the worker of earliest completion.
       Then, while the worker that is ready last got a request now, its shortest one may move. It goes to the
       worker of earliest completion that has room, if it completes there before the last worker was ready.

@@ -66,7 +66,7 @@ def route(view: RuleView, options: Random, work: Work) -> None:
 
 @part
 def send_anywhere(dice: np.uint64, view: RuleView, work: Work) -> None:
-    """Where only slots limit every open worker will do."""
+    """Send each request to a random open worker, for fleets where only slots limit."""
     sent = min(view.waiting_load.size, total_free(view))
     draw_all(dice, 0, sent, view, work.chance)
     count = list_where_slots_limit(view, work.fleet)

@@ -23,9 +23,9 @@ class VLLM(Ruled):
             usage = share of the engine's KV memory in use. Ties go round: each request starts the search one engine
             further. ``waiting-4`` = 4 * waiting + running, ties to the lowest index: the form of older versions.
 
-    It leaves out: counts that are up to 100 ms old between broadcasts, several API servers that see each other's
-    requests late, and requests that name their rank. vLLM dispatches each request on arrival, whether the engine has a
-    slot or not; here a pool waits for slots and is taken oldest first.
+    Left out: counts that are up to 100 ms old between broadcasts, several API servers that see each other's requests
+    late, and requests that name their rank. vLLM dispatches each request on arrival, even to an engine without a free
+    slot. Here requests wait in a pool for slots, and the oldest goes first.
 
     Source: vllm-project/vllm 0.32.0, vllm/v1/engine/core_client.py, DPLBAsyncMPClient.get_core_engine_for_request;
     ``waiting-4``: the same function of 0.10.2.

@@ -1,8 +1,9 @@
 """How many tokens a batch runs while requests decode: up to where one more begins to cost time.
 
-An iteration takes as long as the weights take to be read, however few tokens it runs; beyond some number each adds to it.
-Prefill tokens below that knee are free. So prefills of the long run are spread evenly over iterations, not run in chunks as
-large as the engine takes. The rule knows nothing of the engine before. It keeps fading sums over *bare* iterations (decodes
+An iteration lasts at least as long as reading the weights. Beyond some number of tokens, the *knee*, each token adds
+time. Prefill tokens below the knee are free.
+So prefills of the long run are spread evenly over iterations, not run in chunks as
+large as the engine takes. The rule starts without knowing the engine. It keeps fading sums over *bare* iterations (decodes
 alone) and over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter). The line of heavy ones meets
 the bare time at the knee. Sums over *light* iterations near the knee show what its tokens really cost.
 
@@ -100,9 +101,9 @@ def note(memory: I8, prefill: int, decodes: int) -> None:
 def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
     """Tokens to run besides `decodes`, while `behind` more requests could prefill as well; `most` where that is better.
 
-    At the knee a prefill takes longer, and so do those after it; with as many tokens as possible every decode waits for
-    it. The choice delays fewer requests for less, a token. Prefill tokens that each decode needs in the long run are never
-    held back.
+    At the knee a prefill takes longer, and so do the prefills after it. With as many tokens as possible, every decode
+    waits for the prefill. The rule takes the choice with the smaller delay, summed over requests, for each token. It
+    never holds back the prefill tokens that each decode needs in the long run.
     """
     memory[PRICE] = 0
     bare = kept(memory, BARE)

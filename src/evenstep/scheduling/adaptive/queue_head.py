@@ -81,7 +81,7 @@ def has_joined(joining: Joining, position: int) -> bool:
 
 @part
 def joined_before(view: RuleView, joining: Joining, i: int) -> int:
-    """How many of those who join in this batch stand before a place of the queue."""
+    """How many of the requests that join in this batch stand before a place of the queue."""
     count, runs = 0, view.running.size
     for p in range(joining.start[0], joining.batch.given[0]):
         if runs <= joining.batch.picked[p] < runs + i:
@@ -94,7 +94,7 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
     """Forget what does not hold any more, else compare those that are new.
 
     Args:
-        places: of the queue that are looked at, those who join in this batch included.
+        places: of the queue that are looked at, including those of requests that join in this batch.
         seen: requests that have arrived so far.
     """
     memory, newcomers = joining.batch.memory, joining.newcomers[0]
@@ -154,7 +154,7 @@ def keep_only(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def found(view: RuleView, joining: Joining) -> int:
-    """The place of who joins next by size in the queue as this batch found it; -1 where it is not remembered."""
+    """The place in the queue, as this batch found it, of the request that joins next by size; -1 if it is not known."""
     memory = joining.batch.memory
     if memory[COUNT] == 0:
         return -1

@@ -1,4 +1,4 @@
-"""A_ell: everybody gets its lower bound; who is not finished then goes to the back."""
+"""A_ell: each request gets its lower bound; a request that is not finished by then goes to the back."""
 
 from __future__ import annotations
 

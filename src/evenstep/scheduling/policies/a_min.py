@@ -17,7 +17,7 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class AMin(Ruled):
-    """Admits by lower bounds, the lowest first, as many as fit to their ends; where memory runs out, evicts in that order.
+    """Admits by lower bounds, the lowest first, as many as fit until they end; if memory runs out, evicts in that order.
 
     A request's lower bound is its own, so intervals of their own for requests (Algorithm 5) need nothing else. Ties in
     the queue and among victims are by chance: one draw for the queue and an independent one for victims, each once for a
@@ -26,14 +26,14 @@ class AMin(Ruled):
     Args:
         reading: ``literal``: an eviction makes the bound what the request had produced, even where that lowers it;
             ``repaired``: a known bound is never lowered.
-        victim: who gives up its memory first: the lowest ``bound`` (the paper), the one with the ``least-kv``, or the
+        victim: the request to evict first: the lowest ``bound`` (the paper), the one with the ``least-kv``, or the
             ``last`` admitted.
         watermark: share of the memory that admissions leave free, 0 <= watermark < 1; 0 is the paper.
 
     Raises:
         InputError: a watermark out of range.
 
-    Source: Interval scheduling, Algorithms 2 and 5, eq. 3 with our reading of who has outgrown its bound (`feasible`).
+    Source: Interval scheduling, Algorithms 2 and 5, eq. 3 with our reading of requests beyond their bound (`feasible`).
     """
 
     reading: Reading = "literal"

@@ -19,7 +19,7 @@ from evenstep.scheduling.batch import evict, give, give_decodes, grows, in_queue
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
-#: Words: float64 sums, fading, over who joined: size times seconds it waited, and size.
+#: Words: float64 sums, fading, over the requests that joined: size times seconds waited, and size.
 WAITED, SIZES = range(foremost.MEMORY, foremost.MEMORY + 2)
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
@@ -37,7 +37,7 @@ class Best(Ruled):
 
     Each function of this file is one part of the rule. `room_for`: how much memory an admission leaves free. `next_of`:
     the next to join. `who_passes`: the requests that may go ahead of one that does not fit. `run_one`: the one to evict.
-    `scheduling.knee` and `scheduling.pace` say how many prefill tokens run together with decodes.
+    `adaptive.prefill_pacing` and `adaptive.iteration_time` say how many prefill tokens run together with decodes.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what

@@ -27,7 +27,7 @@ class WorkConserving(Ruled):
         prefill_cap: K_p, requests with prefill left that may be loaded; 0 = all.
         decode_cap: K_d, decoding requests that may be loaded; 0 = all.
         first: the phase that is loaded first.
-        within: who of a phase goes first: the oldest, or the one with the ``fewest-left`` tokens, of its prefill or, by the
+        within: the first of a phase: the oldest, or the one with the ``fewest-left`` tokens, of its prefill or, by the
             midpoint of its believed bounds, of its output. A prefill that has begun goes before those that wait. With
             ``fewest-left`` and `prefill_cap` 0 the whole queue is looked at in every iteration.
 

@@ -36,5 +36,5 @@ def route_into(
     scratch_f: Any,
     worker: Any,
 ) -> float:
-    """See `routing.view`."""
+    """Ask the Python function of `answering`; the arguments are those of every policy's kernel (`routing.view`)."""
     return _ask(decision, now_s, mean_wait_s, first, waiting)

@@ -202,7 +202,7 @@ def ask(route: Any, run: Any, offered: int) -> int:
 
 @part
 def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int) -> int:
-    """Nothing more can be sent: BROKEN if the answer sends a request from `start` on. A worker that does not exist first."""
+    """No request can be sent any more: BROKEN if the answer sends one from `start` on, first to an unknown worker."""
     most, least = HOLD, HOLD
     rest = worker[start:offered]
     for j in range(rest.size):

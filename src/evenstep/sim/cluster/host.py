@@ -63,7 +63,7 @@ def run(
     door: str,
     name: str,
 ) -> Run:
-    """See `cluster.simulate`."""
+    """Run a trace through a cluster; arguments and errors as in `cluster.simulation.simulate`."""
     name = name or type(policy).__name__
     kernel = _kernel(policy, door, name)
     check_input(trace, policy, cluster, predictor, name)
@@ -169,7 +169,7 @@ def _to_its_end(course: _Course, advance: Callable[[Any], int]) -> None:
 
 
 def loop_of(policy: Any, cluster: Any, step_time: StepTime) -> str:
-    """The module of the compiled loop that a run takes which writes no decisions down."""
+    """The module of the compiled loop for a run that keeps no records of decisions."""
     short = short_loop.fits(cluster, step_time.table(), horizon_of(policy))
     return f"evenstep.sim.cluster.{'short_loop' if short else 'loop'}"
 

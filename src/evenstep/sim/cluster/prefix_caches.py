@@ -82,16 +82,37 @@ class PrefixCaches:
 
 
 def block_keys(trace: Trace) -> I8:
-    """int64[total], the blocks' ids so that equal means equal content: with scope ``session`` by session.
+    """int64[total], keys of blocks: equal keys mean that the prompts are equal up to the end of the block.
 
-    A request without a session shares nothing in that scope.
+    With scope ``session`` that is so within a session only. A request without a session shares nothing in that scope.
     """
     blocks = trace.prefix_blocks
     assert blocks is not None
     if blocks.scope == "global":
-        return blocks.ids
+        return _prefix_keys(blocks.ids, blocks.offsets)
     session = trace.column("session")
     owner = np.where(session >= 0, session, -1 - np.arange(len(trace)))
     owners = np.unique(owner, return_inverse=True)[1].reshape(-1)
     ids = np.unique(blocks.ids, return_inverse=True)[1].reshape(-1)
-    return np.repeat(owners, np.diff(blocks.offsets)) * (int(ids.max(initial=0)) + 1) + ids
+    keys = np.repeat(owners, np.diff(blocks.offsets)) * (int(ids.max(initial=0)) + 1) + ids
+    return _prefix_keys(keys, blocks.offsets)
+
+
+def _prefix_keys(ids: I8, offsets: I8) -> I8:
+    """int64[total], keys that stand for a whole prefix: the ids if each always follows the same id, else new numbers."""
+    if ids.size == 0:
+        return ids
+    starts = np.zeros(ids.size, np.bool_)
+    starts[offsets[:-1][np.diff(offsets) > 0]] = True
+    _, first, block = np.unique(ids, return_index=True, return_inverse=True)
+    block = block.reshape(-1)
+    before = np.where(starts, -1, np.roll(block, 1))
+    if bool((before == before[first][block]).all()):
+        return ids
+    keys: dict[tuple[int, int], int] = {}
+    found = np.empty(ids.size, np.int64)
+    last = -1
+    for place, (number, is_start) in enumerate(zip(block.tolist(), starts.tolist(), strict=True)):
+        last = keys.setdefault((-1 if is_start else last, number), len(keys))
+        found[place] = last
+    return found

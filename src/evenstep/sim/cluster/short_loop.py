@@ -138,7 +138,7 @@ def broken(run: ShortRun, worker: int, at: int) -> int:
 
 @part
 def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
-    """An answer past the last possible one: a worker that does not exist before one that has no slot; else `HOLD`."""
+    """A worker to which the answer sends a request when no slot is free, an unknown one first; else `HOLD`."""
     rest = worker[start:offered]
     every = HOLD
     for j in range(rest.size):

@@ -8,8 +8,8 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
    strictly earlier, time moves there instead and no group is at a boundary. Requests that become visible while every
    group is inside a step wait for the next boundary.
 2. *Complete*, groups ascending: every running request has produced its tokens; those at their last step leave and free
-   their slot, the others grow. The group's step number goes up by one. Outages of its workers that fall due at this step
-   number are applied: the requests of a lost worker, running and queued, go back to the pool with what they produced.
+   their slot, the others grow. The group's step number goes up by one. Outages of its workers at this step number take
+   effect: all requests of a lost worker, running and queued, go back to the pool with their produced tokens.
 3. *Reveal.* Requests whose time has come enter the pool in order of (time, row). Saturated arrivals then top the pool up to
    `pool` requests from the trace in order. The pool is kept in order of (visible time, row), so a request that went
    back stands where it stood before.
@@ -24,9 +24,8 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
    Then the loads are measured, newcomers at their prompt, and the step lasts
    ``overhead(group size) + max_g local_seconds(load_g, running_g, longest_g)``. A group with nothing running stays idle.
 
-A lost worker counts in its group with load 0. When nothing runs, nothing can become visible and outages are pending,
-those of the earliest step are applied at once. Without pending outages,
-a policy under which requests still wait holds for ever: an error.
+A lost worker counts in its group with load 0. If nothing runs and nothing can become visible, pending outages of the
+earliest step take effect at once. If no outage is pending and requests still wait, the policy holds for ever: an error.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class Cluster:
         may_hold: whether a policy may leave a worker without work though a waiting request fits it (paper mode). Else the
             oldest such request goes there by least load, and the run counts those decisions (``held_decisions``).
         prefix_cache_blocks: blocks of prompt prefixes a worker keeps; 0 = caches are not looked at. Policies that read
-            `RoutingView.cached_tokens` then see them, and the run counts hits (`sim.prefix_caches`). A hit saves no time
+            `RoutingView.cached_tokens` then see them, and the run counts hits (`cluster.prefix_caches`). A hit saves no time
             here: prefill ends before the worker is known.
 
     Raises:

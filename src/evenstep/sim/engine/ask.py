@@ -34,5 +34,5 @@ def form_batch_into(
     picked: Any,
     evicted: Any,
 ) -> float:
-    """See `scheduling.view`."""
+    """Ask the Python function of `answering`; the arguments are those of every policy's kernel (`scheduling.view`)."""
     return _ask(iteration, now_s)

@@ -35,7 +35,7 @@ _ROWS_A_REQUEST, _LEAST_ROWS, _MOST_ROWS = 8, 1 << 16, 1 << 21
 
 
 def run(task: Task) -> EngineRun:
-    """One run; errors as in `engine.simulation.simulate_engine`."""
+    """Run a trace through one engine; errors as in `engine.simulation.simulate_engine`."""
     check_trace(task.trace, task.engine)
     course = Course(prepared(task), task)
     tables: list[Iterations] = []

@@ -176,7 +176,7 @@ def outstanding(net: Net, e: int) -> int:
 
 @part
 def end_batches(net: Net, now_s: float) -> None:
-    """Event 1."""
+    """End the batches that are due: event 1 of this module's docstring."""
     for e in range(net.clock.low, net.clock.high + 1):
         if net.due_s[e] <= now_s and net.sites[e].formed == 1:
             run = run_of(net, e)
@@ -201,7 +201,7 @@ def end_call(net: Net, row: int, now_s: float) -> None:
 
 @part
 def release(routes: Any, net: Net, now_s: float) -> int:
-    """Event 2; answers a code."""
+    """Send the calls that are due to their engines: event 2 of this module's docstring. Answers a code."""
     clock = net.clock
     while True:
         is_root = clock.coming < clock.last_root and net.root_s[clock.coming] <= now_s
@@ -314,7 +314,7 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
 
 @part
 def form_batches(policies: Any, net: Net, now_s: float) -> int:
-    """Event 3; answers a code."""
+    """Form batches on the engines without one: event 3 of this module's docstring. Answers a code."""
     for e in range(net.clock.low, net.clock.high + 1):
         if net.due_s[e] <= now_s and net.sites[e].formed == 0:
             run, site = run_of(net, e), net.sites[e]

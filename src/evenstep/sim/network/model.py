@@ -66,7 +66,7 @@ class Site(Record):
 
 
 class Group(Record):
-    """Engines that share their calls behind a routing policy; a single engine is a group without one."""
+    """Engines among which a routing policy divides calls; a single engine is a group without a policy."""
 
     first: int
     count: int

@@ -58,7 +58,7 @@ def _within(count: int, seed: int, replicate: int, name: str, median: float, sig
 
 
 def rough(output: I8) -> tuple[I8, I8]:
-    """[1, 1000] for everybody."""
+    """[1, 1000] for every request."""
     return np.ones_like(output), np.full_like(output, 1000)
 
 
