@@ -23,7 +23,7 @@ def found(workload, *policies, seeds=SEEDS):
     settings = entry.settings
     return compare(
         settings.source,
-        [policy.replace("live", entry.predictor) for policy in policies],
+        [policy.replace("live", entry.line.predictor) for policy in policies],
         cluster=settings.cluster(),
         step_time=settings.step_time(),
         limit=settings.limit,

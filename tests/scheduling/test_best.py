@@ -12,7 +12,7 @@ from evenstep.cost.profile import Profile
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.adaptive.queue_head import FEWEST, PLACE
+from evenstep.scheduling.adaptive.queue_head import COUNT, FEWEST
 from evenstep.scheduling.policies.best import PASSED, SIZES, WAITED, Best
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.view import EngineView
@@ -155,7 +155,7 @@ class Forgets:
 
     def form_batch(self, view):
         memory = view.memory.copy()
-        memory[[PLACE, FEWEST]] = 0
+        memory[[COUNT, FEWEST]] = 0
         return self.policy.form_batch(replace(view, memory=memory))
 
 

@@ -172,7 +172,7 @@ def _figures() -> tuple[list[Row], list[Claim]]:
         rows.append(Row(f"Fig. 1, u from {first} to 1,000", "R^2 of the printed fit", "", "> 0.9999", _exact(share)))
     longest, harmonic = theory.a_min_worst(1000)[0], theory.a_min_bound(1000)
     rows.append(Row("Fig. 1, u = 1,000", "CR(A_min)", "", theory.a_min_fit(1000), _exact(longest)))
-    rows.append(Row("Theorem 4.3, u = 1,000", "CR(A_min)", "", f"<= {harmonic:.4g}", _exact(longest)))
+    rows.append(Row("Theorem 4.3, u = 1,000", "CR(A_min)", "", f"<= {harmonic:.6g}", _exact(longest)))
     plain, weighted = ([geometric(q, weighted=w) for q in SHARES] for w in (False, True))
     closed = [theory.a_min_weighted_geometric(q) for q in SHARES]
     rows += [
@@ -189,7 +189,7 @@ def _figures() -> tuple[list[Row], list[Claim]]:
     ell = {a: max(theory.a_ell_ratio(a, x, 1.0) for x in np.geomspace(1e-3, 1e3, 601)) for a in (0.1, 0.3, 0.5, 0.7, 0.9)}
     for alpha, own in ell.items():
         bound = theory.a_ell_bound(alpha)
-        rows.append(Row(f"Theorem 5.2, alpha = {alpha:g}", "CR(A_ell)", "", f"<= {bound:.4g}", _exact(own)))
+        rows.append(Row(f"Theorem 5.2, alpha = {alpha:g}", "CR(A_ell)", "", f"<= {bound:.6g}", _exact(own)))
     used = [own / theory.a_ell_bound(alpha) for alpha, own in ell.items()]
     grows = bool((np.diff(plain) > 0).all() and (np.diff(weighted) > 0).all())
     return rows, [
