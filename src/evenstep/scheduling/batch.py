@@ -101,15 +101,15 @@ def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: in
 def give_decodes(view: RuleView, batch: Batch) -> int:
     """Run the running requests that decode, in order of admission, up to the first that something keeps from running.
 
-    For a batch without evictions.
+    For a batch whose evicted requests, if any, are those admitted last.
 
     Returns:
-        The position of that request, or how many run.
+        The position of that request, or of the first that was evicted, or how many run.
     """
     given, free = batch.given[0], batch.free[0]
     end = given + min(batch.budget[0], batch.seats[0])
-    start, stop = given, view.running.size
-    for position in range(view.running.size):
+    start, stop = given, view.running.size - batch.gone[0]
+    for position in range(stop):
         row: int = view.running[position]
         if view.decoding[row] == 1:
             taken = grows(view, row, 1)

@@ -6,7 +6,7 @@ Those that are evicted are a tail of those that run.
 from __future__ import annotations
 
 from evenstep.compiled import part
-from evenstep.scheduling.batch import Batch, evict, give_grown, grows, most
+from evenstep.scheduling.batch import Batch, evict, give_decodes, give_grown, grows, most
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
 
@@ -30,8 +30,12 @@ def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMIT
 @part
 def run_phase(view: RuleView, batch: Batch, decoding: int) -> int:
     """`run_or_evict` for the running requests of one phase, in order of admission; how many are of the other one."""
-    others = 0
-    for position in range(view.running.size):
+    start, others = 0, 0
+    if decoding == 1:  # counters stay in registers until the first request that something keeps from running
+        given = batch.given[0]
+        start = give_decodes(view, batch)
+        others = start - (batch.given[0] - given)
+    for position in range(start, view.running.size):
         if view.decoding[view.running[position]] == decoding:
             run_or_evict(view, batch, position)
         else:

@@ -20,7 +20,14 @@ class LeastLoad(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the workers that still have a slot, in order, and what is left of each."""
+    """Working space: the workers that still have a slot, in order, and what is left of each.
+
+    Attributes:
+        worker, memory, bound: see `RoutingWork`.
+        open: the worker at each place of the list.
+        load: KV tokens of the worker at each place, those that this decision sends included.
+        free_slots, kv_free: of each worker.
+    """
 
     worker: Ints
     memory: Ints
@@ -38,9 +45,8 @@ def route(view: RuleView, options: LeastLoad, work: Work) -> None:
     for g in range(view.load.size):
         work.free_slots[g] = view.free_slots[g]
         work.kv_free[g] = view.kv_free[g]
-        work.load[g] = view.load[g] + view.queued_load[g]
         is_limited |= view.kv_free[g] < np.inf
-        work.open[count] = g
+        work.open[count], work.load[count] = g, view.load[g] + view.queued_load[g]
         count += view.free_slots[g] > 0
     for i in range(view.waiting_load.size):
         if count == 0:
@@ -50,20 +56,20 @@ def route(view: RuleView, options: LeastLoad, work: Work) -> None:
             g = work.open[best]
             work.worker[i] = g
             work.kv_free[g] -= view.waiting_load[i]
-            work.load[g] += view.waiting_load[i]
+            work.load[best] += view.waiting_load[i]
             work.free_slots[g] -= 1
             if work.free_slots[g] == 0:
                 count -= 1
                 for j in range(best, count):
-                    work.open[j] = work.open[j + 1]
+                    work.open[j], work.load[j] = work.open[j + 1], work.load[j + 1]
 
 
 @part
 def lightest(count: int, work: Work) -> int:
     """The place of the open worker with the smallest load."""
-    best, least = 0, work.load[work.open[0]]
+    best, least = 0, work.load[0]
     for j in range(1, count):
-        load = work.load[work.open[j]]
+        load = work.load[j]
         best = j if load < least else best
         least = min(load, least)
     return best
@@ -74,9 +80,8 @@ def lightest_that_fits(size: float, count: int, work: Work) -> int:
     """The place of the open worker with the smallest load and memory for `size` tokens; -1 without one."""
     best, least = -1, np.inf
     for j in range(count):
-        g = work.open[j]
-        if work.kv_free[g] >= size and work.load[g] < least:
-            best, least = j, work.load[g]
+        if work.kv_free[work.open[j]] >= size and work.load[j] < least:
+            best, least = j, work.load[j]
     return best
 
 
