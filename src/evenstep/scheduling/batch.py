@@ -98,10 +98,13 @@ def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: in
 
 
 @part
-def give_decodes(view: RuleView, batch: Batch) -> int:
+def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
     """Run the running requests that decode, in order of admission, up to the first that something keeps from running.
 
     For a batch whose evicted requests, if any, are those admitted last.
+
+    Args:
+        passes_prefills: skip running prefills; else the first of them ends this too.
 
     Returns:
         The position of that request, or of the first that was evicted, or how many run.
@@ -119,6 +122,9 @@ def give_decodes(view: RuleView, batch: Batch) -> int:
             batch.picked[given], batch.tokens[given] = position, 1
             given += 1
             free -= taken
+        elif not passes_prefills:
+            stop = position
+            break
     batch.given[0], batch.free[0] = given, free
     batch.budget[0] -= given - start
     batch.seats[0] -= given - start

@@ -33,7 +33,7 @@ def run_phase(view: RuleView, batch: Batch, decoding: int) -> int:
     start, others = 0, 0
     if decoding == 1:  # counters stay in registers until the first request that something keeps from running
         given = batch.given[0]
-        start = give_decodes(view, batch)
+        start = give_decodes(view, batch, True)
         others = start - (batch.given[0] - given)
     for position in range(start, view.running.size):
         if view.decoding[view.running[position]] == decoding:

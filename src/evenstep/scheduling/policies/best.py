@@ -129,7 +129,7 @@ def list_chunks(view: RuleView, work: Joining) -> int:
 @part
 def run_decodes(view: RuleView, work: Joining) -> None:
     """Run the running requests that decode, in order of admission."""
-    first = give_decodes(view, work.batch) if work.batch.gone[0] == 0 else 0
+    first = give_decodes(view, work.batch, True) if work.batch.gone[0] == 0 else 0
     for position in range(first, view.running.size):
         if view.decoding[view.running[position]] == 1:
             run_one(view, work, position)

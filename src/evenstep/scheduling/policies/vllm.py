@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.errors import InputError
-from evenstep.scheduling.batch import Batch, give, grows, most
+from evenstep.scheduling.batch import Batch, give, give_decodes, grows, most
 from evenstep.scheduling.eviction import run_or_evict
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 from evenstep.scheduling.view import UNLIMITED
@@ -49,7 +49,7 @@ def form_batch(view: RuleView, options: Vllm, batch: Batch) -> None:
     chunk = options.long_prefill_token_threshold
     if runs + waits <= 1 or chunk == 0:
         chunk = UNLIMITED
-    for position in range(runs):
+    for position in range(give_decodes(view, batch, False), runs):
         run_or_evict(view, batch, position, chunk)
     if batch.gone[0] > 0:
         return
