@@ -19,7 +19,7 @@ def test_the_memory_of_the_example_is_as_counted_by_hand():
     assert total_latency(BEST, OUTPUT) == 12
 
 
-def test_the_schedules_of_the_example_keep_one_order_and_the_best_delays_nobody():
+def test_the_schedules_of_the_example_keep_one_order_and_the_best_delays_no_request():
     for one, other in itertools.combinations((FIRST, SECOND, BEST), 2):
         assert same_order(one, other)
     assert is_delayed(FIRST, BEST) and is_delayed(SECOND, BEST)
@@ -59,9 +59,9 @@ def test_one_request_and_a_memory_that_is_just_full_are_packed():
 
 
 def test_an_empty_schedule_holds_nothing():
-    nobody = np.zeros(0, np.int64)
-    assert occupied(nobody, nobody, nobody).size == 0 and total_latency(nobody, nobody) == 0
-    assert optimally_packed(nobody, nobody, nobody, 0)
+    empty = np.zeros(0, np.int64)
+    assert occupied(empty, empty, empty).size == 0 and total_latency(empty, empty) == 0
+    assert optimally_packed(empty, empty, empty, 0)
 
 
 def test_schedules_that_cannot_be_are_refused():

@@ -84,7 +84,7 @@ def test_every_number_is_tried_and_what_queues_need_is_the_rest():
     assert best(few, kv_tokens=needed).solved.enough_kv_tokens == needed
 
 
-def test_a_segment_that_nobody_reaches_adds_nothing():
+def test_a_segment_that_no_request_reaches_adds_nothing():
     types = Types((4.0, 0.0), (20, 20), (10, 30), 1.0, 0.0)
     solved = replace(with_slack(types, 0.0, iterations=1.0, delta=0.1), thresholds=np.array([10, 1]))
     assert expected_latency_s(types, types, solved) == pytest.approx(11 * 2.5 + 9 / 8 + 1 / 12)

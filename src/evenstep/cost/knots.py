@@ -55,6 +55,7 @@ class OfLoad:
         object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))
 
     def table(self) -> PiecewiseLinear:
+        """The straight lines of this law; every law gives its own."""
         raise NotImplementedError
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:

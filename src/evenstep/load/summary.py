@@ -153,7 +153,7 @@ def _gaps(outcome: Outcome) -> dict[str, float | None]:
 
 
 def _named(name: str, found: Sequence[float]) -> dict[str, float | None]:
-    """Figures by the names of `_KINDS`; None for each where there are none."""
+    """Figures under the names of `_KINDS`; each is None if no request was measured."""
     return {f"{kind}_{name}_ms": float(found[at]) if found else None for at, kind in enumerate(_KINDS)}
 
 
