@@ -25,7 +25,7 @@ class Compare:
     summary = "compare routing policies on a fleet, or scheduling policies inside one engine"
     description = (
         "Runs every policy on the same requests with the same random numbers, and prints the time that each one loses at\n"
-        "the barrier, with paired differences to a baseline and their 95 % intervals. Options of a policy follow its name:\n"
+        "the barrier. Differences to a baseline are paired and have 95 % intervals. Options of a policy follow its name:\n"
         "bf-io:horizon=20,discount=0.9,predictor=oracle. A policy may also be a file: my_policy.py.\n"
         "Policies have the constants of their papers. Those that can starve a request also have an age bound, which the\n"
         "papers lack; age_limit=0 switches it off, as in br-0:age_limit=0. See evenstep policy show NAME.\n"

@@ -20,10 +20,10 @@ class Leaderboard:
 
     summary = "rank policies on every workload of a board, or check a published ranking"
     description = (
-        "Runs every routing policy, and those BOARD.yaml adds, on every workload of the board, and writes a page of ranks\n"
+        "Runs every routing policy, and those BOARD.yaml adds, on every workload of the board. It writes a page of ranks\n"
         "with 95 % intervals, the data behind it as Parquet beside it, and a picture. With --check it runs a tenth of the\n"
-        "board again and fails when two policies whose published intervals are disjoint come out the other way round with\n"
-        "disjoint intervals; which tenth follows the day of the commit. Finished runs are kept under --cache."
+        "board again. It fails if two policies with disjoint published intervals change places, again with disjoint\n"
+        "intervals. The day of the commit says which tenth. Finished runs are kept under --cache."
     )
     examples = (
         "evenstep leaderboard board.yaml",

@@ -13,9 +13,9 @@ class Predict:
 
     summary = "judge predictors of output lengths on a trace"
     description = (
-        "evaluate lets predictors learn from the first part of a trace and judges them on the rest: how well they tell\n"
-        "who leaves within H steps (ROC-AUC, Brier score), how far the expected steps of those who do are off, how many\n"
-        "predictions pass the gate, and how many outputs lie inside their 10-90 % interval."
+        "evaluate lets predictors learn from the first part of a trace and judges them on the rest. It prints how well\n"
+        "they tell which requests leave within H steps (ROC-AUC, Brier score), and the error of the expected steps of\n"
+        "those. It also prints how many predictions pass the gate, and how many outputs lie in their 10-90 % interval."
     )
     examples = (
         "evenstep predict evaluate sample:azure-conv",

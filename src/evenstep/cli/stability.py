@@ -18,7 +18,7 @@ class StabilityCommand:
     summary = "find the largest arrival rate at which an engine keeps up"
     description = (
         "Bisects the arrival rate on the simulator, for each policy and replicate, and prints the largest stable rate with\n"
-        "its 95 % interval, the closed form where the theory has one, and the reason where it has none. With --rate, or a\n"
+        "its 95 % interval. The closed form stands beside it, or the reason why the theory has none. With --rate, or a\n"
         "trace that has times, it also judges that rate. Arrivals are Poisson; lengths are drawn from the trace or laws."
     )
     examples = (

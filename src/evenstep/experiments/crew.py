@@ -111,8 +111,8 @@ class Crew:
     def carry_out(self, jobs: Sequence[Job], kernels: Kernels, *, longest_first: bool = True) -> Iterator[Ended]:
         """Carry the jobs out; what has ended comes at once, with its result or its error.
 
-        In one process jobs are carried out in their order. In several, the first job of each kind tells what its others
-        cost, and the longest start first, so that no process is left with a long job at the end.
+        In one process jobs are carried out in their order. In several, the first job of each kind tells what the others
+        cost. The longest start first, so that no process is left with a long job at the end.
 
         Args:
             jobs: the jobs.

@@ -42,11 +42,11 @@ def rich_bar(stream: TextIO, **options: Any) -> Any:
 
 
 class Bar(Progress):
-    """A bar of runs on a terminal; only the lines elsewhere.
+    """A bar of runs on a terminal; in a file or a pipe only lines.
 
     Args:
-        stream: the terminal, if it is one; stderr when left out.
-        lines: takes the lines where `stream` is no terminal; None = they are not shown.
+        stream: where the bar is drawn if it is a terminal; stderr when left out.
+        lines: takes the lines where `stream` is no terminal; None = no lines are shown.
     """
 
     def __init__(self, stream: TextIO | None = None, lines: TextIO | None = None) -> None:

@@ -32,7 +32,7 @@ _START_S = 600.0  # kernels may have to be compiled, on a slow machine
 _SLOTS, _TOKENS = 256, 512
 #: Keys of one priority; a lower priority's lie above all of them.
 _RANK = float(1 << 44)
-#: The gateway's order for each of the network's; what is not listed goes by the priority that calls bring.
+#: The gateway's order for each order of a network; with any other, calls bring their priority.
 _ORDERS = {"oldest-task": "oldest-task", "least-attained": "least-attained"}
 
 

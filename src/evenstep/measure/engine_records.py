@@ -24,10 +24,10 @@ class EngineRequestTable:
     Args:
         request_id, prompt_tokens, output_tokens, request_class: int64[N].
         arrival_s, scheduled_s: float64[N], seconds: its arrival, and the start of the first iteration that ran some of it.
-        first_token_s, finished_s: float64[N], seconds: the ends of those that produced its first and last token.
+        first_token_s, finished_s: float64[N], seconds: the ends of the iterations with its first and its last token.
         first_iteration, last_iteration: int64[N].
-        evictions, wasted_tokens: int64[N], times it lost its memory, and KV tokens computed in vain.
-        rank: int64[N], data-parallel rank that ran it; 0 of an engine that is one.
+        evictions, wasted_tokens: int64[N], how often it lost its memory, and the KV tokens lost with it.
+        rank: int64[N], data-parallel rank that ran it; 0 in an engine of one rank.
     """
 
     request_id: I8
