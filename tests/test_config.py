@@ -90,8 +90,8 @@ def test_words_and_times_stay_text(tmp_path, text):
         ("workers: 8\n", "fleet.yaml: version is 'missing'; expected 1. Add the line `version: 1`."),
         ("version: 2\n", "fleet.yaml line 1: version is 2; expected 1."),
         ("version: true\n", "fleet.yaml line 1: version is True; expected 1."),
-        ("", "fleet.yaml: content is 'NoneType'; expected a mapping of keys to values."),
-        ("- 1\n", "fleet.yaml: content is 'list'; expected a mapping of keys to values."),
+        ("", "fleet.yaml: content is 'empty'; expected a mapping of keys to values."),
+        ("- 1\n", "fleet.yaml: content is 'a list'; expected a mapping of keys to values."),
         (
             "version: 1\nworkres: 3\n",
             "fleet.yaml line 2: key is 'workres'; expected a known key. Did you mean workers?",
@@ -111,6 +111,11 @@ def test_words_and_times_stay_text(tmp_path, text):
             "fleet.yaml line 3: key is 'workers'; expected each key once.",
         ),
         ("version: 1\nworkers: [1\n", "expected YAML."),
+        (
+            "version: 1\npools: &all\n- {limit: 3}\n- *all\n",
+            "fleet.yaml line 2: pools[1] is 'an alias of what holds it'; expected a value that ends.",
+        ),
+        ("version: 1\npool: &own\n  limit: {of: *own}\n", "fleet.yaml line 3: pool.limit.of is 'an alias"),
     ],
 )
 def test_a_bad_file_is_one_error_that_names_file_line_and_field(tmp_path, monkeypatch, text, message):
@@ -120,6 +125,19 @@ def test_a_bad_file_is_one_error_that_names_file_line_and_field(tmp_path, monkey
         config.load("fleet.yaml", Fleet)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_alias_of_something_else_is_what_it_names(tmp_path):
+    file = written(tmp_path, "version: 1\na: &one {limit: 3}\nb: [*one, *one]\n")
+    assert config.read_yaml(file).values["b"] == [{"limit": 3}, {"limit": 3}]
+
+
+def test_what_is_not_in_the_file_stands_on_the_line_of_what_is_around_it(tmp_path):
+    file = written(tmp_path, "version: 1\npools:\n- limit: 3\n-\n  limit: 4\n")
+    document = config.read_yaml(file)
+    assert document.where("pools[1].size.of") == f"{file} line 5"
+    assert document.where("pools[7]") == f"{file} line 2"
+    assert document.where("pool") == document.where() == str(file)
 
 
 def test_a_missing_field_is_named(tmp_path):

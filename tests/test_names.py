@@ -11,6 +11,7 @@ import pytest
 from evenstep import names
 from evenstep.errors import InputError
 from evenstep.predict.oracle import Oracle
+from evenstep.workload.synthetic.laws import Pareto
 
 
 @pytest.fixture
@@ -148,6 +149,19 @@ def test_a_spec_with_an_option_twice_or_without_value_is_refused():
         names.parse("br-h:horizon=1,horizon=2")
     with pytest.raises(InputError, match="expected key=value"):
         names.parse("br-h:horizon=1,fast")
+
+
+def test_options_without_a_name_are_never_taken_for_a_name():
+    assert names.options("kv-tokens=4,token-budget=2", "engine") == {"kv_tokens": "4", "token_budget": "2"}
+    assert names.options("", "engine") == {}
+    for text in ("kv-tokens", "kv-tokens,token-budget=2", "4096"):
+        with pytest.raises(InputError, match="engine: option is .*; expected key=value"):
+            names.options(text, "engine")
+
+
+def test_an_option_that_has_to_be_given_is_named():
+    with pytest.raises(InputError, match=r"^pareto: alpha is 'missing'; expected a value. Write pareto:alpha=\.\.\."):
+        names.make(Pareto, {}, where="pareto")
 
 
 def test_build_converts_text_to_the_type_of_the_field(mine):

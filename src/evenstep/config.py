@@ -41,8 +41,11 @@ class Document:
     lines: dict[str, int]
 
     def where(self, field: str = "") -> str:
-        """``compare.yaml line 4``, or the file alone where the field has no line of its own."""
+        """``compare.yaml line 4``: the line of the field, else of the nearest one around it; the file alone without one."""
         line = self.lines.get(field)
+        while line is None and field:
+            field = field[: max(field.rfind("."), field.rfind("["), 0)]
+            line = self.lines.get(field)
         return f"{self.path} line {line}" if line else self.path
 
 
@@ -122,7 +125,8 @@ def read_yaml(path: str | Path) -> Document:
         where = f"{shown} line {mark.line + 1}" if mark else shown
         raise InputError(where, "text", getattr(error, "problem", "") or "not YAML", "YAML") from error
     if not isinstance(values, dict):
-        raise InputError(shown, "content", type(values).__name__, "a mapping of keys to values")
+        held = {type(None): "empty", list: "a list", str: "text"}.get(type(values), type(values).__name__)
+        raise InputError(shown, "content", held, "a mapping of keys to values")
     lines: dict[str, int] = {}
     _lines_of(node, "", lines, shown)
     found = cast("dict[str, Any]", values)
@@ -265,14 +269,25 @@ def _loader() -> Any:
     return Loader
 
 
-def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str) -> None:
-    """Note the line of every key and of every item of a list; refuse a key given twice, which YAML would let pass."""
+def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: tuple[Any, ...] = ()) -> None:
+    """Note the line of every key and of every item of a list; refuse what YAML would let pass.
+
+    Args:
+        around: nodes that hold this one.
+
+    Raises:
+        InputError: a key given twice, or an alias of what holds it.
+    """
     import yaml
 
+    if any(one is node for one in around):
+        where = f"{shown} line {lines[path]}"
+        raise InputError(where, path, "an alias of what holds it", "a value that ends", "Write the value out.")
+    around = (*around, node)
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             lines[f"{path}[{index}]"] = item.start_mark.line + 1
-            _lines_of(item, f"{path}[{index}]", lines, shown)
+            _lines_of(item, f"{path}[{index}]", lines, shown, around)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -282,7 +297,7 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str) -> None:
                 raise InputError(f"{shown} line {line}", "key", name, "each key once")
             seen.add(key.value)
             lines[name] = line
-            _lines_of(value, name, lines, shown)
+            _lines_of(value, name, lines, shown, around)
 
 
 def _fields(kind: Any) -> list[str]:

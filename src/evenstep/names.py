@@ -12,6 +12,7 @@ import ast
 import dataclasses
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -112,6 +113,19 @@ def parse(text: str) -> dict[str, str]:
     return spec
 
 
+def options(text: str, where: str) -> dict[str, str]:
+    """``"kv-tokens=20000,token-budget=512"`` as ``{"kv_tokens": "20000", "token_budget": "512"}``; nothing of no text.
+
+    Raises:
+        InputError: an option without ``=`` or given twice.
+    """
+    if text and "=" not in text.partition(",")[0]:  # after a colon it would pass as the name of a thing
+        raise InputError(where, "option", text.partition(",")[0], "key=value", "Write key=value,key=value.")
+    spec = parse(f"{where}:{text}" if text else where)
+    del spec["name"]
+    return spec
+
+
 def build(room: str, spec: Mapping[str, Any]) -> Any:
     """Make a member from its name and options; text is converted to the type of the field.
 
@@ -148,6 +162,10 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         with _made(kind, where):
             return msgspec.convert(listed, kind, strict=False)
     except msgspec.ValidationError as error:
+        missing = re.search(r"missing required (?:field|argument) [`'](\w+)[`']", str(error))
+        if missing:
+            hint = f"Write {where}:{missing[1].replace('_', '-')}=..."
+            raise InputError(where, missing[1], "missing", "a value", hint) from None
         field = str(error).partition(" - at `$")[2].strip("`.").partition("[")[0]
         hint = get_type_hints(kind).get(field)
         expected = expectation(str(error), hint)

@@ -51,6 +51,23 @@ def test_a_report_is_written(tmp_path, capsys):
     assert "Network agent-loop" in text and text.count("<svg") == 2 and "<script" not in text
 
 
+def test_a_seed_below_0_and_an_order_twice_are_refused(capsys):
+    assert main(["network", "check", LOOP, "--seed", "-1"]) == 2
+    assert "--seed is -1; expected an integer >= 0" in capsys.readouterr().err
+    assert main(["network", "run", LOOP, "--until-s", "1", "--orders", "fcfs,oldest-task,fcfs"]) == 2
+    assert "--orders is 'fcfs'; expected each order once" in capsys.readouterr().err
+
+
+def test_an_engine_without_a_time_for_a_batch_has_no_load(tmp_path, capsys):
+    path = tmp_path / "net.yaml"
+    call = "{engine: one, prompt: {law: constant, tokens: 3}, output: {law: constant, tokens: 2}}"
+    tasks = f"tasks:\n  t: {{arrivals: {{process: constant, requests_per_s: 2}}, calls: {{only: {call}}}}}\n"
+    law = "token-budget:c-s=0,a-s=0,b0=0"
+    path.write_text(f'version: 1\nuntil_s: 5\nengines:\n  one: {{batch_time: "{law}"}}\n{tasks}')
+    assert main(["network", "check", str(path)]) == 0
+    assert "one         0      below 1     stable" in capsys.readouterr().out
+
+
 def test_a_time_that_is_none_is_refused(capsys):
     assert main(["network", "run", LOOP, "--until-s", "0"]) == 2
     assert "--until-s is 0.0; expected a finite number > 0" in capsys.readouterr().err

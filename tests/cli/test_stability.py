@@ -29,7 +29,44 @@ def test_json_holds_the_interval(capsys):
     assert one["closed_form"]["requests_per_s"] == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("words", [["--rate", "0"], ["--processes", "0"], ["--policy", "nothing"]])
-def test_bad_flags_are_one_line_and_exit_2(capsys, words):
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rate", "0"], "--rate is 0.0"),
+        (["--processes", "0"], "--processes is 0"),
+        (["--policy", "nothing"], "'nothing'; expected a known scheduling policy"),
+        (["--requests", "1000000000"], "--requests is 1000000000; expected an integer from 1000 to 10000000"),
+        (["--batch-time", "token-budget:c-s=0,a-s=0,b0=0"], "b0=0'; expected a batch that takes time"),
+        (["--engine", "kv-tokens"], "option is 'kv-tokens'; expected key=value"),
+    ],
+)
+def test_bad_flags_are_one_line_and_exit_2(capsys, words, said):
     assert main(["stability", "3/5", *words]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("3/pareto:alpha=1,minimum=9", "This law has an infinite mean"),
+        ("3/pareto:alpha=0.9,mean=9", "up to 1 the law has an infinite mean"),
+        ("3/pareto", "pareto: alpha is 'missing'; expected a value"),
+        ("3/geometrc:mean=4", "expected laws PROMPT/OUTPUT or an existing file. Did you mean geometric?"),
+        ("3/constant:5", "constant: option is '5'; expected key=value"),
+        ("3/5/7", "laws is '3/5/7'; expected PROMPT/OUTPUT"),
+    ],
+)
+def test_a_bad_source_is_one_line_and_exit_2(capsys, source, said):
+    assert main(["stability", source]) == 2
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
+
+
+def test_a_law_of_infinite_mean_in_a_workload_is_named_with_its_line(tmp_path, capsys):
+    path = tmp_path / "w.yaml"
+    heavy = "{law: bimodal, share: 0.5, first: {law: pareto, alpha: 1, minimum: 9}, second: {law: constant, tokens: 3}}"
+    path.write_text(f"version: 1\nsynthetic:\n  requests: 9\n  prompt: {{law: constant, tokens: 3}}\n  output: {heavy}\n")
+    assert main(["stability", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "w.yaml line 5: synthetic.output.first.alpha is 1.0" in told and told.count("\n") == 1

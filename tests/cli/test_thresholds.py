@@ -38,10 +38,10 @@ def test_json_says_the_same_in_numbers_and_the_inequalities_hold(capsys):
     [
         (["--rate", "0"], "--rate is 0.0"),
         (["--rate", "500"], "load is"),
-        (["--rate", "4", "--engine", "kv-tokens=1000"], "at least"),
+        (["--rate", "4", "--engine", "kv-tokens=1000"], "--engine kv-tokens is '1000'; expected at least"),
         (["--batch-time", "token-budget"], "expected affine-kv"),
-        (["--batch-time", "affine-kv:d0-s=0"], "d0_s is 0.0"),
-        (["--rate", "4", "--segments", "0"], "segments is 0"),
+        (["--batch-time", "affine-kv:d0-s=0"], "thresholds: --batch-time d0-s is 0.0"),
+        (["--rate", "4", "--segments", "0"], "thresholds: --segments is 0"),
         (["--delta", "1"], "--delta is 1.0"),
         (["--iterations", "0"], "--iterations is 0.0"),
     ],
@@ -50,3 +50,12 @@ def test_what_cannot_be_solved_is_one_line_and_exit_code_2(capsys, flags, said):
     assert main([*FILE, *flags]) == 2
     told = capsys.readouterr().err
     assert said in told and told.count("\n") == 1
+
+
+def test_a_law_of_infinite_mean_is_called_so(tmp_path, capsys):
+    path = tmp_path / "w.yaml"
+    laws = "  prompt: {law: constant, tokens: 129}\n  output: {law: pareto, alpha: 1, minimum: 9}\n"
+    path.write_text(f"version: 1\nsynthetic:\n  requests: 2000\n{laws}")
+    assert main(["thresholds", str(path), "--rate", "1"]) == 2
+    told = capsys.readouterr().err
+    assert "w.yaml line 5: synthetic.output.alpha is 1.0" in told and "infinite mean" in told and told.count("\n") == 1

@@ -63,11 +63,13 @@ class NetworkCommand:
 command = NetworkCommand()
 
 
-def _checked_until(args: argparse.Namespace) -> None:
+def _checked(args: argparse.Namespace) -> None:
     from evenstep.errors import InputError
 
     if args.until_s is not None and not 0 < args.until_s < float("inf"):
         raise InputError("evenstep network", "--until-s", args.until_s, "a finite number > 0")
+    if args.seed < 0:
+        raise InputError("evenstep network", "--seed", args.seed, "an integer >= 0")
 
 
 def _orders(args: argparse.Namespace) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ def _live(args: argparse.Namespace) -> int:
     from evenstep.load.live_network import run_live
     from evenstep.report import network_page as page
 
-    _checked_until(args)
+    _checked(args)
     if args.report is not None:
         raise InputError("evenstep network", "--report", args.report, "no report with --live", "Leave one of the two out.")
     network, traces = networks.settled(args.file, args.until_s)
@@ -90,7 +92,8 @@ def _live(args: argparse.Namespace) -> int:
     found = networks.compare(args.file, orders=orders, seeds=seeds, seed=args.seed, until_s=args.until_s)
     rows: list[tuple[NetworkRun, Live]] = []
     for one, simulated in zip(networks.in_orders(network, orders), found, strict=True):
-        rows += [(run, run_live(one, traces=traces, seed=run.seed, speed=speed)) for run in simulated.runs]
+        with networks.in_file(args.file):
+            rows += [(run, run_live(one, traces=traces, seed=run.seed, speed=speed)) for run in simulated.runs]
     if args.format == "json":
         outputs.print_json({"version": 1, "runs": [page.live_object(*pair) for pair in rows]})
         return 0
@@ -105,7 +108,7 @@ def _run(args: argparse.Namespace) -> int:
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
 
-    _checked_until(args)
+    _checked(args)
     outputs.check_report(args.report)
     if args.speed is not None:
         raise InputError("evenstep network", "--speed", args.speed, "--live with it", "Simulated time takes no time.")
@@ -136,7 +139,7 @@ def _check(args: argparse.Namespace) -> int:
     from evenstep.experiments import networks
     from evenstep.report import network_page as page
 
-    _checked_until(args)
+    _checked(args)
     checked = networks.check(args.file, until_s=args.until_s, seed=args.seed)
     if args.format == "json":
         growth = {name: {"by_load": fluid, "simulated": seen} for name, (fluid, seen) in checked.growth.items()}

@@ -50,9 +50,8 @@ class Thresholds:
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli.parts.outputs import print_json
-        from evenstep.experiments.compare.engine_compare import traces_of
         from evenstep.experiments.compare.engine_settings import EngineSettings, check
-        from evenstep.experiments.compare.gate_thresholds import Asked, answer
+        from evenstep.experiments.compare.gate_thresholds import Asked, answer, read
 
         settings = check(
             EngineSettings(
@@ -67,7 +66,7 @@ class Thresholds:
             "evenstep thresholds",
         )
         asked = Asked(
-            traces_of(settings, fewer=False)[0],
+            read(settings),
             settings.server(),
             settings.law(),
             args.segments,

@@ -15,7 +15,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.measure.comparison import paired_difference
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
-from evenstep.sim.network.description import EngineSection, Network, Order, load, read_traces
+from evenstep.sim.network.description import EngineSection, Network, Order, in_file, load, read_traces
 from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
@@ -39,7 +39,8 @@ def tokens_per_s(section: EngineSection) -> float:
     if any(law.table()[k] != 0 for k in (PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID)):
         return math.nan
     budget = server.token_budget or _NO_BUDGET
-    return budget / (law.seconds(Batch(tokens=budget)) + server.overhead_s)
+    seconds = law.seconds(Batch(tokens=budget)) + server.overhead_s
+    return budget / seconds if seconds else math.inf
 
 
 def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
@@ -150,7 +151,8 @@ def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, di
 def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> Checked:
     """The analytical verdict on a file with one run of it."""
     network, traces = settled(path, until_s)
-    judged, run = judge(network, traces), simulate_network(network, traces=traces, seed=seed)
+    with in_file(path):
+        judged, run = judge(network, traces), simulate_network(network, traces=traces, seed=seed)
     growth = {
         " and ".join(one.calls): (one.load - 1, grown(network, run, one.calls)) for one in judged.stations if one.load > 1
     }
@@ -187,7 +189,8 @@ def compare(
     network, traces = settled(path, until_s)
     found: list[Ordered] = []
     for one in in_orders(network, orders):
-        runs = tuple(simulate_network(one, traces=traces, seed=seed + k) for k in range(seeds))
+        with in_file(path):
+            runs = tuple(simulate_network(one, traces=traces, seed=seed + k) for k in range(seeds))
         versus = None
         if found:
             first = found[0].runs
@@ -208,7 +211,9 @@ def in_orders(network: Network, orders: Sequence[str] = ()) -> list[Network]:
         InputError: an unknown order.
     """
     known = get_args(Order)
-    for order in orders:
+    for k, order in enumerate(orders):
         if order not in known:
             raise InputError("evenstep network", "--orders", order, "a known order", nearest(order, known))
+        if order in orders[:k]:
+            raise InputError("evenstep network", "--orders", order, "each order once")
     return [replace(network, order=order) for order in orders or (network.order,)]  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def drift_of(text: str | None) -> Drift:
         return Drift()
     if "=" not in text.partition(",")[0]:
         raise InputError("drift", "option", text, "key=value", f"Keys: {', '.join(_DRIFT)}.")
-    spec = {key: value for key, value in names.parse(f"drift:{text}").items() if key != "name"}
+    spec = names.options(text, "drift")
     for key in spec:
         if key not in _DRIFT:
             raise InputError("drift", "option", key, "a known option", nearest(key, _DRIFT))
@@ -57,7 +57,7 @@ def slo_of(text: str | None) -> Slo | None:
     where = "slo"
     if "=" not in text.partition(",")[0]:
         raise InputError(where, "objective", text, "ttft=SECONDS,tpot=SECONDS", "One of them is enough.")
-    spec = {key: value for key, value in names.parse(f"{where}:{text}").items() if key != "name"}
+    spec = names.options(text, where)
     made: dict[str, float] = {}
     for key, value in spec.items():
         if key not in _SLO:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstep import names
-from evenstep.errors import InputError
+from evenstep.errors import InputError, nearest
 from evenstep.experiments.compare.engine_settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from evenstep.theory.capacity import Closed
 
 _WHERE = "evenstep stability"
+#: Requests of a run at most: it may be four times as long, and more fill the memory of most machines.
+_MOST_REQUESTS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,15 @@ class StabilitySettings:
 
     def case(self, policy: str, lengths: Lengths) -> Case:
         """A policy on the engine."""
+        from evenstep.cost.batch import Batch
         from evenstep.experiments.frontier import Case
 
         settings = EngineSettings(engine=self.engine, batch_time=self.batch_time)
-        return Case(policy, settings.law(), settings.server(), lengths)
+        law, server = settings.law(), settings.server()
+        if not law.seconds(Batch(tokens=server.token_budget or 1)) + server.overhead_s > 0:
+            hint = "An engine without a time for a batch keeps up with every rate."
+            raise InputError(_WHERE, "--batch-time", self.batch_time, "a batch that takes time", hint)
+        return Case(policy, law, server, lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,8 @@ def _check(settings: StabilitySettings) -> None:
         value = getattr(settings, name)
         if value is not None and value < low:
             raise InputError(_WHERE, f"--{name}", value, f"an integer >= {low}")
+    if settings.requests > _MOST_REQUESTS:
+        raise InputError(_WHERE, "--requests", settings.requests, f"an integer from 1000 to {_MOST_REQUESTS}")
     if settings.rate is not None and not (math.isfinite(settings.rate) and settings.rate > 0):
         raise InputError(_WHERE, "--rate", settings.rate, "a finite number of requests a second > 0")
     if not 0 < settings.precision < 1:
@@ -143,19 +152,15 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
     from evenstep.experiments.frontier import Laws, Rows
     from evenstep.experiments.sources import Reading
     from evenstep.workload.replicate import rate, replicate
-    from evenstep.workload.synthetic.laws import check_mean
     from evenstep.workload.synthetic.synthetic import Synthetic
+    from evenstep.workload.synthetic.yaml_file import check_means
 
     laws = _laws(settings.source)
     if laws is not None:
         found = Synthetic(1, *laws, name=settings.source)
         return Laws(found), None, f"lengths by the laws {settings.source}, Poisson arrivals"
     workload = Reading(settings.source, settings.limit, settings.format_name, seed=settings.seed).workload()
-    if isinstance(workload.source, Synthetic):
-        kinds = [workload.source.prompt, workload.source.output]
-        kinds += [law for one in workload.source.classes for law in (one.prompt, one.output) if law is not None]
-        for law in kinds:
-            check_mean(settings.source, law)
+    check_means(settings.source, workload.source)
     trace = replicate(workload.source, 0, settings.seed)
     own = workload.requests_per_s or (rate(trace) if trace.arrival_s is not None and len(trace) > 1 else None)
     said = f"the {len(trace):,} rows of {trace.name or settings.source}, drawn again and again, Poisson arrivals"
@@ -169,13 +174,17 @@ def _laws(text: str) -> tuple[Any, Any] | None:
 
     parts = text.split("/")
     known = [part.partition(":")[0] for part in parts]
-    if Path(text).exists() or not all(name.isdigit() or name in LAWS for name in known):
+    is_known = [name.isdigit() or name in LAWS for name in known]
+    if Path(text).exists() or not any(is_known):
         return None
+    if not all(is_known):
+        unknown = known[is_known.index(False)]
+        raise InputError(_WHERE, "source", text, "laws PROMPT/OUTPUT or an existing file", nearest(unknown, LAWS))
     if len(parts) != 2:
         raise InputError(_WHERE, "laws", text, "PROMPT/OUTPUT", "For instance 129/112.")
     found: list[Any] = []
     for part, name in zip(parts, known, strict=True):
-        spec = {key: value for key, value in names.parse(part).items() if key != "name"}
+        spec = names.options(part.partition(":")[2], name)
         found.append(Constant(int(part)) if name.isdigit() else names.make(LAWS[name], spec, where=name))
         check_mean(part, found[-1])
     return found[0], found[1]

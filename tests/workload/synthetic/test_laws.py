@@ -89,7 +89,8 @@ def test_a_fitted_law_resembles_what_it_was_fitted_to():
         (lambda: laws.Gamma(0.0, 1.0), "shape"),
         (lambda: laws.Gamma(1.0, float("nan")), "scale"),
         (lambda: laws.Geometric(0.5), "mean"),
-        (lambda: laws.Pareto(0.9, mean=10), "mean"),
+        (lambda: laws.Pareto(0.9, mean=10), "alpha"),
+        (lambda: laws.Pareto(1.5, mean=0.0), "mean"),
         (lambda: laws.Pareto(2.0), "mean"),
         (lambda: laws.ParetoTailed(1, 10, 2, tail_share=1.0), "tail_share"),
         (lambda: laws.Bimodal(1.5, laws.Constant(1), laws.Constant(2)), "share"),
@@ -101,3 +102,40 @@ def test_a_parameter_out_of_range_is_named(make, field):
     with pytest.raises(InputError) as caught:
         make()
     assert caught.value.field == field
+
+
+HEAVY = laws.Pareto(1.0, minimum=9.0)
+
+
+@pytest.mark.parametrize(
+    ("law", "field"),
+    [
+        (HEAVY, "output.alpha"),
+        (laws.ParetoTailed(1.0, 9.0, 0.9), "output.alpha"),
+        (laws.Bimodal(0.5, HEAVY, laws.Constant(3)), "output.first.alpha"),
+        (laws.Bimodal(0.5, laws.Constant(3), laws.Bimodal(0.9, laws.Constant(3), HEAVY)), "output.second.second.alpha"),
+    ],
+)
+def test_a_law_of_infinite_mean_is_called_so_wherever_it_stands(law, field):
+    with pytest.raises(InputError, match="infinite mean") as caught:
+        laws.check_mean("w.yaml", law, "output")
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        laws.Pareto(1.0, minimum=9.0, high=4000),
+        laws.Pareto(1.01, mean=9.0),
+        laws.Capped(HEAVY, 4000),
+        laws.Bimodal(0.0, HEAVY, laws.Constant(3)),
+        laws.Bimodal(1.0, laws.Constant(3), HEAVY),
+    ],
+)
+def test_a_law_that_is_cut_off_or_never_drawn_has_a_mean(law):
+    laws.check_mean("w.yaml", law)
+
+
+def test_a_mean_that_is_given_to_a_law_without_one_is_refused_as_infinite():
+    with pytest.raises(InputError, match=r"alpha is 1\.0; expected a number > 1 .*infinite mean"):
+        laws.Pareto(1.0, mean=9.0)

@@ -6,10 +6,11 @@ import pytest
 
 from evenstep.errors import InputError
 from evenstep.request import Trace
+from evenstep.workload import reading
 from evenstep.workload.replicate import rate, replicate
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.synthetic import Recurring, Synthetic
-from evenstep.workload.synthetic.yaml_file import load
+from evenstep.workload.synthetic.yaml_file import check_means, load
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "workloads").glob("*.yaml"))
 BURST = """version: 1
@@ -76,7 +77,7 @@ def test_a_trace_file_is_found_beside_the_yaml_and_scaled(write, samples):
         ),
         ("lognormal", "lognorml", r"synthetic\.prompt\.law is 'lognorml'.*Did you mean lognormal"),
         ("law: gamma, ", "", r"w\.yaml line 5: synthetic\.output is .*expected a mapping with `law`"),
-        ("12000", "many", r"synthetic\.requests is 'many'; expected a value of type int"),
+        ("12000", "many", r"synthetic\.requests is 'many'; expected an integer"),
         ("12000", "0", r"w\.yaml line 3: synthetic\.requests is 0"),
         ("1.15", "-1", r"synthetic\.prompt\.sigma is -1"),
         ("1.15", "1e-1x", r"synthetic\.prompt\.sigma is '1e-1x'"),
@@ -95,6 +96,11 @@ def test_a_trace_file_is_found_beside_the_yaml_and_scaled(write, samples):
             "  requests: 12000\n",
             "  requests: 9\n  classes: [5]\n",
             r"synthetic\.classes\[0\] is 5; expected a mapping",
+        ),
+        (
+            "synthetic:",
+            "trace: {file: x, options: 5}\nsynthetic:",
+            r"w\.yaml line 2: trace\.options is 5; expected a mapping of names to values",
         ),
         (
             "  requests: 12000\n",
@@ -129,3 +135,23 @@ def test_a_fit_to_a_trace_without_times_cannot_give_arrivals(write, samples):
     text = BURST + f"  arrivals: {{process: like-trace, file: '{samples / 'lengths.csv'}'}}\n"
     with pytest.raises(InputError, match=r"synthetic\.arrivals\.file is .*expected a trace with arrival times"):
         load(write("w.yaml", text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("lognormal, mu: 6.1, sigma: 1.15", "pareto, alpha: 1, minimum: 9", None),
+        ("high: 4096}", "high: 4096}\n  classes: [{share: 1}, {share: 1, output: {law: pareto, alpha: 1, minimum: 9}}]", 5),
+    ],
+)
+def test_a_law_of_infinite_mean_is_refused_with_its_line(write, old, new, said):
+    path = write("w.yaml", BURST.replace(old, new))
+    if said is None:  # cut off at 4,096 tokens
+        check_means(path, load(path).source)
+        return
+    with pytest.raises(InputError, match=rf"w\.yaml line {said}: synthetic\.classes\[1\]\.output\.alpha is 1\.0.*infinite"):
+        check_means(path, load(path).source)
+
+
+def test_a_recorded_trace_has_a_mean(samples):
+    check_means("t.csv", reading.read_trace(samples / "azure.csv"))

@@ -86,12 +86,7 @@ class EngineSettings:
         """
         from evenstep.sim.engine.simulation import Engine
 
-        if self.engine and "=" not in self.engine.partition(",")[0]:
-            hint = "For instance kv-tokens=20000,token-budget=512."
-            raise InputError("--engine", "option", self.engine.partition(",")[0], "key=value", hint)
-        spec = names.parse(f"engine:{self.engine}" if self.engine else "engine")
-        spec.pop("name")
-        return cast("Engine", names.make(Engine, spec, where="--engine"))
+        return cast("Engine", names.make(Engine, names.options(self.engine, "--engine"), where="--engine"))
 
     def law(self) -> BatchTime:
         """Seconds of an iteration."""

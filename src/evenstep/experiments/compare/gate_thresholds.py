@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,24 @@ import numpy as np
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError
+from evenstep.experiments.compare.engine_compare import traces_of
+from evenstep.experiments.compare.engine_settings import EngineSettings
+from evenstep.experiments.sources import Reading
 from evenstep.request import Trace
 from evenstep.sim.engine.simulation import Engine
 from evenstep.theory import segments, wait_thresholds
 from evenstep.theory.fluid import Types, equilibrium
 from evenstep.workload.replicate import rate
+from evenstep.workload.synthetic.yaml_file import check_means
 
+_WHERE = "evenstep thresholds"
+#: The flags behind what the theory is told.
+_FLAGS = {
+    "segments": "--segments",
+    "kv_tokens": "--engine kv-tokens",
+    "d0_s": "--batch-time d0-s",
+    "d1_s": "--batch-time d1-s",
+}
 #: Types of outputs at most; longer outputs share bins.
 MOST_TYPES = 500
 #: Numbers of segments that are tried.
@@ -48,11 +61,11 @@ class Asked:
     def __post_init__(self) -> None:
         if not isinstance(self.law, AffineKv):
             name = type(self.law).__name__
-            raise InputError("thresholds", "--batch-time", name, "affine-kv, the law of WAIT's eq. 1")
+            raise InputError(_WHERE, "--batch-time", name, "affine-kv, the law of WAIT's eq. 1")
         if not (math.isfinite(self.iterations) and self.iterations >= 1):
-            raise InputError("thresholds", "--iterations", self.iterations, "a finite number >= 1")
+            raise InputError(_WHERE, "--iterations", self.iterations, "a finite number >= 1")
         if not 0 < self.delta < 1:
-            raise InputError("thresholds", "--delta", self.delta, "a probability above 0, below 1")
+            raise InputError(_WHERE, "--delta", self.delta, "a probability above 0, below 1")
         if not rate(self.trace) > 0:
             raise InputError(self.trace.name or "trace", "arrivals", "no rate", "several arrival times, or --rate")
 
@@ -83,13 +96,24 @@ def answer(asked: Asked) -> dict[str, Any]:
     """
     trace = asked.trace
     classes = trace.request_class if trace.request_class is not None else np.zeros(len(trace), np.int64)
-    return {
-        "version": 1,
-        "trace": trace.name,
-        "requests_per_s": rate(trace),
-        "wait": _wait(asked, asked.types(classes, prompts=True), np.unique(classes).tolist()),
-        "nested_wait": _nested(asked),
-    }
+    try:
+        wait = _wait(asked, asked.types(classes, prompts=True), np.unique(classes).tolist())
+        nested = _nested(asked)
+    except InputError as error:
+        flag = _FLAGS.get(error.field, error.field)
+        raise InputError(_WHERE, flag, error.value, error.expected, error.hint) from None
+    return {"version": 1, "trace": trace.name, "requests_per_s": rate(trace), "wait": wait, "nested_wait": nested}
+
+
+def read(settings: EngineSettings) -> Trace:
+    """The requests that settings ask for.
+
+    Raises:
+        InputError: a file that cannot be read, or a law with an infinite mean.
+    """
+    if Path(settings.source).suffix in {".yaml", ".yml"}:
+        check_means(settings.source, Reading.of(settings).workload().source)
+    return traces_of(settings, fewer=False)[0]
 
 
 def _wait(asked: Asked, types: Types, names: list[int]) -> dict[str, Any]:

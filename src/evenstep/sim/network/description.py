@@ -16,6 +16,8 @@ tasks:
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +35,8 @@ from evenstep.workload.synthetic.yaml_file import Reading, TraceFile, beside
 Order = Literal["fcfs", "oldest-task", "least-attained", "critical-path", "longest-path"]
 #: What `then` leads to where the task goes no further.
 END = "end"
+#: Tasks of one type at most: more fill the memory of most machines.
+MOST_TASKS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,12 @@ class EngineSection:
     def __post_init__(self) -> None:
         if self.count < 1:
             raise InputError("engine", "count", self.count, "an integer >= 1")
-        _ = self.server, self.law, self.scheduling, self.balancer
+        for part, made in (("engine", "server"), ("batch_time", "law"), ("policy", "scheduling"), ("routing", "balancer")):
+            with _part_of(part):
+                getattr(self, made)
+        for k, call in enumerate(self.priority):
+            if call in self.priority[:k]:
+                raise InputError("engine", f"priority[{k}]", call, "each call once")
 
     @property
     def server(self) -> Engine:
@@ -77,17 +86,25 @@ class EngineSection:
     def balancer(self) -> Any:
         policy = names.build("routing", names.parse(self.routing))
         if getattr(policy, "horizon", 0):
-            raise InputError("engine", "routing", self.routing, "a routing policy that does not look ahead")
+            raise InputError("engine", "name", self.routing, "a routing policy that does not look ahead")
         return policy
+
+
+@contextmanager
+def _part_of(field: str) -> Generator[None]:
+    """Errors about what a field's text stands for name the field: ``routing``, or ``engine.kv_tokens`` for an option."""
+    try:
+        yield
+    except InputError as error:
+        own = field if error.field == "name" else f"{field}.{error.field}"
+        raise InputError("engine", own, error.value, error.expected, error.hint) from None
 
 
 @lru_cache(maxsize=256)
 def _server(text: str) -> Engine:
-    spec = names.parse(f"engine:{text}" if text else "engine")
-    spec.pop("name")
-    made: Engine = names.make(Engine, spec, where="engine")
+    made: Engine = names.make(Engine, names.options(text, "engine"), where="engine")
     if made.data_parallel != 1:
-        raise InputError("engine", "engine", text, "data-parallel=1", "Use count for several engines.")
+        raise InputError("engine", "data_parallel", made.data_parallel, "1", "Use count for several engines.")
     return made
 
 
@@ -136,8 +153,8 @@ class TaskSection:
     one_key: bool = False
 
     def __post_init__(self) -> None:
-        if self.count is not None and self.count < 1:
-            raise InputError("task", "count", self.count, "an integer >= 1")
+        if self.count is not None and not 1 <= self.count <= MOST_TASKS:
+            raise InputError("task", "count", self.count, f"an integer from 1 to {MOST_TASKS:,}")
         if bool(self.calls) == (self.trace is not None):
             found = "both" if self.calls else "neither"
             raise InputError("task", "calls and trace", found, "one of the two")
@@ -175,6 +192,8 @@ class Network:
     def __post_init__(self) -> None:
         if self.until_s is not None and not (math.isfinite(self.until_s) and self.until_s > 0):
             raise InputError("network", "until_s", self.until_s, "a finite number of seconds > 0")
+        if self.seed < 0:
+            raise InputError("network", "seed", self.seed, "an integer >= 0")
         for which in ("engines", "tasks"):
             if not getattr(self, which):
                 raise InputError("network", which, "empty", "at least one")
@@ -188,11 +207,14 @@ class Network:
                     raise InputError("network", f"tasks.{name}.count", "missing", "a number of tasks", hint)
 
     def _check_priorities(self) -> None:
-        known = {f"{task}.{call}" for task, one in self.tasks.items() for call in one.calls}
+        known = {f"{task}.{call}": made.engine for task, one in self.tasks.items() for call, made in one.calls.items()}
         for name, engine in self.engines.items():
             for k, call in enumerate(engine.priority):
+                place = f"engines.{name}.priority[{k}]"
                 if call not in known:
-                    raise InputError("network", f"engines.{name}.priority[{k}]", call, "TASK.CALL", nearest(call, known))
+                    raise InputError("network", place, call, "TASK.CALL", nearest(call, known))
+                if known[call] != name:
+                    raise InputError("network", place, call, f"a call of engine {name}", f"It runs on {known[call]}.")
 
 
 def load(path: str | Path) -> Network:
@@ -204,10 +226,22 @@ def load(path: str | Path) -> Network:
     """
     place = Path(path)
     file = config.read_yaml(place)
+    return Reading(place, file).made(Network, {"name": place.stem, **file.values}, "")
+
+
+@contextmanager
+def in_file(path: str | Path) -> Generator[None]:
+    """Errors about a network name the line of NETWORK.yaml, as those of `load` do.
+
+    Raises:
+        InputError: what was raised inside, at its place in the file.
+    """
     try:
-        return Reading(place, file).made(Network, {"name": place.stem, **file.values}, "")
+        yield
     except InputError as error:
-        where = error.where if error.where.startswith(file.path) else file.where(error.field)
+        if error.where != "network":
+            raise
+        where = config.read_yaml(path).where(error.field)
         raise InputError(where, error.field, error.value, error.expected, error.hint) from None
 
 
@@ -240,7 +274,7 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
             hint = nearest(call.engine, network.engines)
             raise InputError("network", f"{at}.engine", call.engine, "a known engine", hint)
         for part, law in (("prompt", call.prompt), ("output", call.output)):
-            laws.check_mean("network", law, f"{at}.{part}.alpha")
+            laws.check_mean("network", law, f"{at}.{part}")
         for before in call.after:
             if before not in task.calls:
                 raise InputError("network", f"{at}.after", before, "a call of the task", nearest(before, task.calls))

@@ -136,13 +136,16 @@ def check_memory(network: Network, calls: Calls) -> None:
         needed = calls.prompt[rows] + calls.output[rows] - last
         row = rows[int(np.argmax(needed))]
         capacity = server.kv_tokens // server.block_tokens * server.block_tokens
-        if whole_blocks(int(needed.max()), server.block_tokens) > capacity:
+        least = whole_blocks(int(needed.max()), server.block_tokens)
+        if least > capacity:
+            is_drawn = bool(network.tasks[which[0]].calls)
+            shorter = "cut its lengths off with high=N" if is_drawn else "leave the request out of the trace"
             raise InputError(
                 "network",
-                f"tasks.{which[0]}.calls.{which[1]}" if network.tasks[which[0]].calls else f"tasks.{which[0]}.trace",
+                f"tasks.{which[0]}.calls.{which[1]}" if is_drawn else f"tasks.{which[0]}.trace",
                 f"{calls.prompt[row]} + {calls.output[row]} tokens",
                 f"at most the {capacity} KV tokens of engine {name}",
-                "Give the engine more memory, or the call shorter lengths.",
+                f"Give engines.{name}.engine kv-tokens={least}, or {shorter}.",
             )
 
 

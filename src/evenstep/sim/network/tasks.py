@@ -14,7 +14,7 @@ import numpy as np
 from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
-from evenstep.sim.network.description import END, CallSection, Network, TaskSection, first_calls
+from evenstep.sim.network.description import END, MOST_TASKS, CallSection, Network, TaskSection, first_calls
 
 #: Tasks are drawn in so many at first where the time says how many there are.
 _FIRST = 1024
@@ -111,11 +111,14 @@ def _key(seed: int, name: str) -> int:
 def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
     """float64[N]: as many as are asked for, or as arrive in time."""
     assert task.arrivals is not None
-    until_s, count = network.until_s or math.inf, task.count or _FIRST
+    until_s, count, place = network.until_s or math.inf, task.count or _FIRST, f"tasks.{name}.arrivals"
     while True:
+        if count > MOST_TASKS:
+            more = f"over {MOST_TASKS:,} tasks in {until_s:g} s"
+            raise InputError("network", place, more, f"at most {MOST_TASKS:,}", "Lower the rate or until_s, or give count.")
         times = task.arrivals.times(count, _key(seed, name), 0)
         if times is None:
-            raise InputError("network", f"tasks.{name}.arrivals", "saturated", "a process with times")
+            raise InputError("network", place, "saturated", "a process with times")
         if task.count is not None or times[-1] >= until_s or not np.any(np.diff(times) > 0):
             return times[times < until_s]
         count *= 2
@@ -174,7 +177,13 @@ class _Walk:
         """Tasks reach a call for the same time; answers what follows, with the row that each follows."""
         if visit >= _MOST_VISITS:
             where = f"tasks.{self.name}.calls.{call}.then"
-            raise InputError("network", where, f"over {_MOST_VISITS} visits of one task", "a loop that ends")
+            raise InputError(
+                "network",
+                where,
+                f"over {_MOST_VISITS} visits of one task",
+                "a loop that ends",
+                "Give the way out a larger share.",
+            )
         rows = self.add(made, call, visit, tasks)
         has_parent = parent >= 0
         made.parent.append(parent[has_parent])

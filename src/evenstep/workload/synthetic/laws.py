@@ -18,6 +18,8 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8
 
 HIGHEST = 10_000_000  # tokens; the upper end where none is given
+#: What a heavy tail is called in messages, so that it can be looked up.
+INFINITE = "an infinite mean"
 
 
 class Law(Protocol):
@@ -207,10 +209,11 @@ class Pareto(_Checked):
     high: int = HIGHEST
 
     def _promises(self) -> tuple[Promise, ...]:
-        will_do = self.mean is None or (_is_positive(self.mean) and self.alpha > 1)
+        has_mean = self.mean is None or not 0 < self.alpha <= 1
         return (
+            ("alpha", has_mean, f"a number > 1 where `mean` is given: up to 1 the law has {INFINITE}"),
             ("mean", (self.mean is None) != (self.minimum is None), "mean or minimum, one of the two"),
-            ("mean", will_do, "a finite number > 0, with alpha > 1"),
+            ("mean", self.mean is None or _is_positive(self.mean), "a finite number > 0"),
         )
 
     def quantile(self, u: F8) -> I8:
@@ -295,13 +298,22 @@ def fitted_lognormal(values: I8) -> Lognormal:
     return Lognormal(sigma=float(logs.std()), mu=float(logs.mean()), low=int(values.min()), high=int(values.max()))
 
 
-def check_mean(where: str, law: Law, field: str = "alpha") -> None:
+def check_mean(where: str, law: Law, place: str = "") -> None:
     """Refuse a law of lengths whose mean is infinite.
 
+    Args:
+        where: what errors call the file or flag.
+        place: of the law in it, for instance ``synthetic.output``.
+
     Raises:
-        InputError: it says so.
+        InputError: it says so, and names the field.
     """
+    dot = f"{place}." if place else ""
+    if isinstance(law, Bimodal):
+        for name, share in (("first", law.share), ("second", 1 - law.share)):
+            if share > 0:
+                check_mean(where, getattr(law, name), f"{dot}{name}")
     alpha = getattr(law, "alpha", None)
     if alpha is not None and alpha <= 1 and getattr(law, "high", 0) == HIGHEST:
-        hint = "This law has an infinite mean: no rate above 0 is stable. Cut it off with high=N."
-        raise InputError(where, field, alpha, "a number > 1", hint)
+        hint = f"This law has {INFINITE}: no rate above 0 is stable. Cut it off with high=N."
+        raise InputError(where, f"{dot}alpha", alpha, "a number > 1", hint)

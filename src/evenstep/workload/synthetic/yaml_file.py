@@ -167,6 +167,29 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
     return Workload(source, document.requests_per_s, document.load, document.description)
 
 
+def check_means(path: str | Path, source: Source) -> None:
+    """Refuse a drawn workload with a law of infinite mean.
+
+    Args:
+        path: where the source was read from.
+
+    Raises:
+        InputError: naming the law's place in the file.
+    """
+    if not isinstance(source, Synthetic):
+        return
+    own = {"": (source.prompt, source.output)}
+    own |= {f".classes[{k}]": (one.prompt, one.output) for k, one in enumerate(source.classes)}
+    try:
+        for place, both in own.items():
+            for part, law in zip(("prompt", "output"), both, strict=True):
+                if law is not None:
+                    laws.check_mean(str(path), law, f"synthetic{place}.{part}")
+    except InputError as error:
+        where = config.read_yaml(path).where(error.field)
+        raise InputError(where, error.field, error.value, error.expected, error.hint) from None
+
+
 def _synthetic(file: config.Document, section: SyntheticSection | None, name: str) -> Synthetic:
     assert section is not None
     values = (section.requests, section.prompt, section.output, section.arrivals, section.recurring, section.seed)
@@ -225,27 +248,30 @@ class Reading:
         if value is None and type(None) in options:
             return None
         inner = next((o for o in options if o is not type(None)), kind) if type(None) in options else kind
+        inside = typing.get_args(inner)
         if inner is laws.Law:
             return self._named(LAWS, "law", value, place)
         if inner is arrivals.Arrivals:
             return self._named(PROCESSES, "process", value, place)
         if dataclasses.is_dataclass(inner):
             return self.made(inner, value, place)
-        if typing.get_origin(inner) is list and dataclasses.is_dataclass(options[0]):
+        if typing.get_origin(inner) is list:
             if not isinstance(value, list):
                 raise InputError(self.file.where(place), place, value, "a list")
             items = cast("list[Any]", value)
-            return [self.made(options[0], item, f"{place}[{number}]") for number, item in enumerate(items)]
-        if typing.get_origin(inner) is dict and dataclasses.is_dataclass(options[1]):
+            return [self._value(inside[0], item, f"{place}[{number}]") for number, item in enumerate(items)]
+        if typing.get_origin(inner) is dict:
             if not isinstance(value, Mapping):
                 raise InputError(self.file.where(place), place, value, "a mapping of names to values")
             named = cast("Mapping[Any, Any]", value)
-            return {str(name): self.made(options[1], one, _join(place, str(name))) for name, one in named.items()}
+            return {str(name): self._value(inside[1], one, _join(place, str(name))) for name, one in named.items()}
         try:
             return msgspec.convert(value, inner)
         except msgspec.ValidationError as error:
-            expected = str(error).partition(" - at")[0].removeprefix("Expected ").partition(", got")[0].strip("`")
-            raise InputError(self.file.where(place), place, value, f"a value of type {expected}") from None
+            known = typing.get_args(inner) if typing.get_origin(inner) is Literal else ()
+            near = nearest(str(value), known)
+            hint = near if near.startswith("Did") else ""
+            raise InputError(self.file.where(place), place, value, config.expectation(str(error), inner), hint) from None
 
     def _named(self, known: dict[str, type], tag: str, content: Any, place: str) -> Any:
         """A law or process, chosen by the key `tag`; text alone names one without parameters."""
