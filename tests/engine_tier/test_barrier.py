@@ -10,7 +10,7 @@ import pytest
 from tests.engine_tier.barrier import OURS, Judged, begin, even, itl_p95_s, mirrored, play, skewed
 from tests.engine_tier.clients import Answer, ask, body
 
-from evenstep.experiments.reproduce import ratio
+from evenstep.experiments.vocabulary import ratio
 
 pytestmark = pytest.mark.engine
 #: Rounds of ours and of join-shortest-queue, whose ties are chance, so that its rounds spread by some percent.

@@ -8,18 +8,8 @@ import pytest
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.experiments.reproduce import (
-    QUICK_SEEDS,
-    SEEDS,
-    Experiment,
-    Setting,
-    all_of,
-    clearly,
-    joined,
-    ratio,
-    reproduce,
-    within,
-)
+from evenstep.experiments.reproduce import QUICK_SEEDS, SEEDS, Experiment, Setting, reproduce
+from evenstep.experiments.vocabulary import all_of, clearly, joined, ratio, within
 from evenstep.measure.comparison import Interval, paired_difference
 
 

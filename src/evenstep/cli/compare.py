@@ -112,10 +112,7 @@ def _with_its_policy(settings: CompareSettings, log: FromLog) -> CompareSettings
 
 
 def _compare(
-    args: argparse.Namespace,
-    found: Settled[CompareSettings],
-    settings: CompareSettings,
-    log: FromLog | None = None,
+    args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings, log: FromLog | None = None
 ) -> int:
     from evenstep.cli.parts import outputs
     from evenstep.experiments.compare.observed import row_of, with_observed

@@ -72,12 +72,7 @@ class Demo:
             bar.end()
         told, path = foot(settings, rows), _report(args, settings, rows)
         if args.format == "json":
-            about = {
-                "command": args.command_line,
-                "versions": outputs.versions(),
-                "notes": told,
-                "report": str(path),
-            }
+            about = {"command": args.command_line, "versions": outputs.versions(), "notes": told, "report": str(path)}
             outputs.print_json({"version": 1, **about, "policies": [values(row) for row in rows]})
         else:
             print("\n".join(["", *told, f"report: {path}"]))

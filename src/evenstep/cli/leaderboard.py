@@ -52,11 +52,7 @@ class Leaderboard:
             "counted from 1970, modulo 10)",
         )
         parser.add_argument(
-            "--workload",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help="only this one; may be given many times",
+            "--workload", action="append", default=[], metavar="NAME", help="only this one; may be given many times"
         )
         parser.add_argument(
             "--policy",
@@ -92,20 +88,13 @@ def _leaderboard(args: argparse.Namespace) -> int:
             outputs.check_writable(file)
     outputs.check_folder(args.cache)
     board = Board(
-        args.source,
-        workloads=args.workload,
-        policies=args.policy,
-        cache=args.cache,
-        progress=Bar(lines=sys.stdout),
+        args.source, workloads=args.workload, policies=args.policy, cache=args.cache, progress=Bar(lines=sys.stdout)
     )
     try:
         return _made(args, board, out) if stored is None else _check(args, board, stored)
     except Interrupted as stop:
         kept = f"are kept in {args.cache}" if args.cache is not None else "are lost: give --cache to keep them"
-        print(
-            f"evenstep leaderboard: interrupted; {stop.made} runs {kept}, {stop.left} are left",
-            file=sys.stderr,
-        )
+        print(f"evenstep leaderboard: interrupted; {stop.made} runs {kept}, {stop.left} are left", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -87,12 +87,7 @@ def _trace(settings: LoadSettings) -> Trace:
     options: dict[str, Any] = {**parse(settings.format_name)} if settings.format_name is not None else {}
     name = options.pop("name", None)
     found = open_source(
-        settings.source,
-        name,
-        skip_bad_rows=settings.skip_bad_rows,
-        limit=settings.limit,
-        seed=settings.seed,
-        **options,
+        settings.source, name, skip_bad_rows=settings.skip_bad_rows, limit=settings.limit, seed=settings.seed, **options
     )
     source = found.source
     if found.requests_per_s is not None and settings.rate is None and not settings.closed:
@@ -101,12 +96,7 @@ def _trace(settings: LoadSettings) -> Trace:
 
 
 def _write(
-    args: argparse.Namespace,
-    outcome: Outcome,
-    found: dict[str, Any],
-    settings: LoadSettings,
-    told: list[str],
-    command: str,
+    args: argparse.Namespace, outcome: Outcome, found: dict[str, Any], settings: LoadSettings, told: list[str], command: str
 ) -> list[str]:
     """Write the files asked for; what to tell the user."""
     from evenstep.cli.parts import outputs
@@ -118,23 +108,12 @@ def _write(
         outcome.records.write(Path(args.save_requests), {"command": command, "versions": outputs.versions()})
         written.append(f"requests: {Path(args.save_requests).resolve()}")
     if args.report is not None:
-        facts = {
-            "server": settings.url,
-            "model": outcome.model,
-            "workload": settings.source,
-            **outputs.versions(),
-        }
+        facts = {"server": settings.url, "model": outcome.model, "workload": settings.source, **outputs.versions()}
         from html import escape
 
         lead = [f'<p class="hint">{escape(line)}</p>' for line in told]
         totals = {key: found[key] for key in ("completed", "failed", "request_throughput", "output_throughput")}
-        text = page(
-            f"Load on {settings.url}",
-            {outcome.model: Shown(outcome, found)},
-            lead,
-            {**totals, **facts},
-            command,
-        )
+        text = page(f"Load on {settings.url}", {outcome.model: Shown(outcome, found)}, lead, {**totals, **facts}, command)
         with replacing(Path(args.report)) as out:
             out.write(text.encode())
         written.append(f"report: {Path(args.report).resolve()}")

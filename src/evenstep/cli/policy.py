@@ -49,10 +49,7 @@ class Policy:
         checked.add_argument("name", metavar="FILE_OR_NAME[:options]", help="e.g. mine.py or br-0:candidates=4")
         for verb in (listed, shown, begun, checked):
             verb.add_argument(
-                "--kind",
-                choices=list(_KINDS),
-                default="routing",
-                help="what the policy decides (default routing)",
+                "--kind", choices=list(_KINDS), default="routing", help="what the policy decides (default routing)"
             )
         for verb in (listed, shown, checked):
             add_format(verb)
@@ -79,12 +76,7 @@ def _described(name: str, kind_of: str) -> dict[str, Any]:
         for field in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ())
         if field.init and field.default is not dataclasses.MISSING
     }
-    return {
-        "name": name,
-        "summary": text.split("\n\n")[0].replace("\n", " "),
-        "description": text,
-        "options": options,
-    }
+    return {"name": name, "summary": text.split("\n\n")[0].replace("\n", " "), "description": text, "options": options}
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -43,18 +43,11 @@ class Predict:
             help="steps to look ahead; may be given many times (default 20, 40, 80)",
         )
         judged.add_argument(
-            "--train-share",
-            type=float,
-            default=0.5,
-            metavar="X",
-            help="share that is learned from (default 0.5)",
+            "--train-share", type=float, default=0.5, metavar="X", help="share that is learned from (default 0.5)"
         )
         judged.add_argument("--limit", type=int, metavar="ROWS", help="read this many requests only")
         judged.add_argument(
-            "--trace-format",
-            "--format-name",
-            metavar="NAME",
-            help="format of the trace, when it is not recognised",
+            "--trace-format", "--format-name", metavar="NAME", help="format of the trace, when it is not recognised"
         )
         add_columns_flag(judged)
         judged.add_argument("--skip-bad-rows", action="store_true", help="leave out bad rows, and count them")

@@ -36,16 +36,11 @@ class Reproduce:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME|list|all", help="an experiment, list or all; a file of yours: mine.py")
         parser.add_argument(
-            "--quick",
-            action="store_true",
-            help="run a reduced size to show that it works; marked, and no evidence",
+            "--quick", action="store_true", help="run a reduced size to show that it works; marked, and no evidence"
         )
         add_format(parser, "table", "csv", "latex", "json")
         parser.add_argument(
-            "--out",
-            metavar="DIR",
-            default="reproduced",
-            help="where figure and data are written (default reproduced)",
+            "--out", metavar="DIR", default="reproduced", help="where figure and data are written (default reproduced)"
         )
         parser.add_argument("--seeds", type=int, metavar="N", help="replicates (default 5; 2 with --quick)")
         parser.add_argument(

@@ -40,9 +40,7 @@ class SweepCommand:
         parser.add_argument("--out", metavar="FILE.parquet", help="a row a run (default the name of SWEEP.yaml, here)")
         parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report with curves")
         parser.add_argument(
-            "--cache",
-            metavar="DIR",
-            help="where finished runs are kept (default the name of --out and .cache)",
+            "--cache", metavar="DIR", help="where finished runs are kept (default the name of --out and .cache)"
         )
         parser.add_argument(
             "--until",
@@ -51,10 +49,7 @@ class SweepCommand:
             "with %% of the mean, e.g. ci(idle_share) < 2%%; join several by and",
         )
         parser.add_argument(
-            "--most-seeds",
-            type=int,
-            metavar="N",
-            help="replicates a point may have under --until (default 30)",
+            "--most-seeds", type=int, metavar="N", help="replicates a point may have under --until (default 30)"
         )
         parser.add_argument(
             "--slo",

@@ -136,10 +136,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
         windows = found["cv_gaps_5min"]
         inside = "" if windows is None else f", {windows:.2f} inside 5-minute windows"
         rows.append(("CV of gaps", f"{found['cv_gaps']:.2f}{inside}"))
-    rows += [
-        ("prompt tokens", _lengths(found["prompt_tokens"])),
-        ("output tokens", _lengths(found["output_tokens"])),
-    ]
+    rows += [("prompt tokens", _lengths(found["prompt_tokens"])), ("output tokens", _lengths(found["output_tokens"]))]
     rows.append(("at the largest output", f"{found['share_at_largest']:.2%}"))
     sessions = found["sessions"]
     if sessions is not None:
@@ -147,12 +144,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("sessions", f"{sessions['count']:,}, {spread}"))
         if sessions["think_s"] is not None:
             think = sessions["think_s"]
-            rows.append(
-                (
-                    "think time",
-                    f"mean {think['mean']:.3g} s, p50 {think['p50']:.3g} s, p95 {think['p95']:.3g} s",
-                )
-            )
+            rows.append(("think time", f"mean {think['mean']:.3g} s, p50 {think['p50']:.3g} s, p95 {think['p95']:.3g} s"))
     if found["classes"] is not None:
         rows.append(("classes", str(found["classes"])))
     if found["prefix_share"] is not None:

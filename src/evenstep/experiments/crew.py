@@ -14,17 +14,7 @@ from typing import Any
 
 from evenstep import compiled
 from evenstep.experiments.contenders import Contender
-from evenstep.experiments.executors import (
-    Ended,
-    Executor,
-    Here,
-    Job,
-    Processes,
-    can_fork,
-    cores,
-    is_worthwhile,
-    work_off,
-)
+from evenstep.experiments.executors import Ended, Executor, Here, Job, Processes, can_fork, cores, is_worthwhile, work_off
 from evenstep.experiments.plain_first import PlainFirst, begin
 from evenstep.experiments.progress import Progress
 from evenstep.experiments.warming import Warming, cold_kernels, compile_notice

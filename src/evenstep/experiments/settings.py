@@ -22,15 +22,7 @@ if TYPE_CHECKING:
     from evenstep.workload.replicate import Source
 
 #: Compared by default: what routers do today, then what balancing adds.
-USUAL = (
-    "fcfs",
-    "jsq",
-    "least-load",
-    "br-0",
-    "bf-io",
-    "best",
-    "bf-io:horizon=20,discount=0.9,predictor=oracle",
-)
+USUAL = ("fcfs", "jsq", "least-load", "br-0", "bf-io", "best", "bf-io:horizon=20,discount=0.9,predictor=oracle")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,7 @@ _MICRO = 1e6  # the format counts microseconds
 
 
 def write_chrome_trace(
-    path: Path,
-    workers: WorkerTable,
-    law: StepTime,
-    conditions: Conditions,
-    *,
-    first: int = 0,
-    limit: int = 2000,
+    path: Path, workers: WorkerTable, law: StepTime, conditions: Conditions, *, first: int = 0, limit: int = 2000
 ) -> int:
     """Write some steps of a run in the Trace Event Format.
 

@@ -30,10 +30,7 @@ def composition(name: str, series: int, run: EngineRun) -> str:
     table = run.iterations
     edges = stretches(table.start_s.size)
     time = table.start_s[edges[:-1]]
-    decodes, tokens = (
-        means(table.decodes.astype(np.float64), edges),
-        means(table.tokens.astype(np.float64), edges),
-    )
+    decodes, tokens = (means(table.decodes.astype(np.float64), edges), means(table.tokens.astype(np.float64), edges))
     board = Board(
         Scale(0.0, max(float(time[-1]), 1e-9)),
         Scale(0.0, max(float(tokens.max()), 1.0) * 1.05),
@@ -50,10 +47,7 @@ def composition(name: str, series: int, run: EngineRun) -> str:
 def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
     """Cumulative distribution of a latency, one line a policy: ``e2e`` or ``ttft``."""
     found = [
-        (
-            i,
-            (run.requests.finished_s if kind == "e2e" else run.requests.first_token_s) - run.requests.arrival_s,
-        )
+        (i, (run.requests.finished_s if kind == "e2e" else run.requests.first_token_s) - run.requests.arrival_s)
         for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
     ]
     return distribution(found, title, f"{title}, s", "requests, %", log=True)

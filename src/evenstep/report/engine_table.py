@@ -24,14 +24,7 @@ COLUMNS = (
 #: After the times to first token, where there is an objective.
 SLO = (("SLO met", "%", "slo_share", 100.0), ("goodput", "requests/s", "goodput_requests_per_s", 1.0))
 #: Those whose differences are printed.
-DIFFERENCES = (
-    "throughput_tokens_per_s",
-    "e2e_mean_s",
-    "e2e_p99_s",
-    "ttft_p99_s",
-    "tbt_p99_s",
-    "goodput_requests_per_s",
-)
+DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s", "tbt_p99_s", "goodput_requests_per_s")
 
 
 def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float], ...]:
@@ -96,8 +89,4 @@ def difference_lines(comparison: EngineComparison) -> list[str]:
         found = comparison.differences(result)
         rows.append([result.policy, *(relative(found.get(name), base.mean(name), 1, "") for _, _, name, _ in shown)])
     many = ", ± half a 95 % interval" if len(base.seeds) > 1 else ""
-    return [
-        "",
-        f"difference to {base.policy} in per cent of it, replicate by replicate{many}",
-        *aligned(rows),
-    ]
+    return ["", f"difference to {base.policy} in per cent of it, replicate by replicate{many}", *aligned(rows)]

@@ -143,20 +143,11 @@ def text_lines(found: Reproduction) -> list[str]:
     lines += ["", *aligned(cells(said.rows), left=range(3)), ""]
     lines.append(intervals_sentence(found))
     if said.claims:
-        lines += [
-            "",
-            "A claim is tested for its direction, by 95 % intervals; the paper's size and ours stand beside it.",
-        ]
+        lines += ["", "A claim is tested for its direction, by 95 % intervals; the paper's size and ours stand beside it."]
     for claim in said.claims:
         lines.append(f"  {verdict(claim, found.quick)}: {claim.says}; ours: {claim.seen}")
     where = " (sizes are those of --quick)" if found.quick else ""
-    lines += [
-        "",
-        f"where and why we differ: {said.remark}",
-        f"stands in: {said.stands_in}",
-        "",
-        f"free constants{where}:",
-    ]
+    lines += ["", f"where and why we differ: {said.remark}", f"stands in: {said.stands_in}", "", f"free constants{where}:"]
     lines += [f"  {c.name} = {c.value}: {c.why}" for c in said.constants]
     return lines
 

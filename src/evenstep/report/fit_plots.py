@@ -32,14 +32,7 @@ def _draw(figure: Any, fitted: Fitted, fit: Fit) -> None:
     left.set_ylabel("measured, ms")
     left.set_title(f"R^2 {fit.r_squared:.4f}")
     over = "tokens" if "tokens" in fitted.columns else "kv"
-    right.plot(
-        fitted.columns[over][::every],
-        fit.residuals[::every] * 1e3,
-        ".",
-        markersize=2,
-        color=COLOURS[1],
-        alpha=0.5,
-    )
+    right.plot(fitted.columns[over][::every], fit.residuals[::every] * 1e3, ".", markersize=2, color=COLOURS[1], alpha=0.5)
     right.axhline(0.0, color=COLOURS[6], linewidth=1)
     right.set_xlabel("tokens of the batch" if over == "tokens" else "KV tokens")
     right.set_ylabel("measured - fitted, ms")

@@ -125,10 +125,7 @@ def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_titl
 
 def energy(comparison: Comparison) -> str:
     """Kilojoules of the whole run under both accountings, a bar a policy."""
-    accountings = (
-        ("energy_busy_idle_j", "busy and idle priced apart"),
-        ("energy_step_average_j", "step average"),
-    )
+    accountings = (("energy_busy_idle_j", "busy and idle priced apart"), ("energy_step_average_j", "step average"))
     joules = {f: [p.mean(f) for p in comparison.policies] for f, _ in accountings}
     if any(value is None for values in joules.values() for value in values):
         return ""

@@ -81,10 +81,7 @@ COLUMNS: tuple[Column, ...] = (
 #: Next to the time lost at the barrier, for runs with prefix caches.
 PREFIX_HITS = Column("hits", "% prompt", "prefix_hit_share", 8, kind="share")
 #: After the first tokens, for runs with an objective.
-SLO = (
-    Column("SLO met", "%", "slo_share", 7, kind="share"),
-    Column("goodput", "requests/s", "goodput_requests_per_s", 10),
-)
+SLO = (Column("SLO met", "%", "slo_share", 7, kind="share"), Column("goodput", "requests/s", "goodput_requests_per_s", 10))
 #: Unit of a time to first token that holds no prefill.
 NO_PREFILL = "s, no prefill"
 _SPARE = ("spread", "worth", "TTFT p95", "energy", "tokens/s", "TPOT p95", "makespan", "imbalance")
@@ -161,9 +158,7 @@ def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> No
     """Print the whole table of a comparison that is there already."""
     known = comparison.policies[0].summaries[0]
     columns = columns_of(
-        prefix_hits="prefix_hit_share" in known,
-        slo="slo_share" in known,
-        prefill=comparison.conditions.prefill,
+        prefix_hits="prefix_hit_share" in known, slo="slo_share" in known, prefill=comparison.conditions.prefill
     )
     names = [p.policy for p in comparison.policies]
     if comparison.observed is not None:

@@ -15,17 +15,7 @@ if TYPE_CHECKING:
     from evenstep.measure.engine_comparison import EngineComparison
 
 #: Attributes that argparse and the command add to the settings.
-_BESIDE = {
-    "columns",
-    "format",
-    "report",
-    "records",
-    "config",
-    "debug",
-    "command",
-    "command_line",
-    "run",
-}
+_BESIDE = {"columns", "format", "report", "records", "config", "debug", "command", "command_line", "run"}
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
@@ -36,12 +26,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     said = meaning(EngineSettings)
     group = parser.add_argument_group("one engine", "compare scheduling policies inside one engine, not routing")
     group.add_argument(
-        "--engine",
-        nargs="?",
-        const="",
-        default=argparse.SUPPRESS,
-        metavar="KEY=VALUE,...",
-        help=said["engine"].rstrip("."),
+        "--engine", nargs="?", const="", default=argparse.SUPPRESS, metavar="KEY=VALUE,...", help=said["engine"].rstrip(".")
     )
     for name, shape in (("batch_time", "NAME[:KEY=VALUE,...]"), ("bounds", "NAME[:...]"), ("until_s", "X")):
         flag = "--" + name.replace("_", "-")
@@ -72,10 +57,7 @@ def compare(args: argparse.Namespace) -> int:
         settings, fewer=found.origin["seeds"] == "default", progress=Bar(lines=outputs.lines_of(args.format))
     )
     comparison = dataclasses.replace(
-        outcome.comparison,
-        command=args.command_line,
-        versions=outputs.versions(),
-        notes=outcome.comparison.notes,
+        outcome.comparison, command=args.command_line, versions=outputs.versions(), notes=outcome.comparison.notes
     )
     told = _written(args, comparison, outcome)
     if is_table:

@@ -46,12 +46,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
             said_often = text + "; may be given many times"
             flag = flag.removesuffix("s")
             parser.add_argument(
-                flag,
-                dest=field.name,
-                action="append",
-                default=argparse.SUPPRESS,
-                metavar=metavar,
-                help=said_often,
+                flag, dest=field.name, action="append", default=argparse.SUPPRESS, metavar=metavar, help=said_often
             )
             continue
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)

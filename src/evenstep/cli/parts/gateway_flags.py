@@ -35,11 +35,7 @@ def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
     for flag, text in _WORKERS.items():
         parser.add_argument(
-            flag,
-            default=[],
-            action="append",
-            metavar="URL[,KEY=VALUE,...]",
-            help=f"{text}; may be given many times",
+            flag, default=[], action="append", metavar="URL[,KEY=VALUE,...]", help=f"{text}; may be given many times"
         )
     parser.add_argument(
         "--group",

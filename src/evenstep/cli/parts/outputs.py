@@ -41,10 +41,7 @@ class Rows:
     """The table on stdout, a row as soon as a policy has run all its replicates."""
 
     def __init__(
-        self,
-        asked: Sequence[Contender],
-        columns: Sequence[Column] | None = None,
-        observed: PolicyResult | None = None,
+        self, asked: Sequence[Contender], columns: Sequence[Column] | None = None, observed: PolicyResult | None = None
     ) -> None:
         from evenstep.report.tables import ComparisonTable, observed_name
 

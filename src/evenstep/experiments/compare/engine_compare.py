@@ -120,10 +120,7 @@ class Shared:
 
 
 def run_engine_comparison(
-    settings: EngineSettings,
-    *,
-    fewer: bool = False,
-    progress: Progress | None = None,
+    settings: EngineSettings, *, fewer: bool = False, progress: Progress | None = None
 ) -> EngineOutcome:
     """Run every policy on the same replicates, and compare them pair by pair.
 

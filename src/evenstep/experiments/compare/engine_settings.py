@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 #: The default comparison: policies of today's engines, then ours.
 USUAL = ("vllm", "sarathi", "srpt", "a-min", "best")
 #: How bounds of output lengths may be written.
-BOUNDS = (
-    "trace",
-    "exact",
-    "constant:LOW/HIGH",
-    "bucketed:N/N/...",
-    "around:SHARE",
-    "PREDICTOR[:low=X,high=X,...]",
-)
+BOUNDS = ("trace", "exact", "constant:LOW/HIGH", "bucketed:N/N/...", "around:SHARE", "PREDICTOR[:low=X,high=X,...]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,10 +126,7 @@ def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
         if name in known[:n]:
             place = f"workloads[{n}].name"
             raise InputError(document.where(place), place, name, "each name once")
-    named = {
-        "picture": found.picture,
-        **{f"slow.{k}.leave_out": one.leave_out for k, one in found.slow.items()},
-    }
+    named = {"picture": found.picture, **{f"slow.{k}.leave_out": one.leave_out for k, one in found.slow.items()}}
     for place, names in named.items():
         for name in names:
             if name not in known:

@@ -106,10 +106,7 @@ def _legend(y: float, ours: bool, oracles: bool) -> list[str]:
             f'<text x="{x + 16:.0f}" y="{y}">{escape(text)}</text>',
         ]
         x += 40 + 6.5 * len(text)
-    return [
-        *parts,
-        f'<text class="soft" x="{LEFT - 8}" y="{y}" text-anchor="end">pointed bars are cut</text>',
-    ]
+    return [*parts, f'<text class="soft" x="{LEFT - 8}" y="{y}" text-anchor="end">pointed bars are cut</text>']
 
 
 def _is_ours(policy: str) -> bool:

@@ -7,9 +7,8 @@ from functools import cache
 import numpy as np
 
 from evenstep.cost.profile import Profile
-from evenstep.experiments.reproduce import Setting
+from evenstep.experiments import vocabulary as ex
 from evenstep.measure.engine_records import IterationTable
-from evenstep.report.findings import Constant
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.sim.engine.simulation import Engine, simulate_engine
@@ -36,11 +35,11 @@ def law(name: str) -> Profile:
     return Profile(PROFILES[name])
 
 
-def shown(setting: Setting) -> list[str]:
+def shown(setting: ex.Setting) -> list[str]:
     return setting.pick(list(PROFILES), list(PROFILES)[:2])
 
 
-def requests(setting: Setting, number: int) -> Trace:
+def requests(setting: ex.Setting, number: int) -> Trace:
     """A replicate of ShareGPT's lengths, all there at the start."""
     source = source_of(file_of("sample:sharegpt"), prefix_blocks=False)
     drawn = replicate(source, number, setting.seed)
@@ -61,22 +60,16 @@ def full(table: IterationTable, budget: int) -> F8:
     return table.seconds[table.tokens == budget]
 
 
-def constants(setting: Setting) -> list[Constant]:
+def constants(setting: ex.Setting) -> list[ex.Constant]:
     """The choices every experiment on profiles makes."""
-    return [
-        Constant(
-            "requests",
-            setting.pick(400, 80),
-            "of sample:sharegpt, all there at the start; the paper drives it under a high load",
-        ),
-        Constant("batch limit", BATCH_LIMIT, "vLLM's default"),
-        Constant(
-            "KV memory",
-            "41,408 tokens on the RTX 4090, 450,000 elsewhere",
-            "what vLLM found there; roughly what 96 GB leave beside the weights",
-        ),
-        Constant("policy", "sarathi", "decodes first, then prefill chunks, up to the budget"),
-    ]
+    return ex.constants(f"""
+        requests | {setting.pick(400, 80)} | of sample:sharegpt, all there at the start; the paper drives it under a high
+          load
+        batch limit | {BATCH_LIMIT} | vLLM's default
+        KV memory | 41,408 tokens on the RTX 4090, 450,000 elsewhere | what vLLM found there; roughly what 96 GB leave beside
+          the weights
+        policy | sarathi | decodes first, then prefill chunks, up to the budget
+    """)
 
 
 STANDS_IN = "iterations put together from measured tables of other GPUs and models, for iterations timed on an engine"

@@ -9,24 +9,13 @@ import numpy as np
 
 from evenstep.cost.batch import Batch
 from evenstep.cost.profile_tables import BUNDLED, rows_of
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers import _profiles as profiles
-from evenstep.experiments.reproduce import Experiment, Setting, row
-from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.request import F8
 
 #: Profiles that have a table of unequal decodes of their own.
 NAMES = [name for name in profiles.PROFILES if not name.startswith("32B")]
-COLUMNS = (
-    "prefill_chunk",
-    "n_decode",
-    "n_long",
-    "kv_short",
-    "kv_long",
-    "equal_us",
-    "unequal_us",
-    "longest_us",
-)
+COLUMNS = ("prefill_chunk", "n_decode", "n_long", "kv_short", "kv_long", "equal_us", "unequal_us", "longest_us")
 #: A step that takes at most so much longer is one that the sum of KV explains.
 CLOSE = 0.05
 #: Decodes of a served batch: as many as a worker of the default fleet has slots, 72.
@@ -122,33 +111,27 @@ def parted(rows: Table) -> dict[str, Table]:
     }
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     names = setting.pick(NAMES, NAMES[:1])
-    rows: list[Row] = []
-    claims: list[Claim] = []
+    rows: list[ex.Row] = []
+    claims: list[ex.Claim] = []
     found: dict[str, dict[str, Table]] = {name: parted(table(name)) for name in names}
     for name, kinds in found.items():
         for kind, own in kinds.items():
             rows += _rows(name, kind, own)
             rows += [] if kind == "with a chunk" else _law_rows(name, kind, own)
             claims.append(_claim(name, kind, of_step(name, own)))
-    return Findings(
+    return ex.Findings(
         rows=rows,
         claims=claims,
-        constants=[
-            Constant(
-                "batches",
-                "2 to 256 decodes, 0.4 to 90 % of them 1.5 to 16 times as long as the rest, up to 16,384 tokens",
-                "the grid that was measured: far more uneven than served batches usually are",
-            ),
-            Constant("with a chunk", "of 64 or 512 tokens without context", "a part of the measured grid is bundled"),
-            Constant(
-                "one call",
-                "a third of the table's time",
-                "equal contexts take three times there what they do in the attention table",
-            ),
-            Constant("close", f"the step takes at most {100 * CLOSE:.0f} % longer", "ours"),
-        ],
+        constants=ex.constants(f"""
+            batches | 2 to 256 decodes, 0.4 to 90 % of them 1.5 to 16 times as long as the rest, up to 16,384 tokens | the
+              grid that was measured: far more uneven than served batches usually are
+            with a chunk | of 64 or 512 tokens without context | a part of the measured grid is bundled
+            one call | a third of the table's time | equal contexts take three times there what they do in the attention
+              table
+            close | the step takes at most {100 * CLOSE:.0f} % longer | ours
+        """),
         remark=(
             "there is no number of a paper: BF-IO's dt = C + t_l L* and WAIT's eq. 1 take the sum of KV for granted. The "
             "share is one number for the whole grid; half of the batches are off by less than the row 'attention, median'"
@@ -165,7 +148,7 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _rows(name: str, kind: str, own: Table) -> list[Row]:
+def _rows(name: str, kind: str, own: Table) -> list[ex.Row]:
     alpha = share(own)
     plain, better = beyond(own), np.abs(beyond(own, alpha))
     step = of_step(name, own)
@@ -177,10 +160,10 @@ def _rows(name: str, kind: str, own: Table) -> list[Row]:
         "step, median": ("% longer", 100 * float(np.median(step))),
         "step, p95": ("% longer", 100 * float(np.percentile(step, 95))),
     }
-    return [row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
+    return [ex.row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
 
 
-def _law_rows(name: str, kind: str, own: Table) -> list[Row]:
+def _law_rows(name: str, kind: str, own: Table) -> list[ex.Row]:
     """The data of the step-time law `unequal`: forms of the correction over the grid, and its numbers."""
     overhead_s, per_token_s = line(name)
     figures = {"step off, mean": ("%", 100 * float(np.abs(of_step(name, own)).mean()))}
@@ -193,12 +176,12 @@ def _law_rows(name: str, kind: str, own: Table) -> list[Row]:
         f"C, {SLOTS} decodes": ("ms", 1e3 * overhead_s),
         f"t_l, {SLOTS} decodes": ("ns", 1e9 * per_token_s),
     }
-    return [row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
+    return [ex.row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
 
 
-def _claim(name: str, kind: str, step: F8) -> Claim:
+def _claim(name: str, kind: str, step: F8) -> ex.Claim:
     close = float(np.mean(step <= CLOSE))
-    return Claim(
+    return ex.Claim(
         f"{name}, {kind}: a step depends on the sum of KV alone within {100 * CLOSE:.0f} % in 19 of 20 batches",
         close >= 0.95,
         f"in {100 * close:.0f} % of them; the worst takes {100 * float(step.max()):.0f} % longer",
@@ -214,13 +197,13 @@ def _draw(figure: Any, found: dict[str, dict[str, Table]]) -> None:
             for k, ratio in enumerate(np.unique(uneven)):
                 chosen = uneven == ratio
                 places = own["n_decode"][chosen] * 2 ** (0.1 * (k - 2))
-                axes.plot(places, step[chosen], ".", markersize=3, color=COLOURS[k], label=f"{ratio:g} times")
+                axes.plot(places, step[chosen], ".", markersize=3, color=ex.COLOURS[k], label=f"{ratio:g} times")
             axes.set_xscale("log", base=2)
-            axes.axhline(0, color=COLOURS[6], linewidth=0.8)
+            axes.axhline(0, color=ex.COLOURS[6], linewidth=0.8)
             axes.set_title(f"{name}: {kind}")
             axes.set_xlabel("decodes of the batch")
             axes.set_ylabel("step longer, %")
     figure.axes[0].legend(frameon=False, title="longest", fontsize=7)
 
 
-experiment = Experiment("what one long request costs a decode batch", "LLMServingSim's skew tables", run, most_traces=0)
+experiment = ex.Experiment("what one long request costs a decode batch", "LLMServingSim's skew tables", run, most_traces=0)

@@ -18,11 +18,8 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.profile import Profile
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import Interval
+from evenstep.experiments import vocabulary as ex
 from evenstep.measure.engine_records import EngineRun
-from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.sim.engine.simulation import Engine, simulate_engine
@@ -70,12 +67,7 @@ LANES: dict[str, dict[str, Any]] = {"a path both directions of the link share": 
 #: The link between two devices as it was measured weeks later; of the tensor-parallel run.
 LATER_LINK = "the link as measured on 2026-09-26"
 #: Quantity -> unit and factor from seconds.
-QUANTITIES = {
-    "TTFT": ("s", 1.0),
-    "TTFT in the engine": ("s", 1.0),
-    "TPOT": ("ms", 1e3),
-    "end to end": ("s", 1.0),
-}
+QUANTITIES = {"TTFT": ("s", 1.0), "TTFT in the engine": ("s", 1.0), "TPOT": ("ms", 1e3), "end to end": ("s", 1.0)}
 
 
 def _p95(values: F8) -> float:
@@ -141,10 +133,10 @@ def off(real: Latencies, ours: Latencies) -> dict[tuple[str, str], float]:
     }
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     runs = setting.pick(RUNS, RUNS[1:2])
-    rows: list[Row] = []
-    claims: list[Claim] = []
+    rows: list[ex.Row] = []
+    claims: list[ex.Claim] = []
     pairs: dict[str, tuple[Latencies, Latencies]] = {}
     for one in runs:
         data = columns(one.name)
@@ -158,45 +150,25 @@ def run(setting: Setting) -> Findings:
         if one.profile.endswith("-tp2"):
             rows.append(_largest(f"{one.name}, with {LATER_LINK}", off(real, replayed(one, data, LATER_LINK))))
         rows.append(_largest(one.name, off(real, ours)))
-    return Findings(
+    return ex.Findings(
         rows=rows,
         claims=claims,
-        constants=[
-            Constant("engine", "2,048 tokens, 128 (RTX 4090: 256) requests, blocks of 16", "the runs' arguments"),
-            Constant(
-                "kv_tokens",
-                "41,408 on the RTX 4090, no limit elsewhere",
-                "the run's own count of blocks; the "
-                "others do not say theirs, and 128 requests of these lengths do not fill their memory",
-            ),
-            Constant("engine overhead", 0, "asynchronous scheduling hides it; none is measured in the profiles"),
-            Constant(
-                "link of two RTX PRO 6000",
-                "16 GB/s",
-                "measured by the profile's authors on 2026-09-08; weeks "
-                "later, on a changed host, more than twice that; the runs are of April. The 32B run's verdict hangs "
-                "on it, see its row",
-            ),
-            Constant(
-                "data-parallel ranks",
-                "two, in lock-step, of the 30B-A3B run",
-                "the run's arguments; vLLM 0.19 sends "
-                "a request to the rank of least 4 x waiting + running, counts up to 100 ms old",
-            ),
-            Constant(
-                "their link",
-                "both directions share its way",
-                "16 GB/s each way on PCIe 5 x16 go through the host's "
-                "memory; ranks of unequal tokens broadcast and reduce, which NCCL issue 384 shows to be far faster "
-                "there, one way, than both at once. Chosen after the run had been looked at, see the remark",
-            ),
-            Constant("gate", "as fair as chance", "a trained one activates fewer experts; how many is not in the profile"),
-            Constant(
-                "shared beginnings of prompts",
-                "none",
-                "the runs' files hold no tokens; 4 % of the prompt tokens by the authors' count",
-            ),
-        ],
+        constants=ex.constants("""
+            engine | 2,048 tokens, 128 (RTX 4090: 256) requests, blocks of 16 | the runs' arguments
+            kv_tokens | 41,408 on the RTX 4090, no limit elsewhere | the run's own count of blocks; the others do not say
+              theirs, and 128 requests of these lengths do not fill their memory
+            engine overhead | 0 | asynchronous scheduling hides it; none is measured in the profiles
+            link of two RTX PRO 6000 | 16 GB/s | measured by the profile's authors on 2026-09-08; weeks later, on a changed
+              host, more than twice that; the runs are of April. The 32B run's verdict hangs on it, see its row
+            data-parallel ranks | two, in lock-step, of the 30B-A3B run | the run's arguments; vLLM 0.19 sends a request to
+              the rank of least 4 x waiting + running, counts up to 100 ms old
+            their link | both directions share its way | 16 GB/s each way on PCIe 5 x16 go through the host's memory; ranks
+              of unequal tokens broadcast and reduce, which NCCL issue 384 shows to be far faster there, one way, than both
+              at once. Chosen after the run had been looked at, see the remark
+            gate | as fair as chance | a trained one activates fewer experts; how many is not in the profile
+            shared beginnings of prompts | none | the runs' files hold no tokens; 4 % of the prompt tokens by the authors'
+              count
+        """),
         remark=(
             "the column 'paper' is what vLLM measured. The profiles were taken weeks to months apart from the runs, on "
             "eager layers. Where time to first token is a wait for a free seat, a few percent in the pace of an "
@@ -215,29 +187,29 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _rows(name: str, real: Latencies, ours: Latencies) -> list[Row]:
+def _rows(name: str, real: Latencies, ours: Latencies) -> list[ex.Row]:
     return [
-        Row(
+        ex.Row(
             name,
             f"{quantity}, {label}",
             unit,
             round(float(figure(real[quantity])) * factor, 3),
-            Interval(float(figure(ours[quantity])) * factor, None, None),
+            ex.Interval(float(figure(ours[quantity])) * factor, None, None),
         )
         for quantity, (unit, factor) in QUANTITIES.items()
         for label, figure in FIGURES.items()
     ]
 
 
-def _largest(case: str, apart: Mapping[tuple[str, str], float]) -> Row:
+def _largest(case: str, apart: Mapping[tuple[str, str], float]) -> ex.Row:
     (quantity, label), share = max(apart.items(), key=lambda item: abs(item[1]))
-    return Row(case, f"furthest off: {quantity}, {label}", "%", None, Interval(100 * share, None, None))
+    return ex.Row(case, f"furthest off: {quantity}, {label}", "%", None, ex.Interval(100 * share, None, None))
 
 
-def _claim(one: Measured, apart: Mapping[tuple[str, str], float]) -> Claim:
+def _claim(one: Measured, apart: Mapping[tuple[str, str], float]) -> ex.Claim:
     (quantity, label), share = max(apart.items(), key=lambda item: abs(item[1]))
     seen = ", ".join(f"{q} {f} {100 * s:+.1f} %" for (q, f), s in apart.items())
-    return Claim(
+    return ex.Claim(
         f"{one.name}: mean and p95 of TTFT, TPOT and end to end are within {100 * one.within:.0f} % of the measured ones",
         abs(share) <= one.within,
         f"{seen}; furthest {quantity} {label}",
@@ -265,17 +237,14 @@ def _draw(figure: Any, pairs: Mapping[str, tuple[Latencies, Latencies]]) -> None
             axes = figure.add_subplot(len(pairs), len(shown), i * len(shown) + j + 1)
             share = (np.arange(real[quantity].size) + 1) / real[quantity].size
             unit, factor = QUANTITIES[quantity]
-            for values, label, colour in (
-                (real, "vLLM, measured", COLOURS[6]),
-                (ours, "simulated", COLOURS[1]),
-            ):
+            for values, label, colour in ((real, "vLLM, measured", ex.COLOURS[6]), (ours, "simulated", ex.COLOURS[1])):
                 axes.plot(np.sort(values[quantity]) * factor, share, label=label, color=colour)
             axes.set_title(f"{name}: {quantity}, {unit}" if j == 0 else f"{quantity}, {unit}")
             axes.set_ylim(0, 1)
     figure.axes[0].legend(frameon=False)
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "four measured runs of vLLM, replayed on measured layers: no number is fitted, two choices were made knowing the runs",
     "LLMServingSim's measured runs",
     run,

@@ -188,11 +188,7 @@ def _axis(name: str, given: Any, asked: list[Contender], document: Document) -> 
 
 
 def _point(
-    parameters: tuple[str, ...],
-    values: tuple[Any, ...],
-    layers: list[Layer],
-    asked: list[Contender],
-    document: Document,
+    parameters: tuple[str, ...], values: tuple[Any, ...], layers: list[Layer], asked: list[Contender], document: Document
 ) -> Point:
     given = dict(zip(parameters, values, strict=True))
     label = ", ".join(f"{name}={value_text(value)}" for name, value in given.items())

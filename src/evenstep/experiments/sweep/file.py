@@ -167,20 +167,12 @@ def schema() -> dict[str, Any]:
     }
     numbers: dict[str, Any] = {"type": "number"}
     span = {"points": {"type": "integer", "minimum": 2}, "scale": {"enum": ["linear", "log"]}}
-    found["$defs"] = {
-        **found.get("$defs", {}),
-        "range": _strict({"from": numbers, "to": numbers, **span}, "from", "to"),
-    }
+    found["$defs"] = {**found.get("$defs", {}), "range": _strict({"from": numbers, "to": numbers, **span}, "from", "to")}
     return found
 
 
 def _strict(properties: dict[str, Any], *required: str) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*required],
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
 
 
 def _plain(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from tests.experiments.papers.quick import quick
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.experiments.papers.bf_io.bfio_theorems import DRIFTS, EQUAL, S_MAX, expected_max, exponents, measured
-from evenstep.experiments.reproduce import Setting, near
+from evenstep.experiments.reproduce import Setting
+from evenstep.experiments.vocabulary import near
 from evenstep.measure.comparison import Interval
 
 VARIANCES = {"delta = 0": 0.0, "delta = 0.5": 0.25, "delta = 1": 1.0, "delta = 3": 9.0}

@@ -4,7 +4,7 @@ import pytest
 from tests.experiments.papers.quick import ours, quick
 
 from evenstep.experiments.papers.throughput.stability_fig1 import FRONTIER
-from evenstep.experiments.reproduce import near
+from evenstep.experiments.vocabulary import near
 from evenstep.measure.comparison import Interval
 
 

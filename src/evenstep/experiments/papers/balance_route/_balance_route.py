@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, near_cap, step_time_constant
-from evenstep.experiments.reproduce import Runs, Setting, rows_of, run_policies, workload
 from evenstep.measure.records import Run
-from evenstep.report.findings import Constant, Row
 from evenstep.sim.cluster.simulation import Cluster
 
 PAPER = "BalanceRoute"
@@ -49,18 +48,13 @@ def fleet(workers: int) -> Cluster:
     return Cluster(workers=workers, slots=SLOTS, pool=POOL * workers, may_hold=True)
 
 
-def kinds(setting: Setting) -> tuple[str, ...]:
+def kinds(setting: ex.Setting) -> tuple[str, ...]:
     """Workloads of a table: the two stand-ins, or the user's trace."""
     return (TRACE,) if setting.traces else (HEAVY, NEAR_CAP)
 
 
 def run_on(
-    setting: Setting,
-    kind: str,
-    workers: int,
-    methods: Mapping[str, str],
-    *,
-    samples: int = 0,
+    setting: ex.Setting, kind: str, workers: int, methods: Mapping[str, str], *, samples: int = 0
 ) -> tuple[dict[str, list[Run]], str]:
     """Methods on a stand-in workload (or the user's trace) and the sentence on what stands in.
 
@@ -74,22 +68,18 @@ def run_on(
     count = requests(setting, workers)
     drawn = near_cap(count) if kind == NEAR_CAP else heavy(count, recurring=True)
     cluster = fleet(workers)
-    source, stands_in = workload(setting, drawn, MISSING[kind], cluster, STEP_TIME)
-    return run_policies(setting, source, methods, cluster, STEP_TIME, samples=samples), stands_in
+    source, stands_in = ex.workload(setting, drawn, MISSING[kind], cluster, STEP_TIME)
+    return ex.run_policies(setting, source, methods, cluster, STEP_TIME, samples=samples), stands_in
 
 
-def requests(setting: Setting, workers: int) -> int:
+def requests(setting: ex.Setting, workers: int) -> int:
     """Requests drawn: every slot is used equally often for any number of workers."""
     return workers * setting.pick(500, 40)
 
 
 def rows(
-    runs: Runs,
-    said: str,
-    paper: Mapping[str, tuple[float, float, float]],
-    against: str,
-    spread: str = "spread",
-) -> list[Row]:
+    runs: ex.Runs, said: str, paper: Mapping[str, tuple[float, float, float]], against: str, spread: str = "spread"
+) -> list[ex.Row]:
     """Spread, TPOT p95 and throughput of every method, next to the paper's three numbers.
 
     Args:
@@ -99,55 +89,42 @@ def rows(
         against: the method others are compared with; empty = the first.
         spread: what the table calls the spread.
     """
-    columns = (
-        (SPREAD, spread, "tokens", 1.0),
-        (TPOT, "TPOT p95", "ms", 1e3),
-        (RATE, "throughput", "tok/s", 1.0),
-    )
+    columns = ((SPREAD, spread, "tokens", 1.0), (TPOT, "TPOT p95", "ms", 1e3), (RATE, "throughput", "tok/s", 1.0))
     return [
         one
         for place, (field, quantity, unit, factor) in enumerate(columns)
-        for one in rows_of(
+        for one in ex.rows_of(
             runs, field, f"{said}: {quantity}", unit, factor, {m: v[place] for m, v in paper.items()}, against
         )
     ]
 
 
-def constants(setting: Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)) -> list[Constant]:
+def constants(setting: ex.Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)) -> list[ex.Constant]:
     """The free constants all these experiments share."""
     sizes = ", ".join(map(str, workers))
     found = [
-        Constant("G", sizes, "the paper's decode workers"),
-        Constant("B", SLOTS, "the batch limit is lost from the text; the spreads of its tables suggest about 10"),
-        Constant(
-            "pool",
-            f"{POOL} G",
-            "not given; saturated arrivals for its 'heavy load', growing with G as its request rate does",
-        ),
-        Constant(
-            "requests",
-            f"{requests(setting, 1)} G",
-            "not given; all are run to completion; a trace file's own rows where one is given",
-        ),
+        *ex.constants(f"""
+            G | {sizes} | the paper's decode workers
+            B | {SLOTS} | the batch limit is lost from the text; the spreads of its tables suggest about 10
+            pool | {POOL} G | not given; saturated arrivals for its 'heavy load', growing with G as its request rate does
+            requests | {requests(setting, 1)} G | not given; all are run to completion; a trace file's own rows where one is
+              given
+        """),
         step_time_constant(),
-        Constant("H", f"{LONG}, and {SHORT} for the shorter oracle row", "lost from the text"),
-        Constant(
-            "beta, gamma",
-            "G and 0.9",
-            "the main setting is lost from the text; the marginal reading of eq. 2 (see br-sweep)",
-        ),
-        Constant("U_th, K", "G and 8", "lost from the text"),
-        Constant("age bound", "off", "ours, not the paper's"),
-        Constant("predictors", "learn online from nothing", "the paper trains on an earlier part of the trace"),
-        Constant(
-            "window", "first to last step with 98 % of the slots busy", "spread and throughput; TPOT is of all requests"
-        ),
+        *ex.constants(f"""
+            H | {LONG}, and {SHORT} for the shorter oracle row | lost from the text
+            beta, gamma | G and 0.9 | the main setting is lost from the text; the marginal reading of eq. 2 (see br-sweep)
+            U_th, K | G and 8 | lost from the text
+            age bound | off | ours, not the paper's
+            predictors | learn online from nothing | the paper trains on an earlier part of the trace
+            window | first to last step with 98 % of the slots busy | spread and throughput; TPOT is of all requests
+        """),
     ]
     if HEAVY in kinds:
         found.append(heavy_constant(recurring=True))
     if NEAR_CAP in kinds:
         found.append(
-            Constant(
+            ex.Constant(
                 "near cap",
                 "prompts lognormal(7.1, 0.9) up to 14,000; 85 % of outputs in 989..1000, the rest below",
                 "Azure-2024 filtered to long outputs is cap-bounded; its moments are lost from the text",

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import KEYS, STEP_TIME, heavy
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.experiments.reproduce import Experiment, Setting, clearly, ratio, row, run_policies, values
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
 from evenstep.measure.records import Run
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import Trace
 from evenstep.sim.cluster.drift import Drift, Profiles
 from evenstep.sim.cluster.simulation import Cluster
@@ -35,12 +32,12 @@ NOISES = (3, 60, 250)
 PER_WORKER = "output tokens a second and worker"
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     served = _served(setting)
     tiers = _prefill(setting, served)
     latency = _latency(setting, served)
     kept = _noise(setting)
-    return Findings(
+    return ex.Findings(
         rows=[*_prefill_rows(tiers), *_latency_rows(latency), *_noise_rows(kept)],
         claims=[_limited(tiers), *_shorter(setting, latency), _noise_claim(kept)],
         constants=_constants(setting, served),
@@ -60,14 +57,14 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _workload(setting: Setting, workers: int, rate: float | None = None) -> Synthetic:
+def _workload(setting: ex.Setting, workers: int, rate: float | None = None) -> Synthetic:
     found = heavy(workers * setting.pick(400, 30), recurring=True)
     return replace(found, arrivals=Poisson(rate)) if rate else found
 
 
-def _served(setting: Setting) -> float:
+def _served(setting: ex.Setting) -> float:
     """Requests a second and worker of a saturated fleet of eight under BR-0."""
-    runs = run_policies(setting, _workload(setting, 8), {br.BR0: br.METHODS[br.BR0]}, br.fleet(8), STEP_TIME)[br.BR0]
+    runs = ex.run_policies(setting, _workload(setting, 8), {br.BR0: br.METHODS[br.BR0]}, br.fleet(8), STEP_TIME)[br.BR0]
     return float(np.mean([run.summary["requests"] / run.summary["makespan_s"] for run in runs])) / 8
 
 
@@ -81,7 +78,7 @@ def _law(tokens_per_s: float) -> TokenBudget:
     return TokenBudget(c_s=0.1 * full_s, a_s=0.9 * full_s / PREFILL_BUDGET, b0=0.0)
 
 
-def _prefill(setting: Setting, served: float) -> Tiers:
+def _prefill(setting: ex.Setting, served: float) -> Tiers:
     methods = {name: br.METHODS[name] for name in (br.JSQ, br.ORACLE)}
     rate = LOAD * served
     prompt = float(_workload(setting, 8).draw(setting.seed).prompt_tokens.mean())
@@ -92,29 +89,32 @@ def _prefill(setting: Setting, served: float) -> Tiers:
         cluster = Cluster(workers=workers, slots=br.SLOTS, arrivals="timed", may_hold=True)
         for limited in (False, True):
             tier = PrefillTier(prefillers, law, PREFILL_BUDGET) if limited else None
-            runs = run_policies(setting, workload, methods, replace(cluster, prefill=tier), STEP_TIME)
+            runs = ex.run_policies(setting, workload, methods, replace(cluster, prefill=tier), STEP_TIME)
             for name, own in runs.items():
-                found[workers, name, limited] = values(own, "tokens_per_s", 1 / workers)
+                found[workers, name, limited] = ex.values(own, "tokens_per_s", 1 / workers)
     return found
 
 
-def _prefill_rows(tiers: Tiers) -> list[Row]:
+def _prefill_rows(tiers: Tiers) -> list[ex.Row]:
     return [
-        row(f"{TIERS[g]}P1D, G = {g}, {name}", f"{PER_WORKER}, {'its prefillers' if limited else 'ready prompts'}", "", own)
+        ex.row(
+            f"{TIERS[g]}P1D, G = {g}, {name}", f"{PER_WORKER}, {'its prefillers' if limited else 'ready prompts'}", "", own
+        )
         for (g, name, limited), own in tiers.items()
     ]
 
 
-def _limited(tiers: Tiers) -> Claim:
+def _limited(tiers: Tiers) -> ex.Claim:
     """Sec. 6.3: throughput at G = 16 is sublinear because the tier has 5 prefillers where 8 would keep the ratio."""
-    fall = {limited: ratio(tiers[16, br.ORACLE, limited], tiers[8, br.ORACLE, limited]) for limited in (False, True)}
-    apart = paired_difference(
+    fall = {limited: ex.ratio(tiers[16, br.ORACLE, limited], tiers[8, br.ORACLE, limited]) for limited in (False, True)}
+    apart = ex.paired_difference(
         *([a / b for a, b in zip(tiers[16, br.ORACLE, k], tiers[8, br.ORACLE, k], strict=True)] for k in (True, False))
     )
-    return Claim(
+    return ex.Claim(
         "5P1D serves less a worker than 4P1D because of its prefillers (sec. 6.3), with BR-H and an oracle",
-        clearly(apart, -1),
-        f"{with_interval(fall[True])} of 4P1D a worker with prefillers, {with_interval(fall[False])} if prompts are ready",
+        ex.clearly(apart, -1),
+        f"{ex.with_interval(fall[True])} of 4P1D a worker with prefillers, "
+        f"{ex.with_interval(fall[False])} if prompts are ready",
     )
 
 
@@ -122,7 +122,7 @@ def _limited(tiers: Tiers) -> Claim:
 Latency = Mapping[tuple[float, int | str], Sequence[float]]
 
 
-def _latency(setting: Setting, served: float) -> Latency:
+def _latency(setting: ex.Setting, served: float) -> Latency:
     """With the pool, KV is sent once a slot is free, and takes steps in it; the bypass sends it before."""
     workers, single = 8, replace(setting, seeds=1)
     found: dict[tuple[float, int | str], list[float]] = {}
@@ -135,7 +135,7 @@ def _latency(setting: Setting, served: float) -> Latency:
             }
             ways[BYPASS] = (f"{br.METHODS[br.BR0]},bypass=true", replace(pool, dispatch="instant", queue_depth=MARGIN))
             for way, (spec, cluster) in ways.items():
-                (done,) = run_policies(single, trace, {br.BR0: spec}, cluster, STEP_TIME)[br.BR0]
+                (done,) = ex.run_policies(single, trace, {br.BR0: spec}, cluster, STEP_TIME)[br.BR0]
                 found.setdefault((load, way), []).append(_end_to_end(done))
     return found
 
@@ -154,9 +154,9 @@ def _end_to_end(done: Run) -> float:
     return float(done.summary["e2e_mean_s"])
 
 
-def _latency_rows(latency: Latency) -> list[Row]:
+def _latency_rows(latency: Latency) -> list[ex.Row]:
     return [
-        row(
+        ex.row(
             "BR-0, bypass" if way == BYPASS else f"BR-0, pool, transfer {way} steps",
             f"mean latency from the end of prefill, load {load:g}",
             "s",
@@ -169,12 +169,12 @@ def _latency_rows(latency: Latency) -> list[Row]:
     ]
 
 
-def _shorter(setting: Setting, latency: Latency) -> list[Claim]:
+def _shorter(setting: ex.Setting, latency: Latency) -> list[ex.Claim]:
     return [
-        Claim(
+        ex.Claim(
             f"at load {load:g} the bypass is faster than the pool where a transfer takes {steps} steps (D.6)",
-            clearly(apart := paired_difference(latency[load, steps], latency[load, BYPASS]), +1),
-            f"the pool takes {with_interval(apart)} s more",
+            ex.clearly(apart := ex.paired_difference(latency[load, steps], latency[load, BYPASS]), +1),
+            f"the pool takes {ex.with_interval(apart)} s more",
         )
         for load in setting.pick(LOADS, LOADS[1:])
         for steps in TRANSFERS
@@ -185,63 +185,58 @@ def _shorter(setting: Setting, latency: Latency) -> list[Claim]:
 Kept = Mapping[tuple[int, int], Sequence[float]]
 
 
-def _noise(setting: Setting) -> Kept:
+def _noise(setting: ex.Setting) -> Kept:
     methods = {name: br.METHODS[name] for name in (br.BR0, br.MEMORISED)}
     found: dict[tuple[int, int], list[float]] = {}
     for workers in setting.pick(tuple(TIERS), (4, 8)):
         for noise in setting.pick(NOISES, NOISES[::2]):
             workload = replace(_workload(setting, workers), recurring=Recurring(KEYS, noise))
-            runs = run_policies(setting, workload, methods, br.fleet(workers), STEP_TIME)
-            plain, ours = (values(runs[name], br.SPREAD) for name in methods)
+            runs = ex.run_policies(setting, workload, methods, br.fleet(workers), STEP_TIME)
+            plain, ours = (ex.values(runs[name], br.SPREAD) for name in methods)
             found[workers, noise] = [b / a for a, b in zip(plain, ours, strict=True)]
     return found
 
 
-def _noise_rows(kept: Kept) -> list[Row]:
+def _noise_rows(kept: Kept) -> list[ex.Row]:
     quantity = "spread of BR-H memorised over that of BR-0"
-    return [row(f"G = {g}, outputs ±{noise}", quantity, "", own) for (g, noise), own in kept.items()]
+    return [ex.row(f"G = {g}, outputs ±{noise}", quantity, "", own) for (g, noise), own in kept.items()]
 
 
-def _noise_claim(kept: Kept) -> Claim:
+def _noise_claim(kept: Kept) -> ex.Claim:
     sizes = sorted({g for g, _ in kept})
     loss = {g: [b - a for a, b in zip(kept[g, NOISES[0]], kept[g, NOISES[-1]], strict=True)] for g in sizes}
-    apart = paired_difference(loss[sizes[-1]], loss[sizes[0]])
-    return Claim(
+    apart = ex.paired_difference(loss[sizes[-1]], loss[sizes[0]])
+    return ex.Claim(
         f"noise costs more of the balance at G = {sizes[-1]} than at G = {sizes[0]} (sec. 7)",
-        clearly(apart, +1),
+        ex.clearly(apart, +1),
         ", ".join(
-            f"G = {g}: the spread over BR-0's rises by {with_interval(mean_interval(own))}" for g, own in loss.items()
+            f"G = {g}: the spread over BR-0's rises by {ex.with_interval(ex.mean_interval(own))}" for g, own in loss.items()
         ),
     )
 
 
-def _constants(setting: Setting, served: float) -> list[Constant]:
+def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:
     return [
-        Constant("rate", f"{LOAD:g} of {served:.3g} requests/s a worker", "saturated BR-0 at G = 8; not given"),
-        Constant(
-            "prefiller",
-            f"load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of it fixed",
-            "not given; 5P1D then has 1.28 times its capacity to prefill",
-        ),
-        Constant(
-            "transfer", f"{', '.join(map(str, TRANSFERS))} decode steps in the slot", "not given; none with the bypass"
-        ),
-        Constant("margin", f"{MARGIN} requests beyond the slots", "the paper: a small fixed margin"),
-        Constant(
-            "noise", f"outputs of a prompt within ±{', ±'.join(map(str, NOISES))} tokens", "memorised predicts their past"
-        ),
+        *ex.constants(f"""
+            rate | {LOAD:g} of {served:.3g} requests/s a worker | saturated BR-0 at G = 8; not given
+            prefiller | load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of it
+              fixed | not given; 5P1D then has 1.28 times its capacity to prefill
+            transfer | {", ".join(map(str, TRANSFERS))} decode steps in the slot | not given; none with the bypass
+            margin | {MARGIN} requests beyond the slots | the paper: a small fixed margin
+            noise | outputs of a prompt within ±{", ±".join(map(str, NOISES))} tokens | memorised predicts their past
+        """),
         *[c for c in br.constants(setting, tuple(TIERS), (br.HEAVY,)) if c.name in ("B", "step time", "age bound", "heavy")],
     ]
 
 
 def _draw(figure: Any, kept: Kept) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for colour, g in zip(COLOURS, sorted({g for g, _ in kept}), strict=False):
-        means: dict[int, Interval] = {noise: mean_interval(own) for (size, noise), own in kept.items() if size == g}
+    for colour, g in zip(ex.COLOURS, sorted({g for g, _ in kept}), strict=False):
+        means: dict[int, ex.Interval] = {noise: ex.mean_interval(own) for (size, noise), own in kept.items() if size == g}
         axes.plot([*means], [one.value for one in means.values()], "o-", color=colour, label=f"G = {g}")
-    labelled(axes, "spread of a prompt's outputs, ± tokens", "spread of BR-H memorised over BR-0's", legend=True)
+    ex.labelled(axes, "spread of a prompt's outputs, ± tokens", "spread of BR-H memorised over BR-0's", legend=True)
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "a prefill tier, pool against bypass, noise and G", "BalanceRoute sec. 6.3, D.6, sec. 7", run, most_traces=0
 )

@@ -10,14 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, row
-from evenstep.measure.comparison import mean_interval
 from evenstep.policy_rules import KernelCall
 from evenstep.predict.oracle import Oracle
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
 from evenstep.routing.balance_route.assign import PREPARATION, STAGE_ONE, STAGE_TWO
 from evenstep.routing.doors import kernel_call
@@ -31,7 +28,7 @@ STAGES = ("projection", "preparation", "stage 1", "stage 2", "check")
 VIEWS, REPEATS, ROUNDS = 400, 40, 3
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(WORKERS, (4,))
     views, repeats = setting.pick(VIEWS, 60), setting.pick(REPEATS, 5)
     found: dict[int, list[F8]] = {}  # G -> replicates of seconds[decisions, stages]
@@ -41,21 +38,17 @@ def run(setting: Setting) -> Findings:
         for replicate in range(setting.replicates):
             taken, step_s[g] = _measure(setting, g, replicate, views, repeats)
             found[g].append(taken)
-    return Findings(
+    return ex.Findings(
         rows=[one for g, taken in found.items() for one in _rows(g, taken, step_s[g])],
         claims=[claim for g, taken in found.items() for claim in _claims(g, taken, step_s[g])],
         constants=[
-            Constant("policy", "br-h, H = 40, oracle, no age bound", "the paper's H is lost from the text"),
-            Constant(
-                "decisions",
-                f"{views} of a run, evenly spaced, each the best of {ROUNDS} rounds of {repeats} repeats",
-                "the distribution is over decisions, not over noise; repeated, so data are warm",
-            ),
-            Constant(
-                "stages",
-                "compiled kernels called in a loop, as the simulator does; 'check' is Python",
-                "projection reads windows of departures; check is what a host does before it sends; sending is not in it",
-            ),
+            *ex.constants(f"""
+                policy | br-h, H = 40, oracle, no age bound | the paper's H is lost from the text
+                decisions | {views} of a run, evenly spaced, each the best of {ROUNDS} rounds of {repeats} repeats | the
+                  distribution is over decisions, not over noise; repeated, so data are warm
+                stages | compiled kernels called in a loop, as the simulator does; 'check' is Python | projection reads
+                  windows of departures; check is what a host does before it sends; sending is not in it
+            """),
             *[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name in ("B", "pool", "heavy")],
         ],
         remark=(
@@ -95,24 +88,19 @@ class _Watched:
         return call.decision()
 
 
-def captured(setting: Setting, workers: int, replicate: int) -> tuple[BRH, list[RoutingView], float]:
+def captured(setting: ex.Setting, workers: int, replicate: int) -> tuple[BRH, list[RoutingView], float]:
     """Every view of a run of BR-H on the heavy workload, and the mean seconds of a step."""
     policy = BRH(horizon=br.LONG, age_limit=0.0)
     watched = _Watched(policy)
     trace = heavy(setting.pick(120, 40) * workers).draw(setting.seed, replicate)
     done = simulate(
-        trace,
-        watched,
-        cluster=br.fleet(workers),
-        step_time=STEP_TIME,
-        predictor=Oracle(),
-        seed=setting.seed + replicate,
+        trace, watched, cluster=br.fleet(workers), step_time=STEP_TIME, predictor=Oracle(), seed=setting.seed + replicate
     )
     assert done.steps is not None
     return policy, watched.views, float(done.steps.duration_s.mean())
 
 
-def _measure(setting: Setting, workers: int, replicate: int, views: int, repeats: int) -> tuple[F8, float]:
+def _measure(setting: ex.Setting, workers: int, replicate: int, views: int, repeats: int) -> tuple[F8, float]:
     """float64[decisions, stages] seconds, and the mean seconds of an engine step."""
     from evenstep.experiments.papers.balance_route.stages import project_all  # compiled only where it is used
 
@@ -183,30 +171,30 @@ def _best(doing: Callable[[int], Callable[[], Any]], repeats: int) -> float:
     return max(0.0, min(full) - min(empty)) / repeats
 
 
-def _rows(g: int, taken: Sequence[F8], step_s: float) -> list[Row]:
+def _rows(g: int, taken: Sequence[F8], step_s: float) -> list[ex.Row]:
     totals = [1e6 * t.sum(axis=1) for t in taken]
     ours = {f"decision, p{q}": [float(np.percentile(t, q)) for t in totals] for q in (50, 95, 99)}
     ours["decision, largest"] = [float(t.max()) for t in totals]
     for place, stage in enumerate(STAGES):
         ours[f"{stage}, mean"] = [1e6 * float(t[:, place].mean()) for t in taken]
     ours["engine step, mean"] = [1e6 * step_s]
-    return [row(f"G = {g}", quantity, "us", own) for quantity, own in ours.items()]
+    return [ex.row(f"G = {g}", quantity, "us", own) for quantity, own in ours.items()]
 
 
-def _claims(g: int, taken: Sequence[F8], step_s: float) -> list[Claim]:
-    worst = mean_interval([float(t.sum(axis=1).max()) for t in taken])
+def _claims(g: int, taken: Sequence[F8], step_s: float) -> list[ex.Claim]:
+    worst = ex.mean_interval([float(t.sum(axis=1).max()) for t in taken])
     kernels = [t[:, :4] for t in taken]
-    share = mean_interval([100 * float(t[:, 3].sum() / t.sum()) for t in kernels])
+    share = ex.mean_interval([100 * float(t[:, 3].sum() / t.sum()) for t in kernels])
     return [
-        Claim(
+        ex.Claim(
             f"G = {g}: even the slowest decision is within one engine step",
-            clearly(beyond(worst, step_s), -1),
+            ex.clearly(ex.beyond(worst, step_s), -1),
             f"{1e6 * worst.value:,.0f} us against {1e6 * step_s:,.0f} us",
         ),
-        Claim(
+        ex.Claim(
             f"G = {g}: stage 2 takes most of a decision (compiled stages)",
-            clearly(beyond(share, 50), 1),
-            f"{with_interval(share)} %",
+            ex.clearly(ex.beyond(share, 50), 1),
+            f"{ex.with_interval(share)} %",
         ),
     ]
 
@@ -218,17 +206,17 @@ def _draw(figure: Any, found: dict[int, list[F8]], step_s: dict[int, float]) -> 
         for place, stage in enumerate(STAGES):
             height = 1e6 * float(np.mean([t[:, place].mean() for t in taken]))
             label = stage if number == 0 else None
-            shares.bar(number, height, bottom=bottom, width=0.55, color=COLOURS[place], label=label)
+            shares.bar(number, height, bottom=bottom, width=0.55, color=ex.COLOURS[place], label=label)
             bottom += height
         total = np.sort(1e6 * np.concatenate([t.sum(axis=1) for t in taken]))
         share = np.arange(1, total.size + 1) / total.size
-        times.plot(total, share, color=COLOURS[number], label=f"decision, G = {g}")
-        times.axvline(1e6 * step_s[g], color=COLOURS[number], ls="--", lw=1, label=f"engine step, G = {g}")
+        times.plot(total, share, color=ex.COLOURS[number], label=f"decision, G = {g}")
+        times.axvline(1e6 * step_s[g], color=ex.COLOURS[number], ls="--", lw=1, label=f"engine step, G = {g}")
     shares.set_xticks(range(len(found)), [f"G = {g}" for g in found])
     shares.set_ylabel("mean time of a decision, us")
     shares.legend(frameon=False, fontsize=8)
     times.set_xscale("log")
-    labelled(times, "us", "share of decisions", legend=True, fontsize=8)
+    ex.labelled(times, "us", "share of decisions", legend=True, fontsize=8)
 
 
-experiment = Experiment("time of one decision by stage", "BalanceRoute Fig. 5, App. D.7", run, most_traces=0)
+experiment = ex.Experiment("time of one decision by stage", "BalanceRoute Fig. 5, App. D.7", run, most_traces=0)

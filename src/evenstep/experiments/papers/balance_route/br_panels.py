@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.experiments.papers.balance_route import br_sweep, br_table1, br_table2
-from evenstep.experiments.reproduce import Experiment, Runs, Setting, clearly, mean, values
-from evenstep.measure.comparison import paired_difference
 from evenstep.measure.records import Run
-from evenstep.report.figures import worker_lines
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 
 #: Samples of every worker in a panel, and kept of a run.
 SEGMENT, SAMPLES = 300, 3000
@@ -39,7 +36,7 @@ class _Gallery:
     paper: Mapping[str, float]
 
 
-def galleries(setting: Setting) -> list[_Gallery]:
+def galleries(setting: ex.Setting) -> list[_Gallery]:
     """The paper's galleries in order, or two small ones when quick."""
     if setting.quick:
         few = {m: br.METHODS[m] for m in (br.JSQ, br.BR0, br.ORACLE)}
@@ -61,27 +58,33 @@ def _sweep(g: int, cross: Sequence[tuple[int, float]], figure: str) -> _Gallery:
     return _Gallery(figure, br.HEAVY, g, methods, paper)
 
 
-def run(setting: Setting) -> Findings:
-    drawn: list[tuple[_Gallery, Runs]] = []
+def run(setting: ex.Setting) -> ex.Findings:
+    drawn: list[tuple[_Gallery, ex.Runs]] = []
     stands_in: list[str] = []
     for gallery in galleries(setting):
         runs, told = br.run_on(setting, gallery.kind, gallery.workers, gallery.methods, samples=SAMPLES)
         drawn.append((gallery, runs))
         stands_in.append(told)
     across = max(len(g.methods) for g, _ in drawn)
-    return Findings(
+    return ex.Findings(
         rows=[
-            Row(f"{g.title}, {g.kind}, G = {g.workers}: {m}", "mean spread", "tokens", g.paper.get(m), mean(own, br.SPREAD))
+            ex.Row(
+                f"{g.title}, {g.kind}, G = {g.workers}: {m}",
+                "mean spread",
+                "tokens",
+                g.paper.get(m),
+                ex.mean(own, br.SPREAD),
+            )
             for g, runs in drawn
             for m, own in runs.items()
         ],
         claims=[claim for g, runs in drawn for claim in _claims(g, runs)],
         constants=[
             *br.constants(setting, sorted({g.workers for g, _ in drawn})),
-            Constant(
-                "segment", f"{SEGMENT} samples from the middle of the first replicate", "its length is lost from the text"
-            ),
-            Constant("sweep", "single-reward reading of eq. 2", "the flatter of the two (br-sweep)"),
+            *ex.constants(f"""
+                segment | {SEGMENT} samples from the middle of the first replicate | its length is lost from the text
+                sweep | single-reward reading of eq. 2 | the flatter of the two (br-sweep)
+            """),
         ],
         remark=(
             "spreads scale with batch limit and prompt lengths, which are lost from the paper's text: the order of "
@@ -95,14 +98,14 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _claims(gallery: _Gallery, runs: Runs) -> list[Claim]:
+def _claims(gallery: _Gallery, runs: ex.Runs) -> list[ex.Claim]:
     if br.ORACLE not in runs:
         return []
-    claims: list[Claim] = []
+    claims: list[ex.Claim] = []
     for one, other in ((br.BR0, br.JSQ), (br.ORACLE, br.BR0)):
-        apart = paired_difference(values(runs[one], br.SPREAD), values(runs[other], br.SPREAD))
+        apart = ex.paired_difference(ex.values(runs[one], br.SPREAD), ex.values(runs[other], br.SPREAD))
         says = f"{gallery.title}, {gallery.kind}, G = {gallery.workers}: {one} keeps workers closer together than {other}"
-        claims.append(Claim(says, clearly(apart, -1), f"difference {with_interval(apart)} tokens"))
+        claims.append(ex.Claim(says, ex.clearly(apart, -1), f"difference {ex.with_interval(apart)} tokens"))
     return claims
 
 
@@ -114,7 +117,7 @@ def _segment(run: Run) -> tuple[Any, Any]:
     return table.start_s[first : first + SEGMENT], table.load[first : first + SEGMENT]
 
 
-def _data(drawn: Sequence[tuple[_Gallery, Runs]]) -> dict[str, Any]:
+def _data(drawn: Sequence[tuple[_Gallery, ex.Runs]]) -> dict[str, Any]:
     parts: dict[str, list[Any]] = {"panel": [], "time_s": [], "worker": [], "load_tokens": []}
     for gallery, runs in drawn:
         for method, own in runs.items():
@@ -127,7 +130,7 @@ def _data(drawn: Sequence[tuple[_Gallery, Runs]]) -> dict[str, Any]:
     return {name: part if name == "panel" else np.concatenate(part) for name, part in parts.items()}
 
 
-def _draw(figure: Any, drawn: Sequence[tuple[_Gallery, Runs]], across: int) -> None:
+def _draw(figure: Any, drawn: Sequence[tuple[_Gallery, ex.Runs]], across: int) -> None:
     grid = figure.subplots(len(drawn), across, squeeze=False)
     for line, (gallery, runs) in zip(grid, drawn, strict=True):
         top = max(float(_segment(own[0])[1].max()) for own in runs.values()) / 1e3
@@ -135,15 +138,15 @@ def _draw(figure: Any, drawn: Sequence[tuple[_Gallery, Runs]], across: int) -> N
             axes.set_axis_off()
         for axes, (method, own) in zip(line, runs.items(), strict=False):
             time_s, load = _segment(own[0])
-            worker_lines(axes, time_s - time_s[0], load)
+            ex.worker_lines(axes, time_s - time_s[0], load)
             axes.set_ylim(0, 1.05 * top)
-            axes.set_title(f"{method}\n{mean(own, br.SPREAD).value / 1e3:,.1f}k", fontsize=7)
+            axes.set_title(f"{method}\n{ex.mean(own, br.SPREAD).value / 1e3:,.1f}k", fontsize=7)
             axes.tick_params(labelsize=6)
         line[0].set_ylabel(f"{gallery.title}\n{gallery.kind}, G = {gallery.workers}\n10^3 tokens", fontsize=7)
     for axes in grid[-1][: len(drawn[-1][1])]:
         axes.set_xlabel("s", fontsize=7)
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "KV load of each worker over one segment, mean spread above it", "BalanceRoute Figs. 3, 6, 8, 10-13", run
 )

@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.experiments.reproduce import (
-    Experiment,
-    Runs,
-    Setting,
-    beyond,
-    clearly,
-    joined,
-    long_table,
-    mean,
-    values,
-)
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.report.figures import COLOURS, band_line, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 
 #: (beta, gamma), in the order of the paper's tables.
 CROSS = ((1, 0.9), (24, 0.9), (48, 0.9), (96, 0.9), (48, 0.5), (48, 0.7), (48, 1.0))
@@ -48,21 +35,21 @@ READINGS = ("marginal", "single")
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share")
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4,))
     cross: Sequence[tuple[int, float]] = setting.pick(CROSS, CROSS[:3])
-    runs: dict[tuple[int, str], Runs] = {}
+    runs: dict[tuple[int, str], ex.Runs] = {}
     stands_in = ""
     for g in sizes:
         for reading in READINGS:
             methods = {br.JSQ: br.BASELINES[br.JSQ]} | {_name(b, y): spec(b, y, reading) for b, y in cross}
             runs[g, reading], stands_in = br.run_on(setting, br.HEAVY, g, methods)
     flat = {key: _flatness(of, cross) for key, of in runs.items()}
-    return Findings(
+    return ex.Findings(
         rows=[
             *[row for (g, reading), of in runs.items() for row in _rows(g, reading, of)],
             *[
-                Row(
+                ex.Row(
                     f"G = {g}, {reading} reading",
                     "largest spread of the cross over its least",
                     "times",
@@ -75,16 +62,15 @@ def run(setting: Setting) -> Findings:
         claims=[claim for (g, reading), of in runs.items() for claim in _claims(g, reading, of, cross, flat[g, reading])],
         constants=[
             *[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name != "beta, gamma"],
-            Constant("beta, gamma", ", ".join(f"({b}, {y})" for b, y in cross), "the paper's cross"),
-            Constant(
-                "reading of eq. 2",
-                "marginal and single reward",
-                "the formula is lost from the text; marginal rewards each step, single rewards a token once",
-            ),
+            *ex.constants(f"""
+                beta, gamma | {", ".join((f"({b}, {y})" for b, y in cross))} | the paper's cross
+                reading of eq. 2 | marginal and single reward | the formula is lost from the text; marginal rewards each
+                  step, single rewards a token once
+            """),
         ],
         remark=_remark(runs, cross),
         stands_in=stands_in,
-        data=joined([long_table(of, _FIELDS, workers=g, reading=reading) for (g, reading), of in runs.items()]),
+        data=ex.joined([ex.long_table(of, _FIELDS, workers=g, reading=reading) for (g, reading), of in runs.items()]),
         draw=lambda figure: _draw(figure, runs, cross),
         size=(11, 3.4 * len(sizes) + 0.8),
     )
@@ -99,15 +85,15 @@ def _name(beta: int, gamma: float) -> str:
     return f"beta {beta}, gamma {gamma:g}"
 
 
-def _rows(g: int, reading: str, runs: Runs) -> list[Row]:
+def _rows(g: int, reading: str, runs: ex.Runs) -> list[ex.Row]:
     paper = {_name(*point): number for point, number in PAPER.get(g, {}).items()}
     return br.rows(runs, f"G = {g}, {reading}", paper, "")
 
 
-def _flatness(runs: Runs, cross: Sequence[tuple[int, float]]) -> Interval:
+def _flatness(runs: ex.Runs, cross: Sequence[tuple[int, float]]) -> ex.Interval:
     """Largest spread of the cross over its least, replicate by replicate."""
-    spreads = [values(runs[_name(*point)], br.SPREAD) for point in cross]
-    return mean_interval([max(own) / min(own) for own in zip(*spreads, strict=True)])
+    spreads = [ex.values(runs[_name(*point)], br.SPREAD) for point in cross]
+    return ex.mean_interval([max(own) / min(own) for own in zip(*spreads, strict=True)])
 
 
 def _paper_flatness(g: int) -> float | None:
@@ -115,31 +101,31 @@ def _paper_flatness(g: int) -> float | None:
     return round(max(spreads) / min(spreads), 2) if spreads else None
 
 
-def _claims(g: int, reading: str, runs: Runs, cross: Sequence[tuple[int, float]], flat: Interval) -> list[Claim]:
+def _claims(g: int, reading: str, runs: ex.Runs, cross: Sequence[tuple[int, float]], flat: ex.Interval) -> list[ex.Claim]:
     """Flat means: no point of the cross is further from the others than the paper's are, with half as much to spare."""
     where = f"G = {g}, {reading} reading"
     allowed = 1.5 * (_paper_flatness(g) or 1.3)
-    worst = max((_name(*p) for p in cross), key=lambda m: mean(runs[m], br.SPREAD).value)
-    apart = paired_difference(values(runs[worst], br.SPREAD), values(runs[br.JSQ], br.SPREAD))
+    worst = max((_name(*p) for p in cross), key=lambda m: ex.mean(runs[m], br.SPREAD).value)
+    apart = ex.paired_difference(ex.values(runs[worst], br.SPREAD), ex.values(runs[br.JSQ], br.SPREAD))
     return [
-        Claim(
+        ex.Claim(
             f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)",
-            clearly(beyond(flat, allowed), -1),
-            f"{with_interval(flat)} times, most at {worst}",
+            ex.clearly(ex.beyond(flat, allowed), -1),
+            f"{ex.with_interval(flat)} times, most at {worst}",
         ),
-        Claim(
+        ex.Claim(
             f"{where}: every point is below JSQ",
-            clearly(apart, -1),
-            f"{worst}: {with_interval(apart)} tokens from JSQ's {with_interval(mean(runs[br.JSQ], br.SPREAD))}",
+            ex.clearly(apart, -1),
+            f"{worst}: {ex.with_interval(apart)} tokens from JSQ's {ex.with_interval(ex.mean(runs[br.JSQ], br.SPREAD))}",
         ),
     ]
 
 
-def _remark(runs: Mapping[tuple[int, str], Runs], cross: Sequence[tuple[int, float]]) -> str:
+def _remark(runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, float]]) -> str:
     g = min(size for size, _ in runs)
     low = _name(*cross[0])
-    marginal, single = (mean(runs[g, reading][low], br.SPREAD).value for reading in READINGS)
-    jsq = mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD).value
+    marginal, single = (ex.mean(runs[g, reading][low], br.SPREAD).value for reading in READINGS)
+    jsq = ex.mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD).value
     return (
         f"at beta = 1 and G = {g} the two readings of the lost formula part: spread {marginal:,.0f} tokens with the "
         f"marginal and {single:,.0f} with the single one, where JSQ has {jsq:,.0f}; a flat cross speaks for the "
@@ -147,7 +133,7 @@ def _remark(runs: Mapping[tuple[int, str], Runs], cross: Sequence[tuple[int, flo
     )
 
 
-def _draw(figure: Any, runs: Mapping[tuple[int, str], Runs], cross: Sequence[tuple[int, float]]) -> None:
+def _draw(figure: Any, runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[tuple[int, float]]) -> None:
     sizes = sorted({g for g, _ in runs})
     panels = figure.subplots(len(sizes), 2, squeeze=False, sharey="row")
     lines = {
@@ -157,18 +143,18 @@ def _draw(figure: Any, runs: Mapping[tuple[int, str], Runs], cross: Sequence[tup
     for row, g in zip(panels, sizes, strict=True):
         for axes, (title, points), place in zip(row, lines.items(), (0, 1), strict=True):
             x = [float(point[place]) for point in points]
-            for colour, reading in zip(COLOURS, READINGS, strict=False):
-                y = [mean(runs[g, reading][_name(*point)], br.SPREAD, 1e-3) for point in points]
-                band_line(axes, x, y, f"{reading} reading", colour)
+            for colour, reading in zip(ex.COLOURS, READINGS, strict=False):
+                y = [ex.mean(runs[g, reading][_name(*point)], br.SPREAD, 1e-3) for point in points]
+                ex.band_line(axes, x, y, f"{reading} reading", colour)
             if g in PAPER:
                 paper = [PAPER[g][point][0] / 1e3 for point in points]
                 axes.plot(x, paper, "D:", color="#555555", markersize=4, label="paper")
-            jsq = mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD, 1e-3).value
+            jsq = ex.mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD, 1e-3).value
             axes.axhline(jsq, color="#aaaaaa", ls="--", lw=1, label="JSQ")
-            labelled(axes, title, title=f"G = {g}")
+            ex.labelled(axes, title, title=f"G = {g}")
         row[0].set_ylabel("spread, 10^3 tokens")
         row[0].set_ylim(0, None)
     panels[0, 0].legend(frameon=False, fontsize=8)
 
 
-experiment = Experiment("BR-H over penalty and discount", "BalanceRoute Tables 6 and 7, Fig. 13", run)
+experiment = ex.Experiment("BR-H over penalty and discount", "BalanceRoute Tables 6 and 7, Fig. 13", run)

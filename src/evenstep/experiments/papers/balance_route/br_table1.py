@@ -7,22 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.experiments.reproduce import (
-    Experiment,
-    Runs,
-    Setting,
-    clearly,
-    joined,
-    long_table,
-    mean,
-    ratio,
-    values,
-)
-from evenstep.measure.comparison import paired_difference
 from evenstep.measure.metrics import full_slot_tokens_per_s
-from evenstep.report.figures import bars
-from evenstep.report.findings import Claim, Findings, with_interval
 
 #: Spread (tokens), TPOT p95 (ms), throughput (tok/s) of Table 1.
 PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
@@ -52,14 +39,14 @@ PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s", "oldest_wait_s", "makespan_s")
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     workers = setting.pick(8, 4)
-    runs: dict[str, Runs] = {}
+    runs: dict[str, ex.Runs] = {}
     stands_in: list[str] = []
     for kind in br.kinds(setting):
         runs[kind], told = br.run_on(setting, kind, workers, br.METHODS)
         stands_in.append(told)
-    return Findings(
+    return ex.Findings(
         rows=[
             row
             for kind, of in runs.items()
@@ -69,24 +56,24 @@ def run(setting: Setting) -> Findings:
         constants=br.constants(setting, (workers,)),
         remark=_remark(next(iter(runs.values()))),
         stands_in="; ".join(dict.fromkeys(stands_in)),
-        data=joined([long_table(of, _FIELDS, workload=kind) for kind, of in runs.items()]),
+        data=ex.joined([ex.long_table(of, _FIELDS, workload=kind) for kind, of in runs.items()]),
         draw=lambda figure: _draw(figure, runs),
         size=(12, 6.6),
     )
 
 
-def _claims(kind: str, runs: Runs) -> list[Claim]:
-    spread = {m: values(own, br.SPREAD) for m, own in runs.items()}
-    rate = {m: values(own, br.RATE) for m, own in runs.items()}
+def _claims(kind: str, runs: ex.Runs) -> list[ex.Claim]:
+    spread = {m: ex.values(own, br.SPREAD) for m, own in runs.items()}
+    rate = {m: ex.values(own, br.RATE) for m, own in runs.items()}
     paper = PAPER.get(kind, PAPER[br.HEAVY])
 
-    def less(one: str, other: str) -> Claim:
+    def less(one: str, other: str) -> ex.Claim:
         said = f"{kind}: {one} has a smaller spread than {other} (paper: {paper[other][0] / paper[one][0]:.1f} times)"
-        holds = clearly(paired_difference(spread[one], spread[other]), -1)
-        return Claim(said, holds, f"{with_interval(ratio(spread[other], spread[one]))} times")
+        holds = ex.clearly(ex.paired_difference(spread[one], spread[other]), -1)
+        return ex.Claim(said, holds, f"{ex.with_interval(ex.ratio(spread[other], spread[one]))} times")
 
-    gain = ratio(rate[br.ORACLE], rate[br.JSQ])
-    more = clearly(paired_difference(rate[br.ORACLE], rate[br.JSQ]), +1)
+    gain = ex.ratio(rate[br.ORACLE], rate[br.JSQ])
+    more = ex.clearly(ex.paired_difference(rate[br.ORACLE], rate[br.JSQ]), +1)
     lift = 100 * (paper[br.ORACLE][2] / paper[br.JSQ][2] - 1)
     said = f"{kind}: the oracle's throughput is above JSQ's (paper: {lift:+.0f} %)"
     return [
@@ -95,11 +82,11 @@ def _claims(kind: str, runs: Runs) -> list[Claim]:
         less(br.ORACLE, br.ORACLE_SHORT),
         less(br.SURVIVAL, br.BR0),
         less(br.MEMORISED, br.SURVIVAL),
-        Claim(said, more, f"{100 * (gain.value - 1):+.1f} %"),
+        ex.Claim(said, more, f"{100 * (gain.value - 1):+.1f} %"),
     ]
 
 
-def _remark(runs: Runs) -> str:
+def _remark(runs: ex.Runs) -> str:
     """How much of the paper's gain in throughput balance alone can explain here."""
     first = runs[br.JSQ][0]
     even = np.zeros(len(first.conditions.group_sizes))
@@ -114,7 +101,7 @@ def _remark(runs: Runs) -> str:
     )
 
 
-def _draw(figure: Any, runs: Mapping[str, Runs]) -> None:
+def _draw(figure: Any, runs: Mapping[str, ex.Runs]) -> None:
     panels = figure.subplots(len(runs), 3, squeeze=False, sharex=True)
     columns = (
         (br.SPREAD, 1e-3, "spread, 10^3 tokens", 1e-3),
@@ -125,9 +112,9 @@ def _draw(figure: Any, runs: Mapping[str, Runs]) -> None:
         for place, (axes, (field, factor, title, scale)) in enumerate(zip(line, columns, strict=True)):
             known = PAPER.get(kind, {})
             paper = [known[m][place] * scale if m in known else None for m in of]
-            bars(axes, list(of), [mean(own, field, factor) for own in of.values()], paper)
+            ex.bars(axes, list(of), [ex.mean(own, field, factor) for own in of.values()], paper)
             axes.set_title(f"{kind}: {title}")
     panels[0][0].legend(frameon=False)
 
 
-experiment = Experiment("nine methods on two workloads", "BalanceRoute Table 1", run)
+experiment = ex.Experiment("nine methods on two workloads", "BalanceRoute Table 1", run)

@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.experiments.reproduce import (
-    Experiment,
-    Runs,
-    Setting,
-    below,
-    clearly,
-    joined,
-    long_table,
-    mean,
-    ratio,
-    values,
-)
-from evenstep.measure.comparison import Interval, paired_difference
-from evenstep.report.figures import COLOURS, band_line, labelled
-from evenstep.report.findings import Claim, Findings, Row, with_interval
 
 METHODS = {m: br.METHODS[m] for m in (*br.BASELINES, br.BR0, br.ORACLE)}
 PAPER: dict[int, dict[str, tuple[float, float, float]]] = {
@@ -52,43 +38,40 @@ PAPER: dict[int, dict[str, tuple[float, float, float]]] = {
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s")
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4, 8))
-    runs: dict[int, Runs] = {}
+    runs: dict[int, ex.Runs] = {}
     stands_in = ""
     for g in sizes:
         runs[g], stands_in = br.run_on(setting, br.HEAVY, g, METHODS)
-    return Findings(
+    return ex.Findings(
         rows=[
             *[row for g, of in runs.items() for row in br.rows(of, f"G = {g}", PAPER[g], br.JSQ)],
             *[
-                Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
+                ex.Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
                 for g, of in runs.items()
                 for m in (br.BR0, br.ORACLE)
             ],
         ],
-        claims=[
-            *[_grows(runs, m) for m in (br.BR0, br.ORACLE)],
-            *[_below(g, of) for g, of in runs.items()],
-        ],
+        claims=[*[_grows(runs, m) for m in (br.BR0, br.ORACLE)], *[_below(g, of) for g, of in runs.items()]],
         constants=br.constants(setting, sizes, (br.HEAVY,)),
         remark=(
             "the paper's three sizes differ in more than G (at 16 workers one prefill node serves twice the decode "
             "workers, and its tables' TPOT falls), ours only in G, so our spreads grow more slowly with it"
         ),
         stands_in=stands_in,
-        data=joined([long_table(of, _FIELDS, workers=g) for g, of in runs.items()]),
+        data=ex.joined([ex.long_table(of, _FIELDS, workers=g) for g, of in runs.items()]),
         draw=lambda figure: _draw(figure, runs),
         size=(11, 4.0),
     )
 
 
-def _gain(runs: Runs, method: str) -> Interval:
+def _gain(runs: ex.Runs, method: str) -> ex.Interval:
     """Throughput over that of the best baseline, per cent, replicate by replicate."""
-    best = max(br.BASELINES, key=lambda m: mean(runs[m], br.RATE).value)
-    found = ratio(values(runs[method], br.RATE), values(runs[best], br.RATE))
+    best = max(br.BASELINES, key=lambda m: ex.mean(runs[m], br.RATE).value)
+    found = ex.ratio(ex.values(runs[method], br.RATE), ex.values(runs[best], br.RATE))
     low, high = (None if end is None else 100 * (end - 1) for end in (found.low, found.high))
-    return Interval(100 * (found.value - 1), low, high)
+    return ex.Interval(100 * (found.value - 1), low, high)
 
 
 def _paper_gain(g: int, method: str) -> float:
@@ -96,29 +79,29 @@ def _paper_gain(g: int, method: str) -> float:
     return round(100 * (PAPER[g][method][2] / best - 1), 1)
 
 
-def _grows(runs: Mapping[int, Runs], method: str) -> Claim:
+def _grows(runs: Mapping[int, ex.Runs], method: str) -> ex.Claim:
     """The gain at the most workers less that at the fewest; replicates of different sizes are independent."""
     few, many = (_gain(runs[g], method) for g in (min(runs), max(runs)))
-    seen = ", ".join(f"{with_interval(_gain(of, method))} % at G = {g}" for g, of in runs.items())
-    return Claim(f"the gain in throughput of {method} over the best baseline grows with G", below(few, many), seen)
+    seen = ", ".join(f"{ex.with_interval(_gain(of, method))} % at G = {g}" for g, of in runs.items())
+    return ex.Claim(f"the gain in throughput of {method} over the best baseline grows with G", ex.below(few, many), seen)
 
 
-def _below(g: int, runs: Runs) -> Claim:
-    best = min(br.BASELINES, key=lambda m: mean(runs[m], br.SPREAD).value)
-    apart = paired_difference(values(runs[br.ORACLE], br.SPREAD), values(runs[best], br.SPREAD))
-    ours, theirs = (with_interval(mean(runs[m], br.SPREAD)) for m in (br.ORACLE, best))
+def _below(g: int, runs: ex.Runs) -> ex.Claim:
+    best = min(br.BASELINES, key=lambda m: ex.mean(runs[m], br.SPREAD).value)
+    apart = ex.paired_difference(ex.values(runs[br.ORACLE], br.SPREAD), ex.values(runs[best], br.SPREAD))
+    ours, theirs = (ex.with_interval(ex.mean(runs[m], br.SPREAD)) for m in (br.ORACLE, best))
     seen = f"{ours} against {theirs} tokens of {best}"
-    return Claim(f"G = {g}: BR-H oracle's spread is below every baseline's", clearly(apart, -1), seen)
+    return ex.Claim(f"G = {g}: BR-H oracle's spread is below every baseline's", ex.clearly(apart, -1), seen)
 
 
-def _draw(figure: Any, runs: Mapping[int, Runs]) -> None:
+def _draw(figure: Any, runs: Mapping[int, ex.Runs]) -> None:
     spreads, gains = figure.subplots(1, 2)
     x = list(runs)
-    for colour, method in zip(COLOURS, METHODS, strict=False):
-        band_line(spreads, x, [mean(of[method], br.SPREAD, 1e-3) for of in runs.values()], method, colour)
+    for colour, method in zip(ex.COLOURS, METHODS, strict=False):
+        ex.band_line(spreads, x, [ex.mean(of[method], br.SPREAD, 1e-3) for of in runs.values()], method, colour)
         spreads.plot(x, [PAPER[g][method][0] / 1e3 for g in x], ls=":", color=colour, lw=1)
-    for colour, method in zip(COLOURS[4:], (br.BR0, br.ORACLE), strict=False):
-        band_line(gains, x, [_gain(of, method) for of in runs.values()], method, colour)
+    for colour, method in zip(ex.COLOURS[4:], (br.BR0, br.ORACLE), strict=False):
+        ex.band_line(gains, x, [_gain(of, method) for of in runs.values()], method, colour)
         gains.plot(x, [_paper_gain(g, method) for g in x], ls=":", color=colour, lw=1)
     spreads.set_yscale("log")
     spreads.set_ylim(top=6 * max(PAPER[g][m][0] / 1e3 for g in x for m in METHODS))
@@ -128,7 +111,7 @@ def _draw(figure: Any, runs: Mapping[int, Runs]) -> None:
     for axes in (spreads, gains):
         axes.set_xscale("log", base=2)
         axes.set_xticks(x, [str(g) for g in x])
-        labelled(axes, "workers G (dotted: paper)", legend=True, fontsize=8, ncols=2, loc="upper left")
+        ex.labelled(axes, "workers G (dotted: paper)", legend=True, fontsize=8, ncols=2, loc="upper left")
 
 
-experiment = Experiment("six methods at 4, 8 and 16 workers", "BalanceRoute Tables 2, 4 and 5", run)
+experiment = ex.Experiment("six methods at 4, 8 and 16 workers", "BalanceRoute Tables 2, 4 and 5", run)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, near_cap
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.experiments.reproduce import Experiment, Setting, clearly, row, workload
-from evenstep.measure.comparison import mean_interval, paired_difference
 from evenstep.predict.evaluation import evaluate
-from evenstep.report.figures import COLOURS, band_line, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import Trace
 from evenstep.workload.replicate import replicate
 
@@ -29,14 +26,14 @@ REFRESH, GATE = 16, 0.5
 Scores = dict[str, list[float]]
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     count = setting.pick(6_000, 500)
     horizons: Sequence[int] = setting.pick(HORIZONS, (40,))
     found: dict[tuple[str, str, int], Scores] = {}
     stands_in: list[str] = []
     for kind in br.kinds(setting):
         default = near_cap(count) if kind == br.NEAR_CAP else heavy(count, recurring=True)
-        source, told = workload(setting, default, br.MISSING[kind], br.fleet(8), STEP_TIME)
+        source, told = ex.workload(setting, default, br.MISSING[kind], br.fleet(8), STEP_TIME)
         stands_in.append(told)
         for number in range(setting.replicates):
             trace = replicate(source, number, setting.seed)
@@ -44,25 +41,19 @@ def run(setting: Setting) -> Findings:
                 for horizon, scores in _judged(trace, predictor, horizons).items():
                     for name, value in scores.items():
                         found.setdefault((kind, predictor, horizon), {}).setdefault(name, []).append(value)
-    return Findings(
+    return ex.Findings(
         rows=[one for key, scores in found.items() for one in _rows(key, scores)],
         claims=[claim for kind in br.kinds(setting) for claim in _claims(kind, found)],
         constants=[
-            Constant(
-                "H",
-                ", ".join(map(str, horizons)),
-                "lost from the text, and AUC and MAE hang on it: each row has the paper's number",
-            ),
-            Constant(
-                "parts",
-                "the first half of the requests is learned, the second asked about",
-                "time-disjoint; the paper's split is not given",
-            ),
-            Constant(
-                "ages asked", f"0, {REFRESH}, {2 * REFRESH}, ... of each request", "its tau; every refresh counts alike"
-            ),
-            Constant("gate", GATE, "the paper's theta"),
-            Constant("requests", count, "not given; a trace file's own rows where one is given"),
+            *ex.constants(f"""
+                H | {", ".join(map(str, horizons))} | lost from the text, and AUC and MAE hang on it: each row has the
+                  paper's number
+                parts | the first half of the requests is learned, the second asked about | time-disjoint; the paper's split
+                  is not given
+                ages asked | 0, {REFRESH}, {2 * REFRESH}, ... of each request | its tau; every refresh counts alike
+                gate | {GATE} | the paper's theta
+                requests | {count} | not given; a trace file's own rows where one is given
+            """),
             heavy_constant(recurring=True),
         ],
         remark=(
@@ -90,7 +81,7 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def _rows(key: tuple[str, str, int], scores: Scores) -> list[Row]:
+def _rows(key: tuple[str, str, int], scores: Scores) -> list[ex.Row]:
     kind, predictor, horizon = key
     paper = PAPER.get((kind, predictor), (None, None))
     case = f"{kind}, {predictor}, H = {horizon}"
@@ -100,32 +91,32 @@ def _rows(key: tuple[str, str, int], scores: Scores) -> list[Row]:
         ("brier", "stage-1 Brier score", "", None, 1.0),
         ("accepted", "refreshes above the gate", "%", None, 100.0),
     )
-    return [row(case, said, unit, [f * v for v in scores[n]], number) for n, said, unit, number, f in shown]
+    return [ex.row(case, said, unit, [f * v for v in scores[n]], number) for n, said, unit, number, f in shown]
 
 
-def _claims(kind: str, found: dict[tuple[str, str, int], Scores]) -> list[Claim]:
-    claims: list[Claim] = []
+def _claims(kind: str, found: dict[tuple[str, str, int], Scores]) -> list[ex.Claim]:
+    claims: list[ex.Claim] = []
     for horizon in sorted({h for k, _, h in found if k == kind}):
         one, other = (found[kind, p, horizon] for p in ("memorised", "survival"))
-        ranks = paired_difference(one["auc"], other["auc"])
-        errors = paired_difference(one["mae"], other["mae"])
+        ranks = ex.paired_difference(one["auc"], other["auc"])
+        errors = ex.paired_difference(one["mae"], other["mae"])
         claims += [
-            Claim(
+            ex.Claim(
                 f"{kind}, H = {horizon}: memorised ranks no worse than survival",
                 _no_worse(ranks, +1),
-                f"AUC {with_interval(ranks)}",
+                f"AUC {ex.with_interval(ranks)}",
             ),
-            Claim(
+            ex.Claim(
                 f"{kind}, H = {horizon}: memorised errs no more than survival",
                 _no_worse(errors, -1),
-                f"MAE {with_interval(errors)} tokens",
+                f"MAE {ex.with_interval(errors)} tokens",
             ),
         ]
     return claims
 
 
 def _no_worse(difference: Any, sign: int) -> bool | None:
-    better = clearly(difference, sign)
+    better = ex.clearly(difference, sign)
     return True if difference.value == 0 else better
 
 
@@ -145,14 +136,14 @@ def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequ
     panels = figure.subplots(1, 2)
     lines = list(dict.fromkeys((kind, predictor) for kind, predictor, _ in found))
     for axes, name, place, title in zip(panels, ("auc", "mae"), (0, 1), ("stage-1 AUC", "stage-2 MAE, tokens"), strict=True):
-        for colour, (kind, predictor) in zip(COLOURS, lines, strict=False):
-            y = [mean_interval(found[kind, predictor, h][name]) for h in horizons]
-            band_line(axes, list(horizons), y, f"{kind}, {predictor}", colour)
+        for colour, (kind, predictor) in zip(ex.COLOURS, lines, strict=False):
+            y = [ex.mean_interval(found[kind, predictor, h][name]) for h in horizons]
+            ex.band_line(axes, list(horizons), y, f"{kind}, {predictor}", colour)
             if (kind, predictor) in PAPER:
                 axes.axhline(PAPER[kind, predictor][place], color=colour, ls=":", lw=1)
-        labelled(axes, "window H, steps", title=f"{title} (dotted: paper, its H is lost)")
+        ex.labelled(axes, "window H, steps", title=f"{title} (dotted: paper, its H is lost)")
     panels[1].set_ylim(bottom=0)
     panels[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93))
 
 
-experiment = Experiment("accuracy of survival and memorised prediction", "BalanceRoute Table 3, App. C.3", run)
+experiment = ex.Experiment("accuracy of survival and memorised prediction", "BalanceRoute Table 3, App. C.3", run)

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenstep.cost.linear import Linear
-from evenstep.experiments.reproduce import Setting, run_policies, workload
-from evenstep.measure.comparison import Interval
+from evenstep.experiments import vocabulary as ex
 from evenstep.measure.records import Run
-from evenstep.report.findings import Constant
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.synthetic.laws import Gamma, Lognormal
 from evenstep.workload.synthetic.synthetic import Synthetic
@@ -18,12 +16,7 @@ PAPER = "BF-IO"
 FCFS, JSQ, BF0, BF20 = "FCFS", "JSQ", "BF-IO (H = 0)", "BF-IO (H = 20)"
 
 #: The four strategies of the paper. The age bound is ours, so it is off; remaining lengths in the window are the true ones.
-POLICIES = {
-    FCFS: "fcfs",
-    JSQ: "jsq",
-    BF0: "bf-io:age_limit=0",
-    BF20: "bf-io:horizon=20,age_limit=0,predictor=oracle",
-}
+POLICIES = {FCFS: "fcfs", JSQ: "jsq", BF0: "bf-io:age_limit=0", BF20: "bf-io:horizon=20,age_limit=0,predictor=oracle"}
 STEP_TIME = Linear()
 #: An exponent is told where half its interval is at most this.
 TOLD = 0.1
@@ -52,7 +45,7 @@ def fleet(workers: int = 16, slots: int = 72, pool: int = 128) -> Cluster:
 
 
 def run_on(
-    setting: Setting, cluster: Cluster, requests: int, policies: Mapping[str, str] = POLICIES, **kept: Any
+    setting: ex.Setting, cluster: Cluster, requests: int, policies: Mapping[str, str] = POLICIES, **kept: Any
 ) -> tuple[dict[str, list[Run]], str]:
     """Policies on the stand-in workload (or the user's trace) and the sentence on what stands in.
 
@@ -63,11 +56,11 @@ def run_on(
         policies: label to spec.
         kept: what `run_policies` keeps of the runs.
     """
-    source, stands_in = workload(setting, burst(requests), MISSING, cluster, STEP_TIME)
-    return run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in
+    source, stands_in = ex.workload(setting, burst(requests), MISSING, cluster, STEP_TIME)
+    return ex.run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in
 
 
-def reaches(slope: Interval, least: float) -> bool | None:
+def reaches(slope: ex.Interval, least: float) -> bool | None:
     """Whether an exponent reaches `least`: None where its interval is too wide to tell."""
     if slope.low is None or slope.high is None:
         return None
@@ -76,34 +69,20 @@ def reaches(slope: Interval, least: float) -> bool | None:
     return True if slope.high - slope.low <= 2 * TOLD else None
 
 
-def constants(cluster: Cluster, requests: int) -> list[Constant]:
+def constants(cluster: Cluster, requests: int) -> list[ex.Constant]:
     """The free constants that all these experiments share."""
-    return [
-        Constant("requests", requests, "the paper does not give the length of a run; all are run to completion"),
-        Constant(
-            "workload",
-            "prompts lognormal(6.1, 1.15) in 4..4096, outputs gamma(1.5, 180) in 1..2000",
-            "chosen so that loads are near those of Fig. 6; correlations of the real trace are lost",
-        ),
-        Constant(
-            "G", cluster.workers, "Fig. 6; Table 1's throughput over its TPOT means about 1,150 running requests, 16 x 72"
-        ),
-        Constant("B", cluster.slots, "sec. 6.2"),
-        Constant("R (pool)", cluster.pool, "sec. 6.2, the revelation target"),
-        Constant("C", f"{STEP_TIME.overhead_s:g} s", "not given; no fit to the table, our default"),
-        Constant(
-            "t_l", f"{STEP_TIME.per_token_s:g} s/token", "not given; our default, which puts a step of even loads near 13 ms"
-        ),
-        Constant(
-            "window",
-            "first to last step with 98 % of the slots busy",
-            "the paper averages over a run of unknown length; fill-up and drain say nothing about routing",
-        ),
-        Constant(
-            "prediction",
-            "true departures inside the window",
-            "the paper does not say how it predicts; this is its best case",
-        ),
-        Constant("JSQ ties", "keyed chance", "'arbitrary' in the paper; with the lowest index first it would be FCFS"),
-        Constant("age bound", "off", "ours, not the paper's"),
-    ]
+    return ex.constants(f"""
+        requests | {requests} | the paper does not give the length of a run; all are run to completion
+        workload | prompts lognormal(6.1, 1.15) in 4..4096, outputs gamma(1.5, 180) in 1..2000 | chosen so that loads are
+          near those of Fig. 6; correlations of the real trace are lost
+        G | {cluster.workers} | Fig. 6; Table 1's throughput over its TPOT means about 1,150 running requests, 16 x 72
+        B | {cluster.slots} | sec. 6.2
+        R (pool) | {cluster.pool} | sec. 6.2, the revelation target
+        C | {STEP_TIME.overhead_s:g} s | not given; no fit to the table, our default
+        t_l | {STEP_TIME.per_token_s:g} s/token | not given; our default, which puts a step of even loads near 13 ms
+        window | first to last step with 98 % of the slots busy | the paper averages over a run of unknown length; fill-up
+          and drain say nothing about routing
+        prediction | true departures inside the window | the paper does not say how it predicts; this is its best case
+        JSQ ties | keyed chance | 'arbitrary' in the paper; with the lowest index first it would be FCFS
+        age bound | off | ours, not the paper's
+    """)

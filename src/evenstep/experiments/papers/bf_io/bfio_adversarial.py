@@ -10,11 +10,8 @@ import numpy as np
 
 from evenstep import names
 from evenstep.cost.linear import Linear
-from evenstep.experiments.reproduce import Experiment, Setting, slopes
-from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.experiments import vocabulary as ex
 from evenstep.names import parse
-from evenstep.report.figures import COLOURS, band_line, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView
 from evenstep.sim.cluster.simulation import Cluster, simulate
@@ -34,48 +31,32 @@ VICTIMS = (
 )
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(WORKERS, (2, 4, 8))
     found: dict[str, dict[int, list[float]]] = {}
     for name, spec, against, chance in VICTIMS:
         seeds = range(setting.replicates if chance else 1)
         found[name] = {g: [_ratio(spec, against, g, setting.seed + s) for s in seeds] for g in sizes}
-    rows: list[Row] = []
+    rows: list[ex.Row] = []
     for name, by_size in found.items():
         rows += [
-            Row(
-                f"{name}, G = {g}",
-                "step work over that of an even deal",
-                "",
-                f"grows like {g}",
-                mean_interval(v),
-            )
+            ex.Row(f"{name}, G = {g}", "step work over that of an even deal", "", f"grows like {g}", ex.mean_interval(v))
             for g, v in by_size.items()
         ]
-    rows += [Row(name, "exponent of the growth in G", "", 1.0, _exponent(by_size)) for name, by_size in found.items()]
-    return Findings(
+    rows += [ex.Row(name, "exponent of the growth in G", "", 1.0, _exponent(by_size)) for name, by_size in found.items()]
+    return ex.Findings(
         rows=rows,
         claims=[_claim(name, found[name]) for name, *_ in VICTIMS],
-        constants=[
-            Constant("G", ", ".join(map(str, sizes)), "swept"),
-            Constant("B", f"{4 * EACH} G, never full", "the paper has no slot limit here"),
-            Constant("long requests", f"{EACH} G, one a wave", "any multiple of G"),
-            Constant(
-                "waves",
-                f"every {GAP} steps; short requests decode {SHORT} steps, long ones {LONG} x {GAP} x the number of waves",
-                "the paper says L much larger than s; all prompts are one token",
-            ),
-            Constant(
-                "step",
-                "constant",
-                "waves then meet the same steps under every policy; work is the envelope summed over steps",
-            ),
-            Constant(
-                "compared with",
-                "long requests dealt out in turn, offline",
-                "the paper's balanced assignment; it need not be optimal",
-            ),
-        ],
+        constants=ex.constants(f"""
+            G | {", ".join(map(str, sizes))} | swept
+            B | {4 * EACH} G, never full | the paper has no slot limit here
+            long requests | {EACH} G, one a wave | any multiple of G
+            waves | every {GAP} steps; short requests decode {SHORT} steps, long ones {LONG} x {GAP} x the number of waves |
+              the paper says L much larger than s; all prompts are one token
+            step | constant | waves then meet the same steps under every policy; work is the envelope summed over steps
+            compared with | long requests dealt out in turn, offline | the paper's balanced assignment; it need not be
+              optimal
+        """),
         remark=(
             "the JSQ instance needs ties that go to a worker known beforehand: the paper says 'ties arbitrary', "
             f"and with ties by chance the growth in G has exponent {_exponent(found[VICTIMS[2][0]]).value:.2f} in "
@@ -113,11 +94,7 @@ def instance(against: str, workers: int) -> Trace:
         times.append(np.full(short + 1, wave * GAP * _STEP_S))
     tokens = np.concatenate(outputs)
     return Trace(
-        np.ones(tokens.size, np.int64),
-        tokens,
-        arrival_s=np.concatenate(times),
-        name=f"against {against}",
-        synthetic=True,
+        np.ones(tokens.size, np.int64), tokens, arrival_s=np.concatenate(times), name=f"against {against}", synthetic=True
     )
 
 
@@ -152,17 +129,17 @@ def _ratio(spec: str, against: str, workers: int, seed: int) -> float:
     return _work(victim, trace, workers, seed) / _work(_dealt(trace, workers), trace, workers, seed)
 
 
-def _exponent(by_size: dict[int, list[float]]) -> Interval:
+def _exponent(by_size: dict[int, list[float]]) -> ex.Interval:
     """Slope of log ratio over log G, replicate by replicate."""
-    return mean_interval(slopes(list(by_size), list(by_size.values())))
+    return ex.mean_interval(ex.slopes(list(by_size), list(by_size.values())))
 
 
-def _claim(name: str, by_size: dict[int, list[float]]) -> Claim:
+def _claim(name: str, by_size: dict[int, list[float]]) -> ex.Claim:
     slope = _exponent(by_size)
     low = slope.value if slope.low is None else slope.low
     high = slope.value if slope.high is None else slope.high
     holds = True if low > 0.9 else False if high < 0.9 else None
-    return Claim(f"{name}: the ratio grows like G on its instance", holds, f"exponent {with_interval(slope)}")
+    return ex.Claim(f"{name}: the ratio grows like G on its instance", holds, f"exponent {ex.with_interval(slope)}")
 
 
 def _draw(figure: Any, found: dict[str, dict[int, list[float]]], sizes: Sequence[int]) -> None:
@@ -170,12 +147,12 @@ def _draw(figure: Any, found: dict[str, dict[int, list[float]]], sizes: Sequence
     axes.plot(sizes, sizes, color="#888888", ls=":", label="G")
     for number, (name, by_size) in enumerate(found.items()):
         marker = "osD"[number]
-        band_line(axes, sizes, [mean_interval(v) for v in by_size.values()], name, COLOURS[number], marker)
+        ex.band_line(axes, sizes, [ex.mean_interval(v) for v in by_size.values()], name, ex.COLOURS[number], marker)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(list(sizes), [str(g) for g in sizes])
     axes.set_yticks([1, *sizes], ["1", *map(str, sizes)])
-    labelled(axes, "workers G", "work over that of an even deal", legend=True)
+    ex.labelled(axes, "workers G", "work over that of an even deal", legend=True)
 
 
-experiment = Experiment("adversarial instances for round robin and JSQ", "BF-IO App. A.1.1", run, most_traces=0)
+experiment = ex.Experiment("adversarial instances for round robin and JSQ", "BF-IO App. A.1.1", run, most_traces=0)

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, step_time_constant
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import Experiment, Runs, Setting, beyond, clearly, row, run_policies, workload
 from evenstep.measure import metrics
 from evenstep.measure.records import Run
-from evenstep.report.figures import COLOURS, worker_lines
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
 from evenstep.sim.cluster.simulation import Cluster
 
@@ -25,38 +23,36 @@ POLICIES = {bf.JSQ: "jsq", bf.FCFS: "fcfs"}
 _SAMPLES = 6000
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     workers = setting.pick(WORKERS, 8)
     slots = setting.pick(SLOTS, (6, 12))
-    runs: dict[int, Runs] = {}
+    runs: dict[int, ex.Runs] = {}
     requests = {b: setting.pick(max(3_200, 7 * workers * b), 8 * workers * b) for b in slots}
     stands_in = ""
     for b in slots:
         cluster = Cluster(workers=workers, slots=b, pool=4 * workers)
         missing = "the paper's industrial trace, which it does not name"
-        source, stands_in = workload(setting, heavy(requests[b]), missing, cluster, STEP_TIME)
-        runs[b] = run_policies(setting, source, POLICIES, cluster, STEP_TIME, records=True, samples=_SAMPLES)
+        source, stands_in = ex.workload(setting, heavy(requests[b]), missing, cluster, STEP_TIME)
+        runs[b] = ex.run_policies(setting, source, POLICIES, cluster, STEP_TIME, records=True, samples=_SAMPLES)
     rows = [one for b, of in runs.items() for policy, own in of.items() for one in _rows(policy, b, own)]
-    return Findings(
+    return ex.Findings(
         rows=rows,
         claims=[_claim(rows)],
         constants=[
-            Constant("G", workers, "Fig. 1"),
-            Constant(
-                "B",
-                ", ".join(map(str, slots)),
-                "not given, and it decides: the relative spread of a sum falls like 1/sqrt(B)",
-            ),
-            Constant("policy", "JSQ and FCFS", "the paper says neither; JSQ is what engines do by default"),
-            Constant("pool", 4 * workers, "not given; saturated arrivals"),
-            Constant(
-                "requests",
-                ", ".join(f"{requests[b]} at B = {b}" for b in slots),
-                "not given; replaced by a trace file's own rows",
-            ),
+            *ex.constants(f"""
+                G | {workers} | Fig. 1
+                B | {", ".join(map(str, slots))} | not given, and it decides: the relative spread of a sum falls like
+                  1/sqrt(B)
+                policy | JSQ and FCFS | the paper says neither; JSQ is what engines do by default
+                pool | {4 * workers} | not given; saturated arrivals
+                requests | {", ".join(f"{requests[b]} at B = {b}" for b in slots)} | not given; replaced by a trace file's
+                  own rows
+            """),
             heavy_constant(),
             step_time_constant(),
-            Constant("window drawn", f"{STEPS} steps from the middle of the run", "Fig. 1 shows 436 steps in 3 minutes"),
+            *ex.constants(f"""
+                window drawn | {STEPS} steps from the middle of the run | Fig. 1 shows 436 steps in 3 minutes
+            """),
         ],
         remark=_remark(rows, slots),
         stands_in=stands_in,
@@ -75,27 +71,27 @@ def _idle(run: Run) -> F8:
     return 100 * metrics.idle_share(steps.envelope, steps.load_sum, size)[first : last + 1]
 
 
-def _rows(policy: str, slots: int, runs: Sequence[Run]) -> list[Row]:
+def _rows(policy: str, slots: int, runs: Sequence[Run]) -> list[ex.Row]:
     idle = [_idle(run) for run in runs]
     case = f"{policy}, B = {slots}"
     return [
-        row(case, "idle share, mean over steps", "%", [float(x.mean()) for x in idle], MEAN),
-        row(case, "idle share, median over steps", "%", [float(np.median(x)) for x in idle], MEDIAN),
+        ex.row(case, "idle share, mean over steps", "%", [float(x.mean()) for x in idle], MEAN),
+        ex.row(case, "idle share, median over steps", "%", [float(np.median(x)) for x in idle], MEDIAN),
     ]
 
 
-def _claim(rows: Sequence[Row]) -> Claim:
+def _claim(rows: Sequence[ex.Row]) -> ex.Claim:
     means = [one for one in rows if one.paper == MEAN]
-    above = [clearly(beyond(one.ours, MEAN), +1) for one in means]
-    seen = "; ".join(f"{one.case}: {with_interval(one.ours)} %" for one in means)
-    return Claim(
+    above = [ex.clearly(ex.beyond(one.ours, MEAN), +1) for one in means]
+    seen = "; ".join(f"{one.case}: {ex.with_interval(one.ours)} %" for one in means)
+    return ex.Claim(
         "two fifths of the workers' time are lost at the barrier",
         True if True in above else None if None in above else False,
         seen,
     )
 
 
-def _remark(rows: Sequence[Row], slots: Sequence[int]) -> str:
+def _remark(rows: Sequence[ex.Row], slots: Sequence[int]) -> str:
     few, many = (next(r for r in rows if r.case.endswith(f"B = {b}")) for b in (slots[0], slots[-1]))
     return (
         "the paper names neither batch size nor policy, and both decide: with JSQ the mean idle share is "
@@ -128,18 +124,18 @@ def _data(run: Run) -> dict[str, Any]:
 def _draw(figure: Any, run: Run, slots: int) -> None:
     step, load = _segment(run)
     above, below = figure.subplots(2, 1, sharex=True)
-    worker_lines(above, step.astype(np.float64), load, points=STEPS)
+    ex.worker_lines(above, step.astype(np.float64), load, points=STEPS)
     above.set_ylabel("10^3 KV tokens a worker")
     above.set_ylim(bottom=0)
     above.set_title(f"{load.shape[1]} workers, B = {slots}, JSQ")
     idle = 100 * (1 - load.mean(axis=1) / load.max(axis=1))
-    below.bar(step, idle, width=run.workers.stride if run.workers else 1, color=COLOURS[4])
+    below.bar(step, idle, width=run.workers.stride if run.workers else 1, color=ex.COLOURS[4])
     below.axhline(float(idle.mean()), color="#222222", lw=1, ls="--", label=f"mean of this window {idle.mean():.1f} %")
-    below.axhline(MEAN, color=COLOURS[1], lw=1, ls=":", label=f"paper {MEAN:g} %")
+    below.axhline(MEAN, color=ex.COLOURS[1], lw=1, ls=":", label=f"paper {MEAN:g} %")
     below.set_ylabel("idle share, %")
     below.set_xlabel("step")
     below.set_ylim(0, 100)
     below.legend(frameon=False, ncols=2, loc="upper right")
 
 
-experiment = Experiment("loads of 32 workers and the idle share of every step", "BF-IO Fig. 1", run)
+experiment = ex.Experiment("loads of 32 workers and the idle share of every step", "BF-IO Fig. 1", run)

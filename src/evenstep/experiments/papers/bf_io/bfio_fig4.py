@@ -5,49 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import (
-    Experiment,
-    Runs,
-    Setting,
-    clearly,
-    long_table,
-    mean,
-    rows_of,
-    values,
-)
-from evenstep.measure.comparison import paired_difference
-from evenstep.report.figures import COLOURS, band_line, labelled
-from evenstep.report.findings import Claim, Constant, Findings, with_interval
 
 WINDOWS = (0, 5, 10, 20, 40, 80, 160, 320, 500)
 DISCOUNTS = (1.0, 0.9)
 _FIELD = "imbalance_envelope_tokens"
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(12_000, 1_000)
     windows = setting.pick(WINDOWS, (0, 10, 80))
     cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=16, pool=32)
     policies = {_name(h, d): bf.horizon(h, d) for d in DISCOUNTS for h in windows if h or d == 1}
     runs, stands_in = bf.run_on(setting, cluster, requests, policies)
-    return Findings(
+    return ex.Findings(
         rows=[
-            *rows_of(runs, _FIELD, "average imbalance", "10^4 tokens", 1e-4),
-            *rows_of(runs, "full_slot_tokens_per_s", "throughput at the policy-free mean load", "10^4 tok/s", 1e-4),
+            *ex.rows_of(runs, _FIELD, "average imbalance", "10^4 tokens", 1e-4),
+            *ex.rows_of(runs, "full_slot_tokens_per_s", "throughput at the policy-free mean load", "10^4 tok/s", 1e-4),
         ],
         claims=[_claim(runs, windows, discount) for discount in DISCOUNTS],
         constants=[
             *bf.constants(cluster, requests),
-            Constant("H", ", ".join(map(str, windows)), "the paper draws a curve from 0 to 500 without a table"),
-            Constant(
-                "discount", "1 (the paper) and 0.9", "0.9 weighs each further step less; ours, to see what makes the U"
-            ),
-            Constant("departures of newcomers", "unknown", "a request counts for the whole window from its admission on"),
+            *ex.constants(f"""
+                H | {", ".join(map(str, windows))} | the paper draws a curve from 0 to 500 without a table
+                discount | 1 (the paper) and 0.9 | 0.9 weighs each further step less; ours, to see what makes the U
+                departures of newcomers | unknown | a request counts for the whole window from its admission on
+            """),
         ],
         remark=_remark(runs, windows),
         stands_in=stands_in,
-        data=long_table(runs, (_FIELD, "idle_share", "full_slot_tokens_per_s")),
+        data=ex.long_table(runs, (_FIELD, "idle_share", "full_slot_tokens_per_s")),
         draw=lambda figure: _draw(figure, runs, windows),
         size=(6.5, 4.2),
     )
@@ -57,29 +45,29 @@ def _name(window: int, discount: float) -> str:
     return f"H = {window}" if discount == 1 or window == 0 else f"H = {window}, discount {discount}"
 
 
-def _best(runs: Runs, windows: Sequence[int], discount: float) -> int:
-    return min(windows, key=lambda h: mean(runs[_name(h, discount)], _FIELD).value)
+def _best(runs: ex.Runs, windows: Sequence[int], discount: float) -> int:
+    return min(windows, key=lambda h: ex.mean(runs[_name(h, discount)], _FIELD).value)
 
 
-def _claim(runs: Runs, windows: Sequence[int], discount: float) -> Claim:
+def _claim(runs: ex.Runs, windows: Sequence[int], discount: float) -> ex.Claim:
     """A U: the best window lies inside, and both ends are clearly worse than it."""
     best = _best(runs, windows, discount)
-    base = values(runs[_name(best, discount)], _FIELD)
-    ends = [paired_difference(values(runs[_name(h, discount)], _FIELD), base) for h in (windows[0], windows[-1])]
-    told = [clearly(end, +1) for end in ends]
+    base = ex.values(runs[_name(best, discount)], _FIELD)
+    ends = [ex.paired_difference(ex.values(runs[_name(h, discount)], _FIELD), base) for h in (windows[0], windows[-1])]
+    told = [ex.clearly(end, +1) for end in ends]
     inside = best not in (windows[0], windows[-1])
     holds = False if not inside else None if None in told else all(told)
     seen = (
-        f"least at H = {best}; above it at H = {windows[0]} by {with_interval(ends[0])} and at H = {windows[-1]} by "
-        f"{with_interval(ends[1])} tokens"
+        f"least at H = {best}; above it at H = {windows[0]} by {ex.with_interval(ends[0])} and at H = {windows[-1]} by "
+        f"{ex.with_interval(ends[1])} tokens"
     )
-    return Claim(f"imbalance over H is a U, best at a moderate window, discount {discount:g}", holds, seen)
+    return ex.Claim(f"imbalance over H is a U, best at a moderate window, discount {discount:g}", holds, seen)
 
 
-def _remark(runs: Runs, windows: Sequence[int]) -> str:
+def _remark(runs: ex.Runs, windows: Sequence[int]) -> str:
     last = windows[-1]
     plain, tapered = (
-        mean(runs[_name(last, d)], _FIELD).value / mean(runs[_name(_best(runs, windows, d), d)], _FIELD).value
+        ex.mean(runs[_name(last, d)], _FIELD).value / ex.mean(runs[_name(_best(runs, windows, d), d)], _FIELD).value
         for d in DISCOUNTS
     )
     return (
@@ -89,17 +77,17 @@ def _remark(runs: Runs, windows: Sequence[int]) -> str:
     )
 
 
-def _draw(figure: Any, runs: Runs, windows: Sequence[int]) -> None:
+def _draw(figure: Any, runs: ex.Runs, windows: Sequence[int]) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for colour, discount in zip(COLOURS, DISCOUNTS, strict=False):
+    for colour, discount in zip(ex.COLOURS, DISCOUNTS, strict=False):
         kept = [h for h in windows if _name(h, discount) in runs]
-        y = [mean(runs[_name(h, discount)], _FIELD, 1e-4) for h in kept]
-        band_line(axes, kept, y, f"discount {discount:g}", colour)
+        y = [ex.mean(runs[_name(h, discount)], _FIELD, 1e-4) for h in kept]
+        ex.band_line(axes, kept, y, f"discount {discount:g}", colour)
     axes.set_xscale("symlog", linthresh=5)
     axes.set_xticks(list(windows), [str(h) for h in windows])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    labelled(axes, "window H, steps", "average imbalance, 10^4 tokens", legend=True)
+    ex.labelled(axes, "window H, steps", "average imbalance, 10^4 tokens", legend=True)
 
 
-experiment = Experiment("the imbalance of BF-IO over its window H", "BF-IO Fig. 4", run)
+experiment = ex.Experiment("the imbalance of BF-IO over its window H", "BF-IO Fig. 4", run)

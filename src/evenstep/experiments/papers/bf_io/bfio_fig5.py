@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import streams
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import Interval
-from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Findings, Row
+from evenstep.experiments import vocabulary as ex
 from evenstep.request import F8, I8, Trace
 
 #: Largest gap between the two distributions that we still call a good fit.
@@ -19,7 +16,7 @@ GOOD = 0.05
 RESAMPLES = 200
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     from evenstep.workload.reading import file_of, samples, source_of
 
     paths = setting.traces or tuple(f"sample:{name}" for name in samples())
@@ -28,37 +25,34 @@ def run(setting: Setting) -> Findings:
         source = source_of(file_of(path), prefix_blocks=False)
         trace = source if isinstance(source, Trace) else source.draw(setting.seed)
         lengths[path] = np.sort(trace.output_tokens)
-    rows: list[Row] = []
+    rows: list[ex.Row] = []
     for path, values in lengths.items():
         fits = _resampled(values, setting.seed, setting.pick(RESAMPLES, 40))
         rows += [
-            Row(path, "largest gap to the geometric law", "", None, fits["gap"]),
-            Row(path, "deviation over mean (geometric: 1)", "", None, fits["cv"]),
-            Row(path, "mean output, 1/p of the fit", "tokens", None, fits["mean"]),
+            ex.Row(path, "largest gap to the geometric law", "", None, fits["gap"]),
+            ex.Row(path, "deviation over mean (geometric: 1)", "", None, fits["cv"]),
+            ex.Row(path, "mean output, 1/p of the fit", "tokens", None, fits["mean"]),
         ]
     gaps = {row.case: row.ours for row in rows[::3]}
     good = [path for path, gap in gaps.items() if gap.value <= GOOD]
     spread = [row.ours.value for row in rows[1::3]]
     narrow, wide = [x for x in spread if x < 0.9], [x for x in spread if x > 1.1]
-    return Findings(
+    return ex.Findings(
         rows=rows,
         claims=[
-            Claim(
+            ex.Claim(
                 f"output lengths of {path} are well approximated by a geometric law",
                 None if gap.low is not None and gap.high is not None and gap.low < GOOD < gap.high else gap.value <= GOOD,
                 f"largest gap between the distributions {gap.value:.3f}",
             )
             for path, gap in gaps.items()
         ],
-        constants=[
-            Constant("fit", "p = 1 / mean output", "the paper names no method; this is the greatest likelihood"),
-            Constant(
-                "good fit",
-                f"largest gap <= {GOOD}",
-                "the paper gives no measure; a formal test would reject every trace of this size",
-            ),
-            Constant("resamples", setting.pick(RESAMPLES, 40), "rows drawn anew, for the intervals"),
-        ],
+        constants=ex.constants(f"""
+            fit | p = 1 / mean output | the paper names no method; this is the greatest likelihood
+            good fit | largest gap <= {GOOD} | the paper gives no measure; a formal test would reject every trace of this
+              size
+            resamples | {setting.pick(RESAMPLES, 40)} | rows drawn anew, for the intervals
+        """),
         remark=(
             f"the paper shows pictures without a measure of fit; by ours {len(good)} of {len(lengths)} traces are "
             f"close to a geometric law, {len(narrow)} are more even than it (deviation below 0.9 of the mean) and "
@@ -91,7 +85,7 @@ def _gap(values: I8) -> float:
     return float(max(np.abs(share - _geometric(points, p)).max(), np.abs(before - _geometric(points - 1, p)).max()))
 
 
-def _resampled(values: I8, seed: int, times: int) -> dict[str, Interval]:
+def _resampled(values: I8, seed: int, times: int) -> dict[str, ex.Interval]:
     """Each figure of the sample with the 2.5 % and 97.5 % points of its resamples."""
     rows = np.arange(values.size, dtype=np.int64)
     found: dict[str, list[float]] = {"gap": [], "cv": [], "mean": []}
@@ -100,7 +94,7 @@ def _resampled(values: I8, seed: int, times: int) -> dict[str, Interval]:
         for name, value in _figures(drawn).items():
             found[name].append(value)
     own = _figures(values)
-    return {n: Interval(own[n], *(float(q) for q in np.quantile(v, [0.025, 0.975]))) for n, v in found.items()}
+    return {n: ex.Interval(own[n], *(float(q) for q in np.quantile(v, [0.025, 0.975]))) for n, v in found.items()}
 
 
 def _figures(values: I8) -> dict[str, float]:
@@ -113,10 +107,10 @@ def _draw(figure: Any, lengths: dict[str, I8]) -> None:
     for place, (path, values) in enumerate(lengths.items(), 1):
         axes = figure.add_subplot(-(-len(lengths) // across), across, place)
         top = float(np.quantile(values, 0.995))
-        axes.hist(values[values <= top], bins=60, density=True, color=COLOURS[0], alpha=0.45, label="trace")
+        axes.hist(values[values <= top], bins=60, density=True, color=ex.COLOURS[0], alpha=0.45, label="trace")
         x = np.linspace(1, top, 200)
         p = 1 / float(values.mean())
-        axes.plot(x, p * np.exp(np.log1p(-p) * (x - 1)), color=COLOURS[1], label="geometric fit")
+        axes.plot(x, p * np.exp(np.log1p(-p) * (x - 1)), color=ex.COLOURS[1], label="geometric fit")
         axes.set_title(f"{path.removeprefix('sample:')}, gap {_gap(values):.2f}")
         axes.set_xlabel("output tokens")
         axes.set_yticks([])
@@ -124,4 +118,4 @@ def _draw(figure: Any, lengths: dict[str, I8]) -> None:
             axes.legend(frameon=False)
 
 
-experiment = Experiment("output laws with a geometric fit", "BF-IO Fig. 5", run, most_traces=1000)
+experiment = ex.Experiment("output laws with a geometric fit", "BF-IO Fig. 5", run, most_traces=1000)

@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import Experiment, Runs, Setting, clearly, mean, row, rows_of, values
 from evenstep.measure import metrics
-from evenstep.measure.comparison import paired_difference
 from evenstep.measure.records import Run
-from evenstep.report.figures import worker_lines
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 
 GAP = {bf.FCFS: "40-50", bf.BF0: "5-10"}
 BAND = {bf.FCFS: ("60", "110"), bf.JSQ: ("about 80", "above 120"), bf.BF0: ("about 80", "about 80")}
@@ -22,14 +19,14 @@ TAIL = 0.01
 SAMPLES = 1000
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(18_000, 1_200)
     cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
     runs, stands_in = bf.run_on(setting, cluster, requests, records=True, samples=SAMPLES)
     said = "heaviest minus lightest worker, mean"
-    return Findings(
+    return ex.Findings(
         rows=[
-            *rows_of(runs, "imbalance_spread_tokens", said, "10^3 tokens", 1e-3, GAP),
+            *ex.rows_of(runs, "imbalance_spread_tokens", said, "10^3 tokens", 1e-3, GAP),
             *[one for p in runs for one in _ends(p, runs[p])],
         ],
         claims=[
@@ -39,11 +36,10 @@ def run(setting: Setting) -> Findings:
         ],
         constants=[
             *bf.constants(cluster, requests),
-            Constant(
-                "lowest, highest load",
-                f"exceeded outwards at {100 * TAIL:g} % of the steps",
-                "the paper reads its bands off a picture",
-            ),
+            *ex.constants(f"""
+                lowest, highest load | exceeded outwards at {100 * TAIL:g} % of the steps | the paper reads its bands off a
+                  picture
+            """),
         ],
         remark=(
             "the paper reads bands off a picture of one run on BurstGPT, ours are quantiles over the steps with "
@@ -57,12 +53,12 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _ends(policy: str, runs: Sequence[Run]) -> list[Row]:
+def _ends(policy: str, runs: Sequence[Run]) -> list[ex.Row]:
     low, high = zip(*[_extremes(run) for run in runs], strict=True)
     below, above = BAND.get(policy, (None, None))
     return [
-        row(policy, "lowest load", "10^3 tokens", low, below),
-        row(policy, "highest load", "10^3 tokens", high, above),
+        ex.row(policy, "lowest load", "10^3 tokens", low, below),
+        ex.row(policy, "highest load", "10^3 tokens", high, above),
     ]
 
 
@@ -75,15 +71,15 @@ def _extremes(run: Run) -> tuple[float, float]:
     return low / 1e3, high / 1e3
 
 
-def _less(runs: Runs, one: str, other: str, says: str) -> Claim:
+def _less(runs: ex.Runs, one: str, other: str, says: str) -> ex.Claim:
     field = "imbalance_spread_tokens"
-    apart = paired_difference(values(runs[one], field), values(runs[other], field))
-    means = ", ".join(f"{p} {mean(runs[p], field).value:,.0f}" for p in (one, other))
-    seen = f"{means} tokens, difference {with_interval(apart)}"
-    return Claim(says, clearly(apart, -1), seen)
+    apart = ex.paired_difference(ex.values(runs[one], field), ex.values(runs[other], field))
+    means = ", ".join(f"{p} {ex.mean(runs[p], field).value:,.0f}" for p in (one, other))
+    seen = f"{means} tokens, difference {ex.with_interval(apart)}"
+    return ex.Claim(says, ex.clearly(apart, -1), seen)
 
 
-def _data(runs: Runs) -> dict[str, Any]:
+def _data(runs: ex.Runs) -> dict[str, Any]:
     parts: dict[str, list[Any]] = {"case": [], "step": [], "time_s": [], "worker": [], "load_tokens": []}
     for policy, own in runs.items():
         table = own[0].workers
@@ -97,12 +93,12 @@ def _data(runs: Runs) -> dict[str, Any]:
     return {name: part if name == "case" else np.concatenate(part) for name, part in parts.items()}
 
 
-def _draw(figure: Any, runs: Runs) -> None:
+def _draw(figure: Any, runs: ex.Runs) -> None:
     grid = figure.subplots(2, 2, sharex=True, sharey=True)
     for axes, (policy, own) in zip(grid.flat, runs.items(), strict=True):
         table = own[0].workers
         assert table is not None
-        worker_lines(axes, table.step.astype(np.float64), table.load)
+        ex.worker_lines(axes, table.step.astype(np.float64), table.load)
         axes.set_title(policy)
     grid[1, 0].set_xlabel("step")
     grid[1, 1].set_xlabel("step")
@@ -111,4 +107,4 @@ def _draw(figure: Any, runs: Runs) -> None:
     grid[0, 0].set_ylim(bottom=0)
 
 
-experiment = Experiment("KV load of every worker over time", "BF-IO Fig. 6", run)
+experiment = ex.Experiment("KV load of every worker over time", "BF-IO Fig. 6", run)

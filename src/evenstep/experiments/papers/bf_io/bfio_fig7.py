@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.power import Power
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import Experiment, Runs, Setting, beyond, clearly, row, rows_of, values
 from evenstep.measure import metrics
-from evenstep.measure.comparison import paired_difference
 from evenstep.measure.records import Run, StepTable
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
 
 PAPER = {bf.FCFS: ("330", "380"), bf.BF20: ("395", "400")}
@@ -24,7 +21,7 @@ ACCOUNTINGS = {"energy_busy_idle_j": "busy and idle apart", "energy_step_average
 STRETCHES, TAIL = 200, 0.05
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(18_000, 1_200)
     cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
     policies = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF20)}
@@ -32,11 +29,8 @@ def run(setting: Setting) -> Findings:
     series = {(p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in ACCOUNTINGS}
     first = {key: own[0] for key, own in series.items()}
     ranges = [one for (p, name), own in series.items() for one in _range(p, name, [watts for _, watts in own])]
-    return Findings(
-        rows=[
-            *ranges,
-            *rows_of(runs, "power_busy_idle_w", "mean power of the whole run, busy and idle apart", "W"),
-        ],
+    return ex.Findings(
+        rows=[*ranges, *ex.rows_of(runs, "power_busy_idle_w", "mean power of the whole run, busy and idle apart", "W")],
         claims=[_claim(runs), _flat(ranges)],
         constants=[*bf.constants(cluster, requests), *_power_constants()],
         remark=(
@@ -62,18 +56,15 @@ def _saturation() -> float:
     return power.mfu_sat / power.mfu_per_tokens_per_s
 
 
-def _power_constants() -> list[Constant]:
+def _power_constants() -> list[ex.Constant]:
     power = Power()
-    return [
-        Constant("N_params", f"{power.model_params:g}", "the paper does not name the model it serves"),
-        Constant("peak FLOP/s", f"{power.peak_flops:g}", "an A100, as in App. D"),
-        Constant("stretches", STRETCHES, "points of a line; each is the mean power of its steps"),
-        Constant(
-            "range",
-            f"{100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots",
-            "the paper reads a range off its picture",
-        ),
-    ]
+    return ex.constants(f"""
+        N_params | {power.model_params:g} | the paper does not name the model it serves
+        peak FLOP/s | {power.peak_flops:g} | an A100, as in App. D
+        stretches | {STRETCHES} | points of a line; each is the mean power of its steps
+        range | {100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots | the paper reads a range off its
+          picture
+    """)
 
 
 def _watts(run: Run, name: str) -> tuple[F8, F8]:
@@ -91,37 +82,39 @@ def _sums(steps: StepTable, column: F8, edges: Any, last: int) -> F8:
     return np.add.reduceat(column[: last + 1], edges)
 
 
-def _range(policy: str, name: str, watts: Sequence[F8]) -> list[Row]:
+def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
     low, high = ([float(np.quantile(w, q)) for w in watts] for q in (TAIL, 1 - TAIL))
     said = ACCOUNTINGS[name]
     return [
-        row(policy, f"lower end of the range, {said}", "W", low, PAPER[policy][0]),
-        row(policy, f"upper end of the range, {said}", "W", high, PAPER[policy][1]),
+        ex.row(policy, f"lower end of the range, {said}", "W", low, PAPER[policy][0]),
+        ex.row(policy, f"upper end of the range, {said}", "W", high, PAPER[policy][1]),
     ]
 
 
-def _claim(runs: Runs) -> Claim:
-    apart = paired_difference(values(runs[bf.BF20], "power_busy_idle_w"), values(runs[bf.FCFS], "power_busy_idle_w"))
+def _claim(runs: ex.Runs) -> ex.Claim:
+    apart = ex.paired_difference(
+        ex.values(runs[bf.BF20], "power_busy_idle_w"), ex.values(runs[bf.FCFS], "power_busy_idle_w")
+    )
     says = "BF-IO(20) draws more power than FCFS (busy and idle apart) and needs less energy (bfio-table1)"
-    return Claim(says, clearly(apart, +1), f"difference {with_interval(apart)} W")
+    return ex.Claim(says, ex.clearly(apart, +1), f"difference {ex.with_interval(apart)} W")
 
 
-def _flat(rows: Sequence[Row]) -> Claim:
+def _flat(rows: Sequence[ex.Row]) -> ex.Claim:
     said = f"lower end of the range, {ACCOUNTINGS['energy_step_average_j']}"
     low = next(one.ours for one in rows if one.case == bf.FCFS and one.quantity == said)
     says = "FCFS draws less than 399.5 W under the step average, as eqs. 11 and D45 print it"
-    return Claim(says, clearly(beyond(low, 399.5), -1), f"its lowest stretches draw {with_interval(low)} W")
+    return ex.Claim(says, ex.clearly(ex.beyond(low, 399.5), -1), f"its lowest stretches draw {ex.with_interval(low)} W")
 
 
 def _draw(figure: Any, series: Mapping[tuple[str, str], tuple[F8, F8]]) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (name, title) in zip(panels, ACCOUNTINGS.items(), strict=True):
-        for colour, policy in zip(COLOURS, PAPER, strict=False):
+        for colour, policy in zip(ex.COLOURS, PAPER, strict=False):
             x, y = series[policy, name]
             axes.plot(x, y, color=colour, lw=1.0, label=policy)
-        labelled(axes, "time, s", title=title)
+        ex.labelled(axes, "time, s", title=title)
     panels[0].set_ylabel("mean power of a worker, W")
     panels[0].legend(frameon=False, loc="lower right")
 
 
-experiment = Experiment("power over time", "BF-IO Fig. 7", run)
+experiment = ex.Experiment("power over time", "BF-IO Fig. 7", run)

@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import (
-    Experiment,
-    Runs,
-    Setting,
-    below,
-    joined,
-    long_table,
-    mean,
-    ratio,
-    row,
-    values,
-)
-from evenstep.measure.comparison import Interval
-from evenstep.report.figures import COLOURS, band_line, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.sim.cluster.simulation import Cluster
 
 #: Queue depth in slots a worker; None = the pool of the paper, as a reference.
@@ -29,29 +15,28 @@ POLICIES = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF0, bf.BF20)}
 _FIELD = "imbalance_envelope_tokens"
 _FIELDS = (_FIELD, "idle_share", "full_slot_tokens_per_s")
 
-Found = Mapping[float | None, Runs]
+Found = Mapping[float | None, ex.Runs]
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     depths: Sequence[float | None] = setting.pick(DEPTHS, (None, 0.0, 2.0))
     workers, slots = setting.pick((16, 72), (4, 12))
     requests = setting.pick(16_000, 800)
-    found: dict[float | None, Runs] = {}
+    found: dict[float | None, ex.Runs] = {}
     stands_in = ""
     for depth in depths:
         cluster = _cluster(workers, slots, depth)
         found[depth], stands_in = bf.run_on(setting, cluster, requests, POLICIES)
-    return Findings(
+    return ex.Findings(
         rows=[one for depth, runs in found.items() for one in _rows(depth, runs)],
         claims=[_claim(found, policy) for policy in (bf.BF0, bf.BF20)],
         constants=[
             *bf.constants(_cluster(workers, slots, None), requests),
-            Constant("queue depth", ", ".join(_name(d) for d in depths), "the paper asks the question and gives no numbers"),
-            Constant(
-                "instant dispatch",
-                "one decision a request, oldest first; it waits in the worker's queue for a slot",
-                "'bind requests immediately to per-worker queues'; nothing is moved afterwards",
-            ),
+            *ex.constants(f"""
+                queue depth | {", ".join(_name(d) for d in depths)} | the paper asks the question and gives no numbers
+                instant dispatch | one decision a request, oldest first; it waits in the worker's queue for a slot | 'bind
+                  requests immediately to per-worker queues'; nothing is moved afterwards
+            """),
         ],
         remark=(
             "the paper leaves this open; instant dispatch takes away which request is admitted, and a queue makes "
@@ -60,7 +45,7 @@ def run(setting: Setting) -> Findings:
             f"{_gain(found[depths[-1]], bf.BF0).value:.1f} times with the deepest queues"
         ),
         stands_in=stands_in,
-        data=joined([long_table(runs, _FIELDS, depth=_name(d)) for d, runs in found.items()]),
+        data=ex.joined([ex.long_table(runs, _FIELDS, depth=_name(d)) for d, runs in found.items()]),
         draw=lambda figure: _draw(figure, found),
         size=(9.5, 3.9),
     )
@@ -77,44 +62,44 @@ def _name(depth: float | None) -> str:
     return "pool" if depth is None else f"{depth:g} B"
 
 
-def _gain(runs: Runs, policy: str) -> Interval:
+def _gain(runs: ex.Runs, policy: str) -> ex.Interval:
     """Imbalance of FCFS over that of a policy."""
-    return ratio(values(runs[bf.FCFS], _FIELD), values(runs[policy], _FIELD))
+    return ex.ratio(ex.values(runs[bf.FCFS], _FIELD), ex.values(runs[policy], _FIELD))
 
 
-def _rows(depth: float | None, runs: Runs) -> list[Row]:
-    base = values(runs[bf.FCFS], _FIELD, 1e-4)
-    rows: list[Row] = []
+def _rows(depth: float | None, runs: ex.Runs) -> list[ex.Row]:
+    base = ex.values(runs[bf.FCFS], _FIELD, 1e-4)
+    rows: list[ex.Row] = []
     for policy, own in runs.items():
-        ours, apart = values(own, _FIELD, 1e-4), () if policy == bf.FCFS else base
+        ours, apart = ex.values(own, _FIELD, 1e-4), () if policy == bf.FCFS else base
         case = f"{policy}, {_name(depth)}"
-        rows.append(row(case, "average imbalance", "10^4 tokens", ours, None, apart, bf.FCFS))
+        rows.append(ex.row(case, "average imbalance", "10^4 tokens", ours, None, apart, bf.FCFS))
         if policy != bf.FCFS:
-            rows.append(Row(case, "imbalance of FCFS over it", "times", None, _gain(runs, policy)))
+            rows.append(ex.Row(case, "imbalance of FCFS over it", "times", None, _gain(runs, policy)))
     return rows
 
 
-def _claim(found: Found, policy: str) -> Claim:
+def _claim(found: Found, policy: str) -> ex.Claim:
     last = list(found)[-1]
     first, end = _gain(found[None], policy), _gain(found[last], policy)
-    holds = None if None in (first.low, end.high) else below(end, first) is True
-    seen = f"{with_interval(first)} times with the pool, {with_interval(end)} at a depth of {_name(last)}"
-    return Claim(f"the gain of {policy} over FCFS weakens as requests are bound early", holds, seen)
+    holds = None if None in (first.low, end.high) else ex.below(end, first) is True
+    seen = f"{ex.with_interval(first)} times with the pool, {ex.with_interval(end)} at a depth of {_name(last)}"
+    return ex.Claim(f"the gain of {policy} over FCFS weakens as requests are bound early", holds, seen)
 
 
 def _draw(figure: Any, found: Found) -> None:
     loads, gains = figure.subplots(1, 2)
     x = list(range(len(found)))
-    for colour, policy in zip(COLOURS, POLICIES, strict=False):
-        band_line(loads, x, [mean(runs[policy], _FIELD, 1e-4) for runs in found.values()], policy, colour)
+    for colour, policy in zip(ex.COLOURS, POLICIES, strict=False):
+        ex.band_line(loads, x, [ex.mean(runs[policy], _FIELD, 1e-4) for runs in found.values()], policy, colour)
         if policy != bf.FCFS:
-            band_line(gains, x, [_gain(runs, policy) for runs in found.values()], policy, colour)
+            ex.band_line(gains, x, [_gain(runs, policy) for runs in found.values()], policy, colour)
     for axes in (loads, gains):
         axes.set_xticks(x, [_name(depth) for depth in found])
         axes.set_ylim(bottom=0)
-        labelled(axes, "per-worker queue depth", legend=True)
+        ex.labelled(axes, "per-worker queue depth", legend=True)
     loads.set_ylabel("average imbalance, 10^4 tokens")
     gains.set_ylabel("imbalance of FCFS over it")
 
 
-experiment = Experiment("gain against the depth of per-worker queues", "BF-IO sec. 7.3 (an open question)", run)
+experiment = ex.Experiment("gain against the depth of per-worker queues", "BF-IO sec. 7.3 (an open question)", run)

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenstep import streams
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import Experiment, Setting, clearly, ratio, row, run_policies, values
-from evenstep.measure.comparison import paired_difference
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, with_interval
 from evenstep.request import I8, Trace
 from evenstep.sim.cluster.drift import Drift, Profiles
 
@@ -22,7 +19,7 @@ LOOK, FINEST = 10, 3
 _FIELD = "idle_share"
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     jobs = setting.pick(8_000, 600)
     fleet = bf.fleet(*setting.pick((16, 32), (4, 8)))
     single, idle = replace(setting, seeds=1), dict[tuple[str, str], list[float]]()
@@ -31,27 +28,21 @@ def run(setting: Setting) -> Findings:
             work = drawn(jobs, setting.seed + replicate)
             trace = Trace(np.ceil(work.values[work.offsets[:-1]]).astype(np.int64), np.diff(work.offsets), name=domain)
             cluster = replace(fleet, drift=Drift(profiles=work))
-            for policy, (done,) in run_policies(single, trace, bf.POLICIES, cluster, bf.STEP_TIME).items():
-                idle.setdefault((domain, policy), []).extend(values([done], _FIELD, 100.0))
-    return Findings(
+            for policy, (done,) in ex.run_policies(single, trace, bf.POLICIES, cluster, bf.STEP_TIME).items():
+                idle.setdefault((domain, policy), []).extend(ex.values([done], _FIELD, 100.0))
+    return ex.Findings(
         rows=[
-            row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, *_beside(idle, domain, policy))
+            ex.row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, *_beside(idle, domain, policy))
             for (domain, policy), own in idle.items()
         ],
         claims=[_claim(idle, domain, policy) for domain in DOMAINS for policy in (bf.BF0, bf.BF20)],
-        constants=[
-            Constant(
-                "mesh",
-                f"1..100 cells for 20..120 steps; every {LOOK} steps refined or coarsened, by 4 times the cells",
-                "the paper describes the domain and gives no figure",
-            ),
-            Constant(
-                "tiles",
-                "factorisations of 4..40 panels; after panel k of n, (n - k)(n - k + 1)/2 tiles are left to update",
-                "as above",
-            ),
-            Constant("fleet", f"{fleet.workers} workers of {fleet.slots} slots, saturated, {jobs:,} jobs", "not given"),
-        ],
+        constants=ex.constants(f"""
+            mesh | 1..100 cells for 20..120 steps; every {LOOK} steps refined or coarsened, by 4 times the cells | the paper
+              describes the domain and gives no figure
+            tiles | factorisations of 4..40 panels; after panel k of n, (n - k)(n - k + 1)/2 tiles are left to update | as
+              above
+            fleet | {fleet.workers} workers of {fleet.slots} slots, saturated, {jobs:,} jobs | not given
+        """),
         remark="the paper names both domains without a figure; its theorems ask for work that never falls, and this falls",
         stands_in="drawn jobs for the traces of either domain",
         data={
@@ -105,20 +96,20 @@ def _beside(idle: Mapping[tuple[str, str], list[float]], domain: str, policy: st
     return ([] if policy == bf.FCFS else idle[domain, bf.FCFS]), bf.FCFS
 
 
-def _claim(idle: Mapping[tuple[str, str], list[float]], domain: str, policy: str) -> Claim:
+def _claim(idle: Mapping[tuple[str, str], list[float]], domain: str, policy: str) -> ex.Claim:
     ours, plain = idle[domain, policy], idle[domain, bf.FCFS]
-    seen = f"{with_interval(ratio(ours, plain))} of FCFS's idle share"
-    return Claim(
-        f"{domain}: {policy} waits less at the barrier than FCFS", clearly(paired_difference(ours, plain), -1), seen
+    seen = f"{ex.with_interval(ex.ratio(ours, plain))} of FCFS's idle share"
+    return ex.Claim(
+        f"{domain}: {policy} waits less at the barrier than FCFS", ex.clearly(ex.paired_difference(ours, plain), -1), seen
     )
 
 
 def _draw(figure: Any, idle: Mapping[tuple[str, str], list[float]]) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for colour, domain in zip(COLOURS, DOMAINS, strict=False):
+    for colour, domain in zip(ex.COLOURS, DOMAINS, strict=False):
         axes.plot([*bf.POLICIES], [np.mean(idle[domain, p]) for p in bf.POLICIES], "o-", color=colour, label=domain)
     axes.set_ylim(bottom=0)
-    labelled(axes, "policy", "idle at the barrier, % of load", legend=True)
+    ex.labelled(axes, "policy", "idle at the barrier, % of load", legend=True)
 
 
-experiment = Experiment("adaptive meshes and tiled factorisations", "BF-IO sec. 7.2", run, most_traces=0)
+experiment = ex.Experiment("adaptive meshes and tiled factorisations", "BF-IO sec. 7.2", run, most_traces=0)

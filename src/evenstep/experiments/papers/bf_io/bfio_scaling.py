@@ -6,20 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import (
-    Experiment,
-    Runs,
-    Setting,
-    joined,
-    long_table,
-    ratio,
-    slopes,
-    values,
-)
-from evenstep.measure.comparison import Interval, mean_interval
-from evenstep.report.figures import COLOURS, band_line, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 
 SLOTS = (9, 18, 36, 72, 144)
 WORKERS = (4, 8, 16, 32, 64)
@@ -28,10 +16,10 @@ POLICIES = {bf.FCFS: bf.POLICIES[bf.FCFS], bf.BF0: bf.POLICIES[bf.BF0]}
 POOL = 8
 _FIELD = "imbalance_envelope_tokens"
 
-Line = Mapping[int, Runs]
+Line = Mapping[int, ex.Runs]
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     g, b = setting.pick((16, 72), (4, 9))
     turns = setting.pick(9, 8)
     fixed = POOL * g
@@ -43,35 +31,33 @@ def run(setting: Setting) -> Findings:
     lines: dict[str, Line] = {}
     stands_in = ""
     for sweep, points in sweeps.items():
-        line: dict[int, Runs] = {}
+        line: dict[int, ex.Runs] = {}
         for x, workers, slots, pool in points:
             cluster = bf.fleet(workers, slots, pool)
             line[x], stands_in = bf.run_on(setting, cluster, turns * workers * slots, POLICIES)
         lines[sweep] = line
     shared = bf.constants(bf.fleet(g, b, fixed), turns * g * b)
     slopes = {sweep: _exponent(line, sweep) for sweep, line in lines.items()}
-    return Findings(
+    return ex.Findings(
         rows=[
             *[
-                Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, _gain(runs))
+                ex.Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, _gain(runs))
                 for sweep, line in lines.items()
                 for x, runs in line.items()
             ],
             *[
-                Row(sweep, f"exponent of the gain in {'B' if sweep == 'B' else 'log G'}", "", 0.5, _exponent(line, sweep))
+                ex.Row(sweep, f"exponent of the gain in {'B' if sweep == 'B' else 'log G'}", "", 0.5, _exponent(line, sweep))
                 for sweep, line in lines.items()
             ],
         ],
         claims=[_claim(sweep, line) for sweep, line in lines.items()],
         constants=[
             *[c for c in shared if c.name not in ("requests", "R (pool)", "JSQ ties", "prediction")],
-            Constant("requests", f"{turns} G B", "so that every point turns its slots over as often"),
-            Constant(
-                "pool",
-                f"{fixed}, or {POOL} G where it grows",
-                "the theorems assume a pool that always fills every free slot",
-            ),
-            Constant("outputs", "those of the workload", "Theorem 2 assumes geometric ones, Theorem 1 equal ones"),
+            *ex.constants(f"""
+                requests | {turns} G B | so that every point turns its slots over as often
+                pool | {fixed}, or {POOL} G where it grows | the theorems assume a pool that always fills every free slot
+                outputs | those of the workload | Theorem 2 assumes geometric ones, Theorem 1 equal ones
+            """),
         ],
         remark=(
             "the theorems bound the ratio from below, in order of growth and over adversarial arrivals, in the settings of "
@@ -79,9 +65,9 @@ def run(setting: Setting) -> Findings:
             f"{slopes['G, pool grows'].value:.2f} (pool grows) or {slopes['G, pool fixed'].value:.2f} (pool fixed)"
         ),
         stands_in=stands_in,
-        data=joined(
+        data=ex.joined(
             [
-                long_table(r, (_FIELD, "idle_share", "overloaded_steps", "steps"), sweep=s, x=x)
+                ex.long_table(r, (_FIELD, "idle_share", "overloaded_steps", "steps"), sweep=s, x=x)
                 for s, line in lines.items()
                 for x, r in line.items()
             ]
@@ -91,8 +77,8 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _gain(runs: Runs) -> Interval:
-    return ratio(values(runs[bf.FCFS], _FIELD), values(runs[bf.BF0], _FIELD))
+def _gain(runs: ex.Runs) -> ex.Interval:
+    return ex.ratio(ex.values(runs[bf.FCFS], _FIELD), ex.values(runs[bf.BF0], _FIELD))
 
 
 def _scale(sweep: str, x: int) -> float:
@@ -100,27 +86,27 @@ def _scale(sweep: str, x: int) -> float:
     return float(x) if sweep == "B" else math.log(x)
 
 
-def _exponent(line: Line, sweep: str) -> Interval:
+def _exponent(line: Line, sweep: str) -> ex.Interval:
     """Slope of log gain over log B, or over log log G, replicate by replicate."""
     kept = [x for x in line if _scale(sweep, x) > 0]
-    pairs = [(values(line[x][bf.FCFS], _FIELD), values(line[x][bf.BF0], _FIELD)) for x in kept]
+    pairs = [(ex.values(line[x][bf.FCFS], _FIELD), ex.values(line[x][bf.BF0], _FIELD)) for x in kept]
     gains = [[a / b for a, b in zip(*pair, strict=True)] for pair in pairs]
-    return mean_interval(slopes([_scale(sweep, x) for x in kept], gains))
+    return ex.mean_interval(ex.slopes([_scale(sweep, x) for x in kept], gains))
 
 
-def _claim(sweep: str, line: Line) -> Claim:
+def _claim(sweep: str, line: Line) -> ex.Claim:
     slope = _exponent(line, sweep)
     along = "B" if sweep == "B" else f"log G ({sweep.partition(', ')[2]})"
     said = f"outside the theorems' settings: the gain of BF-IO(0) over FCFS grows at least like the square root of {along}"
-    return Claim(said, bf.reaches(slope, 0.5), f"exponent {with_interval(slope)}")
+    return ex.Claim(said, bf.reaches(slope, 0.5), f"exponent {ex.with_interval(slope)}")
 
 
 def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
     panels = figure.subplots(1, len(lines), sharey=True)
-    for axes, colour, (sweep, line) in zip(panels, COLOURS, lines.items(), strict=False):
+    for axes, colour, (sweep, line) in zip(panels, ex.COLOURS, lines.items(), strict=False):
         x = list(line)
         gains = [_gain(runs) for runs in line.values()]
-        band_line(axes, x, gains, "ours", colour)
+        ex.band_line(axes, x, gains, "ours", colour)
         middle = len(x) // 2
         shape = [gains[middle].value * math.sqrt(_scale(sweep, v) / _scale(sweep, x[middle])) for v in x]
         axes.plot(x, shape, ls=":", color="#777777", label="sqrt(B)" if sweep == "B" else "sqrt(log G)")
@@ -128,8 +114,8 @@ def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
         axes.set_xticks(x, [str(v) for v in x])
         axes.set_ylim(bottom=0)
         x_label = "slots a worker B" if sweep == "B" else "workers G"
-        labelled(axes, x_label, title=sweep, legend=True, loc="lower right")
+        ex.labelled(axes, x_label, title=sweep, legend=True, loc="lower right")
     panels[0].set_ylabel("imbalance of FCFS over BF-IO(0)")
 
 
-experiment = Experiment("improvement ratio against B and G", "BF-IO Theorems 1 and 2, outside their settings", run)
+experiment = ex.Experiment("improvement ratio against B and G", "BF-IO Theorems 1 and 2, outside their settings", run)

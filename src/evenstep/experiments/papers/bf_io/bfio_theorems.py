@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 
 from evenstep import names
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import Experiment, Setting, all_of, long_values, near, ratio, slopes
-from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.records import Run
 from evenstep.names import parse
-from evenstep.report.figures import COLOURS, band_line, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
 from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.cluster.drift import Drift
@@ -115,7 +112,7 @@ def counted(run: Run, model: Model) -> Counted:
     )
 
 
-def measured(setting: Setting, model: Model, size: tuple[int, int], turns: int, policy: str) -> list[Counted]:
+def measured(setting: ex.Setting, model: Model, size: tuple[int, int], turns: int, policy: str) -> list[Counted]:
     """The counted steps of a policy, replicate by replicate; every slot is used `turns` times.
 
     Args:
@@ -138,7 +135,7 @@ def expected_max(workers: int) -> float:
     return float((z[1:] + z[:-1]) @ np.diff(below) / 2)
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     found = _Found()
     _equal(setting, found)
     _drifts(setting, found)
@@ -146,32 +143,28 @@ def run(setting: Setting) -> Findings:
     held = all(found.asserted)
     found.claims.insert(
         0,
-        Claim(
+        ex.Claim(
             "Definition 1 (overload) holds at every counted step",
             held,
             f"{sum(found.asserted)} of {len(found.asserted)} runs",
         ),
     )
-    return Findings(
+    return ex.Findings(
         rows=found.rows,
         claims=found.claims,
-        constants=[
-            Constant("prompts", f"uniform on 1..{S_MAX}", "the theorems allow any bounded law"),
-            Constant("outputs", f"{OUTPUT}, or geometric of that mean", "the theorems' own"),
-            Constant(
-                "pool",
-                "2 G B with equal outputs, else G B / 4, at least 128",
-                "Definition 1 is asserted of every counted step",
-            ),
-            Constant("counted", f"after {WARM} mean outputs, while Definition 1 holds", "ages start at nothing"),
-            Constant("drift that varies", "2 a step, 0.25 from the 50th on, by a request's age", "Definition 2 names none"),
-            Constant("bands", f"{NEAR_IMBALANCE:.0%} imbalance, {NEAR_VARIANCE:.0%} variance, {UNMOVED:.0%} gap", "ours"),
-        ],
+        constants=ex.constants(f"""
+            prompts | uniform on 1..{S_MAX} | the theorems allow any bounded law
+            outputs | {OUTPUT}, or geometric of that mean | the theorems' own
+            pool | 2 G B with equal outputs, else G B / 4, at least 128 | Definition 1 is asserted of every counted step
+            counted | after {WARM} mean outputs, while Definition 1 holds | ages start at nothing
+            drift that varies | 2 a step, 0.25 from the 50th on, by a request's age | Definition 2 names none
+            bands | {NEAR_IMBALANCE:.0%} imbalance, {NEAR_VARIANCE:.0%} variance, {UNMOVED:.0%} gap | ours
+        """),
         remark="the theorems bound the gain from below and over adversarial arrivals; on arrivals by chance BF-IO(0) has a "
         "pool to choose from and stays far below its bounds. Its gap moves with the drift, for what leaves a worker is as "
         "large as it has grown; only its bound does not",
         stands_in="nothing: the settings are the theorems' own",
-        data=long_values(found.data, ("part", "case", "quantity"), "value"),
+        data=ex.long_values(found.data, ("part", "case", "quantity"), "value"),
         draw=lambda figure: _draw(figure, lines),
         size=(10.5, 3.8),
         intervals="± is half a 95 % t-interval over replicates; of FCFS with equal outputs over its rounds.",
@@ -186,20 +179,20 @@ class _Found:
     """What the parts add to."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.claims: list[Claim] = []
+        self.rows: list[ex.Row] = []
+        self.claims: list[ex.Claim] = []
         self.asserted: list[bool] = []
         self.data: dict[tuple[str, str, str], list[float]] = {}
 
-    def add(self, part: str, case: str, quantity: str, values: Sequence[float], paper: float | str | None) -> Interval:
+    def add(self, part: str, case: str, quantity: str, values: Sequence[float], paper: float | str | None) -> ex.Interval:
         """A row and its data."""
         self.data[part, case, quantity] = list(values)
-        own = mean_interval(list(values))
-        self.rows.append(Row(f"{part}, {case}", quantity, "", paper, own))
+        own = ex.mean_interval(list(values))
+        self.rows.append(ex.Row(f"{part}, {case}", quantity, "", paper, own))
         return own
 
 
-def _equal(setting: Setting, found: _Found) -> None:
+def _equal(setting: ex.Setting, found: _Found) -> None:
     """Theorem 1's two sides: FCFS by extreme values, BF-IO(0) by Lemma 1."""
     sigma = math.sqrt((S_MAX**2 - 1) / 12)
     told: list[bool | None] = []
@@ -212,7 +205,7 @@ def _equal(setting: Setting, found: _Found) -> None:
         paper = workers * sigma * math.sqrt(slots) * expected_max(workers)
         rounds = [float(x) for one in fcfs for x in one.imbalance[::OUTPUT]]
         told.append(
-            near(found.add("Theorem 1", case, "imbalance of FCFS, tokens", rounds, round(paper)), paper, NEAR_IMBALANCE)
+            ex.near(found.add("Theorem 1", case, "imbalance of FCFS, tokens", rounds, round(paper)), paper, NEAR_IMBALANCE)
         )
         bound = (workers - 1) * S_MAX
         most = [float(one.imbalance.max()) for one in own]
@@ -220,8 +213,10 @@ def _equal(setting: Setting, found: _Found) -> None:
         found.add("Theorem 1", case, "largest imbalance of BF-IO(0), tokens", most, f"<= {bound:,}")
     says = f"equal outputs: FCFS's imbalance is G sigma_s sqrt(B) E[max of G normals] (within {NEAR_IMBALANCE:.0%})"
     found.claims += [
-        Claim(says, all_of(told), "; ".join(with_interval(row.ours) for row in found.rows if "of FCFS" in row.quantity)),
-        Claim(
+        ex.Claim(
+            says, ex.all_of(told), "; ".join(ex.with_interval(row.ours) for row in found.rows if "of FCFS" in row.quantity)
+        ),
+        ex.Claim(
             "Lemma 1: BF-IO(0)'s imbalance is at most (G - 1) s_max at every counted step",
             max(worst) <= 1,
             f"at most {max(worst):.2g} of it",
@@ -229,7 +224,7 @@ def _equal(setting: Setting, found: _Found) -> None:
     ]
 
 
-def _drifts(setting: Setting, found: _Found) -> None:
+def _drifts(setting: ex.Setting, found: _Found) -> None:
     """Theorems 2 and 3: the variance of a slot under FCFS, and BF-IO(0)'s gap."""
     size = setting.pick((16, 72), (4, 9))
     told: list[bool | None] = []
@@ -246,28 +241,30 @@ def _drifts(setting: Setting, found: _Found) -> None:
             [one.variance for one in fcfs],
             round(model.variance),
         )
-        told.append(near(variance, model.variance, NEAR_VARIANCE))
+        told.append(ex.near(variance, model.variance, NEAR_VARIANCE))
         gaps[model.name] = [float(one.gap.mean()) for one in own]
         worst = max(worst, *(float(one.gap.max()) for one in own))
         found.add("Theorems 2, 3", model.name, "gap of BF-IO(0), tokens", gaps[model.name], f"<= {S_MAX * OUTPUT:,}")
-    moved = {name: ratio(own, gaps[GAP_OF]) for name, own in gaps.items() if name != GAP_OF}
-    seen = "; ".join(f"{name}: {with_interval(one)} times" for name, one in moved.items())
+    moved = {name: ex.ratio(own, gaps[GAP_OF]) for name, own in gaps.items() if name != GAP_OF}
+    seen = "; ".join(f"{name}: {ex.with_interval(one)} times" for name, one in moved.items())
     found.claims += [
-        Claim(
+        ex.Claim(
             f"Theorems 2, 3: the variance is sigma_s^2 + delta^2 (1 - p)/p^2 (within {NEAR_VARIANCE:.0%})",
-            all_of(told),
-            "; ".join(with_interval(row.ours) for row in found.rows if row.quantity.startswith("variance")),
+            ex.all_of(told),
+            "; ".join(ex.with_interval(row.ours) for row in found.rows if row.quantity.startswith("variance")),
         ),
-        Claim("Theorems 2, 3: BF-IO(0)'s gap is at most s_max / p", worst <= S_MAX * OUTPUT, f"at most {worst:,.0f} tokens"),
-        Claim(
+        ex.Claim(
+            "Theorems 2, 3: BF-IO(0)'s gap is at most s_max / p", worst <= S_MAX * OUTPUT, f"at most {worst:,.0f} tokens"
+        ),
+        ex.Claim(
             f"Theorem 3: the drift does not move BF-IO(0)'s gap (within {UNMOVED:.0%} of that at delta = 1)",
-            all_of([near(one, 1.0, UNMOVED) for one in moved.values()]),
+            ex.all_of([ex.near(one, 1.0, UNMOVED) for one in moved.values()]),
             seen,
         ),
     ]
 
 
-def _scaling(setting: Setting, found: _Found) -> dict[str, Line]:
+def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
     """The gain against B and against G in each theorem's setting: the one that is proven, and the one that is seen.
 
     Proven is FCFS's imbalance over BF-IO's bound, (G - 1) s_max, times 1 / p where outputs are geometric. The measured
@@ -294,14 +291,14 @@ def _scaling(setting: Setting, found: _Found) -> dict[str, Line]:
             lines[f"{theorem}, {along}, {which}"] = line
             slope = found.add(theorem, model.name, f"exponent of the gain {which} in {along}", exponents(line, along), 0.5)
             says = f"{theorem}: the gain {which} grows at least like the square root of {along}"
-            found.claims.append(Claim(says, bf.reaches(slope, 0.5), f"exponent {with_interval(slope)}"))
+            found.claims.append(ex.Claim(says, bf.reaches(slope, 0.5), f"exponent {ex.with_interval(slope)}"))
     says = "Theorems 1 to 3: the gain seen is at least the one proven, at every B and G"
-    found.claims.append(Claim(says, all(above), f"in {sum(above)} of {len(above)} runs"))
+    found.claims.append(ex.Claim(says, all(above), f"in {sum(above)} of {len(above)} runs"))
     return lines
 
 
 def _gains(
-    setting: Setting, model: Model, size: tuple[int, int], seen: bool, found: _Found
+    setting: ex.Setting, model: Model, size: tuple[int, int], seen: bool, found: _Found
 ) -> tuple[list[float], list[bool]]:
     """The gain proven, over G / (G - 1) as in the theorems, or the one seen and whether it is above; one a replicate."""
     workers, slots = size
@@ -320,21 +317,21 @@ def _gains(
 
 def exponents(line: Line, along: str) -> list[float]:
     """Slope of log gain over log B, or log log G, replicate by replicate."""
-    return slopes([float(v) if along == "B" else math.log(v) for v in line], list(line.values()))
+    return ex.slopes([float(v) if along == "B" else math.log(v) for v in line], list(line.values()))
 
 
 def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
     panels = figure.subplots(1, 2)
     for axes, along, label in zip(panels, ("B", "log G"), ("slots a worker B", "workers G"), strict=True):
         own = {name: line for name, line in lines.items() if f", {along}," in name}
-        for colour, (name, line) in zip(COLOURS, own.items(), strict=False):
-            band_line(axes, list(line), [mean_interval(list(v)) for v in line.values()], name, colour)
+        for colour, (name, line) in zip(ex.COLOURS, own.items(), strict=False):
+            ex.band_line(axes, list(line), [ex.mean_interval(list(v)) for v in line.values()], name, colour)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        labelled(axes, label, legend=True, fontsize=7)
+        ex.labelled(axes, label, legend=True, fontsize=7)
     panels[0].set_ylabel("imbalance of FCFS over BF-IO(0)")
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "the theorems' bounds and rates of growth in their own settings", "BF-IO Theorems 1-3", run, most_traces=0
 )

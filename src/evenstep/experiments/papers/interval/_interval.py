@@ -10,10 +10,7 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, long_values, ratio, row
-from evenstep.measure.comparison import Interval
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.experiments import vocabulary as ex
 from evenstep.request import F8, I8, Trace
 from evenstep.scheduling.policies.a_max import AMax
 from evenstep.scheduling.policies.a_min import AMin
@@ -88,7 +85,7 @@ class Sweep:
         values: measured values, seconds.
     """
 
-    setting: Setting
+    setting: ex.Setting
     intervals: Mapping[str, Bounds]
     values: Values = field(default_factory=Values)
 
@@ -127,58 +124,52 @@ class Sweep:
         """A policy's latencies at the largest count and the paper's memory, one a replicate."""
         return self.values[name, label, self.counts[-1], MEMORY]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ex.Row]:
         """A row a simulation, with the paired difference to hindsight."""
-        found: list[Row] = []
+        found: list[ex.Row] = []
         for (name, label, count, memory), own in self.values.items():
             base = self.values[name, HINDSIGHT, count, memory]
             case = f"{label}, {name}, n = {count:,}" + (f", M = {memory:,}" if memory != MEMORY else "")
-            found.append(row(case, LATENCY, "s", own, None, () if label == HINDSIGHT else base, HINDSIGHT))
+            found.append(ex.row(case, LATENCY, "s", own, None, () if label == HINDSIGHT else base, HINDSIGHT))
         return found
 
-    def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> Interval:
+    def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> ex.Interval:
         """A policy's latency over hindsight's at the largest count."""
         most = self.counts[-1]
-        return ratio(self.values[name, label, most, memory], self.values[name, HINDSIGHT, most, memory])
+        return ex.ratio(self.values[name, label, most, memory], self.values[name, HINDSIGHT, most, memory])
 
-    def near_claim(self, name: str, label: str = LITERAL, says: str = "") -> Claim:
+    def near_claim(self, name: str, label: str = LITERAL, says: str = "") -> ex.Claim:
         """Whether a policy is nearly identical to hindsight at the largest count."""
         found = self.over_hindsight(name, label)
         others = ", ".join(
-            f"{with_interval(self.over_hindsight(name, label, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
+            f"{ex.with_interval(self.over_hindsight(name, label, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
         )
-        holds = clearly(beyond(found, 1 + NEAR), -1)
+        holds = ex.clearly(ex.beyond(found, 1 + NEAR), -1)
         text = says or f"{label} with {name} is nearly identical to H-SF (within {NEAR:.0%})"
-        return Claim(text, holds, f"{with_interval(found)} times H-SF at n = {self.counts[-1]:,}; {others}")
+        return ex.Claim(text, holds, f"{ex.with_interval(found)} times H-SF at n = {self.counts[-1]:,}; {others}")
 
-    def constants(self) -> list[Constant]:
-        return [
-            Constant(
-                "lengths",
-                "lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883",
-                "fitted to the medians, ranges and means the paper prints; its sample cannot be redistributed",
-            ),
-            Constant("batch time", "llama-70b-tp2 of `token-budget`", "the paper: Vidur's predictor, same model and GPUs"),
-            Constant(
-                "M",
-                f"{MEMORY:,} KV tokens; also {', '.join(f'{m:,}' for m in MEMORIES if m != MEMORY)}",
-                "the experiments name none; the ratios at the others are in the rows",
-            ),
-            Constant("arrivals", "all at time zero", "the paper's model"),
-            Constant("token budget, batch limit", "none", "the paper's model"),
-            Constant("near", f"{NEAR:.0%}", "the paper says nearly identical"),
-        ]
+    def constants(self) -> list[ex.Constant]:
+        return ex.constants(f"""
+            lengths | lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883 | fitted to
+              the medians, ranges and means the paper prints; its sample cannot be redistributed
+            batch time | llama-70b-tp2 of `token-budget` | the paper: Vidur's predictor, same model and GPUs
+            M | {MEMORY:,} KV tokens; also {", ".join(f"{m:,}" for m in MEMORIES if m != MEMORY)} | the experiments name
+              none; the ratios at the others are in the rows
+            arrivals | all at time zero | the paper's model
+            token budget, batch limit | none | the paper's model
+            near | {NEAR:.0%} | the paper says nearly identical
+        """)
 
     def data(self) -> dict[str, list[Any]]:
-        return long_values(self.values, ("intervals", "policy", "requests", "kv_tokens"), "latency_s")
+        return ex.long_values(self.values, ("intervals", "policy", "requests", "kv_tokens"), "latency_s")
 
     def draw(self, figure: Any) -> None:
         panels = figure.subplots(1, len(self.intervals), squeeze=False)[0]
         for axes, name in zip(panels, self.intervals, strict=True):
-            for colour, label in zip(COLOURS, POLICIES, strict=False):
+            for colour, label in zip(ex.COLOURS, POLICIES, strict=False):
                 means = [np.mean(self.values[name, label, n, MEMORY]) for n in self.counts]
                 axes.plot(self.counts, means, color=colour, lw=1.3, marker=".", label=label)
-            labelled(axes, "requests", title=name)
+            ex.labelled(axes, "requests", title=name)
         panels[0].set_ylabel("average latency, s")
         panels[0].legend(frameon=False)
 
@@ -191,15 +182,15 @@ def latency_under(
     title: str,
     figure: int,
     intervals: Mapping[str, Bounds],
-    claims: Callable[[Sweep], list[Claim]],
+    claims: Callable[[Sweep], list[ex.Claim]],
     remark: str,
     size: tuple[float, float] = (9.0, 5.0),
-) -> Experiment:
+) -> ex.Experiment:
     """The experiment that sweeps the requests under some intervals."""
 
-    def run(setting: Setting) -> Findings:
+    def run(setting: ex.Setting) -> ex.Findings:
         sweep = Sweep(setting, intervals).run()
-        return Findings(
+        return ex.Findings(
             rows=sweep.rows(),
             claims=claims(sweep),
             constants=sweep.constants(),
@@ -210,4 +201,4 @@ def latency_under(
             size=size,
         )
 
-    return Experiment(title, f"Interval scheduling sec. 6, Fig. {figure}", run, most_traces=0)
+    return ex.Experiment(title, f"Interval scheduling sec. 6, Fig. {figure}", run, most_traces=0)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval._interval import Sweep, latency_under, rough
-from evenstep.experiments.reproduce import beyond, clearly
-from evenstep.report.findings import Claim, with_interval
 
 INTERVALS = "[1, 1000]"
 
 
-def _claims(sweep: Sweep) -> list[Claim]:
+def _claims(sweep: Sweep) -> list[ex.Claim]:
     wide = sweep.over_hindsight(INTERVALS, "A_max")
-    above = Claim("A_max is far above H-SF (more than twice)", clearly(beyond(wide, 2), 1), with_interval(wide))
+    above = ex.Claim("A_max is far above H-SF (more than twice)", ex.clearly(ex.beyond(wide, 2), 1), ex.with_interval(wide))
     return [sweep.near_claim(INTERVALS), above]
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval._interval import Sweep, buckets, latency_under, rough
-from evenstep.experiments.reproduce import ratio, within
-from evenstep.report.findings import Claim, with_interval
 
 BUCKETS, ROUGH = "buckets of 100", "[1, 1000]"
 
 
-def _claims(sweep: Sweep) -> list[Claim]:
-    change = ratio(sweep.at_most(BUCKETS, "A_max"), sweep.at_most(ROUGH, "A_max"))
+def _claims(sweep: Sweep) -> list[ex.Claim]:
+    change = ex.ratio(sweep.at_most(BUCKETS, "A_max"), sweep.at_most(ROUGH, "A_max"))
     says = "A_max's latency is nearly halved against [1, 1000] (40 to 60 % of it)"
     near = sweep.near_claim(BUCKETS, says="A_min with buckets closely approaches H-SF (within 5 %)")
-    return [Claim(says, within(change, 0.4, 0.6), with_interval(change)), near]
+    return [ex.Claim(says, ex.within(change, 0.4, 0.6), ex.with_interval(change)), near]
 
 
 experiment = latency_under(

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval._interval import LITERAL, Sweep, around, latency_under
-from evenstep.experiments.reproduce import clearly
-from evenstep.measure.comparison import paired_difference
-from evenstep.report.findings import Claim, with_interval
 
 SHARES = (0.1, 0.95, 0.99)
 
 
-def _claims(sweep: Sweep) -> list[Claim]:
+def _claims(sweep: Sweep) -> list[ex.Claim]:
     first, *others = sweep.intervals
     claims = [sweep.near_claim(name) for name in sweep.intervals]
     for name in others:
         wide = sweep.at_most(name, "A_max")
-        worse = paired_difference(wide, sweep.at_most(first, "A_max"))
-        better = paired_difference(sweep.at_most(name, LITERAL), wide)
+        worse = ex.paired_difference(wide, sweep.at_most(first, "A_max"))
+        better = ex.paired_difference(sweep.at_most(name, LITERAL), wide)
         for says, apart, sign in (
             (f"A_max is worse with {name} than with {first}", worse, 1),
             (f"A_min is better than A_max with {name}", better, -1),
         ):
-            claims.append(Claim(says, clearly(apart, sign), f"{with_interval(apart)} s"))
+            claims.append(ex.Claim(says, ex.clearly(apart, sign), f"{ex.with_interval(apart)} s"))
     return claims
 
 

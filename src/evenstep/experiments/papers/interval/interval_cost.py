@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 
 from evenstep import streams
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval.interval_instances import engine_run
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, grouped, ratio
-from evenstep.measure.comparison import mean_interval
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.scheduling.policies.a_min import AMin
 
 MEMORIES = (4_000, 16_000, 64_000, 256_000)
@@ -26,28 +23,28 @@ PROMPT, FULL_BATCHES = 10, 6
 Times = Mapping[tuple[int, int], Sequence[float]]
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     memories = setting.pick(MEMORIES, MEMORIES[:2])
     iteration_s(LONGEST[0], memories[0], setting.seed, 0)  # compiles
     taken: dict[tuple[int, int], list[float]] = {(u, m): [] for u in LONGEST for m in memories}
     for replicate in range(setting.replicates):
         for (longest, memory), own in taken.items():
             own.append(iteration_s(longest, memory, setting.seed, replicate))
-    return Findings(
+    return ex.Findings(
         rows=[
-            Row(_case(u, m), "CPU time of an iteration", "us", None, mean_interval([1e6 * s for s in own]))
+            ex.Row(_case(u, m), "CPU time of an iteration", "us", None, ex.mean_interval([1e6 * s for s in own]))
             for (u, m), own in taken.items()
         ],
         claims=[claim(longest, memories, taken) for longest in LONGEST],
-        constants=[
-            Constant("prompts, outputs", f"{PROMPT}; uniform from 1", "ours; the theorem is for any"),
-            Constant("requests", f"{FULL_BATCHES} times what the memory holds, all there at the start", "ours"),
-            Constant("time", "of the whole simulator on this machine", "what grows with the batch is in it, too"),
-        ],
+        constants=ex.constants(f"""
+            prompts, outputs | {PROMPT}; uniform from 1 | ours; the theorem is for any
+            requests | {FULL_BATCHES} times what the memory holds, all there at the start | ours
+            time | of the whole simulator on this machine | what grows with the batch is in it, too
+        """),
         remark="the proof counts one check of eq. 3 in an iteration, of O(M). As many checks are made as requests join, "
         "and that is a share of the batch where outputs are short: then the time grows like a square of M",
         stands_in="nothing: instances are made",
-        data={**grouped(taken, ("longest output", "M")), "iteration_s": [s for own in taken.values() for s in own]},
+        data={**ex.grouped(taken, ("longest output", "M")), "iteration_s": [s for own in taken.values() for s in own]},
         draw=lambda figure: _draw(figure, memories, taken),
         size=(5.0, 3.4),
     )
@@ -68,24 +65,24 @@ def iteration_s(longest: int, memory: int, seed: int, replicate: int) -> float:
     return (time.process_time() - begin_s) / done.totals.iterations
 
 
-def claim(longest: int, memories: Sequence[int], taken: Times) -> Claim:
+def claim(longest: int, memories: Sequence[int], taken: Times) -> ex.Claim:
     """Whether the time grows no faster than M log M from the smallest memory to the largest."""
     least, most = memories[0], memories[-1]
     allowed = most * math.log(most) / (least * math.log(least))
-    grows = ratio(taken[longest, most], taken[longest, least])
-    return Claim(
+    grows = ex.ratio(taken[longest, most], taken[longest, least])
+    return ex.Claim(
         f"outputs to {longest}: from M = {least:,} to {most:,} an iteration takes at most {allowed:.1f} times as long "
         "(M log M)",
-        clearly(beyond(grows, allowed), -1),
-        f"{with_interval(grows)} times",
+        ex.clearly(ex.beyond(grows, allowed), -1),
+        f"{ex.with_interval(grows)} times",
     )
 
 
 def _draw(figure: Any, memories: Sequence[int], taken: Times) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for colour, longest in zip(COLOURS, LONGEST, strict=False):
+    for colour, longest in zip(ex.COLOURS, LONGEST, strict=False):
         axes.loglog(memories, [1e6 * np.mean(taken[longest, m]) for m in memories], color=colour, label=f"to {longest}")
-    labelled(axes, "M", "us an iteration", "A_min, by longest output", legend=True)
+    ex.labelled(axes, "M", "us an iteration", "A_min, by longest output", legend=True)
 
 
-experiment = Experiment("A_min's time over its memory", "Interval scheduling Theorem 4.1", run, most_traces=0)
+experiment = ex.Experiment("A_min's time over its memory", "Interval scheduling Theorem 4.1", run, most_traces=0)

@@ -11,12 +11,9 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.unit import Unit
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval._interval import STANDS_IN, lengths
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, long_values, ratio
-from evenstep.measure.comparison import mean_interval
 from evenstep.measure.engine_records import EngineRun
-from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import I8, Trace
 from evenstep.scheduling.policies.a_max import AMax
 from evenstep.scheduling.policies.a_random import ARandom
@@ -93,14 +90,14 @@ def lower_bound(alpha: float, mix: float, batches: int, seed: int) -> tuple[floa
     return float(total_latency(most, output)), float(total_latency(best, output))
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     batches = setting.pick(20, 5)
     values: Values = {}
     rows, claims = _theorem(setting, batches, values)
     for more in (_example(), _scaled(setting, values), _laws(setting, values)):
         rows += more[0]
         claims += more[1]
-    return Findings(
+    return ex.Findings(
         rows=rows,
         claims=claims,
         constants=_constants(batches),
@@ -110,35 +107,37 @@ def run(setting: Setting) -> Findings:
         "say so of the others. A_random stops at the first request that does not fit: a later, smaller one could "
         "move. Proposition 8.4 takes requests for a fluid: what is left of less memory wastes more of it",
         stands_in=f"{STANDS_IN}, for Fig. 4 only; the instances are the paper's",
-        data=long_values(values, ("part", "case"), "value"),
+        data=ex.long_values(values, ("part", "case"), "value"),
         draw=lambda figure: _draw(figure, values, setting),
         size=(11.0, 3.6),
         intervals="They are t-intervals over replicates; for Proposition 8.4 over its instances.",
     )
 
 
-def _theorem(setting: Setting, batches: int, values: Values) -> tuple[list[Row], list[Claim]]:
-    rows: list[Row] = []
-    claims: list[Claim] = []
+def _theorem(setting: ex.Setting, batches: int, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
+    rows: list[ex.Row] = []
+    claims: list[ex.Claim] = []
     for alpha, (says, mix) in itertools.product(ALPHAS, MIXES.items()):
         pairs = [lower_bound(alpha, mix(alpha), batches, setting.seed + r) for r in range(setting.replicates)]
-        own = ratio([most for most, _ in pairs], [best for _, best in pairs])
+        own = ex.ratio([most for most, _ in pairs], [best for _, best in pairs])
         case = f"alpha = {alpha:g}, {says}"
         values["Theorem 3.4", case] = [most / best for most, best in pairs]
         bound, proof = a_max_ratio(alpha)[0], a_max_on_instance(alpha, mix(alpha))
-        rows.append(Row(case, "latency of A_max over H-SF", "", bound, own))
-        rows.append(Row(case, "the same, by the proof's quotient", "", bound, mean_interval([proof])))
+        rows.append(ex.Row(case, "latency of A_max over H-SF", "", bound, own))
+        rows.append(ex.Row(case, "the same, by the proof's quotient", "", bound, ex.mean_interval([proof])))
         long, a = round(SHORT / alpha), round(mix(alpha) * batches)
         workers = (a * long + batches * SHORT) * long * (a + batches) / 2
-        beside = mean_interval([most / workers for most, _ in pairs])
-        rows.append(Row(case, "latency of A_max over that of the proof's workers", "", 1.0, beside))
+        beside = ex.mean_interval([most / workers for most, _ in pairs])
+        rows.append(ex.Row(case, "latency of A_max over that of the proof's workers", "", 1.0, beside))
         if mix is math.sqrt:
-            seen = f"{with_interval(own)}; the proof's quotient is {proof:.4g}"
-            claims.append(Claim(f"{case}: A_max is at least {bound:.4g} times H-SF", clearly(beyond(own, bound), 1), seen))
+            seen = f"{ex.with_interval(own)}; the proof's quotient is {proof:.4g}"
+            claims.append(
+                ex.Claim(f"{case}: A_max is at least {bound:.4g} times H-SF", ex.clearly(ex.beyond(own, bound), 1), seen)
+            )
     return rows, claims
 
 
-def _example() -> tuple[list[Row], list[Claim]]:
+def _example() -> tuple[list[ex.Row], list[ex.Claim]]:
     schedules = {name: np.array(starts) for name, starts in EXAMPLE.items()}
     every = [np.array(s) for s in itertools.product(range(5), repeat=4)]
     prompt = np.ones_like(OUTPUT)
@@ -149,15 +148,15 @@ def _example() -> tuple[list[Row], list[Claim]]:
     orders = {f"{a}, {b}": same_order(schedules[a], schedules[b]) for a, b in itertools.combinations(EXAMPLE, 2)}
     delays = {name: is_delayed(schedules[name], schedules["I3"]) for name in ("I1", "I2")}
     rows = [
-        Row(f"Example 8.2, {name}", "total latency", "iterations", None, mean_interval([total]))
+        ex.Row(f"Example 8.2, {name}", "total latency", "iterations", None, ex.mean_interval([total]))
         for name, total in totals.items()
     ]
     return rows, [
-        Claim("Example 8.2: the three keep one order, pair by pair", all(orders.values()), _said(orders)),
-        Claim("Example 8.2: I1 and I2 are delayed against I3", all(delays.values()), _said(delays)),
-        Claim("Example 8.2: I3 is optimally packed (Definition 8.3)", packed["I3"], _said(packed)),
-        Claim("Example 8.2: I3 has the least total latency of all schedules", totals["I3"] == least, f"{least}"),
-        Claim("Example 8.2: I3 is what H-SF does", bool((hindsight == schedules["I3"]).all()), str(hindsight.tolist())),
+        ex.Claim("Example 8.2: the three keep one order, pair by pair", all(orders.values()), _said(orders)),
+        ex.Claim("Example 8.2: I1 and I2 are delayed against I3", all(delays.values()), _said(delays)),
+        ex.Claim("Example 8.2: I3 is optimally packed (Definition 8.3)", packed["I3"], _said(packed)),
+        ex.Claim("Example 8.2: I3 has the least total latency of all schedules", totals["I3"] == least, f"{least}"),
+        ex.Claim("Example 8.2: I3 is what H-SF does", bool((hindsight == schedules["I3"]).all()), str(hindsight.tolist())),
     ]
 
 
@@ -167,7 +166,7 @@ def _fits(starts: I8) -> bool:
     return int(occupied(starts, np.ones_like(OUTPUT), OUTPUT).max()) <= MEMORY
 
 
-def _scaled(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
+def _scaled(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
     packed: list[bool] = []
     both: list[bool] = []
     found: list[float] = []
@@ -185,20 +184,20 @@ def _scaled(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
         found.append(total_latency(part, output) / total_latency(whole, output))
     values["Proposition 8.4", f"beta = {BETA:g}"] = found
     case = f"A_random(M) and A_random({BETA:g} M)"
-    share = mean_interval([float(p) for p in packed])
+    share = ex.mean_interval([float(p) for p in packed])
     kept = [value for value, is_packed in zip(found, both, strict=True) if is_packed]
     return [
-        Row(case, "latency with less memory over latency", "", f"<= {1 / BETA:g}", mean_interval(found)),
-        Row("A_random(M)", "share of optimally packed schedules", "", 1.0, share),
+        ex.Row(case, "latency with less memory over latency", "", f"<= {1 / BETA:g}", ex.mean_interval(found)),
+        ex.Row("A_random(M)", "share of optimally packed schedules", "", 1.0, share),
     ], [
-        Claim(f"{case} keep one order", is_one_order, f"{draws} instances"),
-        Claim("A_random's schedules are optimally packed", all(packed), f"{sum(packed)} of {draws} instances"),
-        Claim(
+        ex.Claim(f"{case} keep one order", is_one_order, f"{draws} instances"),
+        ex.Claim("A_random's schedules are optimally packed", all(packed), f"{sum(packed)} of {draws} instances"),
+        ex.Claim(
             f"memory of {BETA:g} M costs at most {1 / BETA:g} times the latency (Proposition 8.4)",
             max(kept) <= 1 / BETA if kept else None,
             f"at most {max(kept, default=math.nan):.4g} in the {len(kept)} instances in which both are optimally packed",
         ),
-        Claim(
+        ex.Claim(
             "the same of every A_random, as Theorem 3.3 uses it",
             max(found) <= 1 / BETA,
             f"at most {max(found):.4g}, above {1 / BETA:g} in {sum(f > 1 / BETA for f in found)} of {draws} instances",
@@ -206,15 +205,15 @@ def _scaled(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
     ]
 
 
-def _laws(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
-    rows: list[Row] = []
+def _laws(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
+    rows: list[ex.Row] = []
     drawn = [lengths(2_000, setting.seed, r) for r in range(setting.replicates)]
     for index, (name, printed) in enumerate(FIG4.items()):
         for paper, what, of in zip(printed, ("mean", "median", "variance"), (np.mean, np.median, np.var), strict=True):
             own = [float(of(pair[index])) for pair in drawn]
             values["Fig. 4", f"{name}, {what}"] = own
             unit = "tokens^2" if what == "variance" else "tokens"
-            rows.append(Row(f"Fig. 4, {name} of the stand-in", what, unit, paper, mean_interval(own)))
+            rows.append(ex.Row(f"Fig. 4, {name} of the stand-in", what, unit, paper, ex.mean_interval(own)))
     return rows, []
 
 
@@ -222,27 +221,21 @@ def _said(which: Mapping[str, bool]) -> str:
     return "; ".join(f"{name}: {'yes' if is_so else 'no'}" for name, is_so in which.items())
 
 
-def _constants(batches: int) -> list[Constant]:
-    return [
-        Constant("Theorem 3.4", f"l = {SHORT}, b = {batches}, M = l u, s = 0", "the paper: a and b large enough"),
-        Constant("alpha", ", ".join(f"{a:g}" for a in ALPHAS), "the paper names none"),
-        Constant(
-            "Proposition 8.4",
-            f"{MANY} requests of 1..{LONGEST} tokens, prompts of 1, M = {ROOM}, beta = {BETA:g}",
-            "the paper names no instance; small ones, on which packing is checked request by request",
-        ),
-        Constant(
-            "lengths",
-            "lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883",
-            "fitted to what the paper prints of them; its sample cannot be redistributed",
-        ),
-    ]
+def _constants(batches: int) -> list[ex.Constant]:
+    return ex.constants(f"""
+        Theorem 3.4 | l = {SHORT}, b = {batches}, M = l u, s = 0 | the paper: a and b large enough
+        alpha | {", ".join(f"{a:g}" for a in ALPHAS)} | the paper names none
+        Proposition 8.4 | {MANY} requests of 1..{LONGEST} tokens, prompts of 1, M = {ROOM}, beta = {BETA:g} | the paper names
+          no instance; small ones, on which packing is checked request by request
+        lengths | lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883 | fitted to what
+          the paper prints of them; its sample cannot be redistributed
+    """)
 
 
-def _draw(figure: Any, values: Values, setting: Setting) -> None:
+def _draw(figure: Any, values: Values, setting: ex.Setting) -> None:
     panels = figure.subplots(1, 3)
     panels[0].plot(ALPHAS, [a_max_ratio(a)[0] for a in ALPHAS], "k--", label="Theorem 3.4")
-    for colour, (says, mix) in zip(COLOURS, MIXES.items(), strict=False):
+    for colour, (says, mix) in zip(ex.COLOURS, MIXES.items(), strict=False):
         own = [np.mean(values["Theorem 3.4", f"alpha = {a:g}, {says}"]) for a in ALPHAS]
         panels[0].plot(ALPHAS, own, color=colour, marker=".", label=says)
         proof = [a_max_on_instance(a, mix(a)) for a in ALPHAS]
@@ -253,11 +246,11 @@ def _draw(figure: Any, values: Values, setting: Setting) -> None:
     panels[0].set_title("A_max over H-SF")
     panels[0].legend(frameon=False, fontsize=7)
     for axes, name, drawn in zip(panels[1:], FIG4, lengths(2_000, setting.seed, 0), strict=True):
-        axes.hist(drawn, bins=40, color=COLOURS[0])
+        axes.hist(drawn, bins=40, color=ex.COLOURS[0])
         axes.set_title(f"{name} tokens (stand-in)")
         axes.set_ylabel("requests")
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "lower bound, packed schedules and length laws", "Interval scheduling Theorem 3.4, Ex. 8.2, Fig. 4", run, most_traces=0
 )

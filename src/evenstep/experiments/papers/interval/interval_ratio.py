@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenstep import streams
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval.interval_instances import engine_run
-from evenstep.experiments.reproduce import Experiment, Setting, all_of, beyond, clearly, long_values, near, ratio
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, I8
 from evenstep.scheduling.policies.a_ell import AEll
 from evenstep.scheduling.policies.a_max import AMax
@@ -104,26 +101,26 @@ CASES = (
 )
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     values: Values = {}
     parts = [_figures(), _lemma(setting, values), _random(setting, values), _search(setting, values)]
-    return Findings(
+    return ex.Findings(
         rows=[row for rows, _ in parts for row in rows],
         claims=[claim for _, claims in parts for claim in claims],
-        constants=[
-            Constant("M", "100 (s + u)", "the paper: M -> inf"),
-            Constant("requests", f"H-SF's mean latency is {setting.pick(LOADED, 3)} u", "the paper: n -> inf"),
-            Constant("near", f"{NEAR:.0%}, completions {NEAR_COMPLETED:.0%}", "ours; the paper says O(1/M)"),
-            Constant("eq. 3", "a request beyond its bound is believed to end next", "read literally it would count nothing"),
-            Constant("Theorem 4.2", f"{setting.pick(24, 3)} random mixes of up to 12 outputs", "the paper: any instance"),
-        ],
+        constants=ex.constants(f"""
+            M | 100 (s + u) | the paper: M -> inf
+            requests | H-SF's mean latency is {setting.pick(LOADED, 3)} u | the paper: n -> inf
+            near | {NEAR:.0%}, completions {NEAR_COMPLETED:.0%} | ours; the paper says O(1/M)
+            eq. 3 | a request beyond its bound is believed to end next | read literally it would count nothing
+            Theorem 4.2 | {setting.pick(24, 3)} random mixes of up to 12 outputs | the paper: any instance
+        """),
         remark="the closed form of A_min completes a request of output j in period i with probability (s + i) / (s + j), "
         "as if memory were full at every age. Where requests complete they free memory for those that grow, so that A_min "
         "evicts few: its latency is below the form where evictions would cost much, and above it at s = 0, where only "
         "evictions would teach it the order. H-SF's side is as the proof has it. Fig. 1's printed fit is "
         "that of long outputs",
         stands_in="nothing: instances are the paper's or made",
-        data=long_values(values, ("part", "case", "quantity"), "value"),
+        data=ex.long_values(values, ("part", "case", "quantity"), "value"),
         draw=_draw,
         size=(11.0, 3.4),
     )
@@ -163,58 +160,59 @@ def two_points(lower: int, upper: int) -> float:
     return max(theory.a_min_mixed(mix, 0, lower) for mix in mixes)
 
 
-def _figures() -> tuple[list[Row], list[Claim]]:
+def _figures() -> tuple[list[ex.Row], list[ex.Claim]]:
     found, square = fitted()
-    rows = [Row("Fig. 1", f"{n} of a ln(u + b) + c", "", p, _exact(v)) for n, p, v in zip("abc", FIT, found, strict=True)]
-    rows.append(Row("Fig. 1", "R^2 of the fit", "", "> 0.9999", _exact(square)))
+    rows = [ex.Row("Fig. 1", f"{n} of a ln(u + b) + c", "", p, _exact(v)) for n, p, v in zip("abc", FIT, found, strict=True)]
+    rows.append(ex.Row("Fig. 1", "R^2 of the fit", "", "> 0.9999", _exact(square)))
     as_printed = {first: explained([u for u in SPREAD if u >= first], FIT) for first in (1, 50)}
     for first, share in as_printed.items():
-        rows.append(Row(f"Fig. 1, u from {first} to 1,000", "R^2 of the printed fit", "", "> 0.9999", _exact(share)))
+        rows.append(ex.Row(f"Fig. 1, u from {first} to 1,000", "R^2 of the printed fit", "", "> 0.9999", _exact(share)))
     longest, harmonic = theory.a_min_worst(1000)[0], theory.a_min_bound(1000)
-    rows.append(Row("Fig. 1, u = 1,000", "CR(A_min)", "", theory.a_min_fit(1000), _exact(longest)))
-    rows.append(Row("Theorem 4.3, u = 1,000", "CR(A_min)", "", f"<= {harmonic:.6g}", _exact(longest)))
+    rows.append(ex.Row("Fig. 1, u = 1,000", "CR(A_min)", "", theory.a_min_fit(1000), _exact(longest)))
+    rows.append(ex.Row("Theorem 4.3, u = 1,000", "CR(A_min)", "", f"<= {harmonic:.6g}", _exact(longest)))
     plain, weighted = ([geometric(q, weighted=w) for q in SHARES] for w in (False, True))
     closed = [theory.a_min_weighted_geometric(q) for q in SHARES]
     rows += [
-        Row(f"Fig. 3, q = {q:g}", "CR(A_min), geometric", "", "< 1.7", _exact(v)) for q, v in zip(SHARES, plain, strict=True)
+        ex.Row(f"Fig. 3, q = {q:g}", "CR(A_min), geometric", "", "< 1.7", _exact(v))
+        for q, v in zip(SHARES, plain, strict=True)
     ]
     rows += [
-        Row(f"Fig. 3, q = {q:g}", "CR(A_min), weighted geometric", "", paper, _exact(own))
+        ex.Row(f"Fig. 3, q = {q:g}", "CR(A_min), weighted geometric", "", paper, _exact(own))
         for q, paper, own in zip(SHARES, closed, weighted, strict=True)
     ]
     two = {(low, up): two_points(low, up) for low, up in ((1, 2), (1, 4), (2, 8), (1, 16))}
     for (low, up), own in two.items():
-        rows.append(Row(f"Theorem 5.1, {low} and {up}", "CR(A_min)", "", theory.a_min_two_points(low / up), _exact(own)))
+        rows.append(ex.Row(f"Theorem 5.1, {low} and {up}", "CR(A_min)", "", theory.a_min_two_points(low / up), _exact(own)))
     above = max(own / theory.a_min_two_points(low / up) for (low, up), own in two.items())
     ell = {a: max(theory.a_ell_ratio(a, x, 1.0) for x in np.geomspace(1e-3, 1e3, 601)) for a in (0.1, 0.3, 0.5, 0.7, 0.9)}
     for alpha, own in ell.items():
         bound = theory.a_ell_bound(alpha)
-        rows.append(Row(f"Theorem 5.2, alpha = {alpha:g}", "CR(A_ell)", "", f"<= {bound:.6g}", _exact(own)))
+        rows.append(ex.Row(f"Theorem 5.2, alpha = {alpha:g}", "CR(A_ell)", "", f"<= {bound:.6g}", _exact(own)))
     used = [own / theory.a_ell_bound(alpha) for alpha, own in ell.items()]
     grows = bool((np.diff(plain) > 0).all() and (np.diff(weighted) > 0).all())
     return rows, [
-        Claim("Fig. 1: a fit of this form has R^2 > 0.9999", square > 0.9999, f"{square:.6f}"),
-        Claim(
+        ex.Claim("Fig. 1: a fit of this form has R^2 > 0.9999", square > 0.9999, f"{square:.6f}"),
+        ex.Claim(
             "Fig. 1: so have the printed numbers",
             as_printed[1] > 0.9999,
             "; ".join(f"{share:.5f} from u = {first} on" for first, share in as_printed.items()),
         ),
-        Claim(
+        ex.Claim(
             "Fig. 3: the ratio grows with q, and stays below 1.7 and 14/9",
             grows and max(plain) < 1.7 and max(weighted) <= 14 / 9,
             f"at most {max(plain):.4f} and {max(weighted):.4f}",
         ),
-        Claim(
+        ex.Claim(
             "Theorem 5.1: the closed form is at most (3 - alpha)/2 on two outputs",
             above <= 1 + 1e-9,
             f"at most {above:.4f} of it",
         ),
-        Claim(
+        ex.Claim(
             "Theorem 4.3: CR(A_min) is at most the harmonic number of u",
             longest <= harmonic,
             f"{longest:.4f} of {harmonic:.4f} at u = 1,000",
         ),
-        Claim(
+        ex.Claim(
             "Theorem 5.2: A_ell's closed form is at most its bound on two outputs",
             max(used) <= 1 + 1e-9,
             f"{min(used):.3f} to {max(used):.3f} of it",
@@ -222,12 +220,12 @@ def _figures() -> tuple[list[Row], list[Claim]]:
     ]
 
 
-def _lemma(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
+def _lemma(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
     """Lemma 4.6, H-SF's side of it, and Proposition 4.5 in its first period."""
-    rows: list[Row] = []
-    ratios: list[tuple[Interval, float]] = []
-    sides: list[tuple[Interval, float]] = []
-    kept: list[tuple[Interval, float]] = []
+    rows: list[ex.Row] = []
+    ratios: list[tuple[ex.Interval, float]] = []
+    sides: list[tuple[ex.Interval, float]] = []
+    kept: list[tuple[ex.Interval, float]] = []
     for case in CASES:
         count = case.enough(setting.pick(LOADED, 3))
         seeds = [setting.seed + r for r in range(setting.replicates)]
@@ -243,8 +241,8 @@ def _lemma(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
             (sides, "mean latency of H-SF, iterations", case.hindsight(case.output(count).size), best),
             (kept, "share of the longest that A_min completes at first, Proposition 4.5", chance, last),
         ):
-            pairs.append((mean_interval(mine), printed_))
-            rows.append(Row(case.name, what, "", round(printed_, 4), pairs[-1][0]))
+            pairs.append((ex.mean_interval(mine), printed_))
+            rows.append(ex.Row(case.name, what, "", round(printed_, 4), pairs[-1][0]))
     return rows, [
         _all_within("Lemma 4.6: A_min's ratio is the closed form's", ratios, NEAR),
         _all_within("Lemma 4.6: H-SF's latency is the closed form's", sides, NEAR),
@@ -254,16 +252,16 @@ def _lemma(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
     ]
 
 
-def _all_within(says: str, pairs: Sequence[tuple[Interval, float]], share: float) -> Claim:
-    holds = all_of([near(own, paper, share) for own, paper in pairs])
+def _all_within(says: str, pairs: Sequence[tuple[ex.Interval, float]], share: float) -> ex.Claim:
+    holds = ex.all_of([ex.near(own, paper, share) for own, paper in pairs])
     apart = "; ".join(f"{100 * (own.value / paper - 1):+.1f} %" for own, paper in pairs)
-    return Claim(f"{says} (within {share:.0%})", holds, apart)
+    return ex.Claim(f"{says} (within {share:.0%})", holds, apart)
 
 
-def _random(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
+def _random(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
     """Lemma 8.8, Theorems 3.3 and 8.6: A_max(M), A_random(alpha M) and A_random(M)."""
-    rows: list[Row] = []
-    tested: dict[str, list[Interval]] = {"Lemma 8.8": [], "Theorem 3.3": [], "Theorem 8.6": []}
+    rows: list[ex.Row] = []
+    tested: dict[str, list[ex.Interval]] = {"Lemma 8.8": [], "Theorem 3.3": [], "Theorem 8.6": []}
     for case in (even(0, 5, 10), even(0, 2, 8), even(10, 5, 20), Case(0, 2, np.eye(8)[1] * 3 + np.eye(8)[7])):
         alpha, count = case.lower / case.mix.size, case.enough(setting.pick(LOADED, 3))
         policies = {
@@ -283,21 +281,21 @@ def _random(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
             ("Theorem 8.6", "A_random", HINDSIGHT, theory.a_random_ratio(alpha)),
         ):
             values[where, outputs, "ratio"] = [a / b for a, b in zip(own[above], own[below], strict=True)]
-            found = ratio(own[above], own[below])
+            found = ex.ratio(own[above], own[below])
             over = "A_random(alpha M)" if below == "part" else below
-            rows.append(Row(f"{where}, {outputs}", f"latency of {above} over {over}", "", f"<= {bound:.4g}", found))
-            tested[where].append(beyond(found, bound))
+            rows.append(ex.Row(f"{where}, {outputs}", f"latency of {above} over {over}", "", f"<= {bound:.4g}", found))
+            tested[where].append(ex.beyond(found, bound))
     return rows, [
-        Claim(
+        ex.Claim(
             f"{where}: its bound holds on every instance",
-            all_of([clearly(one, -1) for one in found]),
-            "; ".join(with_interval(one) for one in found),
+            ex.all_of([ex.clearly(one, -1) for one in found]),
+            "; ".join(ex.with_interval(one) for one in found),
         )
         for where, found in tested.items()
     ]
 
 
-def _search(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
+def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
     """Random mixes: whether a policy that sees the same bounds has a lower latency, or a lower largest ratio, than A_min."""
     tried = setting.pick(24, 3)
     cases = [random_case(setting.seed, draw) for draw in range(tried)]
@@ -318,26 +316,26 @@ def _search(setting: Setting, values: Values) -> tuple[list[Row], list[Claim]]:
             key = ("Theorem 4.2", f"{case.name}, {np.count_nonzero(case.mix)} outputs", name)
             values[key] = values.get(key, []) + one
     most = {name: np.max(own, axis=0).tolist() for name, own in found.items()}
-    rows = [Row(name, "largest ratio found", "", None, mean_interval(own)) for name, own in most.items()]
+    rows = [ex.Row(name, "largest ratio found", "", None, ex.mean_interval(own)) for name, own in most.items()]
     broken: dict[str, int] = {}
     for name, own in found.items():
         pairs = zip(own, found[A_MIN], strict=True)
-        broken[name] = sum(clearly(paired_difference(one, base), -1) is True for one, base in pairs)
-        rows.append(Row(name, "instances with a lower latency than A_min", "", "0", _exact(broken[name])))
+        broken[name] = sum(ex.clearly(ex.paired_difference(one, base), -1) is True for one, base in pairs)
+        rows.append(ex.Row(name, "instances with a lower latency than A_min", "", "0", _exact(broken[name])))
     others = [name for name in most if name != A_MIN]
-    apart = {name: paired_difference(most[name], most[A_MIN]) for name in others}
-    lower = [name for name, one in apart.items() if clearly(one, -1)]
-    settled = all(clearly(one, +1) for one in apart.values())
+    apart = {name: ex.paired_difference(most[name], most[A_MIN]) for name in others}
+    lower = [name for name, one in apart.items() if ex.clearly(one, -1)]
+    settled = all(ex.clearly(one, +1) for one in apart.values())
     return rows, [
-        Claim(
+        ex.Claim(
             "proof of Theorem 4.2: on no instance has a policy that sees the same bounds a lower latency than A_min",
             not any(broken.values()),
             ", ".join(f"{name} has on {broken[name]} of {tried}" for name in others),
         ),
-        Claim(
+        ex.Claim(
             "Theorem 4.2: no such policy has a smaller largest ratio than A_min over the instances searched",
             False if lower else True if settled else None,
-            ", ".join(f"{name} {with_interval(one)}" for name, one in apart.items()) + " apart",
+            ", ".join(f"{name} {ex.with_interval(one)}" for name, one in apart.items()) + " apart",
         ),
     ]
 
@@ -354,22 +352,25 @@ def random_case(seed: int, draw: int) -> Case:
     return Case(prompt, lower, mix)
 
 
-def _exact(value: float) -> Interval:
-    return mean_interval([float(value)])
+def _exact(value: float) -> ex.Interval:
+    return ex.mean_interval([float(value)])
 
 
 def _draw(figure: Any) -> None:
     left, middle, right = figure.subplots(1, 3)
-    left.plot(LENGTHS, [theory.a_min_worst(n)[0] for n in LENGTHS], color=COLOURS[0], label="largest eigenvalue")
+    left.plot(LENGTHS, [theory.a_min_worst(n)[0] for n in LENGTHS], color=ex.COLOURS[0], label="largest eigenvalue")
     left.plot(LENGTHS, [theory.a_min_fit(n) for n in LENGTHS], "k:", label="the paper's fit")
-    labelled(left, "u", "CR(A_min)", "Fig. 1", legend=True)
+    ex.labelled(left, "u", "CR(A_min)", "Fig. 1", legend=True)
     alphas = np.linspace(0.01, 0.99, 99)
-    for colour, of, says in ((COLOURS[0], theory.a_min_two_points, "A_min"), (COLOURS[1], theory.a_ell_bound, "A_ell")):
+    for colour, of, says in (
+        (ex.COLOURS[0], theory.a_min_two_points, "A_min"),
+        (ex.COLOURS[1], theory.a_ell_bound, "A_ell"),
+    ):
         middle.plot(alphas, [of(float(a)) for a in alphas], color=colour, label=says)
-    labelled(middle, "alpha", "", "Fig. 2, two outputs", legend=True)
-    for colour, weighted, says in ((COLOURS[0], False, "geometric"), (COLOURS[1], True, "weighted")):
+    ex.labelled(middle, "alpha", "", "Fig. 2, two outputs", legend=True)
+    for colour, weighted, says in ((ex.COLOURS[0], False, "geometric"), (ex.COLOURS[1], True, "weighted")):
         right.plot(SHARES, [geometric(q, weighted=weighted) for q in SHARES], color=colour, marker=".", label=says)
-    labelled(right, "q", "", "Fig. 3", legend=True)
+    ex.labelled(right, "q", "", "Fig. 3", legend=True)
 
 
-experiment = Experiment("competitive ratios", "Interval scheduling Figs. 1-3, Lemma 4.6, Theorem 4.2", run, most_traces=0)
+experiment = ex.Experiment("competitive ratios", "Interval scheduling Figs. 1-3, Lemma 4.6, Theorem 4.2", run, most_traces=0)

@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.fitting import Fit, fit_laws
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers import _profiles as profiles
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import Interval, mean_interval
-from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.request import F8
 
 #: R^2 of the paper: above it for every model.
@@ -21,7 +18,7 @@ LOADS = (16, 32, 64, 96, *range(128, 1025, 64))
 Points = tuple[F8, F8]
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     loads = setting.pick(LOADS, LOADS[::6])
     fits: dict[str, list[Fit]] = {}
     points: dict[str, Points] = {}
@@ -29,25 +26,19 @@ def run(setting: Setting) -> Findings:
     for name in profiles.shown(setting):
         for number in range(setting.replicates):
             tables = [
-                profiles.full(
-                    profiles.served(name, profiles.requests(setting, number), load, setting.pick(20.0, 4.0)),
-                    load,
-                )
+                profiles.full(profiles.served(name, profiles.requests(setting, number), load, setting.pick(20.0, 4.0)), load)
                 for load in loads
             ]
             mean = np.array([seconds.mean() for seconds in tables])
             tokens = np.array(loads, np.float64)
             fits.setdefault(name, []).append(fit_laws({"tokens": tokens, "seconds": mean}).fits[0])
             points.setdefault(name, (tokens, mean))
-            single = {
-                "tokens": np.repeat(tokens, [seconds.size for seconds in tables]),
-                "seconds": np.concatenate(tables),
-            }
+            single = {"tokens": np.repeat(tokens, [seconds.size for seconds in tables]), "seconds": np.concatenate(tables)}
             every.setdefault(name, []).append(fit_laws(single).fits[0].r_squared)
-    return Findings(
+    return ex.Findings(
         rows=[row for name in fits for row in _rows(name, fits[name], every[name])],
         claims=[
-            Claim(
+            ex.Claim(
                 f"{name}: the piecewise linear fit explains more than {PAPER} of the variation of batch times",
                 all(fit.r_squared > PAPER for fit in own),
                 f"R^2 {min(fit.r_squared for fit in own):.4f}",
@@ -56,13 +47,12 @@ def run(setting: Setting) -> Findings:
         ],
         constants=[
             *profiles.constants(setting),
-            Constant("token loads", f"{loads[0]} to {loads[-1]}", "the axis of the paper's figure"),
-            Constant(
-                "points of the fit",
-                "the mean time at each load",
-                "as the figure shows; the row 'single batches' fits every iteration",
-            ),
-            Constant("b0", "the best of those tried", "the paper does not say how it was found"),
+            *ex.constants(f"""
+                token loads | {loads[0]} to {loads[-1]} | the axis of the paper's figure
+                points of the fit | the mean time at each load | as the figure shows; the row 'single batches' fits every
+                  iteration
+                b0 | the best of those tried | the paper does not say how it was found
+            """),
         ],
         remark=(
             "c, a and b0 are of other GPUs and models than the paper's. The mean time at each load is as linear as the "
@@ -81,29 +71,29 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _rows(name: str, fits: list[Fit], every: list[float]) -> list[Row]:
-    def of(option: str, factor: float) -> Interval:
-        return mean_interval([factor * fit.options[option] for fit in fits])
+def _rows(name: str, fits: list[Fit], every: list[float]) -> list[ex.Row]:
+    def of(option: str, factor: float) -> ex.Interval:
+        return ex.mean_interval([factor * fit.options[option] for fit in fits])
 
     return [
-        Row(name, "R^2, mean at each load", "", "> 0.985", mean_interval([fit.r_squared for fit in fits])),
-        Row(name, "R^2, single batches", "", None, mean_interval(every)),
-        Row(name, "c", "ms", None, of("c_s", 1e3)),
-        Row(name, "a", "us a token", None, of("a_s", 1e6)),
-        Row(name, "b0", "tokens", None, of("b0", 1.0)),
+        ex.Row(name, "R^2, mean at each load", "", "> 0.985", ex.mean_interval([fit.r_squared for fit in fits])),
+        ex.Row(name, "R^2, single batches", "", None, ex.mean_interval(every)),
+        ex.Row(name, "c", "ms", None, of("c_s", 1e3)),
+        ex.Row(name, "a", "us a token", None, of("a_s", 1e6)),
+        ex.Row(name, "b0", "tokens", None, of("b0", 1.0)),
     ]
 
 
 def _draw(figure: Any, points: dict[str, Points], fits: dict[str, list[Fit]]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     for k, (name, (tokens, seconds)) in enumerate(points.items()):
-        axes.plot(tokens, seconds * 1e3, "o", markersize=3, color=COLOURS[k])
+        axes.plot(tokens, seconds * 1e3, "o", markersize=3, color=ex.COLOURS[k])
         label = f"{name}: R^2 {fits[name][0].r_squared:.4f}"
-        axes.plot(tokens, fits[name][0].seconds * 1e3, color=COLOURS[k], label=label)
+        axes.plot(tokens, fits[name][0].seconds * 1e3, color=ex.COLOURS[k], label=label)
     axes.set_xlabel("token load")
     axes.set_ylabel("batch time, ms")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
 
 
-experiment = Experiment("piecewise linear batch time", "Throughput-optimal Fig. 4", run, most_traces=0)
+experiment = ex.Experiment("piecewise linear batch time", "Throughput-optimal Fig. 4", run, most_traces=0)

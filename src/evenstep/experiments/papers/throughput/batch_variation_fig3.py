@@ -6,18 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers import _profiles as profiles
-from evenstep.experiments.reproduce import Experiment, Setting, row
-from evenstep.measure.comparison import Interval, mean_interval
-from evenstep.report.figures import COLOURS, band_line
-from evenstep.report.findings import Claim, Constant, Findings
 
 BUDGETS = (128, 256, 512, 1024, 2048)
 #: Coefficient of variation that we still call small.
 SMALL = 0.2
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     budgets = setting.pick(BUDGETS, (512,))
     found: dict[tuple[str, int], tuple[list[float], list[float]]] = {}
     for name in profiles.shown(setting):
@@ -28,21 +25,23 @@ def run(setting: Setting) -> Findings:
                 seconds = profiles.full(table, budget)
                 means.append(float(seconds.mean()))
                 spreads.append(float(seconds.std() / seconds.mean()))
-    variation = {key: mean_interval(spreads) for key, (_, spreads) in found.items()}
+    variation = {key: ex.mean_interval(spreads) for key, (_, spreads) in found.items()}
     rows = [
         one
         for (name, budget), (means, spreads) in found.items()
         for one in (
-            row(f"{name}, budget {budget}", "batch time at full load", "ms", [1e3 * m for m in means]),
-            row(f"{name}, budget {budget}", "coefficient of variation", "", spreads),
+            ex.row(f"{name}, budget {budget}", "batch time at full load", "ms", [1e3 * m for m in means]),
+            ex.row(f"{name}, budget {budget}", "coefficient of variation", "", spreads),
         )
     ]
-    return Findings(
+    return ex.Findings(
         rows=rows,
         claims=_claims(variation, profiles.shown(setting), budgets),
         constants=[
             *profiles.constants(setting),
-            Constant("small", f"coefficient of variation <= {SMALL}", "the paper prints none, its figure shows bars"),
+            *ex.constants(f"""
+                small | coefficient of variation <= {SMALL} | the paper prints none, its figure shows bars
+            """),
         ],
         remark=(
             "the laws know no noise: this is the variation that batches of other contents have, measured kernels' own "
@@ -60,19 +59,19 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _claims(variation: dict[tuple[str, int], Interval], names: list[str], budgets: Any) -> list[Claim]:
+def _claims(variation: dict[tuple[str, int], ex.Interval], names: list[str], budgets: Any) -> list[ex.Claim]:
     worst = {name: max((variation[name, budget] for budget in budgets), key=lambda one: one.value) for name in names}
     told = ", ".join(f"{name} {one.value:.3f}" for name, one in worst.items())
     alike = [name for name in names if name.endswith("RTX PRO 6000")]
     ordered = sorted(alike, key=lambda name: profiles.ACTIVE[name])
     averages = [float(np.mean([variation[name, budget].value for budget in budgets])) for name in ordered]
     return [
-        Claim(
+        ex.Claim(
             "batch time varies little at a fixed token load",
             all(one.value <= SMALL for one in worst.values()),
             f"largest coefficient of variation of any budget: {told}",
         ),
-        Claim(
+        ex.Claim(
             "it varies less on larger models",
             averages == sorted(averages, reverse=True),
             "mean over budgets on RTX PRO 6000, by active parameters: "
@@ -81,10 +80,10 @@ def _claims(variation: dict[tuple[str, int], Interval], names: list[str], budget
     ]
 
 
-def _draw(figure: Any, variation: dict[tuple[str, int], Interval], names: list[str], budgets: Any) -> None:
+def _draw(figure: Any, variation: dict[tuple[str, int], ex.Interval], names: list[str], budgets: Any) -> None:
     axes = figure.add_subplot(1, 1, 1)
     for k, name in enumerate(names):
-        band_line(axes, budgets, [variation[name, budget] for budget in budgets], name, COLOURS[k])
+        ex.band_line(axes, budgets, [variation[name, budget] for budget in budgets], name, ex.COLOURS[k])
     axes.set_xscale("log", base=2)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("token budget, full")
@@ -92,4 +91,4 @@ def _draw(figure: Any, variation: dict[tuple[str, int], Interval], names: list[s
     axes.legend(frameon=False)
 
 
-experiment = Experiment("variation of batch time at a fixed token load", "Throughput-optimal Fig. 3", run, most_traces=0)
+experiment = ex.Experiment("variation of batch time at a fixed token load", "Throughput-optimal Fig. 3", run, most_traces=0)

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from evenstep import names
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.throughput._throughput import schedule
-from evenstep.experiments.reproduce import Experiment, Setting, row
-from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Findings
 from evenstep.request import Trace
 
 #: Fig. 5: batches the paper draws; ``Dp`` is D's prefill token.
@@ -26,16 +24,18 @@ LETTERS = "ABCDE"
 _SOON = 0.5  # seconds: while the first batch runs
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     found = {name: fig5(name) for name in FIG5}
     loads = fig2()
     rows = [
-        row(name, "batches of Fig. 5", "", [found[name].count("{")], batches.count("{")) for name, batches in FIG5.items()
+        ex.row(name, "batches of Fig. 5", "", [found[name].count("{")], batches.count("{")) for name, batches in FIG5.items()
     ]
-    rows += [row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [load], FIG2[k]) for k, load in enumerate(loads)]
-    claims = [Claim(f"{name} runs {batches}", found[name] == batches, found[name]) for name, batches in FIG5.items()]
-    claims.append(Claim("Fig. 2: token loads 6, 4 and 2", tuple(loads) == FIG2, ", ".join(map(str, loads))))
-    return Findings(
+    rows += [
+        ex.row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [load], FIG2[k]) for k, load in enumerate(loads)
+    ]
+    claims = [ex.Claim(f"{name} runs {batches}", found[name] == batches, found[name]) for name, batches in FIG5.items()]
+    claims.append(ex.Claim("Fig. 2: token loads 6, 4 and 2", tuple(loads) == FIG2, ", ".join(map(str, loads))))
+    return ex.Findings(
         rows=rows,
         claims=claims,
         constants=_constants(),
@@ -48,21 +48,15 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _constants() -> list[Constant]:
-    return [
-        Constant("Fig. 5", "b = 4; decode tokens A 2, B 4, C 3, D 1, E 1; one prefill token each", "the paper's"),
-        Constant(
-            "before",
-            "A, B and C have been prefilled; D and E arrive before the first batch shown",
-            "the batch that prefills A, B and C is not counted",
-        ),
-        Constant(
-            "Fig. 2",
-            "b = 6; request 1 decodes 2 tokens; prompts of 3 and 4, decode tokens 2 and 1",
-            "the paper draws loads 6, 4 and 2 and gives no lengths; these are the smallest that have them",
-        ),
-        Constant("first token", "by the first decode", "the paper's count of tokens"),
-    ]
+def _constants() -> list[ex.Constant]:
+    return ex.constants("""
+        Fig. 5 | b = 4; decode tokens A 2, B 4, C 3, D 1, E 1; one prefill token each | the paper's
+        before | A, B and C have been prefilled; D and E arrive before the first batch shown | the batch that prefills A, B
+          and C is not counted
+        Fig. 2 | b = 6; request 1 decodes 2 tokens; prompts of 3 and 4, decode tokens 2 and 1 | the paper draws loads 6, 4
+          and 2 and gives no lengths; these are the smallest that have them
+        first token | by the first decode | the paper's count of tokens
+    """)
 
 
 def fig5(policy: str) -> str:
@@ -92,7 +86,7 @@ def _draw(figure: Any, found: dict[str, str]) -> None:
     for line, (_name, batches) in enumerate(found.items()):
         for place, members in enumerate(batches.strip("{}").split("}{")):
             mixed = "p" in members and len(members.replace("p", "")) > members.count("p")
-            colour = COLOURS[2 if mixed else 1 if "p" in members else 0]
+            colour = ex.COLOURS[2 if mixed else 1 if "p" in members else 0]
             axes.barh(line, 0.9, left=place, color=colour, alpha=0.5)
             axes.text(place + 0.45, line, members, ha="center", va="center", fontsize=8)
     axes.set_yticks(range(len(found)), list(found))
@@ -100,4 +94,4 @@ def _draw(figure: Any, found: dict[str, str]) -> None:
     axes.set_xlabel("batch (decodes, prefills, both by colour)")
 
 
-experiment = Experiment("exact schedules of small instances", "Throughput-optimal Figs. 2, 5", run, most_traces=0)
+experiment = ex.Experiment("exact schedules of small instances", "Throughput-optimal Figs. 2, 5", run, most_traces=0)

@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.frontier import TOLERANCE, Bisection, Case, alike, work_through
-from evenstep.experiments.reproduce import Experiment, Setting, all_of, below, near, row
-from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.stability import in_system, stability
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
 from evenstep.sim.engine.simulation import Engine
 from evenstep.theory.capacity import Closed
@@ -35,12 +32,12 @@ LINES = {"faster_transformer": "faster-transformer", "vllm": "vanilla-vllm", "sa
 SEATS = 32
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     cases = _cases(setting)
     closed = {name: case.closed for name, case in cases.items()}
     found = frontiers(setting, cases)
     paths = {(line, tp): _path(setting, policy, tp) for line, policy in LINES.items() for tp in LAWS}
-    return Findings(
+    return ex.Findings(
         rows=[*_rows(closed, found), *_ends(paths)],
         claims=_claims(closed, found, paths),
         constants=_constants(setting),
@@ -63,7 +60,7 @@ def case(policy: str, tp: int = 2, prompt: int = PROMPT, output: int = OUTPUT, *
     return Case(policy, LAWS[tp], Engine(**options), alike(prompt, output))
 
 
-def _cases(setting: Setting) -> dict[str, Case]:
+def _cases(setting: ex.Setting) -> dict[str, Case]:
     """The bisected systems: policies that fill every batch, groups, caps, limits on requests and memory, short prompts."""
     return {
         **{name: case(name) for name in CONSERVING},
@@ -80,7 +77,7 @@ def _cases(setting: Setting) -> dict[str, Case]:
     }
 
 
-def frontiers(setting: Setting, cases: Mapping[str, Case]) -> dict[str, Interval]:
+def frontiers(setting: ex.Setting, cases: Mapping[str, Case]) -> dict[str, ex.Interval]:
     """The largest stable rate of each case, requests a second, over the replicates."""
     requests, precision = setting.pick(24_000, 6_000), setting.pick(0.005, 0.02)
     jobs = [
@@ -91,13 +88,13 @@ def frontiers(setting: Setting, cases: Mapping[str, Case]) -> dict[str, Interval
     ]
     rates = work_through(jobs, setting.processes)
     size = setting.replicates
-    return {name: mean_interval(rates[k * size : (k + 1) * size]) for k, name in enumerate(cases)}
+    return {name: ex.mean_interval(rates[k * size : (k + 1) * size]) for k, name in enumerate(cases)}
 
 
 Paths = Mapping[tuple[str, int], tuple[F8, F8, str]]
 
 
-def _path(setting: Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
+def _path(setting: ex.Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
     """Time, requests in the engine, and the verdict, at the paper's rate."""
     one = case(policy, tp, batch_limit=0 if policy == "sarathi" else SEATS)
     done = one.run(RATE, round(RATE * setting.pick(800, 100)), setting.seed, 0)
@@ -107,47 +104,47 @@ def _path(setting: Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
     return times, in_system(done.iterations, arrival_s, times), stability(done).verdict
 
 
-def _rows(closed: Mapping[str, Closed], found: Mapping[str, Interval]) -> list[Row]:
-    rows: list[Row] = []
+def _rows(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval]) -> list[ex.Row]:
+    rows: list[ex.Row] = []
     for name, rate in found.items():
         formula = closed[name].requests_per_s or 0.0
-        off = Interval(*(None if end is None else 100 * (formula / end - 1) for end in (rate.value, rate.high, rate.low)))  # type: ignore[arg-type]
-        rows.append(Row(name, FRONTIER, "requests/s", round(formula, 2), rate))
-        rows.append(Row(name, "error of the closed form", "%", None, off))
+        off = ex.Interval(*(None if end is None else 100 * (formula / end - 1) for end in (rate.value, rate.high, rate.low)))  # type: ignore[arg-type]
+        rows.append(ex.Row(name, FRONTIER, "requests/s", round(formula, 2), rate))
+        rows.append(ex.Row(name, "error of the closed form", "%", None, off))
     return rows
 
 
-def _ends(paths: Paths) -> list[Row]:
+def _ends(paths: Paths) -> list[ex.Row]:
     return [
-        row(f"{line}, TP{tp}", f"requests in the engine after {times[-1]:g} s", "requests", [float(held[-1])])
+        ex.row(f"{line}, TP{tp}", f"requests in the engine after {times[-1]:g} s", "requests", [float(held[-1])])
         for (line, tp), (times, held, _) in paths.items()
     ]
 
 
 def all_within(
-    closed: Mapping[str, Closed], found: Mapping[str, Interval], cases: Sequence[str], share: float
+    closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], cases: Sequence[str], share: float
 ) -> bool | None:
     """Whether the closed form of each case is within this share of what was found."""
-    return all_of([near(found[name], closed[name].requests_per_s or math.nan, share) for name in cases])
+    return ex.all_of([ex.near(found[name], closed[name].requests_per_s or math.nan, share) for name in cases])
 
 
-def said(closed: Mapping[str, Closed], found: Mapping[str, Interval], cases: Sequence[str]) -> str:
+def said(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], cases: Sequence[str]) -> str:
     """Found and closed form of some cases."""
-    return ", ".join(f"{name}: {with_interval(found[name])} of {closed[name].requests_per_s or 0:.2f}" for name in cases)
+    return ", ".join(f"{name}: {ex.with_interval(found[name])} of {closed[name].requests_per_s or 0:.2f}" for name in cases)
 
 
-def _claims(closed: Mapping[str, Closed], found: Mapping[str, Interval], paths: Paths) -> list[Claim]:
+def _claims(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], paths: Paths) -> list[ex.Claim]:
     grouped = [name for name in found if "groups" in name]
     apart = [*grouped, "vanilla-vllm, 32/32"]
     caps = [name for name in found if name.startswith("K_d") or "seats" in name]
     memory = [name for name in found if "M =" in name]
-    steps = [below(found[one], found[next_]) for one, next_ in itertools.pairwise(grouped)]
+    steps = [ex.below(found[one], found[next_]) for one, next_ in itertools.pairwise(grouped)]
     short, vanilla, seats = (found[n] for n in found if "32/32" in n)
-    slower = [below(vanilla, short), below(seats, short)]
+    slower = [ex.below(vanilla, short), ex.below(seats, short)]
     verdicts = {f"{line} TP{tp}": verdict for (line, tp), (_, _, verdict) in paths.items()}
     as_drawn = [tp for tp in LAWS if [paths[line, tp][2] for line in LINES] == ["unstable", "unstable", "stable"]]
     return [
-        Claim(f"{says}, within {100 * share:g} %", all_within(closed, found, cases, share), said(closed, found, cases))
+        ex.Claim(f"{says}, within {100 * share:g} %", all_within(closed, found, cases, share), said(closed, found, cases))
         for says, cases, share in (
             ("Sarathi and Orca are stable up to b / t_b / (m_p + m_d) (Theorem 1)", CONSERVING, 0.01),
             ("FasterTransformer and vanilla vLLM without seats keep up with what their own formulas say", apart, 0.02),
@@ -155,18 +152,14 @@ def _claims(closed: Mapping[str, Closed], found: Mapping[str, Interval], paths: 
             ("a finite memory loses what its mean number of requests predicts", memory, 0.05),
         )
     ] + [
-        Claim(
-            "FasterTransformer's largest rate grows with its group",
-            all_of(steps),
-            said(closed, found, grouped),
-        ),
-        Claim(
+        ex.Claim("FasterTransformer's largest rate grows with its group", ex.all_of(steps), said(closed, found, grouped)),
+        ex.Claim(
             "vanilla vLLM keeps up with less than Sarathi on short prompts (32/32)",
-            all_of(slower),
-            f"{with_interval(vanilla)} without a limit on requests in hand, {with_interval(seats)} with 256, "
-            f"Sarathi {with_interval(short)}",
+            ex.all_of(slower),
+            f"{ex.with_interval(vanilla)} without a limit on requests in hand, {ex.with_interval(seats)} with 256, "
+            f"Sarathi {ex.with_interval(short)}",
         ),
-        Claim(
+        ex.Claim(
             f"at {RATE} requests/s FasterTransformer and vLLM blow up and Sarathi does not (Fig. 1), with {SEATS} seats",
             bool(as_drawn),
             ", ".join(f"{name} {verdict}" for name, verdict in verdicts.items()),
@@ -183,41 +176,32 @@ def _remark(paths: Paths) -> str:
     )
 
 
-def _constants(setting: Setting) -> list[Constant]:
-    return [
-        Constant("b", 512, "the paper's for Sarathi; it gives none for the others"),
-        Constant("lengths", f"{PROMPT} and {OUTPUT} tokens, all alike", "the paper: homogeneous, with these averages"),
-        Constant("first token", "by the first decode", "the paper's count of tokens"),
-        Constant("fit of the frontiers", "codellama-34b-tp2", "two GPUs; the closed forms move with (c, a, b0)"),
-        Constant(
-            "seats",
-            f"{SEATS} for FasterTransformer and vLLM in Fig. 1, none for Sarathi",
-            "the paper gives none; from 48 to 64 on (two GPUs) FasterTransformer keeps up with 14.3 requests/s",
-        ),
-        Constant("memory", "no limit where no M is named", "the paper's model has none"),
-        Constant(
-            "verdict",
-            "drift of the tokens left to run over the second half of a run, in 10 stretches (of the requests, with an M)",
-            f"ours: unstable where its interval is above {100 * TOLERANCE:g} % of the arrivals, stable where it is below",
-        ),
-        Constant(
-            "run",
-            f"{setting.pick(24_000, 6_000):,} requests a verdict, up to four times that",
-            "bisected until the bracket is 0.5 % wide (2 % with --quick), then what is served just above it",
-        ),
-    ]
+def _constants(setting: ex.Setting) -> list[ex.Constant]:
+    return ex.constants(f"""
+        b | 512 | the paper's for Sarathi; it gives none for the others
+        lengths | {PROMPT} and {OUTPUT} tokens, all alike | the paper: homogeneous, with these averages
+        first token | by the first decode | the paper's count of tokens
+        fit of the frontiers | codellama-34b-tp2 | two GPUs; the closed forms move with (c, a, b0)
+        seats | {SEATS} for FasterTransformer and vLLM in Fig. 1, none for Sarathi | the paper gives none; from 48 to 64 on
+          (two GPUs) FasterTransformer keeps up with 14.3 requests/s
+        memory | no limit where no M is named | the paper's model has none
+        verdict | drift of the tokens left to run over the second half of a run, in 10 stretches (of the requests, with an M)
+          | ours: unstable where its interval is above {100 * TOLERANCE:g} % of the arrivals, stable where it is below
+        run | {setting.pick(24000, 6000):,} requests a verdict, up to four times that | bisected until the bracket is 0.5 %
+          wide (2 % with --quick), then what is served just above it
+    """)
 
 
 def _draw(figure: Any, paths: Paths) -> None:
     panels = figure.subplots(1, len(LAWS), sharey=True)
     for axes, tp in zip(panels, LAWS, strict=True):
-        for colour, line in zip(COLOURS, LINES, strict=False):
+        for colour, line in zip(ex.COLOURS, LINES, strict=False):
             times, held, verdict = paths[line, tp]
             axes.plot(times, held, color=colour, lw=1.2, label=f"{line}: {verdict}")
-        labelled(axes, "time, s", title=f"CodeLlama-34B, TP{tp}", legend=True, fontsize=7)
+        ex.labelled(axes, "time, s", title=f"CodeLlama-34B, TP{tp}", legend=True, fontsize=7)
     panels[0].set_ylabel("requests in the engine")
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "which policies keep up, and up to which rate", "Throughput-optimal Fig. 1, Theorem 1", run, most_traces=0
 )

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.frontier import TOLERANCE, Bisection, Case, Laws, alike, work_through
 from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
-from evenstep.experiments.reproduce import Experiment, Setting, all_of, beyond, clearly, near
-from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.stability import work_left
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.sim.engine.simulation import Engine, simulate_engine
@@ -50,7 +47,7 @@ def lengths(name: str) -> Laws:
     return Laws(Synthetic(1, prompt, output, name=name))
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     laws = setting.pick(("constant", "geometric", "Pareto 1.6"), ("constant", "geometric"))
     cells = {
         (law, budget, policy): Case(policy, LAW, _engine(budget), lengths(law))
@@ -66,18 +63,18 @@ def run(setting: Setting) -> Findings:
     ]
     rates, size = work_through(jobs, setting.processes), setting.replicates
     found = {
-        key: mean_interval([rate / limit[key] for rate in rates[place * size : (place + 1) * size]])
+        key: ex.mean_interval([rate / limit[key] for rate in rates[place * size : (place + 1) * size]])
         for place, key in enumerate(cells)
     }
     paths = {load: path(load, setting) for load in LOADS}
-    return Findings(
+    return ex.Findings(
         rows=[
             *[
-                Row(f"{policy}, {law}, b = {budget}", "largest stable rate over b / t_b / (m_p + m_d)", "", 1.0, ratio)
+                ex.Row(f"{policy}, {law}, b = {budget}", "largest stable rate over b / t_b / (m_p + m_d)", "", 1.0, ratio)
                 for (law, budget, policy), ratio in found.items()
             ],
             *[
-                Row(f"load {load:g}", "largest distance from the fluid path over the backlog", "", None, one.apart)
+                ex.Row(f"load {load:g}", "largest distance from the fluid path over the backlog", "", None, one.apart)
                 for load, one in paths.items()
             ],
         ],
@@ -115,10 +112,10 @@ class Path:
     times: F8
     work: F8
     fluid: F8
-    apart: Interval
+    apart: ex.Interval
 
 
-def path(load: float, setting: Setting) -> Path:
+def path(load: float, setting: ex.Setting) -> Path:
     """A backlog at time 0 and arrivals at a load: f(t) = f(0) + (lambda (m_p + m_d) - b / t_b) t, never below 0 (App. C)."""
     budget, size = 512, PROMPT + OUTPUT
     served = budget / Case("sarathi", LAW, _engine(budget), alike(PROMPT, OUTPUT)).law.seconds(_full(budget))
@@ -127,7 +124,7 @@ def path(load: float, setting: Setting) -> Path:
     times = np.linspace(0, until_s, 200)
     fluid = np.maximum(0.0, backlog * size + (load - 1) * served * times)
     works = [_simulated(load * served / size, backlog, times, setting.seed, r) for r in range(setting.replicates)]
-    apart = mean_interval([float(np.abs(work - fluid).max()) / (backlog * size) for work in works])
+    apart = ex.mean_interval([float(np.abs(work - fluid).max()) / (backlog * size) for work in works])
     return Path(times, works[0], fluid, apart)
 
 
@@ -150,51 +147,48 @@ def _simulated(rate: float, backlog: int, times: F8, seed: int, replicate: int) 
     return work_left(run, times)
 
 
-def _claim(law: str, found: Mapping[tuple[str, int, str], Interval]) -> Claim:
+def _claim(law: str, found: Mapping[tuple[str, int, str], ex.Interval]) -> ex.Claim:
     own = {key: ratio for key, ratio in found.items() if key[0] == law}
-    verdicts = [near(ratio, 1.0, SHARE) for ratio in own.values()]
+    verdicts = [ex.near(ratio, 1.0, SHARE) for ratio in own.values()]
     worst = max(own, key=lambda key: abs(own[key].value - 1))
-    return Claim(
+    return ex.Claim(
         f"{law} lengths: every work-conserving policy keeps up to b / t_b at every budget, within {100 * SHARE:g} %",
-        all_of(verdicts),
+        ex.all_of(verdicts),
         f"{sum(one is True for one in verdicts)} of {len(own)} whole intervals within; the farthest, {worst[2]} at "
-        f"b = {worst[1]}: {with_interval(own[worst])}",
+        f"b = {worst[1]}: {ex.with_interval(own[worst])}",
     )
 
 
-def _fluid(paths: Mapping[float, Path]) -> Claim:
-    verdicts = [clearly(beyond(one.apart, 0.1), -1) for one in paths.values()]
-    return Claim(
+def _fluid(paths: Mapping[float, Path]) -> ex.Claim:
+    verdicts = [ex.clearly(ex.beyond(one.apart, 0.1), -1) for one in paths.values()]
+    return ex.Claim(
         "the work of a large backlog follows the fluid path (App. C), within a tenth of the backlog",
-        all_of(verdicts),
-        ", ".join(f"load {load:g}: {with_interval(one.apart)}" for load, one in paths.items()),
+        ex.all_of(verdicts),
+        ", ".join(f"load {load:g}: {ex.with_interval(one.apart)}" for load, one in paths.items()),
     )
 
 
-def _constants(setting: Setting) -> list[Constant]:
-    return [
-        Constant("lengths", f"means {PROMPT} and {OUTPUT} tokens, prompts and outputs independent", "the paper's averages"),
-        Constant("Pareto 1.6", f"cut off at {CUT[0]:,} and {CUT[1]:,} tokens", "a run has to outlast its longest output"),
-        Constant("orders", ", ".join(ORDERS), "ours: either phase first, each by age or by what is left"),
-        Constant("first token", "by the first decode", "the paper's count of tokens"),
-        Constant(
-            "verdict",
-            f"drift of the tokens left to run, zero below {100 * TOLERANCE:g} % of the arrivals",
-            "ours; then what is served just above the limit, over the mean tokens of a request",
-        ),
-        Constant("run", f"{setting.pick(12_000, 6_000):,} requests, up to four times that", "bisected to 1 %"),
-        Constant("backlog", f"{setting.pick(BACKLOG, BACKLOG // 5):,} requests", "at time 0 of the fluid paths"),
-    ]
+def _constants(setting: ex.Setting) -> list[ex.Constant]:
+    return ex.constants(f"""
+        lengths | means {PROMPT} and {OUTPUT} tokens, prompts and outputs independent | the paper's averages
+        Pareto 1.6 | cut off at {CUT[0]:,} and {CUT[1]:,} tokens | a run has to outlast its longest output
+        orders | {", ".join(ORDERS)} | ours: either phase first, each by age or by what is left
+        first token | by the first decode | the paper's count of tokens
+        verdict | drift of the tokens left to run, zero below {100 * TOLERANCE:g} % of the arrivals | ours; then what is
+          served just above the limit, over the mean tokens of a request
+        run | {setting.pick(12000, 6000):,} requests, up to four times that | bisected to 1 %
+        backlog | {setting.pick(BACKLOG, BACKLOG // 5):,} requests | at time 0 of the fluid paths
+    """)
 
 
 def _draw(figure: Any, paths: Mapping[float, Path]) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for colour, (load, one) in zip(COLOURS, paths.items(), strict=False):
+    for colour, (load, one) in zip(ex.COLOURS, paths.items(), strict=False):
         axes.plot(one.times, one.work / 1e3, color=colour, lw=1.2, label=f"load {load:g}")
         axes.plot(one.times, one.fluid / 1e3, color=colour, lw=1.0, ls="--")
-    labelled(axes, "time, s", "thousand tokens left to run", "dashed: fluid path", legend=True)
+    ex.labelled(axes, "time, s", "thousand tokens left to run", "dashed: fluid path", legend=True)
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "Theorem 1 over policies, laws and budgets, and fluid paths", "Throughput-optimal Theorem 1, App. C", run, most_traces=0
 )

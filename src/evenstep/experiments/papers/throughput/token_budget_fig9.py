@@ -10,11 +10,8 @@ import numpy as np
 from evenstep.cost.batch import Batch, BatchTime
 from evenstep.cost.long_context import LongContext
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.experiments.reproduce import Experiment, Setting, all_of, clearly, grouped, row, values
-from evenstep.measure.comparison import Interval, paired_difference
+from evenstep.experiments import vocabulary as ex
 from evenstep.measure.engine_records import EngineRun
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.sim.engine.simulation import Engine, simulate_engine
@@ -28,16 +25,13 @@ LENGTHS = "sample:azure-conv"
 LOADS = (0.5, 0.7, 0.9)
 #: Seconds that a chunk token takes for each token computed before it: what small chunks pay again and again.
 GAMMA_S = 1e-8
-LAWS: Mapping[str, BatchTime] = {
-    "by tokens": TokenBudget(),
-    "with chunk x context": LongContext(gamma_s=GAMMA_S),
-}
+LAWS: Mapping[str, BatchTime] = {"by tokens": TokenBudget(), "with chunk x context": LongContext(gamma_s=GAMMA_S)}
 METRICS = {"e2e_p50_s": "end-to-end, median", "ttft_p50_s": "time to the first token, median"}
 
 Runs = Mapping[tuple[str, float, int], Sequence[EngineRun]]
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(6_000, 600)
     lengths = read_trace(file_of(setting.traces[0] if setting.traces else LENGTHS), limit=requests)
     loads = setting.pick(LOADS, LOADS[1:2])
@@ -48,7 +42,7 @@ def run(setting: Setting) -> Findings:
         for budget in BUDGETS
     }
     keys = list(runs)
-    return Findings(
+    return ex.Findings(
         rows=[_row(runs, key, field) for field in METRICS for key in keys],
         claims=[claim for law in LAWS for load in loads for claim in _claims(runs, law, load)],
         constants=_constants(setting, requests),
@@ -59,7 +53,7 @@ def run(setting: Setting) -> Findings:
         ),
         stands_in=f"lengths of {lengths.name} with Poisson arrivals for production conversation traces",
         data={
-            **grouped(runs, ("law", "load", "budget")),
+            **ex.grouped(runs, ("law", "load", "budget")),
             **{field: [run.summary[field] for k in keys for run in runs[k]] for field in METRICS},
         },
         draw=lambda figure: _draw(figure, runs, max(loads)),
@@ -77,62 +71,55 @@ def _one(lengths: Trace, law: BatchTime, load: float, budget: int, seed: int, re
     return simulate_engine(trace, Sarathi(), engine=engine, batch_time=law, records=False, name=f"sarathi, b = {budget}")
 
 
-def _row(runs: Runs, key: tuple[str, float, int], field: str) -> Row:
+def _row(runs: Runs, key: tuple[str, float, int], field: str) -> ex.Row:
     law, load, budget = key
-    ours = values(runs[key], field)
-    base = values(runs[law, load, 512], field)
+    ours = ex.values(runs[key], field)
+    base = ex.values(runs[law, load, 512], field)
     case = f"b = {budget}, load {load:g}, {law}"
-    return row(case, METRICS[field], "s", ours, None, () if budget == 512 else base, "b = 512")
+    return ex.row(case, METRICS[field], "s", ours, None, () if budget == 512 else base, "b = 512")
 
 
-def _claims(runs: Runs, law: str, load: float) -> list[Claim]:
-    def less(field: str, one: int, other: int) -> tuple[bool | None, Interval]:
-        apart = paired_difference(values(runs[law, load, one], field), values(runs[law, load, other], field))
-        return clearly(apart, -1), apart
+def _claims(runs: Runs, law: str, load: float) -> list[ex.Claim]:
+    def less(field: str, one: int, other: int) -> tuple[bool | None, ex.Interval]:
+        apart = ex.paired_difference(ex.values(runs[law, load, one], field), ex.values(runs[law, load, other], field))
+        return ex.clearly(apart, -1), apart
 
     where = f"at load {load:g}, batch time {law}"
-    found: list[Claim] = []
+    found: list[ex.Claim] = []
     for says, field, best in (
         ("512 has the lowest median end-to-end latency", "e2e_p50_s", 512),
         ("1024 has the lowest median time to the first token", "ttft_p50_s", 1024),
     ):
         parts = {other: less(field, best, other) for other in BUDGETS if other != best}
         verdicts = [holds for holds, _ in parts.values()]
-        holds = all_of(verdicts)
-        seen = ", ".join(f"{with_interval(apart)} s against {other}" for other, (_, apart) in parts.items())
-        found.append(Claim(f"{says}, {where}", holds, seen))
+        holds = ex.all_of(verdicts)
+        seen = ", ".join(f"{ex.with_interval(apart)} s against {other}" for other, (_, apart) in parts.items())
+        found.append(ex.Claim(f"{says}, {where}", holds, seen))
     return found
 
 
-def _constants(setting: Setting, requests: int) -> list[Constant]:
-    return [
-        Constant("batch time", "codellama-34b-tp2", "the paper's fit; it does not say how many GPUs"),
-        Constant(
-            "gamma",
-            f"{GAMMA_S:g} s a chunk token and token before it",
-            "the paper names repeated attention as its reason against 128 and has no such term; ours, so that a "
-            "chunk behind 4,000 tokens costs 0.04 ms a token more (a is 0.145 ms)",
-        ),
-        Constant(
-            "load",
-            ", ".join(f"{x:g}" for x in setting.pick(LOADS, LOADS[1:2])),
-            "arriving tokens over b / t_b at b = 512; the paper says a high arrival rate",
-        ),
-        Constant("requests", requests, "of each replicate, arrivals Poisson"),
-        Constant("memory, seats", "no limit", "the paper gives none"),
-    ]
+def _constants(setting: ex.Setting, requests: int) -> list[ex.Constant]:
+    return ex.constants(f"""
+        batch time | codellama-34b-tp2 | the paper's fit; it does not say how many GPUs
+        gamma | {GAMMA_S:g} s a chunk token and token before it | the paper names repeated attention as its reason against
+          128 and has no such term; ours, so that a chunk behind 4,000 tokens costs 0.04 ms a token more (a is 0.145 ms)
+        load | {", ".join(f"{x:g}" for x in setting.pick(LOADS, LOADS[1:2]))} | arriving tokens over b / t_b at b = 512;
+          the paper says a high arrival rate
+        requests | {requests} | of each replicate, arrivals Poisson
+        memory, seats | no limit | the paper gives none
+    """)
 
 
 def _draw(figure: Any, runs: Runs, load: float) -> None:
     panels = figure.subplots(1, 2)
     law = list(LAWS)[-1]
     for axes, (name, spans) in zip(panels, _SPANS.items(), strict=True):
-        for colour, budget in zip(COLOURS, BUDGETS, strict=False):
+        for colour, budget in zip(ex.COLOURS, BUDGETS, strict=False):
             values: F8 = np.sort(spans(runs[law, load, budget][0]))
             share = 1 - np.arange(1, values.size + 1) / values.size
             axes.plot(values, share, color=colour, lw=1.2, label=f"b = {budget}")
         axes.set_xscale("log")
-        labelled(axes, "s", title=f"{name}, load {load:g}")
+        ex.labelled(axes, "s", title=f"{name}, load {load:g}")
     panels[0].set_ylabel("share of requests above")
     panels[0].legend(frameon=False)
 
@@ -147,4 +134,4 @@ def _ttft(run: EngineRun) -> F8:
 
 _SPANS: Mapping[str, Callable[[EngineRun], F8]] = {"end-to-end": _e2e, "time to the first token": _ttft}
 
-experiment = Experiment("what the token budget does to latency", "Throughput-optimal Fig. 9", run)
+experiment = ex.Experiment("what the token budget does to latency", "Throughput-optimal Fig. 9", run)

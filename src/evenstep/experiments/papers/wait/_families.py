@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evenstep.cost.affine_kv import AffineKv
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.wait._wait import Case, Workload, thresholds
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.report.findings import Constant, Findings
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.scheduling.policies.wait import Wait
 from evenstep.scheduling.view import SchedulingPolicy
@@ -33,26 +32,24 @@ def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, 
     return Workload(prompts, outputs, rates, limit, gated, rates=(sum(rates),))
 
 
-def known_lengths(demand: str, figure: int, work: Workload) -> Experiment:
+def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
     """The experiment on known lengths."""
 
-    def run(setting: Setting) -> Findings:
+    def run(setting: ex.Setting) -> ex.Findings:
         return work.find(
             setting,
             "below capacity every policy that keeps up has the throughput of the arrivals, so waiting cannot raise it; what "
             "WAIT saves is iterations and their energy, and it pays in latency. With few tokens an iteration a threshold of "
             "one a type is already more than fits",
-            [
-                Constant(
-                    "thresholds",
-                    "; ".join(f"{case.tokens:,} tokens: {gated_thresholds(work, case)}" for case in work.cases(quick=True)),
-                    "in proportion to the arrivals, as eq. 9 needs; then as printed in sec. 6.1; for what fits an iteration",
-                )
-            ],
+            ex.constants(f"""
+                thresholds |
+                  {"; ".join(f"{case.tokens:,} tokens: {gated_thresholds(work, case)}" for case in work.cases(quick=True))}
+                  | in proportion to the arrivals, as eq. 9 needs; then as printed in sec. 6.1; for what fits an iteration
+            """),
         )
 
     title = f"WAIT against vLLM and Sarathi, {demand} demand"
-    return Experiment(title, f"WAIT sec. 6.1, Fig. {figure}", run, most_traces=0)
+    return ex.Experiment(title, f"WAIT sec. 6.1, Fig. {figure}", run, most_traces=0)
 
 
 def gated_thresholds(work: Workload, case: Case) -> str:
@@ -88,19 +85,19 @@ class TenTypes:
     def work(self) -> Workload:
         return Workload((PROMPT,) * 10, OUTPUTS, SHARES, LIMIT, self.gated, rates=(self.rate,), law=LAW)
 
-    def constants(self, why: str) -> list[Constant]:
+    def constants(self, why: str) -> list[ex.Constant]:
         fits = {case.tokens: case.fits for case in self.work.cases(quick=True)}
         scaled = "; ".join(f"{tokens:,} tokens: {self.scaled(own)}" for tokens, own in fits.items())
-        return [
-            Constant("thresholds", scaled, why),
-            Constant("solved thresholds", f"{self.solved(self.rate)} at {self.rate:g}/s", "the least of eq. 10"),
-        ]
+        return ex.constants(f"""
+            thresholds | {scaled} | {why}
+            solved thresholds | {self.solved(self.rate)} at {self.rate:g}/s | the least of eq. 10
+        """)
 
 
-def ten_types(figure: int, ten: TenTypes, why: str) -> Experiment:
+def ten_types(figure: int, ten: TenTypes, why: str) -> ex.Experiment:
     """The ten types at a rate, with `why` as the remark on the thresholds obtained."""
 
-    def run(setting: Setting) -> Findings:
+    def run(setting: ex.Setting) -> ex.Findings:
         first = ten.scaled(LIMIT)[0]
         return ten.work.find(
             setting,
@@ -111,7 +108,7 @@ def ten_types(figure: int, ten: TenTypes, why: str) -> Experiment:
         )
 
     title = f"Nested WAIT on ten types, {ten.rate:g} requests a second"
-    return Experiment(title, f"WAIT sec. 6.2, Fig. {figure}", run, most_traces=0)
+    return ex.Experiment(title, f"WAIT sec. 6.2, Fig. {figure}", run, most_traces=0)
 
 
 LOW = known((10, 10), (10, 20), (1000, 1000), 512)

@@ -11,11 +11,8 @@ import numpy as np
 from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.cost.power import Power
-from evenstep.experiments.reproduce import Setting, all_of, clearly, grouped, row, values
-from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.experiments import vocabulary as ex
 from evenstep.measure.engine_records import EngineRun, energy_j
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import I8, Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
@@ -184,7 +181,7 @@ class Workload:
         }
         return Shown({**run.summary, **own}, run.digest)
 
-    def runs(self, setting: Setting) -> Runs:
+    def runs(self, setting: ex.Setting) -> Runs:
         """Every policy in every case, on the same arrivals."""
         requests, cases = self.size(setting), self.cases(setting.quick)
         runs: dict[tuple[str, Case], list[Shown]] = {}
@@ -195,27 +192,29 @@ class Workload:
                 runs[label, case] = [self.shown(label, policy, case, trace) for trace in traces]
         return runs
 
-    def size(self, setting: Setting) -> int:
+    def size(self, setting: ex.Setting) -> int:
         """Requests of a replicate."""
         return setting.pick(self.requests, 3_000)
 
-    def find(self, setting: Setting, remark: str, constants: Sequence[Constant] = (), runs: Runs | None = None) -> Findings:
+    def find(
+        self, setting: ex.Setting, remark: str, constants: Sequence[ex.Constant] = (), runs: Runs | None = None
+    ) -> ex.Findings:
         """The outcome of every policy in every case."""
         runs, cases = runs or self.runs(setting), self.cases(setting.quick)
         labels = list(dict.fromkeys(label for label, _ in runs))
         gated = [label for label in labels if label not in BASELINES]
-        return Findings(
+        return ex.Findings(
             rows=[_row(runs, label, case, field) for case in cases for field in FIELDS for label in labels],
             claims=[_claim(runs, label, other, cases, *how) for label in gated for other in BASELINES for how in COMPARED],
             constants=[*self.constants(self.size(setting)), *constants],
             remark=remark,
             stands_in="the batch-time law of the paper's eq. 1 for Vidur on an A100",
             data={
-                **grouped(
+                **ex.grouped(
                     {(label, case.tokens, case.rate): own for (label, case), own in runs.items()},
                     ("policy", "tokens", "rate_per_s"),
                 ),
-                **{f: [v for own in runs.values() for v in values(own, f)] for f in FIELDS},
+                **{f: [v for own in runs.values() for v in ex.values(own, f)] for f in FIELDS},
                 "gates_broken": [one.summary["counted"].get("gates_broken", 0) for own in runs.values() for one in own],
                 "digest": [one.digest for own in runs.values() for one in own],
             },
@@ -223,62 +222,49 @@ class Workload:
             size=(8.5, 6.4),
         )
 
-    def constants(self, requests: int) -> list[Constant]:
+    def constants(self, requests: int) -> list[ex.Constant]:
         """What the paper leaves open."""
         most = "; ".join(f"{b:,}: {self.fits(b):,.0f}, {self.largest_rate(b):,.3g}/s" for b in TOKEN_LIMITS)
-        return [
-            Constant(
-                "batch time",
-                f"d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token",
-                "the paper prints neither",
-            ),
-            Constant("token limits", TOKEN_LIMITS, "of an iteration, the same for all; the paper prints none"),
-            Constant("prompt limit B", self.batch_limit, "of an iteration, at most its tokens; not printed"),
-            Constant("requests that fit, capacity", most, "an iteration of the mix within both limits, by token limit"),
-            Constant("requests", requests, "of each replicate, arrivals Poisson"),
-            Constant("memory", "no limit", "the paper names none for its experiments"),
-            Constant(
-                "end",
-                "the last arrival, or the time in which half of them could be served",
-                "latency is of requests completed by then; throughput of those completed in the second half, "
-                "since a longer latency fills the engine for longer first",
-            ),
-            Constant("max_hold_s", 1.0, "the paper's rules never run the last of a burst"),
-            Constant(
-                "vLLM V1",
-                "forms the next batch while one runs",
-                "as it does by default; formed like the others, its batches are Sarathi's to the bit, "
-                "since it serves running requests first, too. The paper's vLLM puts new arrivals first: vanilla vLLM",
-            ),
-            Constant(
-                "energy",
-                f"{POWER.idle_w:g} W idle to {POWER.max_w:g} W, {POWER.model_params:g} parameters",
-                "BF-IO's power law over the tokens an iteration runs; idle time is counted",
-            ),
-        ]
+        return ex.constants(f"""
+            batch time | d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token | the paper prints neither
+            token limits | {TOKEN_LIMITS} | of an iteration, the same for all; the paper prints none
+            prompt limit B | {self.batch_limit} | of an iteration, at most its tokens; not printed
+            requests that fit, capacity | {most} | an iteration of the mix within both limits, by token limit
+            requests | {requests} | of each replicate, arrivals Poisson
+            memory | no limit | the paper names none for its experiments
+            end | the last arrival, or the time in which half of them could be served | latency is of requests completed by
+              then; throughput of those completed in the second half, since a longer latency fills the engine for longer
+              first
+            max_hold_s | 1.0 | the paper's rules never run the last of a burst
+            vLLM V1 | forms the next batch while one runs | as it does by default; formed like the others, its batches are
+              Sarathi's to the bit, since it serves running requests first, too. The paper's vLLM puts new arrivals first:
+              vanilla vLLM
+            energy | {POWER.idle_w:g} W idle to {POWER.max_w:g} W, {POWER.model_params:g} parameters | BF-IO's power law over
+              the tokens an iteration runs; idle time is counted
+        """)
 
 
-def _row(runs: Runs, label: str, case: Case, field: str) -> Row:
-    base = () if label == "Sarathi" else values(runs["Sarathi", case], field)
-    return row(f"{label}, {case.said}", *FIELDS[field], values(runs[label, case], field), None, base, "Sarathi")
+def _row(runs: Runs, label: str, case: Case, field: str) -> ex.Row:
+    base = () if label == "Sarathi" else ex.values(runs["Sarathi", case], field)
+    return ex.row(f"{label}, {case.said}", *FIELDS[field], ex.values(runs[label, case], field), None, base, "Sarathi")
 
 
-def relative(ours: Sequence[float], base: Sequence[float]) -> Interval:
+def relative(ours: Sequence[float], base: Sequence[float]) -> ex.Interval:
     """Paired differences in percent of `base`."""
-    return mean_interval([100 * (a / b - 1) if b else np.nan for a, b in zip(ours, base, strict=True)])
+    return ex.mean_interval([100 * (a / b - 1) if b else np.nan for a, b in zip(ours, base, strict=True)])
 
 
 def _claim(
     runs: Runs, label: str, other: str, cases: Sequence[Case], field: str, sign: int, says: str, up_to: float
-) -> Claim:
+) -> ex.Claim:
     """One comparison in every case with a load below `up_to`: it holds if the intervals of all have the sign."""
     apart = {
-        case.said: relative(values(runs[label, case], field), values(runs[other, case], field))
+        case.said: relative(ex.values(runs[label, case], field), ex.values(runs[other, case], field))
         for case in cases
         if case.load < up_to
     }
-    seen = "; ".join(f"{said} {with_interval(one)} %" for said, one in apart.items())
-    return Claim(f"{label} {says} {other}", all_of([clearly(one, sign) for one in apart.values()]), seen)
+    seen = "; ".join(f"{said} {ex.with_interval(one)} %" for said, one in apart.items())
+    return ex.Claim(f"{label} {says} {other}", ex.all_of([ex.clearly(one, sign) for one in apart.values()]), seen)
 
 
 def _draw(figure: Any, runs: Runs, labels: Sequence[str], cases: Sequence[Case]) -> None:
@@ -286,11 +272,11 @@ def _draw(figure: Any, runs: Runs, labels: Sequence[str], cases: Sequence[Case])
     for line, tokens in zip(panels, TOKEN_LIMITS, strict=True):
         own = sorted((case for case in cases if case.tokens == tokens), key=lambda case: case.rate)
         for axes, field in zip(line, ("steady_tokens_per_s", "e2e_mean_s"), strict=True):
-            for colour, label in zip(COLOURS, labels, strict=False):
-                means = [np.mean(values(runs[label, case], field)) for case in own]
+            for colour, label in zip(ex.COLOURS, labels, strict=False):
+                means = [np.mean(ex.values(runs[label, case], field)) for case in own]
                 axes.plot([case.rate for case in own], means, color=colour, lw=1.3, marker=".", label=label)
             quantity, unit = FIELDS[field]
-            labelled(axes, "requests/s", f"{quantity}, {unit}", f"{tokens:,} tokens an iteration")
+            ex.labelled(axes, "requests/s", f"{quantity}, {unit}", f"{tokens:,} tokens an iteration")
     panels[0][0].legend(frameon=False, fontsize=7)
 
 

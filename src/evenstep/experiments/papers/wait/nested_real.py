@@ -8,12 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from evenstep import streams
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.interval._interval import lengths as like_lmsys
 from evenstep.experiments.papers.wait._families import LAW, LIMIT, OUTPUTS, PROMPT, SHARES, TenTypes
 from evenstep.experiments.papers.wait._wait import BASELINES, Runs, Workload
-from evenstep.experiments.reproduce import Experiment, Setting, values, within
-from evenstep.measure.comparison import Interval, paired_difference
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import I8
 from evenstep.theory.nested_thresholds import doubts
 
@@ -35,7 +33,7 @@ WORK = Workload((PROMPT,) * 10, MIDDLE, SHARES, LIMIT, TEN.gated, rates=(TEN.rat
 ADDED_S = 0.5
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     broken = "; ".join(doubts(TEN.types(TEN.rate), np.array(TEN.scaled(LIMIT)), math.inf))
     runs = WORK.runs(setting)
     found = WORK.find(
@@ -45,29 +43,27 @@ def run(setting: Setting) -> Findings:
         f"to a tenth of the paper's ratios breaks eq. 10, so that requests queue at heads ({broken}); the solved keep it",
         [
             *TEN.constants("the paper: the same as of the ten types; over ten for a tenth of the rate"),
-            Constant("rate", f"{TEN.rate:g} requests/s, constant", "Fig. 14 names none; its arrivals vary in time"),
-            Constant(
-                "outputs",
-                f"uniform in bins of {BIN} tokens, shares {':'.join(map(str, SHARES))}",
-                "the shares of the ten types, which are those of the data",
-            ),
-            Constant(
-                "prompts",
-                f"{LONGER:g} times a lognormal, median 11, sigma 1.95 on 1..468",
-                f"shape as in Interval scheduling, of the same data; the mean is then this paper's {PROMPT}",
-            ),
+            *ex.constants(f"""
+                rate | {TEN.rate:g} requests/s, constant | Fig. 14 names none; its arrivals vary in time
+                outputs | uniform in bins of {BIN} tokens, shares {":".join(map(str, SHARES))} | the shares of the ten types,
+                  which are those of the data
+                prompts | {LONGER:g} times a lognormal, median 11, sigma 1.95 on 1..468 | shape as in Interval scheduling, of
+                  the same data; the mean is then this paper's {PROMPT}
+            """),
         ],
         runs,
     )
     added = _added(runs)
     return replace(
         found,
-        rows=[*found.rows, *(Row(case, "added latency", "s", ADDED_S, one) for case, one in added.items())],
+        rows=[*found.rows, *(ex.Row(case, "added latency", "s", ADDED_S, one) for case, one in added.items())],
         claims=[
             *(one for one in found.claims if "latency" not in one.says),  # its latency is higher in the paper, too
             *(
-                Claim(
-                    f"{case}: at most {ADDED_S:g} s more latency", within(one, -math.inf, ADDED_S), f"{with_interval(one)} s"
+                ex.Claim(
+                    f"{case}: at most {ADDED_S:g} s more latency",
+                    ex.within(one, -math.inf, ADDED_S),
+                    f"{ex.with_interval(one)} s",
                 )
                 for case, one in added.items()
             ),
@@ -76,15 +72,17 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _added(runs: Runs) -> dict[str, Interval]:
+def _added(runs: Runs) -> dict[str, ex.Interval]:
     """Latency in addition to that of each baseline, in every case."""
     field = "e2e_mean_s"
     return {
-        f"{label} over {other}, {case.said}": paired_difference(values(own, field), values(runs[other, case], field))
+        f"{label} over {other}, {case.said}": ex.paired_difference(
+            ex.values(own, field), ex.values(runs[other, case], field)
+        )
         for (label, case), own in runs.items()
         if label not in BASELINES
         for other in BASELINES
     }
 
 
-experiment = Experiment("Nested WAIT on lengths as they come", "WAIT sec. 6.2, Fig. 14", run, most_traces=0)
+experiment = ex.Experiment("Nested WAIT on lengths as they come", "WAIT sec. 6.2, Fig. 14", run, most_traces=0)

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.experiments.reproduce import Experiment, Setting, row
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row
+from evenstep.experiments import vocabulary as ex
 from evenstep.theory.fluid import Types
 from evenstep.theory.segments import Design, designs, least_kv_tokens
 
@@ -41,27 +39,24 @@ def types_at(rate: float) -> Types:
     return Types((rate * chance / chance.sum()).tolist(), [PROMPT] * TYPES, list(range(1, TYPES + 1)), D0_S, D1_S)
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     counts = setting.pick(COUNTS, (1, 5, 10, 50, 500))
     found: Found = {
         panel: designs(types_at(panel[1]), counts, iterations=panel[3] / D0_S, delta=panel[2]) for panel in PANELS
     }
     flat = [(key, one) for key, tried in found.items() for one in tried]
-    return Findings(
+    return ex.Findings(
         rows=_rows(found),
         claims=_claims(found, counts),
-        constants=[
-            Constant("types", f"{TYPES}, outputs 1..{TYPES}, prompts of {PROMPT} tokens", "the paper's"),
-            Constant("L", ", ".join(map(str, counts)), "ours"),
-            Constant("rates of the types", f"geometric, {GOES_ON:g} a token", "stands in for the paper's Fig. 15"),
-            Constant(
-                "batch time",
-                f"d0 = {D0_S:g} s, d1 = {D1_S:g} s a KV token",
-                "the paper prints neither; the law's usual d1 would be too slow for 500 requests a second",
-            ),
-            Constant("S", f"T / {D0_S:g} s iterations", "empty ones all the time, the most there can be"),
-            Constant("thresholds", "least integers of eq. 14, at the best of seven slacks", "the paper does not say which"),
-        ],
+        constants=ex.constants(f"""
+            types | {TYPES}, outputs 1..{TYPES}, prompts of {PROMPT} tokens | the paper's
+            L | {", ".join(map(str, counts))} | ours
+            rates of the types | geometric, {GOES_ON:g} a token | stands in for the paper's Fig. 15
+            batch time | d0 = {D0_S:g} s, d1 = {D1_S:g} s a KV token | the paper prints neither; the law's usual d1 would be
+              too slow for 500 requests a second
+            S | T / {D0_S:g} s iterations | empty ones all the time, the most there can be
+            thresholds | least integers of eq. 14, at the best of seven slacks | the paper does not say which
+        """),
         remark="a threshold is a whole number, at least one: at 50 requests a second one request a stage is enough however "
         "many segments there are, so a full batch never shrinks and each further segment only adds the queue at its head. "
         "Nor does the horizon matter there: with equal thresholds no segment queues more than one feed (Fig. 18). "
@@ -87,29 +82,24 @@ def said(panel: tuple[int, float, float, float]) -> str:
     return "{1:g} requests/s, delta {2:g}, T = {3:g} s".format(*panel)
 
 
-def _rows(found: Found) -> list[Row]:
-    rows: list[Row] = []
+def _rows(found: Found) -> list[ex.Row]:
+    rows: list[ex.Row] = []
     for panel, tried in found.items():
         for one in tried:
             case = f"{said(panel)}, L = {one.segments}"
             rows += [
-                row(case, "memory that suffices", "KV tokens", [one.solved.enough_kv_tokens]),
-                row(case, "of it a full batch", "KV tokens", [one.solved.kv_tokens]),
-                row(case, "expected latency", "s", [one.latency_s]),
+                ex.row(case, "memory that suffices", "KV tokens", [one.solved.enough_kv_tokens]),
+                ex.row(case, "of it a full batch", "KV tokens", [one.solved.kv_tokens]),
+                ex.row(case, "expected latency", "s", [one.latency_s]),
             ]
     return rows + [
-        row(
-            f"{rate:g} requests/s",
-            "fluid equilibrium, types known",
-            "KV tokens",
-            [least_kv_tokens(types_at(rate))],
-        )
+        ex.row(f"{rate:g} requests/s", "fluid equilibrium, types known", "KV tokens", [least_kv_tokens(types_at(rate))])
         for rate in RATES
     ]
 
 
-def _claims(found: Found, counts: Sequence[int]) -> list[Claim]:
-    claims: list[Claim] = []
+def _claims(found: Found, counts: Sequence[int]) -> list[ex.Claim]:
+    claims: list[ex.Claim] = []
     for panel, tried in found.items():
         needs = {one.segments: one.solved.enough_kv_tokens for one in tried}
         best = min(tried, key=lambda one: one.solved.enough_kv_tokens)
@@ -121,9 +111,9 @@ def _claims(found: Found, counts: Sequence[int]) -> list[Claim]:
         u_shaped = counts[0] < best.segments < counts[-1]
         tenth = f"L = {ENOUGH} needs at most a tenth more than the best L {where}"
         claims += [
-            Claim(f"memory is U-shaped in L {where} (Fig. {panel[0]})", u_shaped, seen),
-            Claim(f"with the best L most of it is the full batch {where}", share > 0.5, f"{share:.0%}"),
-            Claim(tenth, over <= 0.1, f"{over:+.1%}"),
+            ex.Claim(f"memory is U-shaped in L {where} (Fig. {panel[0]})", u_shaped, seen),
+            ex.Claim(f"with the best L most of it is the full batch {where}", share > 0.5, f"{share:.0%}"),
+            ex.Claim(tenth, over <= 0.1, f"{over:+.1%}"),
         ]
     return claims
 
@@ -132,7 +122,7 @@ def _draw(figure: Any, found: Found) -> None:
     panels = figure.subplots(1, len(RATES))
     for axes, rate in zip(panels, RATES, strict=True):
         own = {panel: tried for panel, tried in found.items() if panel[1] == rate}
-        for colour, (panel, tried) in zip(COLOURS, own.items(), strict=False):
+        for colour, (panel, tried) in zip(ex.COLOURS, own.items(), strict=False):
             x = [one.segments for one in tried]
             axes.plot(
                 x,
@@ -146,9 +136,11 @@ def _draw(figure: Any, found: Found) -> None:
             axes.plot(x, full, color=colour, lw=1.0, ls=":", label="of it a full batch")
         axes.set_xscale("log")
         axes.set_yscale("log")
-        labelled(axes, "segments L", title=f"{rate:g} requests/s")
+        ex.labelled(axes, "segments L", title=f"{rate:g} requests/s")
     panels[0].set_ylabel("KV tokens")
     panels[1].legend(frameon=False, fontsize=7)
 
 
-experiment = Experiment("Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16-18", run, most_traces=0)
+experiment = ex.Experiment(
+    "Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16-18", run, most_traces=0
+)

@@ -10,12 +10,9 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.wait._wait import free_engine
 from evenstep.experiments.papers.wait.wait_scaling import D1_S, LAW, PAIR, RATE, TOKENS_PER_S
-from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, ratio, row, within
-from evenstep.measure.comparison import Interval, mean_interval, share_interval
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import Trace
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.scheduling.policies.sarathi import Sarathi
@@ -89,25 +86,25 @@ def long_run(policy: SchedulingPolicy, horizon_s: float, seed: int, replicate: i
     return left / horizon_s, float((done.requests.output_tokens + 1).sum()) / horizon_s
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     count, horizon_s = setting.pick(20_000, 1_000), setting.pick(LONG_S, 2_000.0)
     seen = {kind: trials(count, setting.seed, kind == "random") for kind in ("their mean", "random")}
-    shares = {kind: share_interval(hits, count) for kind, hits in seen.items()}
+    shares = {kind: ex.share_interval(hits, count) for kind, hits in seen.items()}
     each = range(setting.replicates)
     long = {name: np.array([long_run(own, horizon_s, setting.seed, r) for r in each]) for name, own in POLICIES.items()}
-    growth = mean_interval(long["FCFS"][:, 0].tolist())
+    growth = ex.mean_interval(long["FCFS"][:, 0].tolist())
     early = {n: [long_run(own, horizon_s / 4, setting.seed, r)[1] for r in each] for n, own in POLICIES.items()}
     gap = {name: (TOKENS_PER_S - own[:, 1]).tolist() for name, own in long.items()}
-    stays = {name: ratio(own, [TOKENS_PER_S - one for one in early[name]]) for name, own in gap.items()}
+    stays = {name: ex.ratio(own, [TOKENS_PER_S - one for one in early[name]]) for name, own in gap.items()}
     letter = shares["their mean"]
-    return Findings(
+    return ex.Findings(
         rows=[
             *(
-                Row(f"FCFS in equilibrium, later arrivals {kind}", "overflows within two iterations", "", OVERFLOWS, one)
+                ex.Row(f"FCFS in equilibrium, later arrivals {kind}", "overflows within two iterations", "", OVERFLOWS, one)
                 for kind, one in shares.items()
             ),
             *(
-                row(
+                ex.row(
                     name,
                     "growth of the queue of type 2",
                     "requests/s",
@@ -116,18 +113,18 @@ def run(setting: Setting) -> Findings:
                 )
                 for name, own in long.items()
             ),
-            *(row(name, "throughput", "tokens/s", own[:, 1].tolist(), TOKENS_PER_S) for name, own in long.items()),
-            *(Row(name, "gap over that of a quarter of the horizon", "", None, one) for name, one in stays.items()),
+            *(ex.row(name, "throughput", "tokens/s", own[:, 1].tolist(), TOKENS_PER_S) for name, own in long.items()),
+            *(ex.Row(name, "gap over that of a quarter of the horizon", "", None, one) for name, one in stays.items()),
         ],
         claims=_claims(letter, growth, stays, gap),
-        constants=[
-            Constant("types", "prompts 1, outputs 1 and 2, one arrival a second each", "the paper's"),
-            Constant("memory", f"M* = {MEMORY} KV tokens, overflow restarts", "the paper's"),
-            Constant("batch time", f"d0 = 1 - 9 d1, d1 = {D1_S:g} s", "the paper leaves d1 open; trials have 1e-6 s"),
-            Constant("FCFS", "running requests first, then the queue while memory lasts", "the one admitted last restarts"),
-            Constant("trials", count, "each from the equilibrium"),
-            Constant("horizon", f"{horizon_s:g} s", "of the long runs"),
-        ],
+        constants=ex.constants(f"""
+            types | prompts 1, outputs 1 and 2, one arrival a second each | the paper's
+            memory | M* = {MEMORY} KV tokens, overflow restarts | the paper's
+            batch time | d0 = 1 - 9 d1, d1 = {D1_S:g} s | the paper leaves d1 open; trials have 1e-6 s
+            FCFS | running requests first, then the queue while memory lasts | the one admitted last restarts
+            trials | {count} | each from the equilibrium
+            horizon | {horizon_s:g} s | of the long runs
+        """),
         remark="the paper counts arrivals of (0, 2) as an overflow: it comes when both are at their last stage and later "
         "arrivals are one of each. The queue grows in proportion to time, at half the claimed rate: an overflow delays "
         "requests and does not add one of type 2 each time. WAIT with equality has no linear growth",
@@ -144,21 +141,23 @@ def run(setting: Setting) -> Findings:
 
 
 def _claims(
-    letter: Interval, growth: Interval, stays: Mapping[str, Interval], gap: Mapping[str, list[float]]
-) -> list[Claim]:
+    letter: ex.Interval, growth: ex.Interval, stays: Mapping[str, ex.Interval], gap: Mapping[str, list[float]]
+) -> list[ex.Claim]:
     """What the proofs say: of trials to the letter, of FCFS's queue, and of every policy's gap."""
     return [
-        Claim(
+        ex.Claim(
             f"memory overflows within two iterations with probability {OVERFLOWS:.3f} = 1 - 4.5 e^-2",
-            within(_sure(OVERFLOWS), letter.low or 0.0, letter.high or 1.0),
+            ex.within(_sure(OVERFLOWS), letter.low or 0.0, letter.high or 1.0),
             f"{letter.value:.4f}, interval {letter.low:.4f} to {letter.high:.4f}",
         ),
-        Claim(f"the queue of type 2 is at least {GROWTH:g} t", within(growth, GROWTH, math.inf), with_interval(growth)),
+        ex.Claim(
+            f"the queue of type 2 is at least {GROWTH:g} t", ex.within(growth, GROWTH, math.inf), ex.with_interval(growth)
+        ),
         *(
-            Claim(
+            ex.Claim(
                 f"{name} loses a constant share of the fluid throughput (Proposition {4 if name == 'FCFS' else 5})",
-                clearly(beyond(stays[name], CONSTANT), 1),
-                f"{with_interval(mean_interval(gap[name]))} of {TOKENS_PER_S:g} tokens/s",
+                ex.clearly(ex.beyond(stays[name], CONSTANT), 1),
+                f"{ex.with_interval(ex.mean_interval(gap[name]))} of {TOKENS_PER_S:g} tokens/s",
             )
             for name in POLICIES
             if name != KNOWS
@@ -166,18 +165,18 @@ def _claims(
     ]
 
 
-def _sure(value: float) -> Interval:
-    return Interval(value, value, value)
+def _sure(value: float) -> ex.Interval:
+    return ex.Interval(value, value, value)
 
 
 def _draw(figure: Any, long: Any) -> None:
     axes = figure.subplots()
-    axes.bar(list(long), [own[:, 0].mean() for own in long.values()], color=COLOURS[0])
-    axes.axhline(GROWTH, color=COLOURS[1])
-    labelled(axes, "", "type 2 left over, requests/s")
+    axes.bar(list(long), [own[:, 0].mean() for own in long.values()], color=ex.COLOURS[0])
+    axes.axhline(GROWTH, color=ex.COLOURS[1])
+    ex.labelled(axes, "", "type 2 left over, requests/s")
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "policies that do not know types, with the memory of the fluid equilibrium",
     "WAIT Propositions 4 and 5",
     run,

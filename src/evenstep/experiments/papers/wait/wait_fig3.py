@@ -8,11 +8,8 @@ import numpy as np
 
 from evenstep.cost.batch import Batch
 from evenstep.cost.fitting import Fit, fit_laws
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers import _profiles as profiles
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import Interval
-from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.request import F8
 
 #: R^2 from which on we call a fit good; the paper shows a figure and prints none.
@@ -22,7 +19,7 @@ REQUESTS = (16, 64)
 PROMPTS = tuple(range(128, 2049, 64))
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     names = profiles.shown(setting)
     kinds: dict[str, dict[str, tuple[F8, Fit]]] = {}
     for name in names:
@@ -31,16 +28,15 @@ def run(setting: Setting) -> Findings:
         cases["decodes, their number grows"] = _more(name)
         cases["a served run, all iterations"] = _served(name, setting)
         kinds[name] = {kind: (kv, fit_laws({"kv": kv, "seconds": s}).fits[0]) for kind, (kv, s) in cases.items()}
-    return Findings(
+    return ex.Findings(
         rows=[row for name, own in kinds.items() for kind, (_, fit) in own.items() for row in _rows(name, kind, fit)],
         claims=[_claim(kind, [own[kind][1] for own in kinds.values()], names) for kind in next(iter(kinds.values()))],
         constants=[
-            Constant(
-                "contexts",
-                f"{CONTEXTS[0]} to {CONTEXTS[-1]}",
-                "the paper says 'different number of tokens in the batch', not which; every reading has its row",
-            ),
-            Constant("good", f"R^2 >= {GOOD}", "the paper prints none"),
+            *ex.constants(f"""
+                contexts | {CONTEXTS[0]} to {CONTEXTS[-1]} | the paper says 'different number of tokens in the batch', not
+                  which; every reading has its row
+                good | R^2 >= {GOOD} | the paper prints none
+            """),
             *profiles.constants(setting),
         ],
         remark=(
@@ -78,23 +74,23 @@ def _prefills(name: str) -> tuple[F8, F8]:
     return np.array(PROMPTS, np.float64), np.array(seconds)
 
 
-def _served(name: str, setting: Setting) -> tuple[F8, F8]:
+def _served(name: str, setting: ex.Setting) -> tuple[F8, F8]:
     table = profiles.served(name, profiles.requests(setting, 0), 2048, setting.pick(120.0, 10.0))
     return table.kv_batch.astype(np.float64), table.seconds
 
 
-def _rows(name: str, kind: str, fit: Fit) -> list[Row]:
+def _rows(name: str, kind: str, fit: Fit) -> list[ex.Row]:
     return [
-        Row(f"{name}: {kind}", "R^2", "", None, Interval(fit.r_squared, None, None)),
-        Row(f"{name}: {kind}", "d0", "ms", None, Interval(1e3 * fit.options["d0_s"], None, None)),
-        Row(f"{name}: {kind}", "d1", "us a KV token", None, Interval(1e6 * fit.options["d1_s"], None, None)),
+        ex.Row(f"{name}: {kind}", "R^2", "", None, ex.Interval(fit.r_squared, None, None)),
+        ex.Row(f"{name}: {kind}", "d0", "ms", None, ex.Interval(1e3 * fit.options["d0_s"], None, None)),
+        ex.Row(f"{name}: {kind}", "d1", "us a KV token", None, ex.Interval(1e6 * fit.options["d1_s"], None, None)),
     ]
 
 
-def _claim(kind: str, fits: list[Fit], names: list[str]) -> Claim:
+def _claim(kind: str, fits: list[Fit], names: list[str]) -> ex.Claim:
     seen = ", ".join(f"{name} {fit.r_squared:.3f}" for name, fit in zip(names, fits, strict=True))
     holds = all(fit.r_squared >= GOOD for fit in fits)
-    return Claim(f"iteration time is affine in the tokens held ({kind})", holds, f"R^2 {seen}")
+    return ex.Claim(f"iteration time is affine in the tokens held ({kind})", holds, f"R^2 {seen}")
 
 
 def _data(kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> dict[str, Any]:
@@ -113,10 +109,10 @@ def _draw(figure: Any, kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> None:
     for i, (name, own) in enumerate(kinds.items()):
         for j, (kind, (kv, fit)) in enumerate(own.items()):
             axes = figure.add_subplot(len(kinds), wide, i * wide + j + 1)
-            axes.plot(kv, (fit.seconds + fit.residuals) * 1e3, ".", markersize=2, color=COLOURS[0], alpha=0.5)
-            axes.plot(np.sort(kv), np.sort(fit.seconds) * 1e3, color=COLOURS[1])
+            axes.plot(kv, (fit.seconds + fit.residuals) * 1e3, ".", markersize=2, color=ex.COLOURS[0], alpha=0.5)
+            axes.plot(np.sort(kv), np.sort(fit.seconds) * 1e3, color=ex.COLOURS[1])
             axes.set_title(kind if i == 0 else f"R^2 {fit.r_squared:.3f}", fontsize=7)
             axes.set_ylabel(f"{name}, ms" if j == 0 else "")
 
 
-experiment = Experiment("iteration time affine in the tokens held", "WAIT eq. 1, Fig. 3", run, most_traces=0)
+experiment = ex.Experiment("iteration time affine in the tokens held", "WAIT eq. 1, Fig. 3", run, most_traces=0)

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.unit import Unit
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.throughput._throughput import Watched
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import mean_interval
-from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.request import Trace
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.sim.engine.simulation import Engine, simulate_engine
@@ -36,27 +34,24 @@ def batches() -> dict[int, tuple[int, ...]]:
     return {int(s): tuple(sorted(k + 1 for k in batch)) for s, batch in zip(starts, held, strict=True)}
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     found = batches()
-    return Findings(
+    return ex.Findings(
         rows=[
-            Row(f"t = {start}", "prompts in the batch", "", len(who), mean_interval([len(found.get(start, ()))]))
+            ex.Row(f"t = {start}", "prompts in the batch", "", len(who), ex.mean_interval([len(found.get(start, ()))]))
             for start, who in TABLE.items()
         ],
         claims=[
-            Claim(f"at t = {start} runs {_named(who)}", found.get(start) == who, _named(found.get(start, ())))
+            ex.Claim(f"at t = {start} runs {_named(who)}", found.get(start) == who, _named(found.get(start, ())))
             for start, who in TABLE.items()
         ]
-        + [Claim("nothing else runs until t = 14", set(found) == set(TABLE), ", ".join(f"t = {s}" for s in found))],
-        constants=[
-            Constant("thresholds", (3, 3), "the paper's"),
-            Constant(
-                "stages",
-                "one a segment, the second has more",
-                "the table completes P1 after one and keeps P6 in segment 2 after one of its iterations",
-            ),
-            Constant("max_hold_s", "none", "the paper has none"),
-        ],
+        + [ex.Claim("nothing else runs until t = 14", set(found) == set(TABLE), ", ".join(f"t = {s}" for s in found))],
+        constants=ex.constants(f"""
+            thresholds | {(3, 3)} | the paper's
+            stages | one a segment, the second has more | the table completes P1 after one and keeps P6 in segment 2 after
+              one of its iterations
+            max_hold_s | none | the paper has none
+        """),
         remark="the schedule is the table's; its text calls for four prompts P4 .. P7 at t = 7, of which three are taken",
         stands_in="nothing: the instance is the paper's",
         data={"start_s": [s for s, who in found.items() for _ in who], "prompt": [k for who in found.values() for k in who]},
@@ -78,4 +73,4 @@ def _draw(figure: Any, found: dict[int, tuple[int, ...]]) -> None:
     axes.invert_yaxis()
 
 
-experiment = Experiment("the worked example of Nested WAIT", "WAIT Fig. 6", run, most_traces=0)
+experiment = ex.Experiment("the worked example of Nested WAIT", "WAIT Fig. 6", run, most_traces=0)

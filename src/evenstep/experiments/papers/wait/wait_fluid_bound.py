@@ -8,11 +8,8 @@ import numpy as np
 
 from evenstep import names
 from evenstep.cost.affine_kv import AffineKv
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.wait._wait import Workload, free_engine
-from evenstep.experiments.reproduce import Experiment, Setting, row, within
-from evenstep.measure.comparison import mean_interval
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, with_interval
 from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.theory.fluid import Types, equilibrium
 
@@ -33,7 +30,7 @@ def types_at(load: float) -> Types:
     return Types([rate * share for share in SHARES], PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s)
 
 
-def shares(name: str, load: float, requests: int, setting: Setting) -> list[float]:
+def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[float]:
     """Throughput over the fluid one of each replicate, prefills counted as a token as in eq. 8."""
     types = types_at(load)
     fluid, rate = equilibrium(types), sum(types.arrivals_per_s)
@@ -49,28 +46,28 @@ def shares(name: str, load: float, requests: int, setting: Setting) -> list[floa
     return found
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     requests, loads = setting.pick(8_000, 2_000), setting.pick(LOADS, LOADS[-1:])
     policies = setting.pick(names.members("scheduling"), QUICK)
     found = {(name, load): shares(name, load, requests, setting) for name in policies for load in loads}
-    most = {key: mean_interval(own) for key, own in found.items()}
-    return Findings(
-        rows=[row(f"{name}, load {load:g}", "share of fluid throughput", "", own) for (name, load), own in found.items()],
+    most = {key: ex.mean_interval(own) for key, own in found.items()}
+    return ex.Findings(
+        rows=[ex.row(f"{name}, load {load:g}", "share of fluid throughput", "", own) for (name, load), own in found.items()],
         claims=[
-            Claim(
+            ex.Claim(
                 f"{name} is not above the fluid throughput by more than {MORE:.0%}, load {load:g}",
-                within(one, -np.inf, 1 + MORE),
-                with_interval(one),
+                ex.within(one, -np.inf, 1 + MORE),
+                ex.with_interval(one),
             )
             for (name, load), one in most.items()
         ],
-        constants=[
-            Constant("types", f"prompts {PROMPTS}, outputs {OUTPUTS}, {SHARES} in proportion", "ours"),
-            Constant("batch time", f"d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token", "the paper prints neither"),
-            Constant("memory", f"{MEMORY:g} M*", "the proposition needs M* at least"),
-            Constant("requests", requests, "expected in each replicate, arrivals Poisson"),
-            Constant("policies", "all, with their defaults", "those of gates hold for their thresholds"),
-        ],
+        constants=ex.constants(f"""
+            types | prompts {PROMPTS}, outputs {OUTPUTS}, {SHARES} in proportion | ours
+            batch time | d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token | the paper prints neither
+            memory | {MEMORY:g} M* | the proposition needs M* at least
+            requests | {requests} | expected in each replicate, arrivals Poisson
+            policies | all, with their defaults | those of gates hold for their thresholds
+        """),
         remark="what is done has arrived, so the mean cannot be above; a replicate can, by the luck of its arrivals",
         stands_in="nothing: arrivals are Poisson as in the paper",
         data={
@@ -85,12 +82,12 @@ def run(setting: Setting) -> Findings:
 
 def _draw(figure: Any, most: Any) -> None:
     axes = figure.subplots()
-    for colour, load in zip(COLOURS, LOADS, strict=False):
+    for colour, load in zip(ex.COLOURS, LOADS, strict=False):
         own = {name: one.value for (name, at), one in most.items() if at == load}
         axes.plot(list(own.values()), list(own), ".", color=colour, label=f"load {load:g}")
     axes.axvline(1.0, color="0.5")
-    labelled(axes, "share of the fluid throughput")
+    ex.labelled(axes, "share of the fluid throughput")
     axes.legend(frameon=False)
 
 
-experiment = Experiment("every policy against the fluid throughput", "WAIT Proposition 2", run, most_traces=0)
+experiment = ex.Experiment("every policy against the fluid throughput", "WAIT Proposition 2", run, most_traces=0)

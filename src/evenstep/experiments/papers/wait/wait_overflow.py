@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.affine_kv import AffineKv
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.wait._wait import Workload, free_engine
-from evenstep.experiments.reproduce import Experiment, Setting, within
-from evenstep.measure.comparison import Interval, quantile_interval, share_interval
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.theory.fluid import Types
@@ -35,40 +32,40 @@ def peak(thresholds: tuple[int, ...], seed: int, replicate: int) -> int:
     return int(run.iterations.kv_held.max())
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     many = setting.seeds or setting.pick(REPLICATES, 20)
     solved = {delta: with_slack(TYPES, 0.0, iterations=HORIZON_S / LAW.d0_s, delta=delta) for delta in DELTAS}
     thresholds = tuple(solved[DELTAS[0]].thresholds.tolist())
     peaks = np.array([peak(thresholds, setting.seed, r) for r in range(many)])
     enough = {delta: own.enough_kv_tokens for delta, own in solved.items()}
-    over = {delta: share_interval(int((peaks > kv).sum()), many) for delta, kv in enough.items()}
-    least = quantile_interval(peaks.astype(float), 1 - REALLY)
-    rows = [Row(f"delta {delta:g}", "runs that overflow", "", delta, one) for delta, one in over.items()]
-    rows += [Row(f"delta {delta:g}", "memory of eq. 12", "KV tokens", None, _sure(kv)) for delta, kv in enough.items()]
+    over = {delta: ex.share_interval(int((peaks > kv).sum()), many) for delta, kv in enough.items()}
+    least = ex.quantile_interval(peaks.astype(float), 1 - REALLY)
+    rows = [ex.Row(f"delta {delta:g}", "runs that overflow", "", delta, one) for delta, one in over.items()]
+    rows += [ex.Row(f"delta {delta:g}", "memory of eq. 12", "KV tokens", None, _sure(kv)) for delta, kv in enough.items()]
     rows += [
-        Row("M^pi", "memory of a full batch", "KV tokens", None, _sure(solved[DELTAS[0]].kv_tokens)),
-        Row(f"{REALLY:.0%} of runs overflow", "memory", "KV tokens", None, least),
+        ex.Row("M^pi", "memory of a full batch", "KV tokens", None, _sure(solved[DELTAS[0]].kv_tokens)),
+        ex.Row(f"{REALLY:.0%} of runs overflow", "memory", "KV tokens", None, least),
     ]
-    return Findings(
+    return ex.Findings(
         rows=rows,
         claims=[
-            Claim(
+            ex.Claim(
                 f"the memory of eq. 12 overflows with probability {delta:g} at most",
-                within(one, 0.0, delta),
+                ex.within(one, 0.0, delta),
                 f"{one.value:.4f}, interval {one.low:.4f} to {one.high:.4f}",
             )
             for delta, one in over.items()
         ],
-        constants=[
-            Constant("types", f"prompts {PROMPT}, outputs {OUTPUTS}, {RATES} a second", "ours"),
-            Constant("batch time", f"d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token", "the paper prints neither"),
-            Constant("thresholds", thresholds, "the least of eq. 10"),
-            Constant("S", f"{HORIZON_S / LAW.d0_s:g} iterations", f"{HORIZON_S:g} s of empty ones, the most there can be"),
-            Constant("runs", many, "unless --seeds says otherwise"),
-            Constant("max_hold_s", "beyond the horizon", "as in the paper, which holds for ever"),
-        ],
+        constants=ex.constants(f"""
+            types | prompts {PROMPT}, outputs {OUTPUTS}, {RATES} a second | ours
+            batch time | d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token | the paper prints neither
+            thresholds | {thresholds} | the least of eq. 10
+            S | {HORIZON_S / LAW.d0_s:g} iterations | {HORIZON_S:g} s of empty ones, the most there can be
+            runs | {many} | unless --seeds says otherwise
+            max_hold_s | beyond the horizon | as in the paper, which holds for ever
+        """),
         remark=f"eq. 12 is {enough[REALLY] / least.value - 1:.0%} above the memory at which {REALLY:.0%} of runs overflow "
-        f"({with_interval(least)}): all queues are given their worst at once, and each also a full feed",
+        f"({ex.with_interval(least)}): all queues are given their worst at once, and each also a full feed",
         stands_in="nothing: the setting is the theorem's",
         data={"replicate": np.arange(many), "peak_kv_tokens": peaks},
         draw=lambda figure: _draw(figure, peaks, enough),
@@ -77,17 +74,17 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _sure(value: float) -> Interval:
-    return Interval(value, None, None)
+def _sure(value: float) -> ex.Interval:
+    return ex.Interval(value, None, None)
 
 
 def _draw(figure: Any, peaks: Any, enough: Any) -> None:
     axes = figure.subplots()
-    axes.hist(peaks, 30, color=COLOURS[0])
-    for colour, (delta, kv) in zip(COLOURS[1:], enough.items(), strict=False):
+    axes.hist(peaks, 30, color=ex.COLOURS[0])
+    for colour, (delta, kv) in zip(ex.COLOURS[1:], enough.items(), strict=False):
         axes.axvline(kv, color=colour, label=f"eq. 12, delta {delta:g}")
-    labelled(axes, "most KV tokens held", "runs")
+    ex.labelled(axes, "most KV tokens held", "runs")
     axes.legend(frameon=False)
 
 
-experiment = Experiment("how often eq. 12's memory overflows", "WAIT Theorem 2", run, most_traces=0)
+experiment = ex.Experiment("how often eq. 12's memory overflows", "WAIT Theorem 2", run, most_traces=0)

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.affine_kv import AffineKv
+from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.wait._wait import Workload, free_engine
-from evenstep.experiments.reproduce import Experiment, Setting, grouped, row, within
-from evenstep.measure.comparison import mean_interval
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, with_interval
 from evenstep.request import F8, I8
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.scheduling.policies.wait import Wait
@@ -95,7 +92,7 @@ def slopes(runs: Runs, kind: str, quantity: str, zetas: tuple[int, ...]) -> F8:
     return np.polyfit(np.log(zetas), logs, 1)[0]
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     horizon_s = setting.pick(HORIZON_S, 200.0)
     zetas, many = setting.pick(ZETAS, ZETAS[:3]), setting.seeds or setting.pick(REPLICATES, 3)
     runs: dict[tuple[str, int], dict[str, F8]] = {}
@@ -103,41 +100,39 @@ def run(setting: Setting) -> Findings:
         for zeta in zetas:
             found = np.array([one(kind, zeta * horizon_s, setting.seed, r) for r in range(many)])
             runs[kind, zeta] = dict(zip(UNITS, found.T, strict=True))
-    fitted = {key: mean_interval(slopes(runs, *key, zetas).tolist()) for key in SLOPES}
-    return Findings(
+    fitted = {key: ex.mean_interval(slopes(runs, *key, zetas).tolist()) for key in SLOPES}
+    return ex.Findings(
         rows=[
-            row(f"{kind}, zeta = {zeta}", quantity, unit, runs[kind, zeta][quantity].tolist())
+            ex.row(f"{kind}, zeta = {zeta}", quantity, unit, runs[kind, zeta][quantity].tolist())
             for kind, zeta in runs
             for quantity, unit in UNITS.items()
         ]
         + [
-            row(kind, f"slope of log {q}", "", slopes(runs, kind, q, zetas).tolist(), SLOPES[kind, q][0])
+            ex.row(kind, f"slope of log {q}", "", slopes(runs, kind, q, zetas).tolist(), SLOPES[kind, q][0])
             for kind, q in SLOPES
         ],
         claims=[
-            Claim(
+            ex.Claim(
                 f"{kind}: log {quantity} has slope {slope:g} +-{off:g} on log zeta",
-                within(fitted[kind, quantity], slope - off, slope + off),
-                with_interval(fitted[kind, quantity]),
+                ex.within(fitted[kind, quantity], slope - off, slope + off),
+                ex.with_interval(fitted[kind, quantity]),
             )
             for (kind, quantity), (slope, off) in SLOPES.items()
         ],
-        constants=[
-            Constant("types", "prompts 1, outputs 1 and 2, one arrival a second each", "those of Proposition 4"),
-            Constant("batch time", f"d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s", "d0 = 1 - 9 d1: lambda T is whole"),
-            Constant("thresholds", THRESHOLDS, "eq. 9 with equality, and strict"),
-            Constant(
-                "thresholds of Nested WAIT", NESTED, f"eq. 13 strict while rates swing by {SWING:.0%} in {PERIOD_S:g} s"
-            ),
-            Constant("horizon", f"{horizon_s:g} s times zeta", "rates and speeds stay; long against the stages"),
-            Constant("replicates", many, "unless --seeds says otherwise"),
-            Constant("max_hold_s", "beyond the horizon", "as in the paper, which holds for ever"),
-        ],
+        constants=ex.constants(f"""
+            types | prompts 1, outputs 1 and 2, one arrival a second each | those of Proposition 4
+            batch time | d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s | d0 = 1 - 9 d1: lambda T is whole
+            thresholds | {THRESHOLDS} | eq. 9 with equality, and strict
+            thresholds of Nested WAIT | {NESTED} | eq. 13 strict while rates swing by {SWING:.0%} in {PERIOD_S:g} s
+            horizon | {horizon_s:g} s times zeta | rates and speeds stay; long against the stages
+            replicates | {many} | unless --seeds says otherwise
+            max_hold_s | beyond the horizon | as in the paper, which holds for ever
+        """),
         remark="the theorems' rates are seen with their thresholds; the gap is that of what arrived and is not done, "
         "a mean over the second half of the horizon: as large on average, without the luck of arrivals and of one moment",
         stands_in="nothing: the instance is the paper's",
         data={
-            **grouped({key: own["latency"].tolist() for key, own in runs.items()}, ("kind", "zeta")),
+            **ex.grouped({key: own["latency"].tolist() for key, own in runs.items()}, ("kind", "zeta")),
             **{q.replace(" ", "_"): np.concatenate([own[q] for own in runs.values()]) for q in UNITS},
         },
         draw=lambda figure: _draw(figure, runs),
@@ -148,11 +143,11 @@ def run(setting: Setting) -> Findings:
 
 def _draw(figure: Any, runs: Runs) -> None:
     for axes, (quantity, unit) in zip(figure.subplots(1, 2), UNITS.items(), strict=True):
-        for colour, kind in zip(COLOURS, KINDS, strict=False):
+        for colour, kind in zip(ex.COLOURS, KINDS, strict=False):
             own = {zeta: np.mean(found[quantity]) for (name, zeta), found in runs.items() if name == kind}
             axes.loglog(list(own), list(own.values()), color=colour, marker=".", label=kind)
-        labelled(axes, "zeta", f"{quantity}, {unit}")
+        ex.labelled(axes, "zeta", f"{quantity}, {unit}")
         axes.legend(frameon=False)
 
 
-experiment = Experiment("WAIT's latency and throughput against the horizon", "WAIT Theorems 1 to 3", run, most_traces=0)
+experiment = ex.Experiment("WAIT's latency and throughput against the horizon", "WAIT Theorems 1 to 3", run, most_traces=0)

@@ -10,11 +10,8 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
-from evenstep.experiments.reproduce import Experiment, Setting, all_of, clearly, row, values, within
-from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.experiments import vocabulary as ex
 from evenstep.measure.engine_records import EngineRun
-from evenstep.report.figures import COLOURS, labelled
-from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.scheduling.policies.sarathi import Sarathi
@@ -125,7 +122,7 @@ def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
     )
 
 
-def run(setting: Setting) -> Findings:
+def run(setting: ex.Setting) -> ex.Findings:
     whole_s, many = setting.pick(WHOLE_S, 120.0), range(setting.replicates)
     runs: Runs = {
         (family.name, profile, label): [
@@ -147,7 +144,7 @@ def run(setting: Setting) -> Findings:
         for family in FAMILIES
     }
     middles, latency = _by_arrival(runs, whole_s)
-    return Findings(
+    return ex.Findings(
         rows=[*_rows(runs), *_thresholds(steady)],
         claims=[*_claims(runs), *_near(steady)],
         constants=_constants(whole_s),
@@ -168,13 +165,13 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _rows(runs: Runs) -> list[Row]:
-    found: list[Row] = []
+def _rows(runs: Runs) -> list[ex.Row]:
+    found: list[ex.Row] = []
     for (family, profile, label), own in runs.items():
         for field, (quantity, unit) in FIELDS.items():
-            base = () if label == "solved anew" else values(runs[family, profile, "solved anew"], field)
+            base = () if label == "solved anew" else ex.values(runs[family, profile, "solved anew"], field)
             case = f"{label} on the types of {family}, {profile}" if label == "Sarathi" else f"{family} {label}, {profile}"
-            found.append(row(case, quantity, unit, values(own, field), None, base, "solved anew"))
+            found.append(ex.row(case, quantity, unit, ex.values(own, field), None, base, "solved anew"))
     return found
 
 
@@ -182,9 +179,9 @@ def _solved(runs: Sequence[EngineRun], k: int) -> list[float]:
     return [float(run.totals.counted[f"threshold_{k + 1}"]) for run in runs]
 
 
-def _thresholds(steady: Mapping[str, Sequence[EngineRun]]) -> list[Row]:
+def _thresholds(steady: Mapping[str, Sequence[EngineRun]]) -> list[ex.Row]:
     return [
-        row(
+        ex.row(
             f"{family.name} at a constant rate",
             f"n_{k + 1} at the end (the theory's beside it)",
             "requests",
@@ -196,51 +193,55 @@ def _thresholds(steady: Mapping[str, Sequence[EngineRun]]) -> list[Row]:
     ]
 
 
-def _claims(runs: Runs) -> list[Claim]:
-    found: list[Claim] = []
+def _claims(runs: Runs) -> list[ex.Claim]:
+    found: list[ex.Claim] = []
     for family in FAMILIES:
         for profile in PROFILES:
             own = {label: runs[family.name, profile, label] for label in family.policies(PROFILES[profile])}
             for other in ("for the mean", "for the peak"):
-                apart = paired_difference(values(own["solved anew"], "e2e_mean_s"), values(own[other], "e2e_mean_s"))
+                apart = ex.paired_difference(
+                    ex.values(own["solved anew"], "e2e_mean_s"), ex.values(own[other], "e2e_mean_s")
+                )
                 text = f"{family.name} solved anew has a lower latency than with thresholds {other}, {profile}"
-                found.append(Claim(text, clearly(apart, -1), f"{with_interval(apart)} s"))
-            fewer = paired_difference(values(own["solved anew"], "iterations"), values(own["Sarathi"], "iterations"))
+                found.append(ex.Claim(text, ex.clearly(apart, -1), f"{ex.with_interval(apart)} s"))
+            fewer = ex.paired_difference(
+                ex.values(own["solved anew"], "iterations"), ex.values(own["Sarathi"], "iterations")
+            )
             text = f"{family.name} solved anew still takes fewer iterations than Sarathi, {profile}"
-            found.append(Claim(text, clearly(fewer, -1), f"{with_interval(fewer)} iterations"))
+            found.append(ex.Claim(text, ex.clearly(fewer, -1), f"{ex.with_interval(fewer)} iterations"))
     return found
 
 
-def _near(steady: Mapping[str, Sequence[EngineRun]]) -> list[Claim]:
-    found: list[Claim] = []
+def _near(steady: Mapping[str, Sequence[EngineRun]]) -> list[ex.Claim]:
+    found: list[ex.Claim] = []
     for family in FAMILIES:
         wanted = family.thresholds(STEADY)
-        means = [mean_interval(_solved(steady[family.name], k)) for k in range(len(wanted))]
+        means = [ex.mean_interval(_solved(steady[family.name], k)) for k in range(len(wanted))]
         off = [max(NEAR * n, 1.0) for n in wanted]
-        near = all_of([within(mean, n - by, n + by) for mean, n, by in zip(means, wanted, off, strict=True)])
-        said = ", ".join(f"{with_interval(mean)} of {n}" for mean, n in zip(means, wanted, strict=True))
+        near = ex.all_of([ex.within(mean, n - by, n + by) for mean, n, by in zip(means, wanted, off, strict=True)])
+        said = ", ".join(f"{ex.with_interval(mean)} of {n}" for mean, n in zip(means, wanted, strict=True))
         text = f"at a constant rate {family.name}'s mean thresholds are within {NEAR:.0%}, or one request, of the theory's"
-        found.append(Claim(text, near, said))
+        found.append(ex.Claim(text, near, said))
     return found
 
 
-def _constants(whole_s: float) -> list[Constant]:
+def _constants(whole_s: float) -> list[ex.Constant]:
     surge = ", ".join(f"{load:g}" for load in PROFILES["surge"])
     families = "; ".join(
         f"{f.name}: prompts {f.prompts}, outputs {f.outputs}, {f.shares} in proportion, thresholds "
         + ", ".join(f"{p} {f.thresholds(float(np.mean(own)))} and {f.thresholds(max(own))}" for p, own in PROFILES.items())
         for f in FAMILIES
     )
-    return [
-        Constant("rates", f"surge {surge}; sine .5 +-.35, two periods", f"of capacity, {whole_s:g} s; the paper has none"),
-        Constant("types", families, "the least thresholds of eqs. 9 and 10 for the mean and the peak rates"),
-        Constant("solve_s", SOLVE_S, "several times as long as a request stays, and short compared with a turn"),
-        Constant("batch time", f"d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token", "the paper prints neither"),
-        Constant("memory, token budget, batch limit", "no limit", "as in the paper's model"),
-        Constant("max_hold_s", 1.0, "the paper's rules never run the last of a burst"),
-        Constant("end", "the last arrival", "what is left over shows as throughput"),
-        Constant("constant rate", f"{STEADY:g} of the capacity, {whole_s / 2:g} s", f"from the thresholds of {BEFORE:g} on"),
-    ]
+    return ex.constants(f"""
+        rates | surge {surge}; sine .5 +-.35, two periods | of capacity, {whole_s:g} s; the paper has none
+        types | {families} | the least thresholds of eqs. 9 and 10 for the mean and the peak rates
+        solve_s | {SOLVE_S} | several times as long as a request stays, and short compared with a turn
+        batch time | d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token | the paper prints neither
+        memory, token budget, batch limit | no limit | as in the paper's model
+        max_hold_s | 1.0 | the paper's rules never run the last of a burst
+        end | the last arrival | what is left over shows as throughput
+        constant rate | {STEADY:g} of the capacity, {whole_s / 2:g} s | from the thresholds of {BEFORE:g} on
+    """)
 
 
 def _by_arrival(runs: Runs, whole_s: float) -> tuple[F8, dict[tuple[str, str, str], F8]]:
@@ -261,14 +262,14 @@ def _draw(figure: Any, middles: F8, latency: Mapping[tuple[str, str, str], F8]) 
     shown = [(profile, family.name) for profile in PROFILES for family in FAMILIES]
     for axes, (profile, family) in zip(panels.flat, shown, strict=True):
         lines = [(label, line) for (name, at, label), line in latency.items() if (name, at) == (family, profile)]
-        for colour, (label, line) in zip(COLOURS, lines, strict=False):
+        for colour, (label, line) in zip(ex.COLOURS, lines, strict=False):
             axes.plot(middles, line, color=colour, lw=1.3, label=label)
         axes.set_yscale("log")
-        labelled(axes, "arrival, s", title=f"{family}, {profile}")
+        ex.labelled(axes, "arrival, s", title=f"{family}, {profile}")
     panels[0][0].set_ylabel("mean latency, s")
     panels[0][0].legend(frameon=False, fontsize=7)
 
 
-experiment = Experiment(
+experiment = ex.Experiment(
     "WAIT where rates change: thresholds for mean and peak, and solved anew", "WAIT secs. 7.1, 8.1", run, most_traces=0
 )

@@ -1,0 +1,185 @@
+"""The words an experiment is written in: what it measures, its rows, its claims and their verdicts, its data and lines.
+
+An experiment imports them as ``from evenstep.experiments import vocabulary as ex``.
+"""
+
+# ruff: noqa: F401
+# pyright: reportUnusedImport=false
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.experiments.reproduce import Experiment, Runs, Setting, run_policies, workload
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference, quantile_interval, share_interval
+from evenstep.measure.records import Run
+from evenstep.report.figures import COLOURS, band_line, bars, labelled, worker_lines
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+
+
+def values(runs: Sequence[Any], name: str, factor: float = 1.0) -> list[float]:
+    """A field of the `summary` of runs of any kind, one number a replicate; nan where a replicate has none."""
+    return [float("nan") if (v := run.summary[name]) is None else factor * float(v) for run in runs]
+
+
+def mean(runs: Sequence[Run], name: str, factor: float = 1.0) -> Interval:
+    """A field's mean over replicates with its interval."""
+    return mean_interval(values(runs, name, factor))
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
+    """Mean of the replicates' own ratios with its interval: paired, so common luck cancels."""
+    return mean_interval([a / b for a, b in zip(above, below, strict=True)])
+
+
+def rows_of(
+    runs: Runs,
+    name: str,
+    quantity: str,
+    unit: str,
+    factor: float = 1.0,
+    paper: Mapping[str, float | str] | None = None,
+    against: str = "",
+) -> list[Row]:
+    """A row a policy for one field of the summary, with the paired difference to `against` (the first when empty)."""
+    base = against or next(iter(runs))
+    numbers = {label: values(own, name, factor) for label, own in runs.items()}
+    return [
+        row(label, quantity, unit, own, (paper or {}).get(label), () if label == base else numbers[base], base)
+        for label, own in numbers.items()
+    ]
+
+
+def row(
+    case: str,
+    quantity: str,
+    unit: str,
+    ours: Sequence[float],
+    paper: float | str | None = None,
+    base: Sequence[float] = (),
+    against: str = "",
+) -> Row:
+    """A mean over replicates, with the paired difference to `base`, called `against`, where there is one."""
+    apart = paired_difference(ours, base) if base else None
+    return Row(case, quantity, unit, paper, mean_interval(ours), apart, against if apart else "")
+
+
+def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, list[Any]]:
+    """A row a policy and replicate with these fields of the summary, for the data file.
+
+    Args:
+        runs: label to runs.
+        fields: of the summary.
+        fixed: columns with one value for all.
+    """
+    table: dict[str, list[Any]] = {name: [] for name in (*fixed, "case", "replicate", "digest", *fields)}
+    for label, own in runs.items():
+        for index, run in enumerate(own):
+            row = {**fixed, "case": label, "replicate": index, "digest": run.digest}
+            for name, column in table.items():
+                column.append(row[name] if name in row else run.summary[name])
+    return table
+
+
+def joined(tables: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+    """Tables of the same columns, one after the other."""
+    return {name: [value for table in tables for value in table[name]] for name in tables[0]}
+
+
+def clearly(difference: Interval, sign: int) -> bool | None:
+    """Whether a paired difference has this sign: None if its interval holds 0, or without a difference."""
+    if difference.low is None or difference.high is None or not difference.is_clear:
+        return None
+    return (difference.value > 0) == (sign > 0)
+
+
+def within(value: Interval, low: float, high: float) -> bool | None:
+    """Whether a value lies in a range: None if its interval reaches over an end, or without an interval."""
+    if value.low is None or value.high is None:
+        return None
+    return True if low <= value.low and value.high <= high else False if value.high < low or value.low > high else None
+
+
+def near(value: Interval, target: float, share: float) -> bool | None:
+    """Whether a value lies within a share of a target; None as in `within`."""
+    return within(value, target * (1 - share), target * (1 + share))
+
+
+def below(one: Interval, other: Interval) -> bool | None:
+    """Whether one interval lies below another, of independent replicates: None if they overlap, or without an interval."""
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return None
+    return True if one.high < other.low else False if one.low > other.high else None
+
+
+def slopes(x: Sequence[float], y: Sequence[Sequence[float]]) -> list[float]:
+    """Slope of log y over log x, replicate by replicate.
+
+    Args:
+        x: of the points.
+        y: of each point, one a replicate.
+    """
+    logs, every = np.log(np.array(x, float)), np.log(np.array(y, float))
+    return [float(np.polyfit(logs, every[:, r], 1)[0]) for r in range(every.shape[1])]
+
+
+def all_of(verdicts: Sequence[bool | None]) -> bool | None:
+    """The verdict on a claim that is made of several cases: False if one does not hold, None if one is not settled."""
+    return False if False in verdicts else None if None in verdicts else True
+
+
+def beyond(value: Interval, limit: float) -> Interval:
+    """How far a value is above a limit."""
+    low, high = (None if end is None else end - limit for end in (value.low, value.high))
+    return Interval(value.value - limit, low, high)
+
+
+def constants(table: str) -> list[Constant]:
+    """The constants of a table, a line each: ``name | value | why``; a line that is indented goes on the one above."""
+    entries = re.split(r"\n(?! )", textwrap.dedent(table).strip())
+    return [Constant(*re.split(r" \| ", re.sub(r"\s+", " ", entry))) for entry in entries]
+
+
+def compared(says: str, ours: Sequence[float], base: Sequence[float], sign: int, seen: str = "{}") -> Claim:
+    """The claim that `ours` differ from `base` with a sign, replicate by replicate; ``{}`` in `seen` is the difference."""
+    apart = paired_difference(ours, base)
+    return Claim(says, clearly(apart, sign), seen.format(with_interval(apart)))
+
+
+def limited(says: str, value: Interval, limit: float, sign: int, seen: str = "{}") -> Claim:
+    """The claim that a value lies above (+1) or below (-1) a limit; ``{}`` in `seen` is the value."""
+    return Claim(says, clearly(beyond(value, limit), sign), seen.format(with_interval(value)))
+
+
+def flat(found: Mapping[Any, Sequence[Any]]) -> list[Any]:
+    """All values, in the order of the keys."""
+    return [value for own in found.values() for value in own]
+
+
+def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> None:
+    """A line of its own colour for each label, through its x and y; `style` is matplotlib's."""
+    for colour, (label, (x, y)) in zip(COLOURS, series.items(), strict=False):
+        axes.plot(x, y, color=colour, label=label, **style)
+
+
+def bands(
+    axes: Any, series: Mapping[str, tuple[Sequence[float], Sequence[Interval]]], colours: Sequence[str] = COLOURS
+) -> None:
+    """The same through means, in bands of their intervals."""
+    for colour, (label, (x, y)) in zip(colours, series.items(), strict=False):
+        band_line(axes, x, y, label, colour)
+
+
+def long_values(found: Mapping[tuple[Any, ...], Sequence[float]], names: Sequence[str], value: str) -> dict[str, list[Any]]:
+    """The parts of the keys, the replicate and the value as columns, a row a replicate."""
+    replicates = [r for own in found.values() for r in range(len(own))]
+    return {**grouped(found, names), "replicate": replicates, value: flat(found)}
+
+
+def grouped(runs: Mapping[tuple[Any, ...], Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """The parts of the keys as columns, a row a replicate."""
+    return {name: [key[i] for key in runs for _ in runs[key]] for i, name in enumerate(names)}
