@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,16 @@ from evenstep.measure.comparison import Interval, mean_interval, paired_differen
 from evenstep.measure.records import Run
 from evenstep.report.figures import COLOURS, band_line, bars, labelled, worker_lines
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.request import F8
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def parted(found: Mapping[K, tuple[V, str]]) -> tuple[dict[K, V], str]:
+    """What was found by case, and the sentence on what stands in for the paper's data in any of them."""
+    told = dict.fromkeys(told for _, told in found.values())
+    return {case: own for case, (own, _) in found.items()}, "; ".join(told)
 
 
 def values(runs: Sequence[Any], name: str, factor: float = 1.0) -> list[float]:
@@ -31,9 +41,19 @@ def mean(runs: Sequence[Run], name: str, factor: float = 1.0) -> Interval:
     return mean_interval(values(runs, name, factor))
 
 
+def pair(runs: Mapping[Any, Sequence[Any]], one: Any, other: Any, name: str) -> tuple[list[float], list[float]]:
+    """A field of two cases, to be compared replicate by replicate."""
+    return values(runs[one], name), values(runs[other], name)
+
+
 def ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
     """Mean of the replicates' own ratios with its interval: paired, so common luck cancels."""
-    return mean_interval([a / b for a, b in zip(above, below, strict=True)])
+    return mean_interval(quotients(above, below))
+
+
+def quotients(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """The ratio of each replicate."""
+    return [a / b for a, b in zip(above, below, strict=True)]
 
 
 def rows_of(
@@ -87,7 +107,7 @@ def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, lis
 
 def joined(tables: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
     """Tables of the same columns, one after the other."""
-    return {name: [value for table in tables for value in table[name]] for name in tables[0]}
+    return {name: np.concatenate([table[name] for table in tables]).tolist() for name in tables[0]}
 
 
 def clearly(difference: Interval, sign: int) -> bool | None:
@@ -153,6 +173,23 @@ def compared(says: str, ours: Sequence[float], base: Sequence[float], sign: int,
 def limited(says: str, value: Interval, limit: float, sign: int, seen: str = "{}") -> Claim:
     """The claim that a value lies above (+1) or below (-1) a limit; ``{}`` in `seen` is the value."""
     return Claim(says, clearly(beyond(value, limit), sign), seen.format(with_interval(value)))
+
+
+def listed(items: Iterable[Any]) -> str:
+    """``4, 8, 16``."""
+    return ", ".join(map(str, items))
+
+
+def by_worker(load: F8, **columns: Any) -> dict[str, Any]:
+    """Samples of every worker's load as long columns.
+
+    Args:
+        load: float64[S, G], KV tokens.
+        columns: further columns, a value a sample each, or one for all.
+    """
+    samples, workers = load.shape
+    repeated = {name: np.repeat(np.broadcast_to(value, samples), workers) for name, value in columns.items()}
+    return {**repeated, "worker": np.tile(np.arange(workers), samples), "load_tokens": load.reshape(-1)}
 
 
 def flat(found: Mapping[Any, Sequence[Any]]) -> list[Any]:

@@ -47,10 +47,9 @@ def run(setting: ex.Setting) -> ex.Findings:
         ),
         stands_in="the synthetic workload 'heavy' for the proprietary trace, and Poisson arrivals",
         data={
-            "part": ["noise" for own in kept.values() for _ in own],
-            "workers": [g for (g, _), own in kept.items() for _ in own],
-            "noise": [noise for (_, noise), own in kept.items() for _ in own],
-            "spread_over_br_0": [share for own in kept.values() for share in own],
+            "part": ["noise"] * len(ex.flat(kept)),
+            **ex.grouped(kept, ("workers", "noise")),
+            "spread_over_br_0": ex.flat(kept),
         },
         draw=lambda figure: _draw(figure, kept),
         size=(6.5, 4.0),
@@ -106,16 +105,10 @@ def _prefill_rows(tiers: Tiers) -> list[ex.Row]:
 
 def _limited(tiers: Tiers) -> ex.Claim:
     """Sec. 6.3: throughput at G = 16 is sublinear because the tier has 5 prefillers where 8 would keep the ratio."""
-    fall = {limited: ex.ratio(tiers[16, br.ORACLE, limited], tiers[8, br.ORACLE, limited]) for limited in (False, True)}
-    apart = ex.paired_difference(
-        *([a / b for a, b in zip(tiers[16, br.ORACLE, k], tiers[8, br.ORACLE, k], strict=True)] for k in (True, False))
-    )
-    return ex.Claim(
-        "5P1D serves less a worker than 4P1D because of its prefillers (sec. 6.3), with BR-H and an oracle",
-        ex.clearly(apart, -1),
-        f"{ex.with_interval(fall[True])} of 4P1D a worker with prefillers, "
-        f"{ex.with_interval(fall[False])} if prompts are ready",
-    )
+    ours, ready = (ex.quotients(tiers[16, br.ORACLE, k], tiers[8, br.ORACLE, k]) for k in (True, False))
+    share, other = (ex.with_interval(ex.mean_interval(own)) for own in (ours, ready))
+    says = "5P1D serves less a worker than 4P1D because of its prefillers (sec. 6.3), with BR-H and an oracle"
+    return ex.compared(says, ours, ready, -1, f"{share} of 4P1D a worker with prefillers, {other} if prompts are ready")
 
 
 #: (load, steps of a transfer or `BYPASS`) -> mean end-to-end seconds from the end of the prefill, one a replicate.
@@ -171,10 +164,12 @@ def _latency_rows(latency: Latency) -> list[ex.Row]:
 
 def _shorter(setting: ex.Setting, latency: Latency) -> list[ex.Claim]:
     return [
-        ex.Claim(
+        ex.compared(
             f"at load {load:g} the bypass is faster than the pool where a transfer takes {steps} steps (D.6)",
-            ex.clearly(apart := ex.paired_difference(latency[load, steps], latency[load, BYPASS]), +1),
-            f"the pool takes {ex.with_interval(apart)} s more",
+            latency[load, steps],
+            latency[load, BYPASS],
+            +1,
+            "the pool takes {} s more",
         )
         for load in setting.pick(LOADS, LOADS[1:])
         for steps in TRANSFERS
@@ -192,8 +187,7 @@ def _noise(setting: ex.Setting) -> Kept:
         for noise in setting.pick(NOISES, NOISES[::2]):
             workload = replace(_workload(setting, workers), recurring=Recurring(KEYS, noise))
             runs = ex.run_policies(setting, workload, methods, br.fleet(workers), STEP_TIME)
-            plain, ours = (ex.values(runs[name], br.SPREAD) for name in methods)
-            found[workers, noise] = [b / a for a, b in zip(plain, ours, strict=True)]
+            found[workers, noise] = ex.quotients(*ex.pair(runs, br.MEMORISED, br.BR0, br.SPREAD))
     return found
 
 
@@ -205,14 +199,10 @@ def _noise_rows(kept: Kept) -> list[ex.Row]:
 def _noise_claim(kept: Kept) -> ex.Claim:
     sizes = sorted({g for g, _ in kept})
     loss = {g: [b - a for a, b in zip(kept[g, NOISES[0]], kept[g, NOISES[-1]], strict=True)] for g in sizes}
-    apart = ex.paired_difference(loss[sizes[-1]], loss[sizes[0]])
-    return ex.Claim(
-        f"noise costs more of the balance at G = {sizes[-1]} than at G = {sizes[0]} (sec. 7)",
-        ex.clearly(apart, +1),
-        ", ".join(
-            f"G = {g}: the spread over BR-0's rises by {ex.with_interval(ex.mean_interval(own))}" for g, own in loss.items()
-        ),
-    )
+    says = f"noise costs more of the balance at G = {sizes[-1]} than at G = {sizes[0]} (sec. 7)"
+    rises = {g: ex.with_interval(ex.mean_interval(own)) for g, own in loss.items()}
+    seen = ", ".join(f"G = {g}: the spread over BR-0's rises by {rise}" for g, rise in rises.items())
+    return ex.compared(says, loss[sizes[-1]], loss[sizes[0]], +1, seen)
 
 
 def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:
@@ -221,7 +211,7 @@ def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:
             rate | {LOAD:g} of {served:.3g} requests/s a worker | saturated BR-0 at G = 8; not given
             prefiller | load {PREFILL_LOAD:g} with two decode workers each, {PREFILL_BUDGET} tokens a batch, a tenth of it
               fixed | not given; 5P1D then has 1.28 times its capacity to prefill
-            transfer | {", ".join(map(str, TRANSFERS))} decode steps in the slot | not given; none with the bypass
+            transfer | {ex.listed(TRANSFERS)} decode steps in the slot | not given; none with the bypass
             margin | {MARGIN} requests beyond the slots | the paper: a small fixed margin
             noise | outputs of a prompt within ±{", ±".join(map(str, NOISES))} tokens | memorised predicts their past
         """),
@@ -231,9 +221,10 @@ def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:
 
 def _draw(figure: Any, kept: Kept) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for colour, g in zip(ex.COLOURS, sorted({g for g, _ in kept}), strict=False):
-        means: dict[int, ex.Interval] = {noise: ex.mean_interval(own) for (size, noise), own in kept.items() if size == g}
-        axes.plot([*means], [one.value for one in means.values()], "o-", color=colour, label=f"G = {g}")
+    means = {key: ex.mean_interval(own).value for key, own in kept.items()}
+    noises = list(dict.fromkeys(noise for _, noise in kept))
+    sizes = sorted({g for g, _ in kept})
+    ex.lines(axes, {f"G = {g}": (noises, [means[g, noise] for noise in noises]) for g in sizes}, marker="o", ls="-")
     ex.labelled(axes, "spread of a prompt's outputs, ± tokens", "spread of BR-H memorised over BR-0's", legend=True)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.experiments.papers.balance_route import br_sweep, br_table1, br_table2
@@ -59,12 +57,11 @@ def _sweep(g: int, cross: Sequence[tuple[int, float]], figure: str) -> _Gallery:
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    drawn: list[tuple[_Gallery, ex.Runs]] = []
-    stands_in: list[str] = []
-    for gallery in galleries(setting):
-        runs, told = br.run_on(setting, gallery.kind, gallery.workers, gallery.methods, samples=SAMPLES)
-        drawn.append((gallery, runs))
-        stands_in.append(told)
+    every = galleries(setting)
+    found, stands_in = ex.parted(
+        {k: br.run_on(setting, g.kind, g.workers, g.methods, samples=SAMPLES) for k, g in enumerate(every)}
+    )
+    drawn = list(zip(every, found.values(), strict=True))
     across = max(len(g.methods) for g, _ in drawn)
     return ex.Findings(
         rows=[
@@ -91,7 +88,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             "the panels is to be compared, not their scale, and its sweep at 16 workers stems from a deployment "
             "with relatively fewer prefill nodes"
         ),
-        stands_in="; ".join(dict.fromkeys(stands_in)),
+        stands_in=stands_in,
         data=_data(drawn),
         draw=lambda figure: _draw(figure, drawn, across),
         size=(2.1 * across, 1.9 * len(drawn) + 0.7),
@@ -101,12 +98,16 @@ def run(setting: ex.Setting) -> ex.Findings:
 def _claims(gallery: _Gallery, runs: ex.Runs) -> list[ex.Claim]:
     if br.ORACLE not in runs:
         return []
-    claims: list[ex.Claim] = []
-    for one, other in ((br.BR0, br.JSQ), (br.ORACLE, br.BR0)):
-        apart = ex.paired_difference(ex.values(runs[one], br.SPREAD), ex.values(runs[other], br.SPREAD))
-        says = f"{gallery.title}, {gallery.kind}, G = {gallery.workers}: {one} keeps workers closer together than {other}"
-        claims.append(ex.Claim(says, ex.clearly(apart, -1), f"difference {ex.with_interval(apart)} tokens"))
-    return claims
+    where = f"{gallery.title}, {gallery.kind}, G = {gallery.workers}"
+    return [
+        ex.compared(
+            f"{where}: {one} keeps workers closer together than {other}",
+            *ex.pair(runs, one, other, br.SPREAD),
+            -1,
+            "difference {} tokens",
+        )
+        for one, other in ((br.BR0, br.JSQ), (br.ORACLE, br.BR0))
+    ]
 
 
 def _segment(run: Run) -> tuple[Any, Any]:
@@ -118,16 +119,8 @@ def _segment(run: Run) -> tuple[Any, Any]:
 
 
 def _data(drawn: Sequence[tuple[_Gallery, ex.Runs]]) -> dict[str, Any]:
-    parts: dict[str, list[Any]] = {"panel": [], "time_s": [], "worker": [], "load_tokens": []}
-    for gallery, runs in drawn:
-        for method, own in runs.items():
-            time_s, load = _segment(own[0])
-            samples, workers = load.shape
-            parts["panel"] += [f"{gallery.title}, G = {workers}: {method}"] * (samples * workers)
-            parts["time_s"].append(np.repeat(time_s, workers))
-            parts["worker"].append(np.tile(np.arange(workers), samples))
-            parts["load_tokens"].append(load.reshape(-1))
-    return {name: part if name == "panel" else np.concatenate(part) for name, part in parts.items()}
+    panels = {f"{g.title}, G = {g.workers}: {m}": _segment(own[0]) for g, runs in drawn for m, own in runs.items()}
+    return ex.joined([ex.by_worker(load, panel=panel, time_s=time_s) for panel, (time_s, load) in panels.items()])
 
 
 def _draw(figure: Any, drawn: Sequence[tuple[_Gallery, ex.Runs]], across: int) -> None:

@@ -32,31 +32,23 @@ PAPER: dict[int, dict[tuple[int, float], tuple[float, float, float]]] = {
     },
 }
 READINGS = ("marginal", "single")
+FLATNESS = "largest spread of the cross over its least"
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share")
 
 
 def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4,))
     cross: Sequence[tuple[int, float]] = setting.pick(CROSS, CROSS[:3])
-    runs: dict[tuple[int, str], ex.Runs] = {}
-    stands_in = ""
-    for g in sizes:
-        for reading in READINGS:
-            methods = {br.JSQ: br.BASELINES[br.JSQ]} | {_name(b, y): spec(b, y, reading) for b, y in cross}
-            runs[g, reading], stands_in = br.run_on(setting, br.HEAVY, g, methods)
+    jsq = {br.JSQ: br.BASELINES[br.JSQ]}
+    methods = {reading: jsq | {_name(b, y): spec(b, y, reading) for b, y in cross} for reading in READINGS}
+    runs, stands_in = ex.parted({(g, r): br.run_on(setting, br.HEAVY, g, methods[r]) for g in sizes for r in READINGS})
     flat = {key: _flatness(of, cross) for key, of in runs.items()}
     return ex.Findings(
         rows=[
-            *[row for (g, reading), of in runs.items() for row in _rows(g, reading, of)],
+            *[row for (g, reading), of in runs.items() for row in br.rows(of, f"G = {g}, {reading}", _paper(g), "")],
             *[
-                ex.Row(
-                    f"G = {g}, {reading} reading",
-                    "largest spread of the cross over its least",
-                    "times",
-                    _paper_flatness(g),
-                    flat[g, reading],
-                )
-                for g, reading in runs
+                ex.Row(f"G = {g}, {reading} reading", FLATNESS, "times", _paper_flatness(g), own)
+                for (g, reading), own in flat.items()
             ],
         ],
         claims=[claim for (g, reading), of in runs.items() for claim in _claims(g, reading, of, cross, flat[g, reading])],
@@ -85,9 +77,8 @@ def _name(beta: int, gamma: float) -> str:
     return f"beta {beta}, gamma {gamma:g}"
 
 
-def _rows(g: int, reading: str, runs: ex.Runs) -> list[ex.Row]:
-    paper = {_name(*point): number for point, number in PAPER.get(g, {}).items()}
-    return br.rows(runs, f"G = {g}, {reading}", paper, "")
+def _paper(g: int) -> dict[str, tuple[float, float, float]]:
+    return {_name(*point): numbers for point, numbers in PAPER.get(g, {}).items()}
 
 
 def _flatness(runs: ex.Runs, cross: Sequence[tuple[int, float]]) -> ex.Interval:
@@ -106,18 +97,11 @@ def _claims(g: int, reading: str, runs: ex.Runs, cross: Sequence[tuple[int, floa
     where = f"G = {g}, {reading} reading"
     allowed = 1.5 * (_paper_flatness(g) or 1.3)
     worst = max((_name(*p) for p in cross), key=lambda m: ex.mean(runs[m], br.SPREAD).value)
-    apart = ex.paired_difference(ex.values(runs[worst], br.SPREAD), ex.values(runs[br.JSQ], br.SPREAD))
+    little = f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)"
+    seen = f"{worst}: {{}} tokens from JSQ's {ex.with_interval(ex.mean(runs[br.JSQ], br.SPREAD))}"
     return [
-        ex.Claim(
-            f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)",
-            ex.clearly(ex.beyond(flat, allowed), -1),
-            f"{ex.with_interval(flat)} times, most at {worst}",
-        ),
-        ex.Claim(
-            f"{where}: every point is below JSQ",
-            ex.clearly(apart, -1),
-            f"{worst}: {ex.with_interval(apart)} tokens from JSQ's {ex.with_interval(ex.mean(runs[br.JSQ], br.SPREAD))}",
-        ),
+        ex.limited(little, flat, allowed, -1, f"{{}} times, most at {worst}"),
+        ex.compared(f"{where}: every point is below JSQ", *ex.pair(runs, worst, br.JSQ, br.SPREAD), -1, seen),
     ]
 
 
@@ -143,9 +127,8 @@ def _draw(figure: Any, runs: Mapping[tuple[int, str], ex.Runs], cross: Sequence[
     for row, g in zip(panels, sizes, strict=True):
         for axes, (title, points), place in zip(row, lines.items(), (0, 1), strict=True):
             x = [float(point[place]) for point in points]
-            for colour, reading in zip(ex.COLOURS, READINGS, strict=False):
-                y = [ex.mean(runs[g, reading][_name(*point)], br.SPREAD, 1e-3) for point in points]
-                ex.band_line(axes, x, y, f"{reading} reading", colour)
+            means = {r: [ex.mean(runs[g, r][_name(*point)], br.SPREAD, 1e-3) for point in points] for r in READINGS}
+            ex.bands(axes, {f"{reading} reading": (x, y) for reading, y in means.items()})
             if g in PAPER:
                 paper = [PAPER[g][point][0] / 1e3 for point in points]
                 axes.plot(x, paper, "D:", color="#555555", markersize=4, label="paper")

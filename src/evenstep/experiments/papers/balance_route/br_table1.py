@@ -41,11 +41,7 @@ _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s", 
 
 def run(setting: ex.Setting) -> ex.Findings:
     workers = setting.pick(8, 4)
-    runs: dict[str, ex.Runs] = {}
-    stands_in: list[str] = []
-    for kind in br.kinds(setting):
-        runs[kind], told = br.run_on(setting, kind, workers, br.METHODS)
-        stands_in.append(told)
+    runs, stands_in = ex.parted({kind: br.run_on(setting, kind, workers, br.METHODS) for kind in br.kinds(setting)})
     return ex.Findings(
         rows=[
             row
@@ -55,7 +51,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         claims=[claim for kind, of in runs.items() for claim in _claims(kind, of)],
         constants=br.constants(setting, (workers,)),
         remark=_remark(next(iter(runs.values()))),
-        stands_in="; ".join(dict.fromkeys(stands_in)),
+        stands_in=stands_in,
         data=ex.joined([ex.long_table(of, _FIELDS, workload=kind) for kind, of in runs.items()]),
         draw=lambda figure: _draw(figure, runs),
         size=(12, 6.6),
@@ -63,17 +59,14 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _claims(kind: str, runs: ex.Runs) -> list[ex.Claim]:
-    spread = {m: ex.values(own, br.SPREAD) for m, own in runs.items()}
-    rate = {m: ex.values(own, br.RATE) for m, own in runs.items()}
     paper = PAPER.get(kind, PAPER[br.HEAVY])
 
     def less(one: str, other: str) -> ex.Claim:
         said = f"{kind}: {one} has a smaller spread than {other} (paper: {paper[other][0] / paper[one][0]:.1f} times)"
-        holds = ex.clearly(ex.paired_difference(spread[one], spread[other]), -1)
-        return ex.Claim(said, holds, f"{ex.with_interval(ex.ratio(spread[other], spread[one]))} times")
+        ours, base = ex.pair(runs, one, other, br.SPREAD)
+        return ex.compared(said, ours, base, -1, f"{ex.with_interval(ex.ratio(base, ours))} times")
 
-    gain = ex.ratio(rate[br.ORACLE], rate[br.JSQ])
-    more = ex.clearly(ex.paired_difference(rate[br.ORACLE], rate[br.JSQ]), +1)
+    oracle, jsq = ex.pair(runs, br.ORACLE, br.JSQ, br.RATE)
     lift = 100 * (paper[br.ORACLE][2] / paper[br.JSQ][2] - 1)
     said = f"{kind}: the oracle's throughput is above JSQ's (paper: {lift:+.0f} %)"
     return [
@@ -82,7 +75,7 @@ def _claims(kind: str, runs: ex.Runs) -> list[ex.Claim]:
         less(br.ORACLE, br.ORACLE_SHORT),
         less(br.SURVIVAL, br.BR0),
         less(br.MEMORISED, br.SURVIVAL),
-        ex.Claim(said, more, f"{100 * (gain.value - 1):+.1f} %"),
+        ex.compared(said, oracle, jsq, +1, f"{100 * (ex.ratio(oracle, jsq).value - 1):+.1f} %"),
     ]
 
 

@@ -40,10 +40,7 @@ _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s")
 
 def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4, 8))
-    runs: dict[int, ex.Runs] = {}
-    stands_in = ""
-    for g in sizes:
-        runs[g], stands_in = br.run_on(setting, br.HEAVY, g, METHODS)
+    runs, stands_in = ex.parted({g: br.run_on(setting, br.HEAVY, g, METHODS) for g in sizes})
     return ex.Findings(
         rows=[
             *[row for g, of in runs.items() for row in br.rows(of, f"G = {g}", PAPER[g], br.JSQ)],
@@ -69,7 +66,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 def _gain(runs: ex.Runs, method: str) -> ex.Interval:
     """Throughput over that of the best baseline, per cent, replicate by replicate."""
     best = max(br.BASELINES, key=lambda m: ex.mean(runs[m], br.RATE).value)
-    found = ex.ratio(ex.values(runs[method], br.RATE), ex.values(runs[best], br.RATE))
+    found = ex.ratio(*ex.pair(runs, method, best, br.RATE))
     low, high = (None if end is None else 100 * (end - 1) for end in (found.low, found.high))
     return ex.Interval(100 * (found.value - 1), low, high)
 
@@ -88,10 +85,9 @@ def _grows(runs: Mapping[int, ex.Runs], method: str) -> ex.Claim:
 
 def _below(g: int, runs: ex.Runs) -> ex.Claim:
     best = min(br.BASELINES, key=lambda m: ex.mean(runs[m], br.SPREAD).value)
-    apart = ex.paired_difference(ex.values(runs[br.ORACLE], br.SPREAD), ex.values(runs[best], br.SPREAD))
     ours, theirs = (ex.with_interval(ex.mean(runs[m], br.SPREAD)) for m in (br.ORACLE, best))
-    seen = f"{ours} against {theirs} tokens of {best}"
-    return ex.Claim(f"G = {g}: BR-H oracle's spread is below every baseline's", ex.clearly(apart, -1), seen)
+    says, seen = f"G = {g}: BR-H oracle's spread is below every baseline's", f"{ours} against {theirs} tokens of {best}"
+    return ex.compared(says, *ex.pair(runs, br.ORACLE, best, br.SPREAD), -1, seen)
 
 
 def _draw(figure: Any, runs: Mapping[int, ex.Runs]) -> None:

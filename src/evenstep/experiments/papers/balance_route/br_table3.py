@@ -46,7 +46,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         claims=[claim for kind in br.kinds(setting) for claim in _claims(kind, found)],
         constants=[
             *ex.constants(f"""
-                H | {", ".join(map(str, horizons))} | lost from the text, and AUC and MAE hang on it: each row has the
+                H | {ex.listed(horizons)} | lost from the text, and AUC and MAE hang on it: each row has the
                   paper's number
                 parts | the first half of the requests is learned, the second asked about | time-disjoint; the paper's split
                   is not given
@@ -98,20 +98,13 @@ def _claims(kind: str, found: dict[tuple[str, str, int], Scores]) -> list[ex.Cla
     claims: list[ex.Claim] = []
     for horizon in sorted({h for k, _, h in found if k == kind}):
         one, other = (found[kind, p, horizon] for p in ("memorised", "survival"))
-        ranks = ex.paired_difference(one["auc"], other["auc"])
-        errors = ex.paired_difference(one["mae"], other["mae"])
-        claims += [
-            ex.Claim(
-                f"{kind}, H = {horizon}: memorised ranks no worse than survival",
-                _no_worse(ranks, +1),
-                f"AUC {ex.with_interval(ranks)}",
-            ),
-            ex.Claim(
-                f"{kind}, H = {horizon}: memorised errs no more than survival",
-                _no_worse(errors, -1),
-                f"MAE {ex.with_interval(errors)} tokens",
-            ),
-        ]
+        for score, sign, says, seen in (
+            ("auc", +1, "ranks no worse", "AUC {}"),
+            ("mae", -1, "errs no more", "MAE {} tokens"),
+        ):
+            apart = ex.paired_difference(one[score], other[score])
+            said = f"{kind}, H = {horizon}: memorised {says} than survival"
+            claims.append(ex.Claim(said, _no_worse(apart, sign), seen.format(ex.with_interval(apart))))
     return claims
 
 
@@ -121,15 +114,9 @@ def _no_worse(difference: Any, sign: int) -> bool | None:
 
 
 def _data(found: dict[tuple[str, str, int], Scores]) -> dict[str, list[Any]]:
-    table: dict[str, list[Any]] = {
-        n: [] for n in ("workload", "predictor", "horizon", "replicate", "auc", "brier", "mae", "accepted")
-    }
-    for (kind, predictor, horizon), scores in found.items():
-        for number in range(len(scores["auc"])):
-            row = {"workload": kind, "predictor": predictor, "horizon": horizon, "replicate": number}
-            for name, column in table.items():
-                column.append(row[name] if name in row else scores[name][number])
-    return table
+    columns = {name: {key: own[name] for key, own in found.items()} for name in ("auc", "brier", "mae", "accepted")}
+    table = ex.long_values(columns["auc"], ("workload", "predictor", "horizon"), "auc")
+    return {**table, **{name: ex.flat(column) for name, column in columns.items()}}
 
 
 def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequence[int]) -> None:
@@ -138,7 +125,7 @@ def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequ
     for axes, name, place, title in zip(panels, ("auc", "mae"), (0, 1), ("stage-1 AUC", "stage-2 MAE, tokens"), strict=True):
         for colour, (kind, predictor) in zip(ex.COLOURS, lines, strict=False):
             y = [ex.mean_interval(found[kind, predictor, h][name]) for h in horizons]
-            ex.band_line(axes, list(horizons), y, f"{kind}, {predictor}", colour)
+            ex.band_line(axes, horizons, y, f"{kind}, {predictor}", colour)
             if (kind, predictor) in PAPER:
                 axes.axhline(PAPER[kind, predictor][place], color=colour, ls=":", lw=1)
         ex.labelled(axes, "window H, steps", title=f"{title} (dotted: paper, its H is lost)")

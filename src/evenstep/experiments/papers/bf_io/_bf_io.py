@@ -7,7 +7,8 @@ from typing import Any
 
 from evenstep.cost.linear import Linear
 from evenstep.experiments import vocabulary as ex
-from evenstep.measure.records import Run
+from evenstep.measure import metrics
+from evenstep.measure.records import Run, StepTable
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.synthetic.laws import Gamma, Lognormal
 from evenstep.workload.synthetic.synthetic import Synthetic
@@ -58,6 +59,13 @@ def run_on(
     """
     source, stands_in = ex.workload(setting, burst(requests), MISSING, cluster, STEP_TIME)
     return ex.run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in
+
+
+def steady(run: Run) -> tuple[StepTable, int, int]:
+    """The steps of a run with records, and the first and last with full slots."""
+    assert run.steps is not None
+    _, first, last = metrics.steady_window(metrics.full(run.steps, run.conditions.slots_total))
+    return run.steps, first, last
 
 
 def reaches(slope: ex.Interval, least: float) -> bool | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,22 +33,23 @@ VICTIMS = (
 
 def run(setting: ex.Setting) -> ex.Findings:
     sizes: Sequence[int] = setting.pick(WORKERS, (2, 4, 8))
-    found: dict[str, dict[int, list[float]]] = {}
-    for name, spec, against, chance in VICTIMS:
-        seeds = range(setting.replicates if chance else 1)
-        found[name] = {g: [_ratio(spec, against, g, setting.seed + s) for s in seeds] for g in sizes}
-    rows: list[ex.Row] = []
-    for name, by_size in found.items():
-        rows += [
-            ex.Row(f"{name}, G = {g}", "step work over that of an even deal", "", f"grows like {g}", ex.mean_interval(v))
-            for g, v in by_size.items()
-        ]
-    rows += [ex.Row(name, "exponent of the growth in G", "", 1.0, _exponent(by_size)) for name, by_size in found.items()]
+    found = {
+        (name, g): [_ratio(spec, against, g, setting.seed + s) for s in range(setting.replicates if chance else 1)]
+        for name, spec, against, chance in VICTIMS
+        for g in sizes
+    }
+    slopes = {name: ex.mean_interval(ex.slopes(sizes, [found[name, g] for g in sizes])) for name, *_ in VICTIMS}
     return ex.Findings(
-        rows=rows,
-        claims=[_claim(name, found[name]) for name, *_ in VICTIMS],
+        rows=[
+            *(
+                ex.row(f"{name}, G = {g}", "step work over that of an even deal", "", own, f"grows like {g}")
+                for (name, g), own in found.items()
+            ),
+            *(ex.Row(name, "exponent of the growth in G", "", 1.0, slope) for name, slope in slopes.items()),
+        ],
+        claims=[_claim(name, slope) for name, slope in slopes.items()],
         constants=ex.constants(f"""
-            G | {", ".join(map(str, sizes))} | swept
+            G | {ex.listed(sizes)} | swept
             B | {4 * EACH} G, never full | the paper has no slot limit here
             long requests | {EACH} G, one a wave | any multiple of G
             waves | every {GAP} steps; short requests decode {SHORT} steps, long ones {LONG} x {GAP} x the number of waves |
@@ -59,16 +60,11 @@ def run(setting: ex.Setting) -> ex.Findings:
         """),
         remark=(
             "the JSQ instance needs ties that go to a worker known beforehand: the paper says 'ties arbitrary', "
-            f"and with ties by chance the growth in G has exponent {_exponent(found[VICTIMS[2][0]]).value:.2f} in "
+            f"and with ties by chance the growth in G has exponent {slopes[VICTIMS[2][0]].value:.2f} in "
             "place of 1"
         ),
         stands_in="nothing: the instances are made as the paper describes them",
-        data={
-            "policy": [n for n, of in found.items() for v in of.values() for _ in v],
-            "workers": [g for of in found.values() for g, v in of.items() for _ in v],
-            "replicate": [i for of in found.values() for v in of.values() for i in range(len(v))],
-            "ratio": [x for of in found.values() for v in of.values() for x in v],
-        },
+        data=ex.long_values(found, ("policy", "workers"), "ratio"),
         draw=lambda figure: _draw(figure, found, sizes),
         size=(6.2, 4.4),
         intervals=f"± is half a 95 % t-interval over {setting.replicates} keys of the dice; what throws none has none.",
@@ -129,25 +125,18 @@ def _ratio(spec: str, against: str, workers: int, seed: int) -> float:
     return _work(victim, trace, workers, seed) / _work(_dealt(trace, workers), trace, workers, seed)
 
 
-def _exponent(by_size: dict[int, list[float]]) -> ex.Interval:
-    """Slope of log ratio over log G, replicate by replicate."""
-    return ex.mean_interval(ex.slopes(list(by_size), list(by_size.values())))
-
-
-def _claim(name: str, by_size: dict[int, list[float]]) -> ex.Claim:
-    slope = _exponent(by_size)
+def _claim(name: str, slope: ex.Interval) -> ex.Claim:
     low = slope.value if slope.low is None else slope.low
     high = slope.value if slope.high is None else slope.high
     holds = True if low > 0.9 else False if high < 0.9 else None
     return ex.Claim(f"{name}: the ratio grows like G on its instance", holds, f"exponent {ex.with_interval(slope)}")
 
 
-def _draw(figure: Any, found: dict[str, dict[int, list[float]]], sizes: Sequence[int]) -> None:
+def _draw(figure: Any, found: Mapping[tuple[str, int], Sequence[float]], sizes: Sequence[int]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     axes.plot(sizes, sizes, color="#888888", ls=":", label="G")
-    for number, (name, by_size) in enumerate(found.items()):
-        marker = "osD"[number]
-        ex.band_line(axes, sizes, [ex.mean_interval(v) for v in by_size.values()], name, ex.COLOURS[number], marker)
+    for (name, *_), colour, marker in zip(VICTIMS, ex.COLOURS, "osD", strict=False):
+        ex.band_line(axes, sizes, [ex.mean_interval(found[name, g]) for g in sizes], name, colour, marker)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(list(sizes), [str(g) for g in sizes])

@@ -26,23 +26,24 @@ _SAMPLES = 6000
 def run(setting: ex.Setting) -> ex.Findings:
     workers = setting.pick(WORKERS, 8)
     slots = setting.pick(SLOTS, (6, 12))
-    runs: dict[int, ex.Runs] = {}
     requests = {b: setting.pick(max(3_200, 7 * workers * b), 8 * workers * b) for b in slots}
-    stands_in = ""
-    for b in slots:
+
+    def one(b: int) -> tuple[ex.Runs, str]:
         cluster = Cluster(workers=workers, slots=b, pool=4 * workers)
         missing = "the paper's industrial trace, which it does not name"
-        source, stands_in = ex.workload(setting, heavy(requests[b]), missing, cluster, STEP_TIME)
-        runs[b] = ex.run_policies(setting, source, POLICIES, cluster, STEP_TIME, records=True, samples=_SAMPLES)
-    rows = [one for b, of in runs.items() for policy, own in of.items() for one in _rows(policy, b, own)]
+        source, told = ex.workload(setting, heavy(requests[b]), missing, cluster, STEP_TIME)
+        return ex.run_policies(setting, source, POLICIES, cluster, STEP_TIME, records=True, samples=_SAMPLES), told
+
+    runs, stands_in = ex.parted({b: one(b) for b in slots})
+    rows = [row for b, of in runs.items() for policy, own in of.items() for row in _rows(policy, b, own)]
+    first = runs[slots[0]][bf.JSQ][0]
     return ex.Findings(
         rows=rows,
         claims=[_claim(rows)],
         constants=[
             *ex.constants(f"""
                 G | {workers} | Fig. 1
-                B | {", ".join(map(str, slots))} | not given, and it decides: the relative spread of a sum falls like
-                  1/sqrt(B)
+                B | {ex.listed(slots)} | not given, and it decides: the relative spread of a sum falls like 1/sqrt(B)
                 policy | JSQ and FCFS | the paper says neither; JSQ is what engines do by default
                 pool | {4 * workers} | not given; saturated arrivals
                 requests | {", ".join(f"{requests[b]} at B = {b}" for b in slots)} | not given; replaced by a trace file's
@@ -56,18 +57,16 @@ def run(setting: ex.Setting) -> ex.Findings:
         ],
         remark=_remark(rows, slots),
         stands_in=stands_in,
-        data=_data(runs[slots[0]][bf.JSQ][0]),
-        draw=lambda figure: _draw(figure, runs[slots[0]][bf.JSQ][0], slots[0]),
+        data=_data(first),
+        draw=lambda figure: _draw(figure, first, slots[0]),
         size=(9, 5.6),
     )
 
 
 def _idle(run: Run) -> F8:
     """Idle share of each step of the steady window, of local time without the fixed part, per cent."""
-    steps, conditions = run.steps, run.conditions
-    assert steps is not None
-    _, first, last = metrics.steady_window(metrics.full(steps, conditions.slots_total))
-    size = metrics.of_group(conditions.group_sizes, steps.group)
+    steps, first, last = bf.steady(run)
+    size = metrics.of_group(run.conditions.group_sizes, steps.group)
     return 100 * metrics.idle_share(steps.envelope, steps.load_sum, size)[first : last + 1]
 
 
@@ -84,11 +83,8 @@ def _claim(rows: Sequence[ex.Row]) -> ex.Claim:
     means = [one for one in rows if one.paper == MEAN]
     above = [ex.clearly(ex.beyond(one.ours, MEAN), +1) for one in means]
     seen = "; ".join(f"{one.case}: {ex.with_interval(one.ours)} %" for one in means)
-    return ex.Claim(
-        "two fifths of the workers' time are lost at the barrier",
-        True if True in above else None if None in above else False,
-        seen,
-    )
+    holds = True if True in above else None if None in above else False
+    return ex.Claim("two fifths of the workers' time are lost at the barrier", holds, seen)
 
 
 def _remark(rows: Sequence[ex.Row], slots: Sequence[int]) -> str:
@@ -111,14 +107,8 @@ def _segment(run: Run) -> tuple[Any, F8]:
 
 def _data(run: Run) -> dict[str, Any]:
     step, load = _segment(run)
-    samples, workers = load.shape
-    idle = 100 * (1 - load.mean(axis=1) / load.max(axis=1))
-    return {
-        "step": np.repeat(step, workers),
-        "worker": np.tile(np.arange(workers), samples),
-        "load_tokens": load.reshape(-1),
-        "idle_percent": np.repeat(idle, workers),
-    }
+    columns = ex.by_worker(load, step=step, idle_percent=100 * (1 - load.mean(axis=1) / load.max(axis=1)))
+    return {name: columns[name] for name in ("step", "worker", "load_tokens", "idle_percent")}
 
 
 def _draw(figure: Any, run: Run, slots: int) -> None:

@@ -16,7 +16,7 @@ _FIELD = "imbalance_envelope_tokens"
 def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(12_000, 1_000)
     windows = setting.pick(WINDOWS, (0, 10, 80))
-    cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=16, pool=32)
+    cluster = bf.fleet(*setting.pick((), (4, 16, 32)))
     policies = {_name(h, d): bf.horizon(h, d) for d in DISCOUNTS for h in windows if h or d == 1}
     runs, stands_in = bf.run_on(setting, cluster, requests, policies)
     return ex.Findings(
@@ -28,7 +28,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         constants=[
             *bf.constants(cluster, requests),
             *ex.constants(f"""
-                H | {", ".join(map(str, windows))} | the paper draws a curve from 0 to 500 without a table
+                H | {ex.listed(windows)} | the paper draws a curve from 0 to 500 without a table
                 discount | 1 (the paper) and 0.9 | 0.9 weighs each further step less; ours, to see what makes the U
                 departures of newcomers | unknown | a request counts for the whole window from its admission on
             """),
@@ -52,8 +52,8 @@ def _best(runs: ex.Runs, windows: Sequence[int], discount: float) -> int:
 def _claim(runs: ex.Runs, windows: Sequence[int], discount: float) -> ex.Claim:
     """A U: the best window lies inside, and both ends are clearly worse than it."""
     best = _best(runs, windows, discount)
-    base = ex.values(runs[_name(best, discount)], _FIELD)
-    ends = [ex.paired_difference(ex.values(runs[_name(h, discount)], _FIELD), base) for h in (windows[0], windows[-1])]
+    names = {h: _name(h, discount) for h in (windows[0], best, windows[-1])}
+    ends = [ex.paired_difference(*ex.pair(runs, names[h], names[best], _FIELD)) for h in (windows[0], windows[-1])]
     told = [ex.clearly(end, +1) for end in ends]
     inside = best not in (windows[0], windows[-1])
     holds = False if not inside else None if None in told else all(told)
@@ -79,10 +79,9 @@ def _remark(runs: ex.Runs, windows: Sequence[int]) -> str:
 
 def _draw(figure: Any, runs: ex.Runs, windows: Sequence[int]) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for colour, discount in zip(ex.COLOURS, DISCOUNTS, strict=False):
-        kept = [h for h in windows if _name(h, discount) in runs]
-        y = [ex.mean(runs[_name(h, discount)], _FIELD, 1e-4) for h in kept]
-        ex.band_line(axes, kept, y, f"discount {discount:g}", colour)
+    ex.bands(
+        axes, {f"discount {d:g}": (windows, [ex.mean(runs[_name(h, d)], _FIELD, 1e-4) for h in windows]) for d in DISCOUNTS}
+    )
     axes.set_xscale("symlog", linthresh=5)
     axes.set_xticks(list(windows), [str(h) for h in windows])
     axes.minorticks_off()

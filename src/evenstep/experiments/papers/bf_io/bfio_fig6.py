@@ -9,7 +9,6 @@ import numpy as np
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.measure import metrics
 from evenstep.measure.records import Run
 
 GAP = {bf.FCFS: "40-50", bf.BF0: "5-10"}
@@ -21,7 +20,7 @@ SAMPLES = 1000
 
 def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(18_000, 1_200)
-    cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
+    cluster = bf.fleet(*setting.pick((), (4, 24, 32)))
     runs, stands_in = bf.run_on(setting, cluster, requests, records=True, samples=SAMPLES)
     said = "heaviest minus lightest worker, mean"
     return ex.Findings(
@@ -64,33 +63,22 @@ def _ends(policy: str, runs: Sequence[Run]) -> list[ex.Row]:
 
 def _extremes(run: Run) -> tuple[float, float]:
     """Load of the lightest and the heaviest worker that all but a few steps keep within, thousands of tokens."""
-    assert run.steps is not None
-    _, first, last = metrics.steady_window(metrics.full(run.steps, run.conditions.slots_total))
-    low = float(np.quantile(run.steps.load_min[first : last + 1], TAIL))
-    high = float(np.quantile(run.steps.envelope[first : last + 1], 1 - TAIL))
-    return low / 1e3, high / 1e3
+    steps, first, last = bf.steady(run)
+    low, high = np.quantile(steps.load_min[first : last + 1], TAIL), np.quantile(steps.envelope[first : last + 1], 1 - TAIL)
+    return float(low) / 1e3, float(high) / 1e3
 
 
 def _less(runs: ex.Runs, one: str, other: str, says: str) -> ex.Claim:
     field = "imbalance_spread_tokens"
-    apart = ex.paired_difference(ex.values(runs[one], field), ex.values(runs[other], field))
     means = ", ".join(f"{p} {ex.mean(runs[p], field).value:,.0f}" for p in (one, other))
-    seen = f"{means} tokens, difference {ex.with_interval(apart)}"
-    return ex.Claim(says, ex.clearly(apart, -1), seen)
+    return ex.compared(says, *ex.pair(runs, one, other, field), -1, f"{means} tokens, difference {{}}")
 
 
 def _data(runs: ex.Runs) -> dict[str, Any]:
-    parts: dict[str, list[Any]] = {"case": [], "step": [], "time_s": [], "worker": [], "load_tokens": []}
-    for policy, own in runs.items():
-        table = own[0].workers
-        assert table is not None
-        samples, workers = table.load.shape
-        parts["case"] += [policy] * (samples * workers)
-        parts["step"].append(np.repeat(table.step, workers))
-        parts["time_s"].append(np.repeat(table.start_s, workers))
-        parts["worker"].append(np.tile(np.arange(workers), samples))
-        parts["load_tokens"].append(table.load.reshape(-1))
-    return {name: part if name == "case" else np.concatenate(part) for name, part in parts.items()}
+    tables = {policy: own[0].workers for policy, own in runs.items()}
+    return ex.joined(
+        [ex.by_worker(t.load, case=policy, step=t.step, time_s=t.start_s) for policy, t in tables.items() if t is not None]
+    )
 
 
 def _draw(figure: Any, runs: ex.Runs) -> None:
@@ -100,10 +88,9 @@ def _draw(figure: Any, runs: ex.Runs) -> None:
         assert table is not None
         ex.worker_lines(axes, table.step.astype(np.float64), table.load)
         axes.set_title(policy)
-    grid[1, 0].set_xlabel("step")
-    grid[1, 1].set_xlabel("step")
-    grid[0, 0].set_ylabel("10^3 KV tokens a worker")
-    grid[1, 0].set_ylabel("10^3 KV tokens a worker")
+    for at in (0, 1):
+        grid[1, at].set_xlabel("step")
+        grid[at, 0].set_ylabel("10^3 KV tokens a worker")
     grid[0, 0].set_ylim(bottom=0)
 
 

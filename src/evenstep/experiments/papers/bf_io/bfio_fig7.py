@@ -10,8 +10,7 @@ import numpy as np
 from evenstep.cost.power import Power
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.measure import metrics
-from evenstep.measure.records import Run, StepTable
+from evenstep.measure.records import Run
 from evenstep.request import F8
 
 PAPER = {bf.FCFS: ("330", "380"), bf.BF20: ("395", "400")}
@@ -23,7 +22,7 @@ STRETCHES, TAIL = 200, 0.05
 
 def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(18_000, 1_200)
-    cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
+    cluster = bf.fleet(*setting.pick((), (4, 24, 32)))
     policies = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF20)}
     runs, stands_in = bf.run_on(setting, cluster, requests, policies, records=True)
     series = {(p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in ACCOUNTINGS}
@@ -69,17 +68,10 @@ def _power_constants() -> list[ex.Constant]:
 
 def _watts(run: Run, name: str) -> tuple[F8, F8]:
     """Time and mean watts a worker of each stretch of the steady window."""
-    steps = run.steps
-    assert steps is not None
-    _, first, last = metrics.steady_window(metrics.full(steps, run.conditions.slots_total))
+    steps, first, last = bf.steady(run)
     edges = np.unique(np.linspace(first, last + 1, STRETCHES + 1).astype(np.int64))[:-1]
-    return steps.start_s[edges], _sums(steps, getattr(steps, name), edges, last) / (
-        run.conditions.workers * _sums(steps, steps.duration_s, edges, last)
-    )
-
-
-def _sums(steps: StepTable, column: F8, edges: Any, last: int) -> F8:
-    return np.add.reduceat(column[: last + 1], edges)
+    joules, seconds = (np.add.reduceat(of[: last + 1], edges) for of in (getattr(steps, name), steps.duration_s))
+    return steps.start_s[edges], joules / (run.conditions.workers * seconds)
 
 
 def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
@@ -92,26 +84,21 @@ def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
 
 
 def _claim(runs: ex.Runs) -> ex.Claim:
-    apart = ex.paired_difference(
-        ex.values(runs[bf.BF20], "power_busy_idle_w"), ex.values(runs[bf.FCFS], "power_busy_idle_w")
-    )
     says = "BF-IO(20) draws more power than FCFS (busy and idle apart) and needs less energy (bfio-table1)"
-    return ex.Claim(says, ex.clearly(apart, +1), f"difference {ex.with_interval(apart)} W")
+    return ex.compared(says, *ex.pair(runs, bf.BF20, bf.FCFS, "power_busy_idle_w"), +1, "difference {} W")
 
 
 def _flat(rows: Sequence[ex.Row]) -> ex.Claim:
     said = f"lower end of the range, {ACCOUNTINGS['energy_step_average_j']}"
     low = next(one.ours for one in rows if one.case == bf.FCFS and one.quantity == said)
     says = "FCFS draws less than 399.5 W under the step average, as eqs. 11 and D45 print it"
-    return ex.Claim(says, ex.clearly(ex.beyond(low, 399.5), -1), f"its lowest stretches draw {ex.with_interval(low)} W")
+    return ex.limited(says, low, 399.5, -1, "its lowest stretches draw {} W")
 
 
 def _draw(figure: Any, series: Mapping[tuple[str, str], tuple[F8, F8]]) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (name, title) in zip(panels, ACCOUNTINGS.items(), strict=True):
-        for colour, policy in zip(ex.COLOURS, PAPER, strict=False):
-            x, y = series[policy, name]
-            axes.plot(x, y, color=colour, lw=1.0, label=policy)
+        ex.lines(axes, {policy: series[policy, name] for policy in PAPER}, lw=1.0)
         ex.labelled(axes, "time, s", title=title)
     panels[0].set_ylabel("mean power of a worker, W")
     panels[0].legend(frameon=False, loc="lower right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evenstep.experiments import vocabulary as ex
@@ -22,11 +23,9 @@ def run(setting: ex.Setting) -> ex.Findings:
     depths: Sequence[float | None] = setting.pick(DEPTHS, (None, 0.0, 2.0))
     workers, slots = setting.pick((16, 72), (4, 12))
     requests = setting.pick(16_000, 800)
-    found: dict[float | None, ex.Runs] = {}
-    stands_in = ""
-    for depth in depths:
-        cluster = _cluster(workers, slots, depth)
-        found[depth], stands_in = bf.run_on(setting, cluster, requests, POLICIES)
+    found, stands_in = ex.parted(
+        {depth: bf.run_on(setting, _cluster(workers, slots, depth), requests, POLICIES) for depth in depths}
+    )
     return ex.Findings(
         rows=[one for depth, runs in found.items() for one in _rows(depth, runs)],
         claims=[_claim(found, policy) for policy in (bf.BF0, bf.BF20)],
@@ -52,10 +51,8 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def _cluster(workers: int, slots: int, depth: float | None) -> Cluster:
-    pool = max(32, workers * 8)
-    if depth is None:
-        return Cluster(workers=workers, slots=slots, pool=pool)
-    return Cluster(workers=workers, slots=slots, pool=pool, dispatch="instant", queue_depth=round(depth * slots))
+    pooled = Cluster(workers=workers, slots=slots, pool=max(32, workers * 8))
+    return pooled if depth is None else replace(pooled, dispatch="instant", queue_depth=round(depth * slots))
 
 
 def _name(depth: float | None) -> str:
@@ -64,7 +61,7 @@ def _name(depth: float | None) -> str:
 
 def _gain(runs: ex.Runs, policy: str) -> ex.Interval:
     """Imbalance of FCFS over that of a policy."""
-    return ex.ratio(ex.values(runs[bf.FCFS], _FIELD), ex.values(runs[policy], _FIELD))
+    return ex.ratio(*ex.pair(runs, bf.FCFS, policy, _FIELD))
 
 
 def _rows(depth: float | None, runs: ex.Runs) -> list[ex.Row]:
@@ -90,10 +87,9 @@ def _claim(found: Found, policy: str) -> ex.Claim:
 def _draw(figure: Any, found: Found) -> None:
     loads, gains = figure.subplots(1, 2)
     x = list(range(len(found)))
-    for colour, policy in zip(ex.COLOURS, POLICIES, strict=False):
-        ex.band_line(loads, x, [ex.mean(runs[policy], _FIELD, 1e-4) for runs in found.values()], policy, colour)
-        if policy != bf.FCFS:
-            ex.band_line(gains, x, [_gain(runs, policy) for runs in found.values()], policy, colour)
+    ex.bands(loads, {p: (x, [ex.mean(runs[p], _FIELD, 1e-4) for runs in found.values()]) for p in POLICIES})
+    better = [p for p in POLICIES if p != bf.FCFS]
+    ex.bands(gains, {p: (x, [_gain(runs, p) for runs in found.values()]) for p in better}, ex.COLOURS[1:])
     for axes in (loads, gains):
         axes.set_xticks(x, [_name(depth) for depth in found])
         axes.set_ylim(bottom=0)

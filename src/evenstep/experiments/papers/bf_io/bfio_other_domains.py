@@ -32,7 +32,15 @@ def run(setting: ex.Setting) -> ex.Findings:
                 idle.setdefault((domain, policy), []).extend(ex.values([done], _FIELD, 100.0))
     return ex.Findings(
         rows=[
-            ex.row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, *_beside(idle, domain, policy))
+            ex.row(
+                f"{domain}, {policy}",
+                "idle at the barrier",
+                "% of load",
+                own,
+                None,
+                () if policy == bf.FCFS else idle[domain, bf.FCFS],
+                bf.FCFS,
+            )
             for (domain, policy), own in idle.items()
         ],
         claims=[_claim(idle, domain, policy) for domain in DOMAINS for policy in (bf.BF0, bf.BF20)],
@@ -45,11 +53,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         """),
         remark="the paper names both domains without a figure; its theorems ask for work that never falls, and this falls",
         stands_in="drawn jobs for the traces of either domain",
-        data={
-            "domain": [domain for (domain, _), own in idle.items() for _ in own],
-            "policy": [policy for (_, policy), own in idle.items() for _ in own],
-            "idle_percent": [share for own in idle.values() for share in own],
-        },
+        data={**ex.grouped(idle, ("domain", "policy")), "idle_percent": ex.flat(idle)},
         draw=lambda figure: _draw(figure, idle),
     )
 
@@ -92,22 +96,16 @@ def _each_step(steps: I8) -> tuple[I8, I8]:
     return job, np.arange(job.size) - _offsets(steps)[job]
 
 
-def _beside(idle: Mapping[tuple[str, str], list[float]], domain: str, policy: str) -> tuple[list[float], str]:
-    return ([] if policy == bf.FCFS else idle[domain, bf.FCFS]), bf.FCFS
-
-
 def _claim(idle: Mapping[tuple[str, str], list[float]], domain: str, policy: str) -> ex.Claim:
     ours, plain = idle[domain, policy], idle[domain, bf.FCFS]
     seen = f"{ex.with_interval(ex.ratio(ours, plain))} of FCFS's idle share"
-    return ex.Claim(
-        f"{domain}: {policy} waits less at the barrier than FCFS", ex.clearly(ex.paired_difference(ours, plain), -1), seen
-    )
+    return ex.compared(f"{domain}: {policy} waits less at the barrier than FCFS", ours, plain, -1, seen)
 
 
 def _draw(figure: Any, idle: Mapping[tuple[str, str], list[float]]) -> None:
     axes = figure.add_subplot(1, 1, 1)
-    for colour, domain in zip(ex.COLOURS, DOMAINS, strict=False):
-        axes.plot([*bf.POLICIES], [np.mean(idle[domain, p]) for p in bf.POLICIES], "o-", color=colour, label=domain)
+    policies = list(bf.POLICIES)
+    ex.lines(axes, {d: (policies, [np.mean(idle[d, p]) for p in policies]) for d in DOMAINS}, marker="o", ls="-")
     axes.set_ylim(bottom=0)
     ex.labelled(axes, "policy", "idle at the barrier, % of load", legend=True)
 

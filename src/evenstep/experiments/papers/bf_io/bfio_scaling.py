@@ -15,6 +15,7 @@ POLICIES = {bf.FCFS: bf.POLICIES[bf.FCFS], bf.BF0: bf.POLICIES[bf.BF0]}
 #: Requests in the pool for each worker, where the pool grows with them.
 POOL = 8
 _FIELD = "imbalance_envelope_tokens"
+_FIELDS = (_FIELD, "idle_share", "overloaded_steps", "steps")
 
 Line = Mapping[int, ex.Runs]
 
@@ -28,26 +29,25 @@ def run(setting: ex.Setting) -> ex.Findings:
         "G, pool grows": [(x, x, b, POOL * x) for x in setting.pick(WORKERS, (2, 4))],
         "G, pool fixed": [(x, x, b, fixed) for x in setting.pick(WORKERS, (2, 4))],
     }
-    lines: dict[str, Line] = {}
-    stands_in = ""
-    for sweep, points in sweeps.items():
-        line: dict[int, ex.Runs] = {}
-        for x, workers, slots, pool in points:
-            cluster = bf.fleet(workers, slots, pool)
-            line[x], stands_in = bf.run_on(setting, cluster, turns * workers * slots, POLICIES)
-        lines[sweep] = line
+    runs, stands_in = ex.parted(
+        {
+            (sweep, x): bf.run_on(setting, bf.fleet(workers, slots, pool), turns * workers * slots, POLICIES)
+            for sweep, points in sweeps.items()
+            for x, workers, slots, pool in points
+        }
+    )
+    lines = {sweep: {x: own for (of, x), own in runs.items() if of == sweep} for sweep in sweeps}
     shared = bf.constants(bf.fleet(g, b, fixed), turns * g * b)
     slopes = {sweep: _exponent(line, sweep) for sweep, line in lines.items()}
     return ex.Findings(
         rows=[
             *[
-                ex.Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, _gain(runs))
-                for sweep, line in lines.items()
-                for x, runs in line.items()
+                ex.Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, _gain(own))
+                for (sweep, x), own in runs.items()
             ],
             *[
-                ex.Row(sweep, f"exponent of the gain in {'B' if sweep == 'B' else 'log G'}", "", 0.5, _exponent(line, sweep))
-                for sweep, line in lines.items()
+                ex.Row(sweep, f"exponent of the gain in {'B' if sweep == 'B' else 'log G'}", "", 0.5, slope)
+                for sweep, slope in slopes.items()
             ],
         ],
         claims=[_claim(sweep, line) for sweep, line in lines.items()],
@@ -65,20 +65,14 @@ def run(setting: ex.Setting) -> ex.Findings:
             f"{slopes['G, pool grows'].value:.2f} (pool grows) or {slopes['G, pool fixed'].value:.2f} (pool fixed)"
         ),
         stands_in=stands_in,
-        data=ex.joined(
-            [
-                ex.long_table(r, (_FIELD, "idle_share", "overloaded_steps", "steps"), sweep=s, x=x)
-                for s, line in lines.items()
-                for x, r in line.items()
-            ]
-        ),
+        data=ex.joined([ex.long_table(own, _FIELDS, sweep=sweep, x=x) for (sweep, x), own in runs.items()]),
         draw=lambda figure: _draw(figure, lines),
         size=(10.5, 3.8),
     )
 
 
 def _gain(runs: ex.Runs) -> ex.Interval:
-    return ex.ratio(ex.values(runs[bf.FCFS], _FIELD), ex.values(runs[bf.BF0], _FIELD))
+    return ex.ratio(*ex.pair(runs, bf.FCFS, bf.BF0, _FIELD))
 
 
 def _scale(sweep: str, x: int) -> float:
@@ -89,8 +83,7 @@ def _scale(sweep: str, x: int) -> float:
 def _exponent(line: Line, sweep: str) -> ex.Interval:
     """Slope of log gain over log B, or over log log G, replicate by replicate."""
     kept = [x for x in line if _scale(sweep, x) > 0]
-    pairs = [(ex.values(line[x][bf.FCFS], _FIELD), ex.values(line[x][bf.BF0], _FIELD)) for x in kept]
-    gains = [[a / b for a, b in zip(*pair, strict=True)] for pair in pairs]
+    gains = [ex.quotients(*ex.pair(line[x], bf.FCFS, bf.BF0, _FIELD)) for x in kept]
     return ex.mean_interval(ex.slopes([_scale(sweep, x) for x in kept], gains))
 
 

@@ -140,18 +140,11 @@ def run(setting: ex.Setting) -> ex.Findings:
     _equal(setting, found)
     _drifts(setting, found)
     lines = _scaling(setting, found)
-    held = all(found.asserted)
-    found.claims.insert(
-        0,
-        ex.Claim(
-            "Definition 1 (overload) holds at every counted step",
-            held,
-            f"{sum(found.asserted)} of {len(found.asserted)} runs",
-        ),
-    )
+    seen = f"{sum(found.asserted)} of {len(found.asserted)} runs"
+    overload = ex.Claim("Definition 1 (overload) holds at every counted step", all(found.asserted), seen)
     return ex.Findings(
         rows=found.rows,
-        claims=found.claims,
+        claims=[overload, *found.claims],
         constants=ex.constants(f"""
             prompts | uniform on 1..{S_MAX} | the theorems allow any bounded law
             outputs | {OUTPUT}, or geometric of that mean | the theorems' own
@@ -175,14 +168,14 @@ def run(setting: ex.Setting) -> ex.Findings:
 Line = Mapping[int, Sequence[float]]
 
 
+@dataclass(slots=True)
 class _Found:
     """What the parts add to."""
 
-    def __init__(self) -> None:
-        self.rows: list[ex.Row] = []
-        self.claims: list[ex.Claim] = []
-        self.asserted: list[bool] = []
-        self.data: dict[tuple[str, str, str], list[float]] = {}
+    rows: list[ex.Row] = field(default_factory=list[ex.Row])
+    claims: list[ex.Claim] = field(default_factory=list[ex.Claim])
+    asserted: list[bool] = field(default_factory=list[bool])
+    data: dict[tuple[str, str, str], list[float]] = field(default_factory=dict[tuple[str, str, str], list[float]])
 
     def add(self, part: str, case: str, quantity: str, values: Sequence[float], paper: float | str | None) -> ex.Interval:
         """A row and its data."""
@@ -234,13 +227,8 @@ def _drifts(setting: ex.Setting, found: _Found) -> None:
         fcfs = measured(setting, model, size, setting.pick(200, 20), bf.FCFS)
         own = measured(setting, model, size, setting.pick(20, 10), bf.BF0)
         found.asserted += [one.asserted for one in (*fcfs, *own)]
-        variance = found.add(
-            "Theorems 2, 3",
-            model.name,
-            "variance of a slot under FCFS",
-            [one.variance for one in fcfs],
-            round(model.variance),
-        )
+        spread = [one.variance for one in fcfs]
+        variance = found.add("Theorems 2, 3", model.name, "variance of a slot under FCFS", spread, round(model.variance))
         told.append(ex.near(variance, model.variance, NEAR_VARIANCE))
         gaps[model.name] = [float(one.gap.mean()) for one in own]
         worst = max(worst, *(float(one.gap.max()) for one in own))
@@ -268,8 +256,7 @@ def _scaling(setting: ex.Setting, found: _Found) -> dict[str, Line]:
     """The gain against B and against G in each theorem's setting: the one that is proven, and the one that is seen.
 
     Proven is FCFS's imbalance over BF-IO's bound, (G - 1) s_max, times 1 / p where outputs are geometric. The measured
-    values
-    have no exponent with equal outputs: BF-IO(0) often balances them exactly.
+    values have no exponent with equal outputs: BF-IO(0) often balances them exactly.
     """
     g, b = setting.pick((16, 36), (4, 9))
     along_g = [(x, (x, b)) for x in setting.pick(WORKERS, (4, 8))]
@@ -324,8 +311,7 @@ def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
     panels = figure.subplots(1, 2)
     for axes, along, label in zip(panels, ("B", "log G"), ("slots a worker B", "workers G"), strict=True):
         own = {name: line for name, line in lines.items() if f", {along}," in name}
-        for colour, (name, line) in zip(ex.COLOURS, own.items(), strict=False):
-            ex.band_line(axes, list(line), [ex.mean_interval(list(v)) for v in line.values()], name, colour)
+        ex.bands(axes, {n: (list(line), [ex.mean_interval(list(v)) for v in line.values()]) for n, line in own.items()})
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         ex.labelled(axes, label, legend=True, fontsize=7)

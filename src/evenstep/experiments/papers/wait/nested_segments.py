@@ -50,7 +50,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         claims=_claims(found, counts),
         constants=ex.constants(f"""
             types | {TYPES}, outputs 1..{TYPES}, prompts of {PROMPT} tokens | the paper's
-            L | {", ".join(map(str, counts))} | ours
+            L | {ex.listed(counts)} | ours
             rates of the types | geometric, {GOES_ON:g} a token | stands in for the paper's Fig. 15
             batch time | d0 = {D0_S:g} s, d1 = {D1_S:g} s a KV token | the paper prints neither; the law's usual d1 would be
               too slow for 500 requests a second
