@@ -28,6 +28,7 @@ from evenstep.load.settings import LoadSettings, Target
 from evenstep.load.summary import summary
 from evenstep.load.watching import Watch
 from evenstep.request import Trace
+from gateway_peers import compile_kernels
 
 RANKS = 8
 
@@ -57,6 +58,7 @@ class Process:
 @contextmanager
 def running(step_ms: float, slots: int, policy: str):
     """Engines and a gateway: URL of the gateway, page of the engines, process id of the gateway."""
+    compile_kernels(policy)
     engine, gateway, admin = free_ports(3)
     words = [
         "emulate",

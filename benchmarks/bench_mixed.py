@@ -251,6 +251,7 @@ def started(
                 print(f"{name} {modules[name].have()}")
                 command = modules[name].command(folder, engines, port)
             else:
+                peers.compile_kernels(name)
                 path = folder / f"{name}.json"
                 path.write_text(json.dumps(config(port, peers.free_port(), engines, name, str(folder / f"{name}.log"))))
                 command = [sys.executable, "-c", _STARTS, "serve", "--config", str(path)]

@@ -76,6 +76,12 @@ def free_port() -> int:
         return taken.getsockname()[1]
 
 
+def compile_kernels(policy: str) -> None:
+    """Compile what a gateway with this policy needs, where that was not done yet; else it would begin in plain Python."""
+    code = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(sys.argv[1], '')"
+    subprocess.run([sys.executable, "-c", code, policy], check=True)
+
+
 @contextlib.contextmanager
 def started(command: Sequence[str], core: int, log: Path, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
     """A process group on one core, killed at the end."""

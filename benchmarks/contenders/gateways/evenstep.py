@@ -7,13 +7,14 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from gateway_peers import KEY, free_port
+from gateway_peers import KEY, compile_kernels, free_port
 
 NAME, SHARE = "evenstep", 1.0
 _STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
 
 
 def have() -> str:
+    compile_kernels("br-0")
     return f"{version('evenstep')} (uvloop {version('uvloop')}, httptools {version('httptools')})"
 
 
