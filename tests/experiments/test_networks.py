@@ -38,6 +38,14 @@ def test_a_check_puts_the_growth_of_a_run_next_to_its_load():
     assert found.run.summary["verdict"] == "unstable"
 
 
+@pytest.mark.parametrize("name", ["k-parallel", "two-types", "fork-join"])
+def test_the_command_that_the_list_of_papers_names_settles_its_verdict(name):
+    """A shorter run of these files is undecided at a load of 0.95."""
+    found = check(EXAMPLES / f"{name}.yaml")
+    assert found.judged.verdict in ("stable", "unknown")
+    assert [found.run.stability(e).verdict for e in range(len(found.run.engines))] == ["stable"] * len(found.run.engines)
+
+
 def test_one_engine_takes_b_by_t_b():
     section = EngineSection(engine="token-budget=512", batch_time="token-budget:fit=codellama-34b-tp2")
     assert tokens_per_s(section) == pytest.approx(512 / (23.47e-3 + 0.145e-3 * 416))
