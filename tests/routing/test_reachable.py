@@ -55,6 +55,38 @@ def test_sums_reach_across_words_of_the_mask():
     assert best([200, 300, 411], 3, 711) == ([0, 1, 1], 711, 711)
 
 
+def test_a_carry_into_the_next_word_is_kept_by_a_shift_of_one():
+    assert best([63, 1], 2, 64) == ([1, 1], 64, 64)
+    assert best([127, 1], 2, 128) == ([1, 1], 128, 128)
+    assert best([63, 65], 2, 128) == ([1, 1], 128, 128)
+
+
+def test_the_only_sum_may_lie_just_above_the_margin_or_at_the_end_of_the_mask():
+    """61 for 60 is worth 61 - 4; there is nothing beyond it to look at."""
+    assert best([61], 1, 60) == ([1], 61, 57)
+    assert best([63], 1, 100) == ([1], 63, 63)
+    assert best([64], 1, 60) == ([1], 64, 48)
+
+
+def test_nothing_is_carried_from_the_end_of_the_mask_to_its_beginning():
+    """63 and 61 together are 124, beyond the mask; its lowest words hold no 60 from that."""
+    assert best([63, 61], 2, 60, kv_free=63.0) == ([0, 1], 61, 57)
+
+
+def test_the_sum_above_is_looked_for_above_the_margin():
+    """A token above the margin costs a half: 61 for 60 is worth 59.5, and 59 is worth 59."""
+    assert best([59, 61], 1, 60, penalty=1.5) == ([0, 1], 61, 59.5)
+
+
+def test_where_nothing_fits_nothing_is_worth_sending():
+    assert best([50, 35], 2, 60, kv_free=10.0) == ([0, 0], 0, -math.inf)
+
+
+def test_a_single_token_is_a_sum():
+    assert best([1], 1, 1) == ([1], 1, 1)
+    assert best([1], 1, 0) == ([1], 1, -3)
+
+
 def test_a_score_that_never_falls_takes_the_largest_sum():
     assert best([50, 35, 25], 2, 60, penalty=0.0) == ([1, 1, 0], 85, 85)
 

@@ -31,15 +31,19 @@ def _or_shifted(target: Any, source: Any, shift: int, limit: int) -> None:
     target[last] = (target[last] << spare) >> spare
 
 
+@borrowing
+def _fewest(sums: Any, slots: int, tokens: int) -> int:
+    """The least number of candidates, up to `slots`, that weigh so much together; 0 where none do."""
+    for r in range(1, slots + 1):
+        if _has(sums[r], tokens):
+            return r
+    return 0
+
+
 @allocating
 def _mark(reach: Any, sizes: Floats, n: int, slots: int, best: int, chosen: Ints) -> None:
     """Mark the candidates that make up a sum: of the fewest, the earliest."""
-    best_r = 0
-    for r in range(1, slots + 1):
-        if _has(reach[n, r], best):
-            best_r = r
-            break
-    left = best
+    best_r, left = _fewest(reach[n], slots, best), best
     for i in range(n, 0, -1):
         if not _has(reach[i - 1, best_r], left):
             chosen[i - 1] = 1
@@ -65,7 +69,7 @@ def by_bits(
         chosen: int64[>= n], written: 1 where a candidate is in the subset.
 
     Returns:
-        Tokens and score of the subset.
+        Tokens and score of the subset; 0 and -inf where no candidate fits.
 
     Source: BalanceRoute App. D.4.
     """
@@ -85,25 +89,15 @@ def by_bits(
             if size <= limit:
                 _or_shifted(reach[i + 1, r], reach[i, r - 1], size, limit)
     edge = int(min(high, float(limit)))
-    under, over = -1, -1
-    for tokens in range(edge, -1, -1):
-        if under >= 0:
-            break
-        for r in range(1, slots + 1):
-            if _has(reach[n, r], tokens):
-                under = tokens
-                break
-    for tokens in range(edge + 1, limit + 1):
-        if over >= 0:
-            break
-        for r in range(1, slots + 1):
-            if _has(reach[n, r], tokens):
-                over = tokens
-                break
-    best, worth = -1, -np.inf
-    if under >= 0:
+    sums, under, over = reach[n], edge, edge + 1
+    while under > 0 and _fewest(sums, slots, under) == 0:
+        under -= 1
+    while over <= limit and _fewest(sums, slots, over) == 0:
+        over += 1
+    best, worth = 0, -np.inf
+    if under > 0:
         best, worth = under, value(float(under), score)
-    if over >= 0:
+    if over <= limit:
         other = value(float(over), score)
         if other > worth:
             best, worth = over, other
