@@ -175,6 +175,11 @@ def limited(says: str, value: Interval, limit: float, sign: int, seen: str = "{}
     return Claim(says, clearly(beyond(value, limit), sign), seen.format(with_interval(value)))
 
 
+def placed(says: str, value: Interval, low: float, high: float, seen: str = "{}") -> Claim:
+    """The claim that a value lies in a range; ``{}`` in `seen` is the value."""
+    return Claim(says, within(value, low, high), seen.format(with_interval(value)))
+
+
 def listed(items: Iterable[Any]) -> str:
     """``4, 8, 16``."""
     return ", ".join(map(str, items))

@@ -144,9 +144,8 @@ class Sweep:
         others = ", ".join(
             f"{ex.with_interval(self.over_hindsight(name, label, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
         )
-        holds = ex.clearly(ex.beyond(found, 1 + NEAR), -1)
         text = says or f"{label} with {name} is nearly identical to H-SF (within {NEAR:.0%})"
-        return ex.Claim(text, holds, f"{ex.with_interval(found)} times H-SF at n = {self.counts[-1]:,}; {others}")
+        return ex.limited(text, found, 1 + NEAR, -1, f"{{}} times H-SF at n = {self.counts[-1]:,}; {others}")
 
     def constants(self) -> list[ex.Constant]:
         return ex.constants(f"""
@@ -166,9 +165,8 @@ class Sweep:
     def draw(self, figure: Any) -> None:
         panels = figure.subplots(1, len(self.intervals), squeeze=False)[0]
         for axes, name in zip(panels, self.intervals, strict=True):
-            for colour, label in zip(ex.COLOURS, POLICIES, strict=False):
-                means = [np.mean(self.values[name, label, n, MEMORY]) for n in self.counts]
-                axes.plot(self.counts, means, color=colour, lw=1.3, marker=".", label=label)
+            means = {label: [np.mean(self.values[name, label, n, MEMORY]) for n in self.counts] for label in POLICIES}
+            ex.lines(axes, {label: (self.counts, y) for label, y in means.items()}, lw=1.3, marker=".")
             ex.labelled(axes, "requests", title=name)
         panels[0].set_ylabel("average latency, s")
         panels[0].legend(frameon=False)

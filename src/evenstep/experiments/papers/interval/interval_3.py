@@ -13,13 +13,11 @@ def _claims(sweep: Sweep) -> list[ex.Claim]:
     claims = [sweep.near_claim(name) for name in sweep.intervals]
     for name in others:
         wide = sweep.at_most(name, "A_max")
-        worse = ex.paired_difference(wide, sweep.at_most(first, "A_max"))
-        better = ex.paired_difference(sweep.at_most(name, LITERAL), wide)
-        for says, apart, sign in (
-            (f"A_max is worse with {name} than with {first}", worse, 1),
-            (f"A_min is better than A_max with {name}", better, -1),
-        ):
-            claims.append(ex.Claim(says, ex.clearly(apart, sign), f"{ex.with_interval(apart)} s"))
+        near, literal = sweep.at_most(first, "A_max"), sweep.at_most(name, LITERAL)
+        claims += [
+            ex.compared(f"A_max is worse with {name} than with {first}", wide, near, 1, "{} s"),
+            ex.compared(f"A_min is better than A_max with {name}", literal, wide, -1, "{} s"),
+        ]
     return claims
 
 

@@ -32,7 +32,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             own.append(iteration_s(longest, memory, setting.seed, replicate))
     return ex.Findings(
         rows=[
-            ex.Row(_case(u, m), "CPU time of an iteration", "us", None, ex.mean_interval([1e6 * s for s in own]))
+            ex.row(f"outputs to {u}, M = {m:,}", "CPU time of an iteration", "us", [1e6 * s for s in own])
             for (u, m), own in taken.items()
         ],
         claims=[claim(longest, memories, taken) for longest in LONGEST],
@@ -44,14 +44,10 @@ def run(setting: ex.Setting) -> ex.Findings:
         remark="the proof counts one check of eq. 3 in an iteration, of O(M). As many checks are made as requests join, "
         "and that is a share of the batch where outputs are short: then the time grows like a square of M",
         stands_in="nothing: instances are made",
-        data={**ex.grouped(taken, ("longest output", "M")), "iteration_s": [s for own in taken.values() for s in own]},
+        data={**ex.grouped(taken, ("longest output", "M")), "iteration_s": ex.flat(taken)},
         draw=lambda figure: _draw(figure, memories, taken),
         size=(5.0, 3.4),
     )
-
-
-def _case(longest: int, memory: int) -> str:
-    return f"outputs to {longest}, M = {memory:,}"
 
 
 def iteration_s(longest: int, memory: int, seed: int, replicate: int) -> float:
@@ -70,12 +66,9 @@ def claim(longest: int, memories: Sequence[int], taken: Times) -> ex.Claim:
     least, most = memories[0], memories[-1]
     allowed = most * math.log(most) / (least * math.log(least))
     grows = ex.ratio(taken[longest, most], taken[longest, least])
-    return ex.Claim(
-        f"outputs to {longest}: from M = {least:,} to {most:,} an iteration takes at most {allowed:.1f} times as long "
-        "(M log M)",
-        ex.clearly(ex.beyond(grows, allowed), -1),
-        f"{ex.with_interval(grows)} times",
-    )
+    span = f"outputs to {longest}: from M = {least:,} to {most:,}"
+    says = f"{span} an iteration takes at most {allowed:.1f} times as long (M log M)"
+    return ex.limited(says, grows, allowed, -1, "{} times")
 
 
 def _draw(figure: Any, memories: Sequence[int], taken: Times) -> None:

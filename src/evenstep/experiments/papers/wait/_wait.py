@@ -77,6 +77,12 @@ def free_engine(kv_tokens: int = 0, overflow: Overflow = "recompute") -> Engine:
     )
 
 
+def drawn_types(shares: Sequence[float], requests: int, seed: int, replicate: int) -> I8:
+    """The type of each request, drawn by the shares: int64[N]."""
+    u = streams.uniform(seed, "wait-type", np.arange(requests), draw=replicate)
+    return np.searchsorted(np.cumsum(shares) / sum(shares), u, side="right").astype(np.int64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
     """The figures kept of a run."""
@@ -143,8 +149,7 @@ class Workload:
 
     def trace(self, rate: float, requests: int, seed: int, replicate: int) -> Trace:
         """Poisson arrivals, each of a type drawn by the shares."""
-        u = streams.uniform(seed, "wait-type", np.arange(requests), draw=replicate)
-        which = np.searchsorted(np.cumsum(self.shares) / sum(self.shares), u, side="right").astype(np.int64)
+        which = drawn_types(self.shares, requests, seed, replicate)
         types = (np.asarray(of, np.int64)[which] for of in (self.prompts, self.outputs))
         prompt, output = self.lengths(which, seed, replicate) if self.lengths else types
         return Trace(
@@ -272,9 +277,8 @@ def _draw(figure: Any, runs: Runs, labels: Sequence[str], cases: Sequence[Case])
     for line, tokens in zip(panels, TOKEN_LIMITS, strict=True):
         own = sorted((case for case in cases if case.tokens == tokens), key=lambda case: case.rate)
         for axes, field in zip(line, ("steady_tokens_per_s", "e2e_mean_s"), strict=True):
-            for colour, label in zip(ex.COLOURS, labels, strict=False):
-                means = [np.mean(ex.values(runs[label, case], field)) for case in own]
-                axes.plot([case.rate for case in own], means, color=colour, lw=1.3, marker=".", label=label)
+            means = {label: [np.mean(ex.values(runs[label, case], field)) for case in own] for label in labels}
+            ex.lines(axes, {label: ([case.rate for case in own], y) for label, y in means.items()}, lw=1.3, marker=".")
             quantity, unit = FIELDS[field]
             ex.labelled(axes, "requests/s", f"{quantity}, {unit}", f"{tokens:,} tokens an iteration")
     panels[0][0].legend(frameon=False, fontsize=7)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -104,19 +103,31 @@ def run(setting: ex.Setting) -> ex.Findings:
                 for kind, one in shares.items()
             ),
             *(
-                ex.row(
-                    name,
-                    "growth of the queue of type 2",
-                    "requests/s",
-                    own[:, 0].tolist(),
-                    GROWTH if name == "FCFS" else None,
-                )
+                ex.row(name, "growth of the queue of type 2", "requests/s", own[:, 0].tolist(), {"FCFS": GROWTH}.get(name))
                 for name, own in long.items()
             ),
             *(ex.row(name, "throughput", "tokens/s", own[:, 1].tolist(), TOKENS_PER_S) for name, own in long.items()),
             *(ex.Row(name, "gap over that of a quarter of the horizon", "", None, one) for name, one in stays.items()),
         ],
-        claims=_claims(letter, growth, stays, gap),
+        claims=[
+            ex.Claim(
+                f"memory overflows within two iterations with probability {OVERFLOWS:.3f} = 1 - 4.5 e^-2",
+                ex.within(ex.Interval(OVERFLOWS, OVERFLOWS, OVERFLOWS), letter.low or 0.0, letter.high or 1.0),
+                f"{letter.value:.4f}, interval {letter.low:.4f} to {letter.high:.4f}",
+            ),
+            ex.placed(f"the queue of type 2 is at least {GROWTH:g} t", growth, GROWTH, math.inf),
+            *(
+                ex.limited(
+                    f"{name} loses a constant share of the fluid throughput (Proposition {4 if name == 'FCFS' else 5})",
+                    stays[name],
+                    CONSTANT,
+                    1,
+                    f"{ex.with_interval(ex.mean_interval(gap[name]))} of {TOKENS_PER_S:g} tokens/s",
+                )
+                for name in POLICIES
+                if name != KNOWS
+            ),
+        ],
         constants=ex.constants(f"""
             types | prompts 1, outputs 1 and 2, one arrival a second each | the paper's
             memory | M* = {MEMORY} KV tokens, overflow restarts | the paper's
@@ -138,35 +149,6 @@ def run(setting: ex.Setting) -> ex.Findings:
         size=(6.0, 3.4),
         intervals=f"Probabilities have Clopper-Pearson intervals over {count:,} trials, the others t-intervals.",
     )
-
-
-def _claims(
-    letter: ex.Interval, growth: ex.Interval, stays: Mapping[str, ex.Interval], gap: Mapping[str, list[float]]
-) -> list[ex.Claim]:
-    """What the proofs say: of trials to the letter, of FCFS's queue, and of every policy's gap."""
-    return [
-        ex.Claim(
-            f"memory overflows within two iterations with probability {OVERFLOWS:.3f} = 1 - 4.5 e^-2",
-            ex.within(_sure(OVERFLOWS), letter.low or 0.0, letter.high or 1.0),
-            f"{letter.value:.4f}, interval {letter.low:.4f} to {letter.high:.4f}",
-        ),
-        ex.Claim(
-            f"the queue of type 2 is at least {GROWTH:g} t", ex.within(growth, GROWTH, math.inf), ex.with_interval(growth)
-        ),
-        *(
-            ex.Claim(
-                f"{name} loses a constant share of the fluid throughput (Proposition {4 if name == 'FCFS' else 5})",
-                ex.clearly(ex.beyond(stays[name], CONSTANT), 1),
-                f"{ex.with_interval(ex.mean_interval(gap[name]))} of {TOKENS_PER_S:g} tokens/s",
-            )
-            for name in POLICIES
-            if name != KNOWS
-        ),
-    ]
-
-
-def _sure(value: float) -> ex.Interval:
-    return ex.Interval(value, value, value)
 
 
 def _draw(figure: Any, long: Any) -> None:

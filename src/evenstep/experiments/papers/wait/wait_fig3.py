@@ -81,9 +81,9 @@ def _served(name: str, setting: ex.Setting) -> tuple[F8, F8]:
 
 def _rows(name: str, kind: str, fit: Fit) -> list[ex.Row]:
     return [
-        ex.Row(f"{name}: {kind}", "R^2", "", None, ex.Interval(fit.r_squared, None, None)),
-        ex.Row(f"{name}: {kind}", "d0", "ms", None, ex.Interval(1e3 * fit.options["d0_s"], None, None)),
-        ex.Row(f"{name}: {kind}", "d1", "us a KV token", None, ex.Interval(1e6 * fit.options["d1_s"], None, None)),
+        ex.row(f"{name}: {kind}", "R^2", "", [fit.r_squared]),
+        ex.row(f"{name}: {kind}", "d0", "ms", [1e3 * fit.options["d0_s"]]),
+        ex.row(f"{name}: {kind}", "d1", "us a KV token", [1e6 * fit.options["d1_s"]]),
     ]
 
 

@@ -54,10 +54,8 @@ def run(setting: ex.Setting) -> ex.Findings:
     return ex.Findings(
         rows=[ex.row(f"{name}, load {load:g}", "share of fluid throughput", "", own) for (name, load), own in found.items()],
         claims=[
-            ex.Claim(
-                f"{name} is not above the fluid throughput by more than {MORE:.0%}, load {load:g}",
-                ex.within(one, -np.inf, 1 + MORE),
-                ex.with_interval(one),
+            ex.placed(
+                f"{name} is not above the fluid throughput by more than {MORE:.0%}, load {load:g}", one, -np.inf, 1 + MORE
             )
             for (name, load), one in most.items()
         ],
@@ -70,11 +68,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         """),
         remark="what is done has arrived, so the mean cannot be above; a replicate can, by the luck of its arrivals",
         stands_in="nothing: arrivals are Poisson as in the paper",
-        data={
-            "policy": [name for name, _ in found for _ in range(setting.replicates)],
-            "load": [load for _, load in found for _ in range(setting.replicates)],
-            "share": [share for own in found.values() for share in own],
-        },
+        data={**ex.grouped(found, ("policy", "load")), "share": ex.flat(found)},
         draw=lambda figure: _draw(figure, most),
         size=(7.0, 5.0),
     )

@@ -40,14 +40,13 @@ def run(setting: ex.Setting) -> ex.Findings:
     enough = {delta: own.enough_kv_tokens for delta, own in solved.items()}
     over = {delta: ex.share_interval(int((peaks > kv).sum()), many) for delta, kv in enough.items()}
     least = ex.quantile_interval(peaks.astype(float), 1 - REALLY)
-    rows = [ex.Row(f"delta {delta:g}", "runs that overflow", "", delta, one) for delta, one in over.items()]
-    rows += [ex.Row(f"delta {delta:g}", "memory of eq. 12", "KV tokens", None, _sure(kv)) for delta, kv in enough.items()]
-    rows += [
-        ex.Row("M^pi", "memory of a full batch", "KV tokens", None, _sure(solved[DELTAS[0]].kv_tokens)),
-        ex.Row(f"{REALLY:.0%} of runs overflow", "memory", "KV tokens", None, least),
-    ]
     return ex.Findings(
-        rows=rows,
+        rows=[
+            *(ex.Row(f"delta {delta:g}", "runs that overflow", "", delta, one) for delta, one in over.items()),
+            *(ex.row(f"delta {delta:g}", "memory of eq. 12", "KV tokens", [kv]) for delta, kv in enough.items()),
+            ex.row("M^pi", "memory of a full batch", "KV tokens", [solved[DELTAS[0]].kv_tokens]),
+            ex.Row(f"{REALLY:.0%} of runs overflow", "memory", "KV tokens", None, least),
+        ],
         claims=[
             ex.Claim(
                 f"the memory of eq. 12 overflows with probability {delta:g} at most",
@@ -72,10 +71,6 @@ def run(setting: ex.Setting) -> ex.Findings:
         size=(6.0, 3.4),
         intervals=f"Shares have Clopper-Pearson intervals, the quantile one of order statistics, over {many} runs.",
     )
-
-
-def _sure(value: float) -> ex.Interval:
-    return ex.Interval(value, None, None)
 
 
 def _draw(figure: Any, peaks: Any, enough: Any) -> None:

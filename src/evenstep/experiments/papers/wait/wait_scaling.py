@@ -112,10 +112,11 @@ def run(setting: ex.Setting) -> ex.Findings:
             for kind, q in SLOPES
         ],
         claims=[
-            ex.Claim(
+            ex.placed(
                 f"{kind}: log {quantity} has slope {slope:g} +-{off:g} on log zeta",
-                ex.within(fitted[kind, quantity], slope - off, slope + off),
-                ex.with_interval(fitted[kind, quantity]),
+                fitted[kind, quantity],
+                slope - off,
+                slope + off,
             )
             for (kind, quantity), (slope, off) in SLOPES.items()
         ],
@@ -143,9 +144,10 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 def _draw(figure: Any, runs: Runs) -> None:
     for axes, (quantity, unit) in zip(figure.subplots(1, 2), UNITS.items(), strict=True):
-        for colour, kind in zip(ex.COLOURS, KINDS, strict=False):
-            own = {zeta: np.mean(found[quantity]) for (name, zeta), found in runs.items() if name == kind}
-            axes.loglog(list(own), list(own.values()), color=colour, marker=".", label=kind)
+        zetas = list(dict.fromkeys(zeta for _, zeta in runs))
+        ex.lines(axes, {kind: (zetas, [np.mean(runs[kind, z][quantity]) for z in zetas]) for kind in KINDS}, marker=".")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
         ex.labelled(axes, "zeta", f"{quantity}, {unit}")
         axes.legend(frameon=False)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.experiments import vocabulary as ex
+from evenstep.experiments.papers.wait._wait import drawn_types
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.nested_wait import NestedWait
@@ -94,8 +94,7 @@ class Family:
         events = Poisson(1.0).times(int(1.1 * expected[-1]) + 100, seed, replicate)
         assert events is not None
         arrival_s = np.interp(events, expected, np.arange(expected.size) * phase_s)[events < expected[-1]]
-        u = streams.uniform(seed, "wait-type", np.arange(arrival_s.size), draw=replicate)
-        which = np.searchsorted(np.cumsum(self.shares) / sum(self.shares), u, side="right").astype(np.int64)
+        which = drawn_types(self.shares, arrival_s.size, seed, replicate)
         return Trace(
             np.asarray(self.prompts, np.int64)[which],
             np.asarray(self.outputs, np.int64)[which],
@@ -199,16 +198,10 @@ def _claims(runs: Runs) -> list[ex.Claim]:
         for profile in PROFILES:
             own = {label: runs[family.name, profile, label] for label in family.policies(PROFILES[profile])}
             for other in ("for the mean", "for the peak"):
-                apart = ex.paired_difference(
-                    ex.values(own["solved anew"], "e2e_mean_s"), ex.values(own[other], "e2e_mean_s")
-                )
                 text = f"{family.name} solved anew has a lower latency than with thresholds {other}, {profile}"
-                found.append(ex.Claim(text, ex.clearly(apart, -1), f"{ex.with_interval(apart)} s"))
-            fewer = ex.paired_difference(
-                ex.values(own["solved anew"], "iterations"), ex.values(own["Sarathi"], "iterations")
-            )
+                found.append(ex.compared(text, *ex.pair(own, "solved anew", other, "e2e_mean_s"), -1, "{} s"))
             text = f"{family.name} solved anew still takes fewer iterations than Sarathi, {profile}"
-            found.append(ex.Claim(text, ex.clearly(fewer, -1), f"{ex.with_interval(fewer)} iterations"))
+            found.append(ex.compared(text, *ex.pair(own, "solved anew", "Sarathi", "iterations"), -1, "{} iterations"))
     return found
 
 
@@ -261,9 +254,8 @@ def _draw(figure: Any, middles: F8, latency: Mapping[tuple[str, str, str], F8]) 
     panels = figure.subplots(len(PROFILES), len(FAMILIES))
     shown = [(profile, family.name) for profile in PROFILES for family in FAMILIES]
     for axes, (profile, family) in zip(panels.flat, shown, strict=True):
-        lines = [(label, line) for (name, at, label), line in latency.items() if (name, at) == (family, profile)]
-        for colour, (label, line) in zip(ex.COLOURS, lines, strict=False):
-            axes.plot(middles, line, color=colour, lw=1.3, label=label)
+        own = {label: (middles, line) for (name, at, label), line in latency.items() if (name, at) == (family, profile)}
+        ex.lines(axes, own, lw=1.3)
         axes.set_yscale("log")
         ex.labelled(axes, "arrival, s", title=f"{family}, {profile}")
     panels[0][0].set_ylabel("mean latency, s")
