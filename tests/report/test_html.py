@@ -10,7 +10,8 @@ from tests.measure.test_comparison import replicates
 
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, compare_runs
-from evenstep.report.html import page, write_report
+from evenstep.measure.output_file import write_text
+from evenstep.report.html import page
 
 ORACLE = "bf-io:horizon=20,predictor=oracle"
 VOID = {"meta", "br", "wbr"}
@@ -153,7 +154,7 @@ def test_one_policy_one_seed_and_no_records_still_make_a_page():
 def test_the_report_is_written_whole(tmp_path):
     comparison, runs = made()
     path = tmp_path / "report.html"
-    write_report(comparison, runs, path)
+    write_text(path, page(comparison, runs))
     assert path.read_text(encoding="utf-8") == page(comparison, runs)
     assert path.stat().st_size < 300_000
 
@@ -161,4 +162,4 @@ def test_the_report_is_written_whole(tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_a_clear_error():
     with pytest.raises(InputError, match="No space left on device"):
-        write_report(*made(1), Path("/dev/full"))
+        write_text(Path("/dev/full"), page(*made(1)))

@@ -32,9 +32,8 @@ def test_json_has_no_nan():
     assert json.loads(text)["scores"][1]["auc"] is None
 
 
-def test_the_page_is_self_contained_and_draws_a_curve_a_horizon(tmp_path):
-    prediction.write_page(found(), "evenstep predict evaluate made", tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
+def test_the_page_is_self_contained_and_draws_a_curve_a_horizon():
+    page = prediction.page(found(), "evenstep predict evaluate made")
     assert page.count("<svg") == 2
     assert "&lt;made&gt;" in page and "<made>" not in page
     assert "http" not in page.replace("http-equiv", "")

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from evenstep.cli.parts import engine
 from evenstep.cli.parts.engine import add_engine_flags
-from evenstep.cli.parts.flags import add_flags, add_format, add_source, need_source, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_many, add_source, need_source, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Layer, Settled
     from evenstep.experiments.compare.observed import FromLog
-    from evenstep.experiments.compare.running import Outcome
     from evenstep.experiments.jobs import Plan
     from evenstep.experiments.settings import CompareSettings
-    from evenstep.measure.comparison import Comparison
 
 
 class Compare:
@@ -48,14 +46,8 @@ class Compare:
         from evenstep.experiments.settings import USUAL, CompareSettings
 
         add_source(parser)
-        parser.add_argument(
-            "--policy",
-            dest="policies",
-            action="append",
-            default=argparse.SUPPRESS,
-            metavar="NAME[:KEY=VALUE,...]",
-            help=f"a policy to compare; may be given many times (default {', '.join(USUAL)})",
-        )
+        text = f"a policy to compare; may be given many times (default {', '.join(USUAL)})"
+        add_many(parser, "--policy", "NAME[:KEY=VALUE,...]", text, dest="policies")
         add_flags(parser, CompareSettings, leave_out=("source", "policies"))
         add_engine_flags(parser)
         add_format(parser)
@@ -119,6 +111,7 @@ def _compare(
     from evenstep.experiments.compare.running import run_comparison
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.progress import Bar
+    from evenstep.report.html import page
     from evenstep.report.tables import columns_of
 
     need_source("evenstep compare", settings.source)
@@ -151,7 +144,8 @@ def _compare(
     if args.records is not None:
         told += outputs.write_records(outcome, settings.policies, Path(args.records))
     if args.report is not None:
-        told += _report(comparison, outcome, Path(args.report))
+        first = {result.policy: runs[0] for result, runs in zip(comparison.policies, outcome.runs, strict=True)}
+        told.append(outputs.write_report(args.report, page(comparison, first)))
     else:
         told.append("for load bands, time lost at the barrier and waits by prompt size, add --report FILE.html")
     if rows is not None:
@@ -161,15 +155,6 @@ def _compare(
 
         outputs.print_json({**to_json_object(comparison), "settings": outputs.settings_object(found, settings)})
     return 0
-
-
-def _report(comparison: Comparison, outcome: Outcome, path: Path) -> list[str]:
-    """Write the HTML report; what to tell the user."""
-    from evenstep.report.html import write_report
-
-    first = {result.policy: runs[0] for result, runs in zip(comparison.policies, outcome.runs, strict=True)}
-    write_report(comparison, first, path)
-    return [f"report: {path.resolve()}"]
 
 
 def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:

@@ -6,12 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli.parts.flags import add_flags, add_format, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_many, settled
 from evenstep.cli.parts.load_bar import LoadBar
 
 if TYPE_CHECKING:
     from evenstep.load.demo import Shown
-    from evenstep.load.demo_settings import DemoSettings
 
 
 class Demo:
@@ -33,15 +32,8 @@ class Demo:
         from evenstep.load.demo_settings import DemoSettings
 
         add_flags(parser, DemoSettings, leave_out=("policies",))
-        parser.add_argument(
-            "--policy",
-            dest="policies",
-            action="append",
-            default=argparse.SUPPRESS,
-            metavar="NAME[:KEY=VALUE,...][@MS]",
-            help="a policy to show; may be given many times; @MS after it = the gateway gathers freed slots so long "
-            "(default jsq, best, best@0)",
-        )
+        text = "a policy to show; may be given many times; @MS after it = the gateway gathers freed slots so long"
+        add_many(parser, "--policy", "NAME[:KEY=VALUE,...][@MS]", f"{text} (default jsq, best, best@0)", dest="policies")
         add_format(parser)
         report = "where the report goes (default evenstep-demo.html)"
         parser.add_argument("--report", metavar="FILE.html", default="evenstep-demo.html", help=report)
@@ -53,7 +45,7 @@ class Demo:
 
         need_gateway_extra("evenstep demo")
         from evenstep.load.demo import replayed, run_demo
-        from evenstep.load.demo_page import foot, head, line, values
+        from evenstep.load.demo_page import foot, head, line, page, values
         from evenstep.workload.reading import read_trace
 
         settings = checked(settled(args, DemoSettings))
@@ -70,25 +62,13 @@ class Demo:
                     print("\n".join([*(head() if len(rows) == 1 else ()), line(row, rows[0])]), flush=True)
         finally:
             bar.end()
-        told, path = foot(settings, rows), _report(args, settings, rows)
-        if args.format == "json":
-            about = {"command": args.command_line, "versions": outputs.versions(), "notes": told, "report": str(path)}
-            outputs.print_json({"version": 1, **about, "policies": [values(row) for row in rows]})
-        else:
-            print("\n".join(["", *told, f"report: {path}"]))
+        told, versions = foot(settings, rows), outputs.versions()
+        report = outputs.write_report(args.report, page(settings, rows, versions, args.command_line))
+        path = str(Path(args.report).resolve())
+        about = {"command": args.command_line, "versions": versions, "notes": told, "report": path}
+        value = {"version": 1, **about, "policies": [values(row) for row in rows]}
+        outputs.answer(args, value, ["", *told, report])
         return 1 if any(row.summary["failed"] for row in rows) else 0
 
 
 command = Demo()
-
-
-def _report(args: argparse.Namespace, settings: DemoSettings, rows: list[Shown]) -> Path:
-    """Write the report; where it is."""
-    from evenstep.cli.parts import outputs
-    from evenstep.load.demo_page import page
-    from evenstep.measure.output_file import replacing
-
-    path = Path(args.report)
-    with replacing(path) as out:
-        out.write(page(settings, rows, outputs.versions(), args.command_line).encode())
-    return path.resolve()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
-from evenstep.cli.parts.flags import add_processes, check_at_least
+from evenstep.cli.parts.flags import add_many, add_processes, add_values, check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.leaderboard.board import Board
@@ -34,33 +34,23 @@ class Leaderboard:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("source", metavar="BOARD.yaml", help="workloads, and the policies to rank besides the defaults")
-        parser.add_argument(
-            "--out",
-            metavar="FILE.md",
-            help="the page; the data is FILE.parquet next to it (default the name of BOARD.yaml, here)",
+        add_values(
+            parser,
+            {
+                "--out FILE.md": "the page; the data is FILE.parquet next to it (default the name of BOARD.yaml, here)",
+                "--picture FILE.svg": "draw the picture, and show it on the page",
+                "--cache DIR": "keep finished runs there, and look for them there",
+                "--check FILE.parquet": "run a tenth of this published board again; write nothing",
+                "--part N": (
+                    "which tenth, 0 to 9 (default the day of the commit, or outside a checkout that of the published board, "
+                    "counted from 1970, modulo 10)",
+                    int,
+                ),
+            },
         )
-        parser.add_argument("--picture", metavar="FILE.svg", help="draw the picture, and show it on the page")
-        parser.add_argument("--cache", metavar="DIR", help="keep finished runs there, and look for them there")
-        parser.add_argument(
-            "--check", metavar="FILE.parquet", help="run a tenth of this published board again; write nothing"
-        )
-        parser.add_argument(
-            "--part",
-            type=int,
-            metavar="N",
-            help="which tenth, 0 to 9 (default the day of the commit, or outside a checkout that of the published board, "
-            "counted from 1970, modulo 10)",
-        )
-        parser.add_argument(
-            "--workload", action="append", default=[], metavar="NAME", help="only this one; may be given many times"
-        )
-        parser.add_argument(
-            "--policy",
-            action="append",
-            default=[],
-            metavar="NAME[:KEY=VALUE,...]",
-            help="only this one as the board lists it, or all of a name; may be given many times",
-        )
+        add_many(parser, "--workload", "NAME", "only this one; may be given many times", default=[])
+        one = "only this one as the board lists it, or all of a name; may be given many times"
+        add_many(parser, "--policy", "NAME[:KEY=VALUE,...]", one, default=[])
         add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ class Load:
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli.parts import outputs
+        from evenstep.load.page import table
         from evenstep.load.run import drive
         from evenstep.load.settings import LoadSettings, checked
         from evenstep.load.summary import notes, summary
@@ -63,14 +65,8 @@ class Load:
         told = [*trace.notes, *notes(found)]
         command = _without_key(args.command_line, settings.api_key)
         written = _write(args, outcome, found, settings, told, command)
-        if args.format == "json":
-            shown = outputs.versions()
-            outputs.print_json({"version": 1, "command": command, "versions": shown, "notes": told, **found})
-        else:
-            from evenstep.load.page import table
-
-            for line in (*table(found), "", *told, *written):
-                print(line)
+        value = {"version": 1, "command": command, "versions": outputs.versions(), "notes": told, **found}
+        outputs.answer(args, value, [*table(found), "", *told, *written])
         return 0 if found["completed"] else 1
 
 
@@ -101,7 +97,6 @@ def _write(
     """Write the files asked for; what to tell the user."""
     from evenstep.cli.parts import outputs
     from evenstep.load.page import Shown, page
-    from evenstep.measure.output_file import replacing
 
     written: list[str] = []
     if args.save_requests is not None:
@@ -109,14 +104,10 @@ def _write(
         written.append(f"requests: {Path(args.save_requests).resolve()}")
     if args.report is not None:
         facts = {"server": settings.url, "model": outcome.model, "workload": settings.source, **outputs.versions()}
-        from html import escape
-
         lead = [f'<p class="hint">{escape(line)}</p>' for line in told]
         totals = {key: found[key] for key in ("completed", "failed", "request_throughput", "output_throughput")}
         text = page(f"Load on {settings.url}", {outcome.model: Shown(outcome, found)}, lead, {**totals, **facts}, command)
-        with replacing(Path(args.report)) as out:
-            out.write(text.encode())
-        written.append(f"report: {Path(args.report).resolve()}")
+        written.append(outputs.write_report(args.report, text))
     return written
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts.flags import add_format
@@ -94,12 +93,7 @@ def _live(args: argparse.Namespace) -> int:
     for one, simulated in zip(networks.in_orders(network, orders), found, strict=True):
         with networks.in_file(args.file):
             rows += [(run, run_live(one, traces=traces, seed=run.seed, speed=speed)) for run in simulated.runs]
-    if args.format == "json":
-        outputs.print_json({"version": 1, "runs": [page.live_object(*pair) for pair in rows]})
-        return 0
-    for line in page.live_lines(rows):
-        print(line)
-    return 0
+    return outputs.answer(args, {"version": 1, "runs": [page.live_object(*pair) for pair in rows]}, page.live_lines(rows))
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -117,8 +111,7 @@ def _run(args: argparse.Namespace) -> int:
     told: list[str] = []
     if args.report is not None:
         judged = networks.judge(*networks.settled(args.file, args.until_s))
-        page.write_network_report(found, judged, Path(args.report), getattr(args, "command_line", ""))
-        told.append(f"report: {Path(args.report).resolve()}")
+        told.append(outputs.write_report(args.report, page.page(found, judged, getattr(args, "command_line", ""))))
     if args.format == "json":
         outputs.print_json({"version": 1, "orders": [page.order_object(one) for one in found]})
         for line in told:
@@ -141,11 +134,6 @@ def _check(args: argparse.Namespace) -> int:
 
     _checked(args)
     checked = networks.check(args.file, until_s=args.until_s, seed=args.seed)
-    if args.format == "json":
-        growth = {name: {"by_load": fluid, "simulated": seen} for name, (fluid, seen) in checked.growth.items()}
-        found = {"version": 1, **page.judged_object(checked.judged), "growth": growth, "simulated": checked.run.summary}
-        outputs.print_json(found)
-        return 0
-    for line in page.checked_lines(checked):
-        print(line)
-    return 0
+    growth = {name: {"by_load": fluid, "simulated": seen} for name, (fluid, seen) in checked.growth.items()}
+    found = {"version": 1, **page.judged_object(checked.judged), "growth": growth, "simulated": checked.run.summary}
+    return outputs.answer(args, found, page.checked_lines(checked))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from evenstep.cli.parts.flags import add_columns_flag, add_format, format_of
+from evenstep.cli.parts.flags import add_columns_flag, add_format, add_many, add_values, format_of
 
 
 class Predict:
@@ -27,24 +26,11 @@ class Predict:
         verbs = parser.add_subparsers(dest="verb", metavar="evaluate", required=True)
         judged = verbs.add_parser("evaluate", help="learn from the first part of a trace, judge on the rest")
         judged.add_argument("file", metavar="TRACE", help="trace file, workload YAML or sample:azure-conv")
-        judged.add_argument(
-            "--predictor",
-            dest="predictors",
-            action="append",
-            metavar="NAME[:KEY=VALUE,...]",
-            help="a predictor to judge; may be given many times (default survival, memorised)",
-        )
-        judged.add_argument(
-            "--horizon",
-            dest="horizons",
-            action="append",
-            type=int,
-            metavar="H",
-            help="steps to look ahead; may be given many times (default 20, 40, 80)",
-        )
-        judged.add_argument(
-            "--train-share", type=float, default=0.5, metavar="X", help="share that is learned from (default 0.5)"
-        )
+        text = "a predictor to judge; may be given many times (default survival, memorised)"
+        add_many(judged, "--predictor", "NAME[:KEY=VALUE,...]", text, dest="predictors", default=None)
+        text = "steps to look ahead; may be given many times (default 20, 40, 80)"
+        add_many(judged, "--horizon", "H", text, dest="horizons", type=int, default=None)
+        add_values(judged, {"--train-share X": ("share that is learned from (default 0.5)", float, 0.5)})
         judged.add_argument("--limit", type=int, metavar="ROWS", help="read this many requests only")
         judged.add_argument(
             "--trace-format", "--format-name", metavar="NAME", help="format of the trace, when it is not recognised"
@@ -71,16 +57,8 @@ class Predict:
             args.horizons or [20, 40, 80],
             train_share=args.train_share,
         )
-        if args.report is not None:
-            prediction.write_page(found, args.command_line, Path(args.report))
-        if args.format == "json":
-            outputs.print_json(prediction.json_object(found))
-            return 0
-        for line in prediction.text_lines(found):
-            print(line)
-        if args.report is not None:
-            print(f"report: {Path(args.report).resolve()}")
-        return 0
+        told = [outputs.write_report(args.report, prediction.page(found, args.command_line))] if args.report else []
+        return outputs.answer(args, prediction.json_object(found), [*prediction.text_lines(found), *told])
 
 
 command = Predict()

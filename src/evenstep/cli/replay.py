@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evenstep.cli.parts.flags import add_format
 
@@ -33,27 +33,20 @@ class Replay:
         add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        import msgspec
+
         from evenstep.cli.parts import outputs
         from evenstep.dispatch.replay import replay
 
         found = replay(args.file, args.policy, args.predictor)
-        if args.format == "json":
-            outputs.print_json({"version": 1, "command": args.command_line, **_object(found)})
-        else:
-            for line in _lines(found):
-                print(line)
+        value = {"version": 1, "command": args.command_line, **msgspec.to_builtins(found)}
+        outputs.answer(args, value, _lines(found))
         return 1 if found.difference is not None and not found.is_changed else 0
 
 
 command = Replay()
 
 _SHOWN = 12  # requests of a decision that are listed
-
-
-def _object(found: Replayed) -> dict[str, Any]:
-    import msgspec
-
-    return msgspec.to_builtins(found)
 
 
 def _lines(found: Replayed) -> list[str]:

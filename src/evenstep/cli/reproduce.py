@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli.parts.flags import add_format, add_processes, check_at_least
+from evenstep.cli.parts.flags import add_format, add_many, add_processes, add_values, check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.reproduce import Setting
@@ -39,19 +39,16 @@ class Reproduce:
             "--quick", action="store_true", help="run a reduced size to show that it works; marked, and no evidence"
         )
         add_format(parser, "table", "csv", "latex", "json")
-        parser.add_argument(
-            "--out", metavar="DIR", default="reproduced", help="where figure and data are written (default reproduced)"
+        add_values(
+            parser,
+            {
+                "--out DIR": ("where figure and data are written (default reproduced)", str, "reproduced"),
+                "--seeds N": ("replicates (default 5; 2 with --quick)", int),
+            },
         )
-        parser.add_argument("--seeds", type=int, metavar="N", help="replicates (default 5; 2 with --quick)")
-        parser.add_argument(
-            "--trace",
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="a trace, a workload YAML or sample:NAME in place of the default workload; may be given many times "
-            "where an experiment takes several",
-        )
-        parser.add_argument("--seed", type=int, default=0, metavar="N", help="key of all draws (default 0)")
+        text = "a trace, a workload YAML or sample:NAME in place of the default workload; may be given many times "
+        add_many(parser, "--trace", "FILE", f"{text}where an experiment takes several", default=[])
+        add_values(parser, {"--seed N": ("key of all draws (default 0)", int, 0)})
         add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:

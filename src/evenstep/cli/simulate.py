@@ -109,14 +109,10 @@ def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settin
         told += [f"records: {path}" for path in write_run(run, Path(args.records))]
     if args.chrome_trace is not None:
         told.append(_chrome_trace(again, run, settings, Path(args.chrome_trace)))
-    if args.format == "json":
-        outputs.print_json(_object(run, args.command_line, outputs.settings_object(found, settings)))
-        return 0
     count = run.totals.counted.get("held_decisions", 0)
     said = [outputs.held_line(settings.policy, count, run.totals.decisions)] if count else []
-    for line in (*_table(run), *said, *told):
-        print(line)
-    return 0
+    value = _object(run, args.command_line, outputs.settings_object(found, settings))
+    return outputs.answer(args, value, [*_table(run), *said, *told])
 
 
 def _prepared(

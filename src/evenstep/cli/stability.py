@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli.parts.flags import add_flags, add_format, add_processes, check_at_least, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_many, add_processes, check_at_least, settled
 
 if TYPE_CHECKING:
     from evenstep.experiments.stability import Answer, Judged
@@ -32,31 +32,21 @@ class StabilityCommand:
 
         text = "trace file, workload YAML, sample:azure-conv, or laws of lengths PROMPT/OUTPUT, e.g. 129/112"
         parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="TRACE|LAWS", help=text)
-        parser.add_argument(
-            "--policy",
-            dest="policies",
-            action="append",
-            default=argparse.SUPPRESS,
-            metavar="NAME[:...]",
-            help="a scheduling policy (default sarathi); may be given many times",
-        )
+        text = "a scheduling policy (default sarathi); may be given many times"
+        add_many(parser, "--policy", "NAME[:...]", text, dest="policies")
         add_flags(parser, StabilitySettings, leave_out=("source", "policies"))
         add_format(parser)
         add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        from evenstep.cli.parts import outputs
         from evenstep.experiments.stability import StabilitySettings, answer
 
         check_at_least("evenstep stability", 1, args, "processes")
         settings = settled(args, StabilitySettings).value
         found = answer(settings, args.processes)
-        if args.format == "json":
-            from evenstep.cli.parts.outputs import print_json, versions
-
-            print_json({"version": 1, "command": args.command_line, "versions": versions(), **_object(found)})
-            return 0
-        print("\n".join(_lines(found, settings.seeds, settings.precision)))
-        return 0
+        value = {"version": 1, "command": args.command_line, "versions": outputs.versions(), **_object(found)}
+        return outputs.answer(args, value, _lines(found, settings.seeds, settings.precision))
 
 
 command = StabilityCommand()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.main import FINE, INTERRUPTED
-from evenstep.cli.parts.flags import add_format, add_processes, check_at_least
+from evenstep.cli.parts.flags import add_format, add_processes, add_values, check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.sweep.sweeping import Sweep
@@ -37,24 +37,18 @@ class SweepCommand:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("source", metavar="SWEEP.yaml", help="the parameters to sweep, and their values")
-        parser.add_argument("--out", metavar="FILE.parquet", help="a row a run (default the name of SWEEP.yaml, here)")
-        parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report with curves")
-        parser.add_argument(
-            "--cache", metavar="DIR", help="where finished runs are kept (default the name of --out and .cache)"
-        )
-        parser.add_argument(
-            "--until",
-            metavar="CONDITION",
-            help="add replicates to a point until it holds for all its policies: half a 95 %% interval under so much, "
-            "with %% of the mean, e.g. ci(idle_share) < 2%%; join several by and",
-        )
-        parser.add_argument(
-            "--most-seeds", type=int, metavar="N", help="replicates a point may have under --until (default 30)"
-        )
-        parser.add_argument(
-            "--slo",
-            metavar="ttft=X,tpot=X",
-            help="objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms; wins over the file",
+        add_values(
+            parser,
+            {
+                "--out FILE.parquet": "a row a run (default the name of SWEEP.yaml, here)",
+                "--report FILE.html": "write a self-contained HTML report with curves",
+                "--cache DIR": "where finished runs are kept (default the name of --out and .cache)",
+                "--until CONDITION": "add replicates to a point until it holds for all its policies: half a 95 %% interval "
+                "under so much, with %% of the mean, e.g. ci(idle_share) < 2%%; join several by and",
+                "--most-seeds N": ("replicates a point may have under --until (default 30)", int),
+                "--slo ttft=X,tpot=X": "objective for goodput and the share of requests that meet it, e.g. "
+                "ttft=2s,tpot=50ms; wins over the file",
+            },
         )
         parser.add_argument(
             "--executor",
@@ -63,11 +57,8 @@ class SweepCommand:
             help="where runs are made: processes of this machine (default), or a Ray cluster; the results are the same",
         )
         add_processes(parser)
-        parser.add_argument(
-            "--ray-address",
-            metavar="ADDRESS",
-            help="the Ray cluster; that of RAY_ADDRESS, or a new one on this machine, when left out",
-        )
+        ray = "the Ray cluster; that of RAY_ADDRESS, or a new one on this machine, when left out"
+        add_values(parser, {"--ray-address ADDRESS": ray})
         parser.add_argument(
             "--dry-run",
             action="store_true",
@@ -137,22 +128,11 @@ def _forecast(args: argparse.Namespace, running: Sweep) -> int:
     from evenstep.cli.parts import outputs
 
     found = running.forecast(args.processes)
-    if args.format == "json":
-        outputs.print_json(
-            {
-                "version": 1,
-                "points": found.points,
-                "runs": found.runs,
-                "cached": found.cached,
-                "most_runs": found.most,
-                "seconds": found.seconds,
-            }
-        )
-        return FINE
+    value = {"version": 1, "points": found.points, "runs": found.runs, "cached": found.cached}
     most = f", {found.most} at most" if found.most > found.runs else ""
-    print(f"{found.points} points, {found.runs} runs that differ{most}; {found.cached} are in the cache")
-    print("nothing is left to run" if found.seconds is None else f"about {_duration(found.seconds)} to go")
-    return FINE
+    left = "nothing is left to run" if found.seconds is None else f"about {_duration(found.seconds)} to go"
+    lines = [f"{found.points} points, {found.runs} runs that differ{most}; {found.cached} are in the cache", left]
+    return outputs.answer(args, {**value, "most_runs": found.most, "seconds": found.seconds}, lines)
 
 
 def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) -> None:
@@ -170,12 +150,8 @@ def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) ->
     if args.report is not None:
         write_sweep(described, Path(args.report))
         told.append(f"report: {Path(args.report).resolve()}")
-    if args.format == "json":
-        outputs.print_json(to_json_object(described))
-        return
     said = until_sentence(swept)
-    for line in [*table_lines(swept), *([said] if said else []), *told]:
-        print(line)
+    outputs.answer(args, to_json_object(described), [*table_lines(swept), *([said] if said else []), *told])
 
 
 def _duration(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from evenstep.cli.parts.flags import add_format
+from evenstep.cli.parts.flags import add_format, add_values
 
 
 class Thresholds:
@@ -23,33 +23,23 @@ class Thresholds:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="TRACE", help="a trace, a workload YAML or sample:azure-conv")
-        parser.add_argument("--engine", default="", metavar="KEY=VALUE,...", help="the engine; kv-tokens is its memory")
-        parser.add_argument(
-            "--batch-time", default="affine-kv", metavar="affine-kv[:KEY=VALUE,...]", help="seconds of an iteration"
+        add_values(
+            parser,
+            {
+                "--engine KEY=VALUE,...": ("the engine; kv-tokens is its memory", str, ""),
+                "--batch-time affine-kv[:KEY=VALUE,...]": ("seconds of an iteration", str, "affine-kv"),
+                "--rate X": ("rescale arrivals to so many requests a second", float),
+                "--segments L": ("segments of Nested WAIT; left out = the number that needs the least memory", int),
+                "--iterations S": ("iterations over which the memory has to suffice (1e6)", float, 1e6),
+                "--delta P": ("probability that it does not suffice (0.01)", float, 0.01),
+                "--limit ROWS": ("only the first ROWS requests", int),
+                "--format-name NAME": "format of TRACE where it is not recognised",
+            },
         )
-        parser.add_argument("--rate", type=float, metavar="X", help="rescale arrivals to so many requests a second")
-        parser.add_argument(
-            "--segments",
-            type=int,
-            metavar="L",
-            help="segments of Nested WAIT; left out = the number that needs the least memory",
-        )
-        parser.add_argument(
-            "--iterations",
-            type=float,
-            default=1e6,
-            metavar="S",
-            help="iterations over which the memory has to suffice (1e6)",
-        )
-        parser.add_argument(
-            "--delta", type=float, default=0.01, metavar="P", help="probability that it does not suffice (0.01)"
-        )
-        parser.add_argument("--limit", type=int, metavar="ROWS", help="only the first ROWS requests")
-        parser.add_argument("--format-name", metavar="NAME", help="format of TRACE where it is not recognised")
         add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.cli.parts.outputs import print_json
+        from evenstep.cli.parts import outputs
         from evenstep.experiments.compare.engine_settings import EngineSettings, check
         from evenstep.experiments.compare.gate_thresholds import Asked, answer, read
 
@@ -65,20 +55,9 @@ class Thresholds:
             ),
             "evenstep thresholds",
         )
-        asked = Asked(
-            read(settings),
-            settings.server(),
-            settings.law(),
-            args.segments,
-            args.iterations,
-            args.delta,
-        )
+        asked = Asked(read(settings), settings.server(), settings.law(), args.segments, args.iterations, args.delta)
         found = answer(asked)
-        if args.format == "json":
-            print_json(found)
-        else:
-            print("\n".join(_lines(found)))
-        return 0
+        return outputs.answer(args, found, _lines(found))
 
 
 command = Thresholds()

@@ -43,6 +43,12 @@ def replacing(path: Path) -> Generator[BinaryIO]:
         raise cannot_write(path, error) from error
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole, as `replacing` does, with its errors."""
+    with replacing(path) as out:
+        out.write(text.encode())
+
+
 def cannot_write(path: Path, error: OSError) -> InputError:
     """The error for a file that could not be written."""
     reason = error.strerror or str(error)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from pathlib import Path
 
 from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.measure.engine_records import EngineRun
-from evenstep.measure.output_file import replacing
 from evenstep.report import engine_plots as plots
 from evenstep.report.engine_table import cell, columns_of, count_lines, verdict_lines
 from evenstep.report.html import breakable, charts_in, digests, document, framed, made_by, swatch, table
@@ -16,23 +14,13 @@ from evenstep.report.numbers import MISSING, relative
 from evenstep.report.svg import series_of
 
 
-def write_engine_report(comparison: EngineComparison, runs: Mapping[str, EngineRun], path: Path) -> None:
-    """Write the report.
+def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
+    """The whole report.
 
     Args:
         comparison: the figures, and what they were made by.
         runs: for each policy, in the comparison's order, its first replicate with its table of iterations.
-        path: the file; replaced whole.
-
-    Raises:
-        InputError: the file cannot be written.
     """
-    with replacing(path) as out:
-        out.write(page(comparison, runs).encode())
-
-
-def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
-    """The whole page; see `write_engine_report`."""
     name = str(comparison.trace.get("name") or "workload")
     parts = [
         f"<h1>Scheduling policies on {escape(name)}</h1>",

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from evenstep.measure.comparison import Compared, Comparison, Interval, PolicyResult
-from evenstep.measure.output_file import replacing
 from evenstep.measure.records import Run
 from evenstep.report import plots
 from evenstep.report.numbers import MISSING, percent, relative, short
@@ -76,24 +74,14 @@ def _figures(comparison: Comparison) -> tuple[Figure, ...]:
     return tuple(found)
 
 
-def write_report(comparison: Comparison, runs: Mapping[str, Run], path: Path) -> None:
-    """Write the report of a comparison.
+def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
+    """The whole report of a comparison.
 
     Args:
         comparison: the figures, and what they were made by.
         runs: for each policy, in the comparison's order, its first replicate with record tables; a chart whose table is
             missing says so.
-        path: the file; replaced whole.
-
-    Raises:
-        InputError: the file cannot be written, for instance on a full disk.
     """
-    with replacing(path) as out:
-        out.write(page(comparison, runs).encode())
-
-
-def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
-    """The whole page; see `write_report`."""
     name = str(comparison.trace.get("name") or "workload")
     parts = [
         f"<h1>Routing policies on {escape(name)}</h1>",

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenstep.measure.output_file import replacing
 from evenstep.report.html import document, framed
 from evenstep.report.numbers import MISSING, short
 from evenstep.report.plots import lines
@@ -123,18 +121,8 @@ def live_object(run: NetworkRun, live: Live) -> dict[str, Any]:
     return {"order": run.order, "seed": run.seed, "simulated": run.summary, "live": found}
 
 
-def write_network_report(found: Sequence[Ordered], judged: Judged, path: Path, command: str = "") -> None:
-    """Write the report: orders, loads, engines, and what the engines hold over time.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    with replacing(path) as out:
-        out.write(page(found, judged, command).encode())
-
-
 def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
-    """The whole page; see `write_network_report`."""
+    """The whole report: orders, loads, engines, and what the engines hold over time."""
     run = found[0].runs[0]
     title = f"Network {run.name}"
     said = f"{run.summary['tasks']:,} tasks done, {len(run.engines)} engines, {short(run.until_s, 4)} s. Simulated."

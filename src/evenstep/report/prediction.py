@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenstep.measure.output_file import replacing
 from evenstep.predict.evaluation import Evaluation, Score
 from evenstep.report.html import document, table
 from evenstep.report.svg import Board, Scale
@@ -67,12 +65,8 @@ def json_object(found: Evaluation) -> dict[str, Any]:
     }
 
 
-def write_page(found: Evaluation, command: str, path: Path) -> None:
-    """Write the table and one reliability curve a horizon as a self-contained page.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+def page(found: Evaluation, command: str) -> str:
+    """The table and one reliability curve a horizon as a self-contained page."""
     title = f"predictors on {found.trace}"
     horizons = dict.fromkeys(score.horizon for score in found.scores)
     parts = [
@@ -81,8 +75,7 @@ def write_page(found: Evaluation, command: str, path: Path) -> None:
         *(_reliability(found, horizon) for horizon in horizons),
         f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in found.notes)}</ul><p><code>{escape(command)}</code></p>",
     ]
-    with replacing(path) as out:
-        out.write(document(title, parts).encode())
+    return document(title, parts)
 
 
 def _reliability(found: Evaluation, horizon: int) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from itertools import combinations
 from pathlib import Path
 
-from evenstep.measure.output_file import replacing
+from evenstep.measure.output_file import write_text
 from evenstep.measure.swept import Swept, value_text
 from evenstep.report.html import ORACLE_BADGE, document, framed, legend, made_by, table
 from evenstep.report.sweep_plots import against, figure_of, over_two, title_of
@@ -29,8 +29,7 @@ def write_sweep(swept: Swept, path: Path) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    with replacing(path) as out:
-        out.write(page(swept).encode())
+    write_text(path, page(swept))
 
 
 def page(swept: Swept) -> str:

@@ -104,10 +104,10 @@ def _written(args: argparse.Namespace, comparison: EngineComparison, outcome: En
             write_engine_run(run, Path(args.records) / f"{index}-{file_name(name)}")
         told.append(f"records: {args.records}/")
     if args.report is not None:
-        from evenstep.report.engine_page import write_engine_report
+        from evenstep.cli.parts.outputs import write_report
+        from evenstep.report.engine_page import page
 
-        write_engine_report(comparison, first, Path(args.report))
-        told.append(f"report: {Path(args.report).resolve()}")
+        told.append(write_report(args.report, page(comparison, first)))
     else:
         told.append("for queues, memory, batches and latencies as pictures, add --report FILE.html")
     return told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from evenstep.errors import InputError
@@ -43,16 +44,27 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
         shown = "" if field.default in (None, dataclasses.MISSING) else f" (default {default})"
         metavar = field.metadata.get("shape") or _metavar(hints[field.name])
         if hints[field.name] == list[str]:
-            said_often = text + "; may be given many times"
-            flag = flag.removesuffix("s")
-            parser.add_argument(
-                flag, dest=field.name, action="append", default=argparse.SUPPRESS, metavar=metavar, help=said_often
-            )
+            add_many(parser, flag.removesuffix("s"), metavar, f"{text}; may be given many times", dest=field.name)
             continue
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
         if field.name == "format_name":
             add_columns_flag(parser)
     parser.add_argument("--config", metavar="FILE", help="read settings from a YAML file; flags win over it")
+
+
+def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[Any, ...]]) -> None:
+    """Flags of one value: ``--out FILE`` -> its help, or help, type and (if it has one) default."""
+    for flag, said in flags.items():
+        name, metavar = flag.split(" ")
+        text, *more = (said,) if isinstance(said, str) else said
+        options: dict[str, Any] = dict(zip(("type", "default"), more, strict=False))
+        parser.add_argument(name, metavar=metavar, help=text, **options)
+
+
+def add_many(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str, **more: Any) -> None:
+    """A flag that may be given many times; it leaves no attribute unless a `default` is given."""
+    options: dict[str, Any] = {"default": argparse.SUPPRESS, **more}
+    parser.add_argument(flag, action="append", metavar=metavar, help=text, **options)
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from evenstep.cli.parts.flags import add_many
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,29 +35,17 @@ def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
     for flag, (_, metavar, text) in _FLAGS.items():
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
     for flag, text in _WORKERS.items():
-        parser.add_argument(
-            flag, default=[], action="append", metavar="URL[,KEY=VALUE,...]", help=f"{text}; may be given many times"
-        )
-    parser.add_argument(
-        "--group",
-        default=[],
-        action="append",
-        metavar="URL,URL[,KEY=VALUE,...]",
-        help="engines that share a barrier; may be given many times",
-    )
+        add_many(parser, flag, "URL[,KEY=VALUE,...]", f"{text}; may be given many times", default=[])
+    text = "engines that share a barrier; may be given many times"
+    add_many(parser, "--group", "URL,URL[,KEY=VALUE,...]", text, default=[])
     parser.add_argument(
         "--plain-keys",
         action="store_true",
         default=argparse.SUPPRESS,
         help="hash prompts in the decision log without this installation's salt",
     )
-    parser.add_argument(
-        "--set",
-        default=[],
-        action="append",
-        metavar="SETTING=VALUE",
-        help="any setting of the file, e.g. limits.body_bytes=1000000; may be given many times",
-    )
+    text = "any setting of the file, e.g. limits.body_bytes=1000000; may be given many times"
+    add_many(parser, "--set", "SETTING=VALUE", text, default=[])
     parser.add_argument("--config", metavar="FILE", default="", help="YAML file; flags and environment win over it")
 
 

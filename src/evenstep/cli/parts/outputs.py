@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from evenstep.errors import InputError
+from evenstep.measure.output_file import write_text
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
@@ -193,6 +195,22 @@ def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[
         for replicate, run in enumerate(runs):
             write_run(run, folder / f"{index}-{file_name(name)}" / f"replicate-{replicate}")
     return [f"records: {folder}/"]
+
+
+def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[str]) -> int:
+    """Print the value where ``--format json`` is asked for, else the lines; the exit code for a fine end."""
+    if args.format == "json":
+        print_json(value)
+    else:
+        for line in lines:
+            print(line)
+    return 0
+
+
+def write_report(path: str, page: str) -> str:
+    """Write a page; the line that says where it is."""
+    write_text(Path(path), page)
+    return f"report: {Path(path).resolve()}"
 
 
 def file_name(name: str) -> str:

@@ -116,7 +116,8 @@ class Compared(Comparison):
             InputError: a name that does not end in ``.html``, or a file that cannot be written.
         """
         from evenstep.experiments.compare.running import run_comparison
-        from evenstep.report.html import write_report
+        from evenstep.measure.output_file import write_text
+        from evenstep.report.html import page
 
         path = Path(path)
         if path.suffix.lower() != ".html":
@@ -126,7 +127,7 @@ class Compared(Comparison):
             plan = replace(self.plan, seeds=1, fewer=True, records=True, samples=SAMPLES)
             again = run_comparison(plan, list(self.asked)).runs
             runs = {one.name: own[0] for one, own in zip(self.asked, again, strict=True)}
-        write_report(self, runs, path)
+        write_text(path, page(self, runs))
         return path
 
 
