@@ -57,6 +57,12 @@ def test_a_cap_on_decodes_takes_poisson_prompts():
     assert closed_form(WorkConserving(decode_cap=4096), bent).requests_per_s == pytest.approx(25.3548, abs=1e-4)
 
 
+def test_a_cap_is_at_most_what_the_budget_takes_beside_the_prefill_of_its_decodes():
+    """A budget of 400 holds 100 decodes with 3 tokens of prefill each: 50 ms with the overhead, 10 decodes a request."""
+    one = served([30], [10], token_budget=400, overhead_s=0.01)
+    assert smooth(one, 1000) == pytest.approx(100 / (10 * 0.05))
+
+
 def test_a_cap_beyond_what_the_budget_takes_is_no_cap():
     """A budget of 40 holds 10 decodes and their 30 tokens of prefill, 40 ms: 25 requests/s. With whole prompts, Poisson one in an
     iteration, 10 ms without any, else 40 ms."""
@@ -83,6 +89,20 @@ def test_phases_apart_alternate_prompts_and_decodes():
     assert phases_apart(one) == pytest.approx(0.25 / (0.01 + 0.01 * (1 - math.exp(-0.25))))
     # no seats: as the simulator found for prompts and outputs of 32 tokens (68.13, evenstep stability)
     assert phases_apart(served([32], [32], TokenBudget(), token_budget=512)) == pytest.approx(68.09, abs=0.02)
+
+
+def test_prompts_of_which_one_fits_a_batch_are_a_busy_period():
+    """A prompt of 35 fills its batch of 40: 1 s, and 1.1 s a batch of 40 decodes. A cycle of T seconds has r T prompts of a second
+    each, T = 1.1 / (1 - r), and 11 r T decodes, which are 40 at the limit: 12.1 r = 40 (1 - r)."""
+    late = TokenBudget(c_s=1.0, a_s=0.05, b0=38.0)
+    assert phases_apart(served([35], [11], late, token_budget=40)) == pytest.approx(40 / 52.1, rel=2e-4)
+
+
+def test_a_formula_for_memory_says_how_far_it_is_off():
+    full = served([30], [10], token_budget=500, kv_tokens=900)
+    for policy in (Sarathi(), VanillaVllm()):
+        assert "memory full" in closed_form(policy, full).says and "25 % too high" in closed_form(policy, full).says
+        assert "too high" not in closed_form(policy, served([30], [10], token_budget=500, seats=4)).says
 
 
 def test_why_there_is_no_closed_form_is_said():

@@ -37,6 +37,8 @@ from evenstep.scheduling.view import SchedulingPolicy
 CONSERVING = (Sarathi, Orca, Vllm, WorkConserving)
 #: Terms of a sum over Poisson numbers of prompts, and prompts that may wait in the chain of `phases_apart`.
 _MOST_PROMPTS, _MOST_WAITING = 40, 200
+#: What is said of a formula that takes memory as full at all times.
+_MEMORY_OFF = "; up to 25 % too high, as admission leaves room"
 #: The budget of an engine that has none.
 _NO_BUDGET = 1 << 20
 
@@ -118,6 +120,7 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
         return Closed(groups(served, policy.group), "groups of prefills, then decodes to the longest output", most)
     if isinstance(policy, VanillaVllm):
         says = "prefills and decodes apart" + ("" if math.isinf(served.in_hand) else f", {limit} full")
+        says += f" (ours{_MEMORY_OFF})" if limit == "memory" else ""
         return Closed(phases_apart(served), says, most)
     if not isinstance(policy, CONSERVING):
         return Closed(None, "the policy may leave part of the budget unused, so Theorem 1 only bounds it", most)
@@ -127,9 +130,9 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
         return Closed(min(most, capped(served, policy.decode_cap)), "a cap on decodes, with Poisson prompts (ours)", most)
     if math.isinf(served.in_hand):
         return Closed(most, "b / t_b / (m_p + m_d) (Throughput-optimal eq. 2.7)", most)
-    return Closed(
-        min(most, capped(served, served.in_hand)), f"{limit} full, Poisson prompts in every iteration (ours)", most
-    )
+    off = _MEMORY_OFF if limit == "memory" else ""
+    says = f"{limit} full, Poisson prompts in every iteration (ours{off})"
+    return Closed(min(most, capped(served, served.in_hand)), says, most)
 
 
 def conserving(served: Served) -> float:

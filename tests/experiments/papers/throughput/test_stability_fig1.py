@@ -14,7 +14,11 @@ def test_the_frontiers_lie_where_the_closed_forms_put_them():
     wanted = {row.case: float(row.paper or 0) for row in found.findings.rows if row.quantity == FRONTIER}
     assert {"sarathi", "orca", "K_d = 64", "faster-transformer, groups of 8"} <= set(wanted)
     for case, closed in wanted.items():
-        share = 0.3 if "M =" in case else 0.06 if "vanilla" in case else 0.03
+        if "M =" in case:  # the formula takes memory as full; at full size it is 16 to 21 % too high
+            assert 0.75 * closed < ours(found, case, FRONTIER) < 0.9 * closed
+            assert ours(found, case, "error of the closed form") == pytest.approx(20, abs=7)
+            continue
+        share = 0.06 if "vanilla" in case else 0.03
         assert ours(found, case, FRONTIER) == pytest.approx(closed, rel=share), case
     assert ours(found, "vanilla-vllm, 32/32", FRONTIER) < 0.75 * ours(found, "sarathi, 32/32", FRONTIER)
 
