@@ -7,6 +7,7 @@ import json
 import pytest
 
 from evenstep.cli.main import main
+from evenstep.cli.thresholds import command
 
 FILE = ["thresholds", "sample:azure-conv", "--limit", "2000"]
 
@@ -17,6 +18,12 @@ def test_each_gate_is_shown_with_the_inequality_it_satisfies(capsys):
     assert "WAIT, wait:thresholds=1\n  type 0: n = 1, eq. 9: " in out
     assert out.count("eq. 10: ") == 4 and out.count("eq. 12: ") == 1
     assert "4 requests a second" in out
+
+
+@pytest.mark.parametrize("example", command.examples)
+def test_the_examples_of_its_help_have_an_answer(capsys, example):
+    assert main(example.split()[1:]) == 0
+    assert "Nested WAIT, nested-wait:thresholds=" in capsys.readouterr().out
 
 
 def test_json_says_the_same_in_numbers_and_the_inequalities_hold(capsys):

@@ -17,7 +17,7 @@ class Thresholds:
         "inequality each satisfies. WAIT's types are the trace's classes, Nested WAIT's its output lengths."
     )
     examples = (
-        "evenstep thresholds sample:azure-conv --rate 20 --engine kv-tokens=400000",
+        "evenstep thresholds sample:azure-conv --rate 4 --engine kv-tokens=5000000",
         "evenstep thresholds sample:azure-conv --rate 20 --batch-time affine-kv:d0-s=0.02,d1-s=1e-7 --segments 10",
     )
 
