@@ -50,16 +50,15 @@ _SHOWN = 12  # requests of a decision that are listed
 
 
 def _lines(found: Replayed) -> list[str]:
-    lines = [
-        f"policy        {found.policy}",
-        f"predictor     {found.predictor or '-'}",
-        f"events        {found.events}",
-        f"decisions     {found.decisions}, of them {found.fallbacks} by the fallback",
-    ]
-    if found.cut_off:
-        lines.append(f"cut off       {found.cut_off} bytes at the end, no whole record: its writer was killed")
-    if found.gaps:
-        lines.append(f"gaps          {found.gaps}, where the log could not be written for a while")
+    told = {
+        "policy": found.policy,
+        "predictor": found.predictor or "-",
+        "events": found.events,
+        "decisions": f"{found.decisions}, of them {found.fallbacks} by the fallback",
+        "cut off": f"{found.cut_off} bytes at the end, no whole record: its writer was killed" if found.cut_off else "",
+        "gaps": f"{found.gaps}, where the log could not be written for a while" if found.gaps else "",
+    }
+    lines = [f"{name:<13} {text}" for name, text in told.items() if text != ""]
     if found.difference is None:
         return [*lines, "every decision is the same"]
     return [*lines, *_told(found.difference)]

@@ -61,6 +61,7 @@ command = Reproduce()
 def _list(args: argparse.Namespace) -> int:
     from evenstep import names
     from evenstep.cli.parts.outputs import print_json
+    from evenstep.report.tables import aligned
 
     found = {name: names.find("experiments", name) for name in names.members("experiments")}
     rows = [{"name": n, "source": e.source, "title": e.title} for n, e in found.items()]
@@ -74,9 +75,7 @@ def _list(args: argparse.Namespace) -> int:
         writer.writeheader()
         writer.writerows(rows)
         return 0
-    wide, far = (max((len(row[key]) for row in rows), default=0) for key in ("name", "source"))
-    for row in rows:
-        print(f"{row['name']:{wide}}  {row['source']:{far}}  {row['title']}")
+    print("\n".join(aligned([[*row.values()] for row in rows], left=range(3))))
     return 0
 
 

@@ -111,6 +111,8 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
         comparison: what to say.
         width: columns of the terminal: names are cut, and the last columns left out, to fit; None = all of it.
     """
+    from evenstep.report.tables import aligned
+
     others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:
         return []
@@ -126,14 +128,7 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
         if width is not None and sum(_width(c) + 2 for c in columns) + _width(column) > width:
             break
         columns.append(column)
-    first, *rest = columns
-    rows = zip(first, *rest, strict=True)
-    wide = [_width(column) for column in columns]
-    lines = [
-        "  ".join([cells[0].ljust(wide[0]), *(c.rjust(w) for c, w in zip(cells[1:], wide[1:], strict=True))])
-        for cells in rows
-    ]
-    return ["", heading, *lines]
+    return ["", heading, *aligned([*zip(*columns, strict=True)])]
 
 
 def shortened(name: str, most: int) -> str:

@@ -9,6 +9,7 @@ from evenstep.experiments.leaderboard.ranks import Overall, Standing, alike, ove
 from evenstep.experiments.leaderboard.table import Table, WorkloadLine
 from evenstep.measure.comparison import Interval
 from evenstep.report.numbers import MISSING, short
+from evenstep.report.tables import aligned
 
 #: Heading, metric and factor of the columns next to rank, policy and ranking metric.
 _LOST = ("time lost at the barrier, %", "idle_time_share", 100.0)
@@ -49,15 +50,12 @@ def page(table: Table, *, data: str, picture: str) -> str:
 def text_lines(table: Table) -> list[str]:
     """The ranks over all workloads, for a terminal."""
     rows = overall(table)
-    wide = max(len("policy"), *(len(one.policy) for one in rows))
-    every = len(table.workloads)
-    lines = [f"{'policy':{wide}}  mean rank  level with the leader"]
+    lines = [["policy", "mean rank", "level with the leader"]]
     for one in rows:
         ran = sum(rank is not None for rank in one.ranks)
-        lines.append(
-            f"{one.policy:{wide}}  {one.mean_rank:9.1f}  on {one.level} of {ran}{'' if ran == every else ' it ran on'}"
-        )
-    return lines
+        note = "" if one.complete else " it ran on"
+        lines.append([one.policy, f"{one.mean_rank:.1f}", f"on {one.level} of {ran}{note}"])
+    return aligned(lines, left=(0, 2))
 
 
 def _intro(table: Table, data: str) -> list[str]:

@@ -46,8 +46,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         claims=[claim for kind in br.kinds(setting) for claim in _claims(kind, found)],
         constants=[
             *ex.constants(f"""
-                H | {ex.listed(horizons)} | lost from the text, and AUC and MAE hang on it: each row has the
-                  paper's number
+                H | {ex.listed(horizons)} | lost from the text, and AUC and MAE hang on it: each row has the paper's number
                 parts | the first half of the requests is learned, the second asked about | time-disjoint; the paper's split
                   is not given
                 ages asked | 0, {REFRESH}, {2 * REFRESH}, ... of each request | its tau; every refresh counts alike

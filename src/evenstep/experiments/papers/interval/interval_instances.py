@@ -100,7 +100,14 @@ def run(setting: ex.Setting) -> ex.Findings:
     return ex.Findings(
         rows=rows,
         claims=claims,
-        constants=_constants(batches),
+        constants=ex.constants(f"""
+            Theorem 3.4 | l = {SHORT}, b = {batches}, M = l u, s = 0 | the paper: a and b large enough
+            alpha | {", ".join(f"{a:g}" for a in ALPHAS)} | the paper names none
+            Proposition 8.4 | {MANY} requests of 1..{LONGEST} tokens, prompts of 1, M = {ROOM}, beta = {BETA:g} | the paper
+              names no instance; small ones, on which packing is checked request by request
+            lengths | lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883 | fitted to
+              what the paper prints of them; its sample cannot be redistributed
+        """),
         remark="the quotient in the proof of Theorem 3.4 is not the bound it is set equal to: at the a/b it names, and at "
         "any other, it is below it; and A_max admits by memory to the end, so that it runs more at once than the "
         "parallel workers of the proof. Of Example 8.2's schedules only I3 is optimally packed; the paper does not "
@@ -218,17 +225,6 @@ def _laws(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Cl
 
 def _said(which: Mapping[str, bool]) -> str:
     return "; ".join(f"{name}: {'yes' if is_so else 'no'}" for name, is_so in which.items())
-
-
-def _constants(batches: int) -> list[ex.Constant]:
-    return ex.constants(f"""
-        Theorem 3.4 | l = {SHORT}, b = {batches}, M = l u, s = 0 | the paper: a and b large enough
-        alpha | {", ".join(f"{a:g}" for a in ALPHAS)} | the paper names none
-        Proposition 8.4 | {MANY} requests of 1..{LONGEST} tokens, prompts of 1, M = {ROOM}, beta = {BETA:g} | the paper names
-          no instance; small ones, on which packing is checked request by request
-        lengths | lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883 | fitted to what
-          the paper prints of them; its sample cannot be redistributed
-    """)
 
 
 def _draw(figure: Any, values: Values, setting: ex.Setting) -> None:

@@ -38,7 +38,14 @@ def run(setting: ex.Setting) -> ex.Findings:
     return ex.Findings(
         rows=rows,
         claims=claims,
-        constants=_constants(),
+        constants=ex.constants("""
+            Fig. 5 | b = 4; decode tokens A 2, B 4, C 3, D 1, E 1; one prefill token each | the paper's
+            before | A, B and C have been prefilled; D and E arrive before the first batch shown | the batch that prefills A,
+              B and C is not counted
+            Fig. 2 | b = 6; request 1 decodes 2 tokens; prompts of 3 and 4, decode tokens 2 and 1 | the paper draws loads 6,
+              4 and 2 and gives no lengths; these are the smallest that have them
+            first token | by the first decode | the paper's count of tokens
+        """),
         remark="every batch is as drawn; members stand here by letter, in the paper by phase",
         stands_in="nothing: the instances are the paper's",
         data={"policy": list(found), "batches": list(found.values()), "paper": list(FIG5.values())},
@@ -46,17 +53,6 @@ def run(setting: ex.Setting) -> ex.Findings:
         size=(7.5, 3.2),
         intervals="The schedules are exact: no intervals.",
     )
-
-
-def _constants() -> list[ex.Constant]:
-    return ex.constants("""
-        Fig. 5 | b = 4; decode tokens A 2, B 4, C 3, D 1, E 1; one prefill token each | the paper's
-        before | A, B and C have been prefilled; D and E arrive before the first batch shown | the batch that prefills A, B
-          and C is not counted
-        Fig. 2 | b = 6; request 1 decodes 2 tokens; prompts of 3 and 4, decode tokens 2 and 1 | the paper draws loads 6, 4
-          and 2 and gives no lengths; these are the smallest that have them
-        first token | by the first decode | the paper's count of tokens
-    """)
 
 
 def fig5(policy: str) -> str:

@@ -40,7 +40,20 @@ def run(setting: ex.Setting) -> ex.Findings:
     return ex.Findings(
         rows=[*_rows(closed, found), *_ends(paths)],
         claims=_claims(closed, found, paths),
-        constants=_constants(setting),
+        constants=ex.constants(f"""
+            b | 512 | the paper's for Sarathi; it gives none for the others
+            lengths | {PROMPT} and {OUTPUT} tokens, all alike | the paper: homogeneous, with these averages
+            first token | by the first decode | the paper's count of tokens
+            fit of the frontiers | codellama-34b-tp2 | two GPUs; the closed forms move with (c, a, b0)
+            seats | {SEATS} for FasterTransformer and vLLM in Fig. 1, none for Sarathi | the paper gives none; from 48 to 64
+              on (two GPUs) FasterTransformer keeps up with 14.3 requests/s
+            memory | no limit where no M is named | the paper's model has none
+            verdict | drift of the tokens left to run over the second half of a run, in 10 stretches (of the requests, with
+              an M) | ours: unstable where its interval is above {100 * TOLERANCE:g} % of the arrivals, stable where it is
+              below
+            run | {setting.pick(24000, 6000):,} requests a verdict, up to four times that | bisected until the bracket is 0.5
+              % wide (2 % with --quick), then what is served just above it
+        """),
         remark=_remark(paths),
         stands_in="the paper's fits of the batch time for CodeLlama-34B; requests all alike, arrivals Poisson",
         data={
@@ -174,22 +187,6 @@ def _remark(paths: Paths) -> str:
         f"can serve with the fit for one ({tp1:.1f}) and far below what two can ({tp2:.1f}), so FasterTransformer and "
         f"vLLM blow up there only with a limit on the requests in hand, here {SEATS}; without one both keep up"
     )
-
-
-def _constants(setting: ex.Setting) -> list[ex.Constant]:
-    return ex.constants(f"""
-        b | 512 | the paper's for Sarathi; it gives none for the others
-        lengths | {PROMPT} and {OUTPUT} tokens, all alike | the paper: homogeneous, with these averages
-        first token | by the first decode | the paper's count of tokens
-        fit of the frontiers | codellama-34b-tp2 | two GPUs; the closed forms move with (c, a, b0)
-        seats | {SEATS} for FasterTransformer and vLLM in Fig. 1, none for Sarathi | the paper gives none; from 48 to 64 on
-          (two GPUs) FasterTransformer keeps up with 14.3 requests/s
-        memory | no limit where no M is named | the paper's model has none
-        verdict | drift of the tokens left to run over the second half of a run, in 10 stretches (of the requests, with an M)
-          | ours: unstable where its interval is above {100 * TOLERANCE:g} % of the arrivals, stable where it is below
-        run | {setting.pick(24000, 6000):,} requests a verdict, up to four times that | bisected until the bracket is 0.5 %
-          wide (2 % with --quick), then what is served just above it
-    """)
 
 
 def _draw(figure: Any, paths: Paths) -> None:

@@ -79,7 +79,16 @@ def run(setting: ex.Setting) -> ex.Findings:
             ],
         ],
         claims=[*[_claim(law, found) for law in laws], _fluid(paths)],
-        constants=_constants(setting),
+        constants=ex.constants(f"""
+            lengths | means {PROMPT} and {OUTPUT} tokens, prompts and outputs independent | the paper's averages
+            Pareto 1.6 | cut off at {CUT[0]:,} and {CUT[1]:,} tokens | a run has to outlast its longest output
+            orders | {", ".join(ORDERS)} | ours: either phase first, each by age or by what is left
+            first token | by the first decode | the paper's count of tokens
+            verdict | drift of the tokens left to run, zero below {100 * TOLERANCE:g} % of the arrivals | ours; then what is
+              served just above the limit, over the mean tokens of a request
+            run | {setting.pick(12000, 6000):,} requests, up to four times that | bisected to 1 %
+            backlog | {setting.pick(BACKLOG, BACKLOG // 5):,} requests | at time 0 of the fluid paths
+        """),
         remark=(
             "the theorem asks for a finite second moment of the output, which a Pareto law of 1.6 has only because it is "
             "cut off; its intervals stay wider, since a few requests bring much of the work"
@@ -166,19 +175,6 @@ def _fluid(paths: Mapping[float, Path]) -> ex.Claim:
         ex.all_of(verdicts),
         ", ".join(f"load {load:g}: {ex.with_interval(one.apart)}" for load, one in paths.items()),
     )
-
-
-def _constants(setting: ex.Setting) -> list[ex.Constant]:
-    return ex.constants(f"""
-        lengths | means {PROMPT} and {OUTPUT} tokens, prompts and outputs independent | the paper's averages
-        Pareto 1.6 | cut off at {CUT[0]:,} and {CUT[1]:,} tokens | a run has to outlast its longest output
-        orders | {", ".join(ORDERS)} | ours: either phase first, each by age or by what is left
-        first token | by the first decode | the paper's count of tokens
-        verdict | drift of the tokens left to run, zero below {100 * TOLERANCE:g} % of the arrivals | ours; then what is
-          served just above the limit, over the mean tokens of a request
-        run | {setting.pick(12000, 6000):,} requests, up to four times that | bisected to 1 %
-        backlog | {setting.pick(BACKLOG, BACKLOG // 5):,} requests | at time 0 of the fluid paths
-    """)
 
 
 def _draw(figure: Any, paths: Mapping[float, Path]) -> None:

@@ -43,8 +43,8 @@ def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
             "one a type is already more than fits",
             ex.constants(f"""
                 thresholds |
-                  {"; ".join(f"{case.tokens:,} tokens: {gated_thresholds(work, case)}" for case in work.cases(quick=True))}
-                  | in proportion to the arrivals, as eq. 9 needs; then as printed in sec. 6.1; for what fits an iteration
+                  {"; ".join(f"{case.tokens:,} tokens: {gated_thresholds(work, case)}" for case in work.cases(quick=True))} |
+                  in proportion to the arrivals, as eq. 9 needs; then as printed in sec. 6.1; for what fits an iteration
             """),
         )
 
