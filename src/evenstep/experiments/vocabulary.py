@@ -105,7 +105,7 @@ def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, lis
     return table
 
 
-def joined(tables: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+def joined(tables: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Tables of the same columns, one after the other."""
     return {name: np.concatenate([table[name] for table in tables]).tolist() for name in tables[0]}
 

@@ -189,12 +189,12 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 def _rows(name: str, real: Latencies, ours: Latencies) -> list[ex.Row]:
     return [
-        ex.Row(
+        ex.row(
             name,
             f"{quantity}, {label}",
             unit,
+            [float(figure(ours[quantity])) * factor],
             round(float(figure(real[quantity])) * factor, 3),
-            ex.Interval(float(figure(ours[quantity])) * factor, None, None),
         )
         for quantity, (unit, factor) in QUANTITIES.items()
         for label, figure in FIGURES.items()
@@ -203,7 +203,7 @@ def _rows(name: str, real: Latencies, ours: Latencies) -> list[ex.Row]:
 
 def _largest(case: str, apart: Mapping[tuple[str, str], float]) -> ex.Row:
     (quantity, label), share = max(apart.items(), key=lambda item: abs(item[1]))
-    return ex.Row(case, f"furthest off: {quantity}, {label}", "%", None, ex.Interval(100 * share, None, None))
+    return ex.row(case, f"furthest off: {quantity}, {label}", "%", [100 * share])
 
 
 def _claim(one: Measured, apart: Mapping[tuple[str, str], float]) -> ex.Claim:
@@ -217,17 +217,17 @@ def _claim(one: Measured, apart: Mapping[tuple[str, str], float]) -> ex.Claim:
 
 
 def _data(pairs: Mapping[str, tuple[Latencies, Latencies]]) -> dict[str, Any]:
-    table: dict[str, list[Any]] = {name: [] for name in ("run", "quantity", "measured_s", "simulated_s")}
-    for name, (real, ours) in pairs.items():
-        for quantity in QUANTITIES:
-            count = real[quantity].size
-            for column, values in zip(
-                table.values(),
-                ([name] * count, [quantity] * count, real[quantity].tolist(), ours[quantity].tolist()),
-                strict=True,
-            ):
-                column.extend(values)
-    return table
+    tables = [
+        {
+            "run": [name] * real[quantity].size,
+            "quantity": [quantity] * real[quantity].size,
+            "measured_s": real[quantity],
+            "simulated_s": ours[quantity],
+        }
+        for name, (real, ours) in pairs.items()
+        for quantity in QUANTITIES
+    ]
+    return ex.joined(tables)
 
 
 def _draw(figure: Any, pairs: Mapping[str, tuple[Latencies, Latencies]]) -> None:

@@ -162,62 +162,53 @@ def two_points(lower: int, upper: int) -> float:
 
 def _figures() -> tuple[list[ex.Row], list[ex.Claim]]:
     found, square = fitted()
-    rows = [ex.Row("Fig. 1", f"{n} of a ln(u + b) + c", "", p, _exact(v)) for n, p, v in zip("abc", FIT, found, strict=True)]
-    rows.append(ex.Row("Fig. 1", "R^2 of the fit", "", "> 0.9999", _exact(square)))
     as_printed = {first: explained([u for u in SPREAD if u >= first], FIT) for first in (1, 50)}
-    for first, share in as_printed.items():
-        rows.append(ex.Row(f"Fig. 1, u from {first} to 1,000", "R^2 of the printed fit", "", "> 0.9999", _exact(share)))
     longest, harmonic = theory.a_min_worst(1000)[0], theory.a_min_bound(1000)
-    rows.append(ex.Row("Fig. 1, u = 1,000", "CR(A_min)", "", theory.a_min_fit(1000), _exact(longest)))
-    rows.append(ex.Row("Theorem 4.3, u = 1,000", "CR(A_min)", "", f"<= {harmonic:.6g}", _exact(longest)))
     plain, weighted = ([geometric(q, weighted=w) for q in SHARES] for w in (False, True))
-    closed = [theory.a_min_weighted_geometric(q) for q in SHARES]
-    rows += [
-        ex.Row(f"Fig. 3, q = {q:g}", "CR(A_min), geometric", "", "< 1.7", _exact(v))
-        for q, v in zip(SHARES, plain, strict=True)
-    ]
-    rows += [
-        ex.Row(f"Fig. 3, q = {q:g}", "CR(A_min), weighted geometric", "", paper, _exact(own))
-        for q, paper, own in zip(SHARES, closed, weighted, strict=True)
-    ]
     two = {(low, up): two_points(low, up) for low, up in ((1, 2), (1, 4), (2, 8), (1, 16))}
-    for (low, up), own in two.items():
-        rows.append(ex.Row(f"Theorem 5.1, {low} and {up}", "CR(A_min)", "", theory.a_min_two_points(low / up), _exact(own)))
-    above = max(own / theory.a_min_two_points(low / up) for (low, up), own in two.items())
     ell = {a: max(theory.a_ell_ratio(a, x, 1.0) for x in np.geomspace(1e-3, 1e3, 601)) for a in (0.1, 0.3, 0.5, 0.7, 0.9)}
-    for alpha, own in ell.items():
-        bound = theory.a_ell_bound(alpha)
-        rows.append(ex.Row(f"Theorem 5.2, alpha = {alpha:g}", "CR(A_ell)", "", f"<= {bound:.6g}", _exact(own)))
-    used = [own / theory.a_ell_bound(alpha) for alpha, own in ell.items()]
-    grows = bool((np.diff(plain) > 0).all() and (np.diff(weighted) > 0).all())
-    return rows, [
-        ex.Claim("Fig. 1: a fit of this form has R^2 > 0.9999", square > 0.9999, f"{square:.6f}"),
-        ex.Claim(
-            "Fig. 1: so have the printed numbers",
-            as_printed[1] > 0.9999,
-            "; ".join(f"{share:.5f} from u = {first} on" for first, share in as_printed.items()),
+    of_two = {case: theory.a_min_two_points(case[0] / case[1]) for case in two}
+    of_ell = {alpha: theory.a_ell_bound(alpha) for alpha in ell}
+    numbers: list[tuple[str, str, float | str, float]] = [
+        *(("Fig. 1", f"{n} of a ln(u + b) + c", p, v) for n, p, v in zip("abc", FIT, found, strict=True)),
+        ("Fig. 1", "R^2 of the fit", "> 0.9999", square),
+        *((f"Fig. 1, u from {u} to 1,000", "R^2 of the printed fit", "> 0.9999", v) for u, v in as_printed.items()),
+        ("Fig. 1, u = 1,000", "CR(A_min)", theory.a_min_fit(1000), longest),
+        ("Theorem 4.3, u = 1,000", "CR(A_min)", f"<= {harmonic:.6g}", longest),
+        *((f"Fig. 3, q = {q:g}", "CR(A_min), geometric", "< 1.7", v) for q, v in zip(SHARES, plain, strict=True)),
+        *(
+            (f"Fig. 3, q = {q:g}", "CR(A_min), weighted geometric", theory.a_min_weighted_geometric(q), v)
+            for q, v in zip(SHARES, weighted, strict=True)
         ),
-        ex.Claim(
-            "Fig. 3: the ratio grows with q, and stays below 1.7 and 14/9",
+        *((f"Theorem 5.1, {low} and {up}", "CR(A_min)", of_two[low, up], v) for (low, up), v in two.items()),
+        *((f"Theorem 5.2, alpha = {a:g}", "CR(A_ell)", f"<= {of_ell[a]:.6g}", v) for a, v in ell.items()),
+    ]
+    above = max(own / of_two[case] for case, own in two.items())
+    used = [own / of_ell[alpha] for alpha, own in ell.items()]
+    grows = bool((np.diff(plain) > 0).all() and (np.diff(weighted) > 0).all())
+    printed = "; ".join(f"{share:.5f} from u = {first} on" for first, share in as_printed.items())
+    claims = {
+        "Fig. 1: a fit of this form has R^2 > 0.9999": (square > 0.9999, f"{square:.6f}"),
+        "Fig. 1: so have the printed numbers": (as_printed[1] > 0.9999, printed),
+        "Fig. 3: the ratio grows with q, and stays below 1.7 and 14/9": (
             grows and max(plain) < 1.7 and max(weighted) <= 14 / 9,
             f"at most {max(plain):.4f} and {max(weighted):.4f}",
         ),
-        ex.Claim(
-            "Theorem 5.1: the closed form is at most (3 - alpha)/2 on two outputs",
+        "Theorem 5.1: the closed form is at most (3 - alpha)/2 on two outputs": (
             above <= 1 + 1e-9,
             f"at most {above:.4f} of it",
         ),
-        ex.Claim(
-            "Theorem 4.3: CR(A_min) is at most the harmonic number of u",
+        "Theorem 4.3: CR(A_min) is at most the harmonic number of u": (
             longest <= harmonic,
             f"{longest:.4f} of {harmonic:.4f} at u = 1,000",
         ),
-        ex.Claim(
-            "Theorem 5.2: A_ell's closed form is at most its bound on two outputs",
+        "Theorem 5.2: A_ell's closed form is at most its bound on two outputs": (
             max(used) <= 1 + 1e-9,
             f"{min(used):.3f} to {max(used):.3f} of it",
         ),
-    ]
+    }
+    rows = [ex.row(case, quantity, "", [float(own)], paper) for case, quantity, paper, own in numbers]
+    return rows, [ex.Claim(says, holds, seen) for says, (holds, seen) in claims.items()]
 
 
 def _lemma(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.Claim]]:
@@ -321,7 +312,9 @@ def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
     for name, own in found.items():
         pairs = zip(own, found[A_MIN], strict=True)
         broken[name] = sum(ex.clearly(ex.paired_difference(one, base), -1) is True for one, base in pairs)
-        rows.append(ex.Row(name, "instances with a lower latency than A_min", "", "0", _exact(broken[name])))
+        rows.append(
+            ex.Row(name, "instances with a lower latency than A_min", "", "0", ex.mean_interval([float(broken[name])]))
+        )
     others = [name for name in most if name != A_MIN]
     apart = {name: ex.paired_difference(most[name], most[A_MIN]) for name in others}
     lower = [name for name, one in apart.items() if ex.clearly(one, -1)]
@@ -350,10 +343,6 @@ def random_case(seed: int, draw: int) -> Case:
     if dice[15] < 0.5:
         mix[lower:-1] = 0.0
     return Case(prompt, lower, mix)
-
-
-def _exact(value: float) -> ex.Interval:
-    return ex.mean_interval([float(value)])
 
 
 def _draw(figure: Any) -> None:
