@@ -84,6 +84,16 @@ def test_orders_see_the_same_tasks():
     assert found[1].versus["task_mean_s"].low is not None
 
 
+def test_in_the_bundled_loop_tasks_end_earlier_with_least_attained_than_with_call_level_fcfs():
+    """With 256 seats no call of it waits, and every order is the same."""
+    fcfs, least, longest = compare(EXAMPLES / "agent-loop.yaml", orders=("fcfs", "least-attained", "longest-path"), seeds=3)
+    assert least.versus is not None and longest.versus is not None
+    better, worse = least.versus["task_mean_s"], longest.versus["task_mean_s"]
+    assert better.high is not None and better.high < 0
+    assert worse.low is not None and worse.low > 0
+    assert "unstable" not in [run.summary["verdict"] for run in (*fcfs.runs, *least.runs)]
+
+
 def test_an_unknown_order_is_refused_with_the_nearest():
     with pytest.raises(InputError, match="--orders is 'least-attend'.*least-attained"):
         compare(EXAMPLES / "agent-loop.yaml", orders=("least-attend",), until_s=1)
