@@ -135,27 +135,29 @@ class Board:
 
     def axes(self, x_title: str, y_title: str, x_ticks: int = 6, y_ticks: int = 5) -> None:
         """Grid lines, figures and titles; call it first, so that data lies above."""
-        x0, x1, y0, y1 = self.left, self.width - self.right, self.height - self.bottom, self.top
-        for value in self.y.ticks(y_ticks):
-            y = self._y(np.array([value]))[0]
-            self.parts.append(f'<path class="grid" d="M{x0} {y:.1f}H{x1}"/>')
-            self.parts.append(f'<text x="{x0 - 6}" y="{y + 3.5:.1f}" text-anchor="end">{tick(value)}</text>')
-        for value in self.x.ticks(x_ticks):
-            x = self._x(np.array([value]))[0]
-            self.parts.append(f'<path class="tick" d="M{x:.1f} {y0}v4"/>')
-            self.parts.append(f'<text x="{x:.1f}" y="{y0 + 16}" text-anchor="middle">{tick(value)}</text>')
-        self.parts.append(f'<path class="axis" d="M{x0} {y0}H{x1}"/>')
-        self._titles(x_title, y_title, x0, x1, y0, y1)
+        self._frame(x_title, y_title, self.x.ticks(x_ticks), y_ticks)
 
     def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
         """As `axes` with no figures along x, for marks that carry their own labels; with `y_ticks` 0 none along y."""
+        self._frame(x_title, y_title, (), y_ticks)
+
+    def _frame(self, x_title: str, y_title: str, x_values: Sequence[float], y_ticks: int) -> None:
         x0, x1, y0, y1 = self.left, self.width - self.right, self.height - self.bottom, self.top
         for value in self.y.ticks(y_ticks) if y_ticks else ():
             y = self._y(np.array([value]))[0]
             self.parts.append(f'<path class="grid" d="M{x0} {y:.1f}H{x1}"/>')
             self.parts.append(f'<text x="{x0 - 6}" y="{y + 3.5:.1f}" text-anchor="end">{tick(value)}</text>')
+        for value in x_values:
+            x = self._x(np.array([value]))[0]
+            self.parts.append(f'<path class="tick" d="M{x:.1f} {y0}v4"/>')
+            self.parts.append(f'<text x="{x:.1f}" y="{y0 + 16}" text-anchor="middle">{tick(value)}</text>')
+        centre, middle = (x0 + x1) / 2, (y0 + y1) / 2
         self.parts.append(f'<path class="axis" d="M{x0} {y0}H{x1}"/>')
-        self._titles(x_title, y_title, x0, x1, y0, y1)
+        self.parts.append(
+            f'<text class="title" x="{centre:.0f}" y="{self.height - 5}" text-anchor="middle">{escape(x_title)}</text>'
+            f'<text class="title" transform="translate(11 {middle:.0f}) rotate(-90)" text-anchor="middle">'
+            f"{escape(y_title)}</text>"
+        )
 
     def line(self, x: F8, y: F8, series: int, kind: str = "line") -> None:
         """A line through points, broken where `y` is nan.
@@ -282,14 +284,6 @@ class Board:
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{escape(self.label, quote=True)}">'
             f"{''.join(self.parts)}</svg>"
-        )
-
-    def _titles(self, x_title: str, y_title: str, x0: int, x1: int, y0: int, y1: int) -> None:
-        centre, middle = (x0 + x1) / 2, (y0 + y1) / 2
-        self.parts.append(
-            f'<text class="title" x="{centre:.0f}" y="{self.height - 5}" text-anchor="middle">{escape(x_title)}</text>'
-            f'<text class="title" transform="translate(11 {middle:.0f}) rotate(-90)" text-anchor="middle">'
-            f"{escape(y_title)}</text>"
         )
 
     def _x(self, values: F8) -> F8:
