@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,9 @@ FAR = 0.02
 SAMPLE, FEW = 100_000, 1_000
 #: A rate this much smaller or larger than the first guess is not looked at.
 FARTHEST = 1e4
+
+
+K = TypeVar("K")
 
 
 class Lengths(Protocol):
@@ -222,3 +225,21 @@ def work_through(jobs: Sequence[Bisection], processes: int | None = None) -> lis
     finally:
         crew.close()
     return found
+
+
+def largest_rates(
+    cases: Mapping[K, Case], requests: int, precision: float, seed: int, seeds: int, processes: int | None = None
+) -> dict[K, list[float]]:
+    """The largest stable rate of each case, requests a second, one a replicate.
+
+    Args:
+        cases: each begins at its own guess.
+        requests, precision, seed: see `Bisection`.
+        seeds: replicates of each.
+        processes: see `work_through`.
+    """
+    guesses = {name: case.guess() for name, case in cases.items()}
+    asked = [(name, replicate) for name in cases for replicate in range(seeds)]
+    jobs = [Bisection(cases[name], guesses[name], requests, precision, seed, replicate) for name, replicate in asked]
+    rates = dict(zip(asked, work_through(jobs, processes), strict=True))
+    return {name: [rates[name, replicate] for replicate in range(seeds)] for name in cases}

@@ -15,7 +15,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.experiments.compare.engine_settings import EngineSettings
 
 if TYPE_CHECKING:
-    from evenstep.experiments.frontier import Bisection, Case, Lengths
+    from evenstep.experiments.frontier import Case, Lengths
     from evenstep.measure.comparison import Interval
     from evenstep.measure.stability import Stability
     from evenstep.theory.capacity import Closed
@@ -106,24 +106,19 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
     Raises:
         InputError: a bad source, engine, policy or number; a law without a finite mean.
     """
-    from evenstep.experiments.frontier import Bisection, work_through
+    from evenstep.experiments.frontier import largest_rates
     from evenstep.measure.comparison import mean_interval
 
     _check(settings)
     lengths, own_rate, said = _lengths(settings)
     rate = settings.rate if settings.rate is not None else own_rate
     cases = [settings.case(policy, lengths) for policy in settings.policies]
-    jobs: list[Bisection] = [
-        Bisection(case, guess, settings.requests, settings.precision, settings.seed, replicate)
-        for case in cases
-        for guess in [case.guess()]
-        for replicate in range(settings.seeds)
-    ]
-    found = work_through(jobs, processes)
+    every, requests, precision = dict(enumerate(cases)), settings.requests, settings.precision
+    found = largest_rates(every, requests, precision, settings.seed, settings.seeds, processes)
     judged = [
         Judged(
             policy,
-            mean_interval(found[place * settings.seeds : (place + 1) * settings.seeds]),
+            mean_interval(found[place]),
             case.closed,
             case.verdict(rate, settings.requests, settings.seed, 0) if rate is not None else None,
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.frontier import TOLERANCE, Bisection, Case, alike, work_through
+from evenstep.experiments.frontier import TOLERANCE, Case, alike, largest_rates
 from evenstep.measure.stability import in_system, stability
 from evenstep.request import F8
 from evenstep.sim.engine.simulation import Engine
@@ -93,15 +93,8 @@ def _cases(setting: ex.Setting) -> dict[str, Case]:
 def frontiers(setting: ex.Setting, cases: Mapping[str, Case]) -> dict[str, ex.Interval]:
     """The largest stable rate of each case, requests a second, over the replicates."""
     requests, precision = setting.pick(24_000, 6_000), setting.pick(0.005, 0.02)
-    jobs = [
-        Bisection(one, guess, requests, precision, setting.seed, replicate)
-        for one in cases.values()
-        for guess in [one.guess()]
-        for replicate in range(setting.replicates)
-    ]
-    rates = work_through(jobs, setting.processes)
-    size = setting.replicates
-    return {name: ex.mean_interval(rates[k * size : (k + 1) * size]) for k, name in enumerate(cases)}
+    rates = largest_rates(cases, requests, precision, setting.seed, setting.replicates, setting.processes)
+    return {name: ex.mean_interval(own) for name, own in rates.items()}
 
 
 Paths = Mapping[tuple[str, int], tuple[F8, F8, str]]

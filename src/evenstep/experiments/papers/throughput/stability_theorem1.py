@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.frontier import TOLERANCE, Bisection, Case, Laws, alike, work_through
+from evenstep.experiments.frontier import TOLERANCE, Case, Laws, alike, largest_rates
 from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
 from evenstep.measure.stability import work_left
 from evenstep.request import F8, Trace
@@ -56,16 +56,9 @@ def run(setting: ex.Setting) -> ex.Findings:
         for policy in setting.pick(POLICIES, ("sarathi", ORDERS[-1]))
     }
     limit = {key: case.closed.requests_per_s or 0.0 for key, case in cells.items()}
-    jobs = [
-        Bisection(case, limit[key], setting.pick(12_000, 6_000), 0.01, setting.seed, replicate)
-        for key, case in cells.items()
-        for replicate in range(setting.replicates)
-    ]
-    rates, size = work_through(jobs, setting.processes), setting.replicates
-    found = {
-        key: ex.mean_interval([rate / limit[key] for rate in rates[place * size : (place + 1) * size]])
-        for place, key in enumerate(cells)
-    }
+    requests = setting.pick(12_000, 6_000)
+    rates = largest_rates(cells, requests, 0.01, setting.seed, setting.replicates, setting.processes)
+    found = {key: ex.mean_interval([rate / limit[key] for rate in own]) for key, own in rates.items()}
     paths = {load: path(load, setting) for load in LOADS}
     return ex.Findings(
         rows=[
@@ -86,7 +79,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             first token | by the first decode | the paper's count of tokens
             verdict | drift of the tokens left to run, zero below {100 * TOLERANCE:g} % of the arrivals | ours; then what is
               served just above the limit, over the mean tokens of a request
-            run | {setting.pick(12000, 6000):,} requests, up to four times that | bisected to 1 %
+            run | {requests:,} requests, up to four times that | bisected to 1 %
             backlog | {setting.pick(BACKLOG, BACKLOG // 5):,} requests | at time 0 of the fluid paths
         """),
         remark=(
