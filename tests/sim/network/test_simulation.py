@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.sim.network.networks import EXAMPLES, UNIT, call, example, one_engine
 
+from evenstep import Trace
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.errors import PolicyError
 from evenstep.sim.engine.simulation import simulate_engine
@@ -170,3 +171,19 @@ def test_engines_that_share_no_task_run_as_if_each_were_alone(until_s):
     if until_s is not None:  # the same moments are looked at
         seen = np.concatenate([left.requests, right.requests], axis=1)
         assert np.array_equal(both.requests, seen) and both.requests.any(axis=0).all()
+
+
+def test_recorded_calls_can_have_a_priority():
+    """Both types wait at one engine with one seat; the listed one is served first, although it is recorded."""
+    log = Trace(np.full(20, 100), np.full(20, 20), np.zeros(20), session=np.full(20, -1))
+    drawn = TaskSection(calls={"call": call("one")}, arrivals=Constant(1e6), count=20)
+    ends = {}
+    for priority in (["log.call", "drawn.call"], ["drawn.call", "log.call"]):
+        engine = EngineSection(
+            engine="token-budget=512,batch-limit=1,first-token=decode", batch_time="unit", priority=priority
+        )
+        tasks = {"log": TaskSection(trace=TraceFile("x"), engine="one"), "drawn": drawn}
+        table = simulate_network(Network(engines={"one": engine}, tasks=tasks), traces={"log": log}).tasks
+        ends[priority[0]] = [table.finished_s[table.task_type == k].mean() for k in range(2)]
+    assert ends["log.call"][0] < ends["log.call"][1]
+    assert ends["drawn.call"][0] > ends["drawn.call"][1]

@@ -49,7 +49,8 @@ class EngineSection:
         policy: the scheduling policy inside, NAME:key=value; class-first where calls have priorities.
         count: engines of the group.
         routing: the routing policy in front of a group.
-        priority: calls in order of priority, each as TASK.CALL; calls that are not listed come last.
+        priority: calls in order of priority, each as TASK.CALL, and as TASK.call where the calls are recorded; calls that
+            are not listed come last.
     """
 
     engine: str = ""
@@ -208,6 +209,7 @@ class Network:
 
     def _check_priorities(self) -> None:
         known = {f"{task}.{call}": made.engine for task, one in self.tasks.items() for call, made in one.calls.items()}
+        known |= {f"{name}.call": task.engine for name, task in self.tasks.items() if task.engine is not None}
         for name, engine in self.engines.items():
             for k, call in enumerate(engine.priority):
                 place = f"engines.{name}.priority[{k}]"
