@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import orjson
 from matplotlib.figure import Figure
 
 from evenstep.experiments.reproduce import Setting, reproduce
@@ -26,6 +28,7 @@ def quick(name: str, seeds: int = 2, **more) -> findings.Reproduction:
     assert any(line.startswith("QUICK") for line in lines)
     assert not any(line.startswith("  holds") for line in lines)
     assert all(claim["holds"] is None for claim in findings.json_object(found)["claims"])
+    assert orjson.dumps(findings.json_object(replace(found, quick=False))), "at full size it is written with its verdicts"
     figure = Figure(figsize=said.size)
     said.draw(figure)
     assert figure.axes

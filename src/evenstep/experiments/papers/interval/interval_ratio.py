@@ -166,7 +166,8 @@ def _figures() -> tuple[list[ex.Row], list[ex.Claim]]:
     longest, harmonic = theory.a_min_worst(1000)[0], theory.a_min_bound(1000)
     plain, weighted = ([geometric(q, weighted=w) for q in SHARES] for w in (False, True))
     two = {(low, up): two_points(low, up) for low, up in ((1, 2), (1, 4), (2, 8), (1, 16))}
-    ell = {a: max(theory.a_ell_ratio(a, x, 1.0) for x in np.geomspace(1e-3, 1e3, 601)) for a in (0.1, 0.3, 0.5, 0.7, 0.9)}
+    mixes = np.geomspace(1e-3, 1e3, 601).tolist()
+    ell = {a: max(theory.a_ell_ratio(a, x, 1.0) for x in mixes) for a in (0.1, 0.3, 0.5, 0.7, 0.9)}
     of_two = {case: theory.a_min_two_points(case[0] / case[1]) for case in two}
     of_ell = {alpha: theory.a_ell_bound(alpha) for alpha in ell}
     numbers: list[tuple[str, str, float | str, float]] = [
