@@ -8,7 +8,7 @@ The papers' policies come as they are (no bound on age: what fits badly waits to
 one always. ``--same-age`` compares the traces under one rule instead: ours without its bound beside theirs without, and
 ours with it beside theirs with the same one, 18 mean waits.
 
-    python benchmarks/bench_best.py [--seeds 3] [--part loads sizes speeds memory develop held-out]
+    python benchmarks/bench_best.py [--seeds 3] [--part loads sizes speeds memory develop drawn held-out]
                                     [--traces FILE ... [--limit 4000]] [--same-age]
 """
 
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from best_workloads import DEVELOP, HELD_OUT, Workload
+from best_workloads import DEVELOP, DRAWN_TOO, HELD_OUT, Workload
 from evenstep import Cluster, Trace, read_trace, simulate
 from evenstep.experiments.contenders import contender
 from evenstep.workload.replicate import scaled_to_rate
@@ -157,7 +157,7 @@ def memory(seeds: int, rows: int = 500) -> None:
 
 
 #: Replicates that `judged` averages: the rows as they are, then in shuffled orders.
-REPLICATES = 4
+REPLICATES = 8
 
 
 def replicates(whole: Trace) -> list[Trace]:
@@ -202,6 +202,11 @@ def develop(seeds: int) -> None:
     judged(DEVELOP)
 
 
+def drawn_too(seeds: int) -> None:
+    del seeds
+    judged(DRAWN_TOO)
+
+
 def held_out(seeds: int) -> None:
     del seeds
     judged(HELD_OUT)
@@ -211,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parts = {"loads": loads, "sizes": sizes, "speeds": speeds, "memory": memory}
-    sets = {"develop": develop, "held-out": held_out}
+    sets = {"develop": develop, "drawn": drawn_too, "held-out": held_out}
     parser.add_argument("--part", nargs="*", choices=[*parts, *sets], default=list(parts))
     parser.add_argument("--traces", nargs="*", default=[], help="recorded traces, each run saturated")
     parser.add_argument("--same-age", action="store_true", help="compare traces under one rule of age")

@@ -1,6 +1,6 @@
-"""Workloads that `best` is developed on, and others that it is judged by: `bench_best.py --part develop held-out`.
+"""Workloads that `best` is developed on, and others that it is judged by: `bench_best.py --part develop drawn held-out`.
 
-Options of `best` are chosen on all of `DEVELOP` together, never on one. `HELD_OUT` is looked at once, after that: its
+Options of `best` are chosen on all of `DEVELOP` and `DRAWN_TOO` together, never on one. `HELD_OUT` is looked at once, after that: its
 generated workloads are drawn by a key, and its recorded ones are other samples, other rows, or the same on another fleet.
 """
 
@@ -87,13 +87,13 @@ DEVELOP = (
     Workload("chat, few slots", 4, 8, drawn(6, chat, replies, 2000)),
 )
 
-#: Key of the drawn workloads below.
-DRAWN = 20261123
+#: Keys of the drawn workloads: those held out, and those to develop on.
+DRAWN, TO_DEVELOP = 20261123, 777
 
 
-def any_sizes(key: int, low: float, high: float) -> Callable[[np.random.Generator, int], I8]:
+def any_sizes(source: int, key: int, low: float, high: float) -> Callable[[np.random.Generator, int], I8]:
     """A law of lengths, itself drawn: lognormal, of two kinds, or level between two bounds, around a drawn median."""
-    laws = np.random.default_rng([DRAWN, key])
+    laws = np.random.default_rng([source, key])
     median, kind = float(np.exp(laws.uniform(np.log(low), np.log(high)))), int(laws.integers(0, 3))
     sigma, share, ratio = (
         float(laws.uniform(0.2, 1.3)),
@@ -111,13 +111,16 @@ def any_sizes(key: int, low: float, high: float) -> Callable[[np.random.Generato
     return lengths
 
 
-def any_workload(number: int) -> Workload:
+def any_workload(key: int, number: int) -> Workload:
     """One of the workloads drawn by the key."""
-    fleet = np.random.default_rng([DRAWN, 1000 + number])
+    fleet = np.random.default_rng([key, 1000 + number])
     workers, slots = int(fleet.choice([4, 8, 16])), int(fleet.choice([8, 16, 32]))
-    trace = drawn(number, any_sizes(2 * number, 200, 8000), any_sizes(2 * number + 1, 10, 600), 10 * workers * slots)
-    return Workload(f"drawn {number}", workers, slots, trace)
+    prompts, outputs = any_sizes(key, 2 * number, 200, 8000), any_sizes(key, 2 * number + 1, 10, 600)
+    return Workload(f"drawn {number}", workers, slots, drawn(number, prompts, outputs, 10 * workers * slots))
 
+
+#: As those held out are drawn, by another key.
+DRAWN_TOO = tuple(any_workload(TO_DEVELOP, number) for number in range(20))
 
 HELD_OUT = (
     Workload("long conversations, few slots", 8, 12, recorded("mooncake-conversation", 1500, 1500)),
@@ -126,5 +129,5 @@ HELD_OUT = (
     Workload("code, later rows", 8, 16, recorded("azure-code", 2000, 1000)),
     Workload("summaries, later rows", 16, 24, recorded("arxiv-summarization", 1200, 1800)),
     Workload("agents, later rows", 8, 16, recorded("claude-code", 1000, 2000)),
-    *(any_workload(number) for number in range(6)),
+    *(any_workload(DRAWN, number) for number in range(6)),
 )

@@ -62,6 +62,8 @@ CORRECTED = 0.5
 MANY, BUSY = 24, 8
 #: Overdue requests take one of so many slots, and one at least: age has had its price long before.
 OVERDUE = 16
+#: Requests that wait are alike if their sizes deviate by less (KV tokens).
+ALIKE = 1.0
 #: Workers further from their level than this multiple of what a choice among the waiting requests can correct are no longer
 #: led to it: it moves out of reach within a step or two, and requests sent to correct it outlast the deviation.
 REACH = 0.25
@@ -98,7 +100,9 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     moment = replace(moment, weight=powers(discount, moment.weight.size))
     steps = [h for h in LOOKED_AT if h < moment.weight.size]
     weights = gathered(moment.weight, steps)
-    weight, rise = until_corrected(policy, view, moment.growth[steps], weights, view.projections[:, steps], request)
+    stay = uncorrected(policy, view, moment.growth[steps], view.projections[:, steps], request)
+    weight, rise = until_corrected(view, moment.growth[steps], weights, stay)
+    weights = faded(moment, weights, stay)
     rise = rise * speed
     offset = steered(policy, memory, moment, running) * request
     kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
@@ -262,33 +266,43 @@ def speeds(view: RoutingView) -> F8:
     return cost / (in_order(cost.tolist()) / cost.size)
 
 
-def until_corrected(policy: Best, view: RoutingView, growth: F8, weight: F8, ahead: F8, request: float) -> tuple[F8, F8]:
-    """How long each worker will be left as it is, and how far it will rise meanwhile.
+def uncorrected(policy: Best, view: RoutingView, growth: F8, ahead: F8, request: float) -> F8:
+    """float64[G, n], the share of a worker that no departure has corrected by a step.
 
     A worker is corrected when a request leaves it: with the share ``expected to leave / correction`` of a mean request,
     squared in what is left of it.
 
     Args:
-        growth, weight: float64[n], of the steps that are looked at.
+        growth: float64[n], of the steps that are looked at.
         ahead: float64[G, n], expected loads of what runs.
+    """
+    grown = ahead[:, :1] + view.running[:, None] * (growth - growth[0])
+    left = np.maximum(0.0, grown - ahead)
+    stays = np.maximum(0.0, 1.0 - left / request / policy.correction)
+    return stays * stays
+
+
+def until_corrected(view: RoutingView, growth: F8, weight: F8, stay: F8) -> tuple[F8, F8]:
+    """How long each worker will be left as it is, and how far it will rise meanwhile.
 
     Returns:
         float64[G] each: discounted steps, and KV tokens it stands higher over these steps than now.
     """
     weights, rises = np.zeros(view.load.size), np.zeros(view.load.size)
     for g in range(view.load.size):
-        running = int(view.running[g])
-        load = float(ahead[g, 0])
-        full = running + int(view.queued[g]) + (1 if view.free_slots[g] > 0 else 0)
-        total, rise = 0.0, 0.0
-        for h in range(growth.size):
-            left = max(0.0, load + running * (growth[h] - growth[0]) - float(ahead[g, h]))
-            stays = max(0.0, 1.0 - left / request / policy.correction)
-            stays = stays * stays * weight[h]
-            total += stays
-            rise += stays * (full * growth[h])
-        weights[g], rises[g] = total, rise / total
+        full = int(view.running[g]) + int(view.queued[g]) + (1 if view.free_slots[g] > 0 else 0)
+        stays = stay[g] * weight
+        weights[g] = in_order(stays.tolist())
+        rises[g] = in_order((stays * (full * growth)).tolist()) / weights[g]
     return weights, rises
+
+
+def faded(moment: Moment, weight: F8, stay: F8) -> F8:
+    """The weights of the steps ahead, each times the share that is uncorrected; as they are where all sizes are alike."""
+    if spread(moment) < ALIKE:
+        return weight
+    shares = [in_order(stay[:, h].tolist()) / stay.shape[0] for h in range(1, weight.size)]
+    return weight * np.array([1.0, *shares])
 
 
 def levels(moment: Moment, load: F8, rise: F8, speed: F8, newcomer: float) -> F8:
@@ -309,6 +323,14 @@ def levels(moment: Moment, load: F8, rise: F8, speed: F8, newcomer: float) -> F8
     return level
 
 
+def spread(moment: Moment) -> float:
+    """The standard deviation of the waiting requests' KV tokens."""
+    sizes = moment.size.tolist()
+    usual = in_order(sizes) / len(sizes)
+    square = in_order([size * size for size in sizes]) / len(sizes)
+    return math.sqrt(max(0.0, square - usual * usual))
+
+
 def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share: float) -> tuple[F8, F8]:
     """Where each worker should stand now: at its level, or as near to it as a choice can lead it.
 
@@ -325,10 +347,8 @@ def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share
     Returns:
         float64[G] each: the targets, and how far they are followed, from 0 to 1.
     """
-    sizes = moment.size.tolist()
+    sizes, reach = moment.size.tolist(), spread(moment)
     usual = in_order(sizes) / len(sizes)
-    square = in_order([size * size for size in sizes]) / len(sizes)
-    reach = math.sqrt(max(0.0, square - usual * usual))
     free = np.maximum(moment.free_slots, 0)
     filled = speed * (moment.load[:, 0] + free * (usual * share)) + rise
     gap = level - filled

@@ -74,6 +74,19 @@ def test_the_more_requests_leave_at_once_the_less_lies_ahead():
     assert weights[2] == 0.5 > weights[3] > weights[4] == 1.0 / 17.0, "of each worker one request at most"
 
 
+def test_a_step_ahead_fades_with_the_workers_that_departures_correct_until_then():
+    def second(waiting: list[float], tokens: float) -> float:
+        ahead = [[100.0, 102.0 - tokens], [100.0, 102.0]]
+        view = moment([100.0, 100.0], [1, 0], waiting, projections=ahead, growth=[0, 1], running=[2, 2])
+        return moment_of(Best(horizon=1), seen(view))[0].weight[1]
+
+    mixed, alike = [90.0, 110.0], [100.0, 100.0]  # requests are 66.7 tokens in the mean
+    assert second(mixed, 0.0) == second(alike, 0.0) == 0.88
+    assert second(mixed, 8.0) < second(mixed, 4.0) < 0.88
+    assert second(alike, 8.0) == 0.88, "the choice of the next request mends nothing where all are alike"
+    assert second(mixed, 100.0) == 0.25, "half for one request of two workers a step, and half of these are corrected"
+
+
 def test_many_slots_at_once_have_more_tries_each():
     assert [tries(16, count) for count in (1, 4, 23, 24, 1000)] == [16, 64, 368, 3072, 128000]
 

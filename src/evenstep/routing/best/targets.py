@@ -21,6 +21,8 @@ LOOKED_AT = EXPECTED_AT
 CORRECTED = 0.5
 #: Where at least so many slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
 MANY, BUSY = 24, 8
+#: Requests that wait are alike if their sizes deviate by less (KV tokens).
+ALIKE = 1.0
 #: A worker further from its level than this multiple of what a choice among the waiting requests can correct is not led to
 #: it. The level moves out of reach within a step or two, and requests sent to correct the worker outlast the deviation.
 REACH = 0.25
@@ -157,21 +159,47 @@ def set_speeds(view: RuleView, look: Outlook) -> None:
 
 
 @part
+def uncorrected(g: int, h: int, correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> float:
+    """The share of worker g that no departure has corrected by step h of those that are looked at.
+
+    Once `correction` mean requests are expected to have left, it counts as corrected; before that, the square of the share
+    still missing.
+    """
+    load, running = look.ahead[g, 0], float(view.running[g])
+    left = max(0.0, load + running * (plan.growth[h] - plan.growth[0]) - look.ahead[g, h])
+    stays = max(0.0, 1.0 - left / request / correction)
+    return stays * stays
+
+
+@part
+def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
+    """A step ahead weighs no more than the share of the workers that is not corrected until then.
+
+    Projected loads lack the requests that will take the place of those that leave, so a worker with departures ahead seems
+    to fall. In truth the choice of its next request brings it back to its level. Where all requests that wait are alike,
+    there is no such choice: no step fades. Call it after `set_rise`, which looks at workers one by one.
+    """
+    if moment.spread < ALIKE:
+        return
+    for h in range(1, plan.weight.size):
+        share = 0.0
+        for g in range(view.load.size):
+            share += uncorrected(g, h, correction, moment.request, view, look, plan)
+        plan.weight[h] *= share / view.load.size
+
+
+@part
 def set_rise(correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Set, for each worker, how long it will stay uncorrected, and how far its load will rise in that time.
 
-    A departure corrects a worker. Once `correction` mean requests are expected to have left, it counts as corrected; before
-    that, the square of the share still missing. `stays` sums this over the steps ahead, times each step's weight. `rise` is
-    the mean rise with the same weights.
+    `stays` sums the share that is uncorrected over the steps ahead, times each step's weight. `rise` is the mean rise with
+    the same weights.
     """
     for g in range(view.load.size):
-        load, running = look.ahead[g, 0], float(view.running[g])
         full = float(view.running[g] + view.queued[g] + (1 if view.free_slots[g] > 0 else 0))
         total, rise = 0.0, 0.0
         for h in range(plan.weight.size):
-            left = max(0.0, load + running * (plan.growth[h] - plan.growth[0]) - look.ahead[g, h])
-            stays = max(0.0, 1.0 - left / request / correction)
-            stays = stays * stays * plan.weight[h]
+            stays = uncorrected(g, h, correction, request, view, look, plan) * plan.weight[h]
             total += stays
             rise += stays * (full * plan.growth[h])
         look.stays[g], look.rise[g] = total, rise / total * look.speed[g]

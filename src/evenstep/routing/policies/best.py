@@ -37,6 +37,7 @@ from evenstep.routing.best.targets import (
     LOOKED_AT,
     Moment,
     Outlook,
+    fade,
     look_ahead,
     set_ends,
     set_levels,
@@ -73,7 +74,8 @@ class Best(Ruled):
 
     Args:
         horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.
-        discount: weight of a step relative to the one before it; less where a worker is corrected sooner.
+        discount: weight of a step relative to the one before it; less where workers are corrected sooner
+            (see `best.targets.fade`).
         pull: weight of the targets: of a load off its target by one mean request, in requests over the envelope a step.
         correction: mean requests that are expected to leave before a worker counts as corrected.
         steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
@@ -105,7 +107,7 @@ class Best(Ruled):
 
     horizon: int = 34
     discount: float = 0.88
-    pull: float = 1.0
+    pull: float = 0.5
     correction: float = 1.0
     steer: float = 0.5
     starts: int = 3
@@ -235,6 +237,7 @@ def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlo
     set_speeds(view, look)
     set_workers(look.group, look.speed, look.ahead, 0.0, view, plan)
     set_rise(options.correction, moment.request, view, look, plan)
+    fade(options.correction, moment, view, look, plan)
     set_levels(moment.request * (moment.slots / moment.free), view, look, plan)
     offset = steered(options.steer, moment.waiting, moment.slots, moment.running, view, memory)
     set_targets(options, offset * moment.request, moment, view, look, plan)
