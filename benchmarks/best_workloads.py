@@ -1,7 +1,8 @@
 """Workloads that `best` is developed on, and others that it is judged by: `bench_best.py --part develop drawn held-out`.
 
-Options of `best` are chosen on all of `DEVELOP` and `DRAWN_TOO` together, never on one. `HELD_OUT` is looked at once, after that: its
-generated workloads are drawn by a key, and its recorded ones are other samples, other rows, or the same on another fleet.
+Options of `best` are chosen on all of `DEVELOP` and `DRAWN_TOO` together, never on one. `HELD_OUT` is looked at once,
+after that: its generated workloads are drawn by a key, and its recorded ones are other samples, other rows, or the same on
+another fleet.
 """
 
 from __future__ import annotations
