@@ -31,10 +31,11 @@ _OFTEN, _RARELY = 8, 1 / 32
 
 @part
 def place(groups: GroupColumns, group: int, last: int, tokens: int, now_s: float) -> int:
-    """The step a chunk belongs to, the last one if it belongs to several.
+    """The step that a chunk belongs to; of several steps the last.
 
     Args:
-        last: the step that its request delivered last. tokens: in the chunk.
+        last: the step that its request delivered last.
+        tokens: in the chunk.
     """
     step = groups.step[group]
     if last >= step - 1:

@@ -30,9 +30,9 @@ class ACO(Ruled):
     As many of the oldest requests as there are slots are assigned. An ant sends them one after another, oldest first,
     request i to worker g with a chance in proportion to ``tau_ig ** trail * eta_g ** sight``. tau is pheromone, 1 at
     first, eta = 1 / (the worker's KV tokens with the request). After each iteration the pheromone evaporates by
-    `evaporation`, down to 0.2 at most, and the pairs of the best assignment so far get 1. (If all ants leave pheromone, they
-    settle on anything in as few iterations as a decision has time for.) Chance is keyed
-    by seed, decision and the running number of the draw.
+    `evaporation`, down to 0.2 at most, and the pairs of the best assignment so far get 1. (If all ants left
+    pheromone, they would settle on any assignment within the few iterations of a decision.) Chance is keyed by seed,
+    decision and the running number of the draw.
 
     Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, for want of processing times and of
     computing time. The processing times it gets here are KV tokens at admission.

@@ -28,13 +28,13 @@ _FIRST = pace.MEMORY
 RAN_PREFILL, PREFILLED, DECODED, KNEE, PRICE = range(_FIRST, _FIRST + 5)
 BARE, BARE_S, HEAVY = range(_FIRST + 5, _FIRST + 8)
 LIGHT, LIGHT_TOKENS, LIGHT_S = range(_FIRST + 12, _FIRST + 15)
-#: Words: batches with prefills; float64: fading sums of prefill tokens that ran alone, their seconds, of those beside
-#: decodes, and the seconds these took longer than decodes alone.
+#: Words: batches with prefills. Fading float64 sums: prefill tokens that ran alone, and their seconds; prefill tokens that
+#: ran with decodes, and the seconds by which their batches took longer than decodes alone.
 PREFILLS, PURE_TOKENS, PURE_S, MIXED_TOKENS, MIXED_S = range(_FIRST + 15, _FIRST + 20)
 #: Words that are kept, those of `pace` included.
 MEMORY = _FIRST + 20
-#: Share of a mixed prefill token's seconds below which prefills run apart. One batch with prefills in `PROBES` is a probe,
-#: one in `SELDOM` times as many where apart takes longer.
+#: Prefills run apart where a token then costs less than this share of the seconds it costs with decodes. One batch with
+#: prefills in `PROBES` tries the other way; where running apart takes longer, one in `SELDOM` times as many does.
 PAYS, PROBES, SELDOM = 0.9, 64, 8
 #: Bare iterations that a heavy one lasts at least, and light iterations before these count.
 LONGER, KNOWN = 1.25, 8.0

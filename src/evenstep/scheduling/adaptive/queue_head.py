@@ -161,7 +161,7 @@ def found(view: RuleView, joining: Joining) -> int:
     i: int = memory[PLACE]
     if joining.newcomers[0] > 0:
         moved = -1
-        while moved != i:  # those who join before it; more of them may stand where it comes to
+        while moved != i:  # newcomers that stand before it; where it moves to, there may be more of them
             moved = i
             i = memory[PLACE] + joined_before(view, joining, moved + 1)
     if i >= view.waiting.size or view.request_id[view.waiting[i]] != memory[NEXT]:

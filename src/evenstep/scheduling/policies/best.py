@@ -23,11 +23,11 @@ from evenstep.scheduling.view import UNLIMITED, RuleView
 WAITED, SIZES = range(foremost.MEMORY, foremost.MEMORY + 2)
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
-#: Newcomers shorter than every running prefill go ahead of these, with one part in so many of the budget.
+#: Newcomers shorter than every running prefill go first, and get one part in so many of the budget.
 AHEAD = 2
-#: Times as long as it takes to be overdue after which no request passes one that waits for memory.
+#: No request passes one that has waited for memory this many times as long as makes it overdue.
 PASSED = 4
-#: Share of what is known of waits that an admission leaves; the last twenty count.
+#: What is known of waits fades by this factor with each admission, so that the last twenty count.
 FADES = 0.95
 
 
@@ -232,7 +232,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
     for k in range(view.arrived.size):
         seen += view.arrived[k]
     recall(view, work, places, seen)
-    reserve = -1  # not known yet: it takes a walk over all who run, and most of the time memory is full without it
+    reserve = -1  # not known yet: it takes a walk over all running requests, and mostly memory is full without it
     while batch.seats[0] > 0 and batch.budget[0] > 0:
         free = batch.free[0] - promise
         if memory[foremost.FEWEST] > min(longest, spend, free):
