@@ -69,7 +69,7 @@ def test_below_saturation_best_is_at_least_level_with_least_load(load):
 @pytest.mark.slow
 @pytest.mark.parametrize("load", ENOUGH)
 def test_below_saturation_best_is_clearly_better_balanced_than_br_0(load):
-    (_, other) = found(f"burst at {load}", "best:predictor=live", "br-0", seeds=8)
+    (_, other) = found(f"burst at {load}", "best:predictor=live", "br-0", seeds=16)
     assert other.versus_first[IMBALANCE].low > 0.1 * other.mean(IMBALANCE)
 
 

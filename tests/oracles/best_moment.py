@@ -100,9 +100,10 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     moment = replace(moment, weight=powers(discount, moment.weight.size))
     steps = [h for h in LOOKED_AT if h < moment.weight.size]
     weights = gathered(moment.weight, steps)
-    stay = uncorrected(policy, view, moment.growth[steps], view.projections[:, steps], request)
+    departs = departed(view, moment.growth[steps], view.projections[:, steps])
+    stay = uncorrected(policy, departs, request)
     weight, rise = until_corrected(view, moment.growth[steps], weights, stay)
-    weights = faded(moment, weights, stay)
+    weights = faded(moment, weights, stay, departs, view.projections[:, steps])
     rise = rise * speed
     offset = steered(policy, memory, moment, running) * request
     kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
@@ -266,19 +267,24 @@ def speeds(view: RoutingView) -> F8:
     return cost / (in_order(cost.tolist()) / cost.size)
 
 
-def uncorrected(policy: Best, view: RoutingView, growth: F8, ahead: F8, request: float) -> F8:
-    """float64[G, n], the share of a worker that no departure has corrected by a step.
-
-    A worker is corrected when a request leaves it: with the share ``expected to leave / correction`` of a mean request,
-    squared in what is left of it.
+def departed(view: RoutingView, growth: F8, ahead: F8) -> F8:
+    """float64[G, n], KV tokens that are expected to leave each worker by a step.
 
     Args:
         growth: float64[n], of the steps that are looked at.
         ahead: float64[G, n], expected loads of what runs.
     """
-    grown = ahead[:, :1] + view.running[:, None] * (growth - growth[0])
-    left = np.maximum(0.0, grown - ahead)
-    stays = np.maximum(0.0, 1.0 - left / request / policy.correction)
+    grown = view.running[:, None] * (growth - growth[0])
+    return np.maximum(0.0, ahead[:, :1] + grown - ahead)
+
+
+def uncorrected(policy: Best, gone: F8, request: float) -> F8:
+    """float64[G, n], the share of a worker that no departure has corrected by a step.
+
+    A worker is corrected when a request leaves it: with the share ``expected to leave / correction`` of a mean request,
+    squared in what is left of it.
+    """
+    stays = np.maximum(0.0, 1.0 - gone / request / policy.correction)
     return stays * stays
 
 
@@ -297,12 +303,29 @@ def until_corrected(view: RoutingView, growth: F8, weight: F8, stay: F8) -> tupl
     return weights, rises
 
 
-def faded(moment: Moment, weight: F8, stay: F8) -> F8:
-    """The weights of the steps ahead, each times the share that is uncorrected; as they are where all sizes are alike."""
+def faded(moment: Moment, weight: F8, stay: F8, gone: F8, ahead: F8) -> F8:
+    """The weights of the steps ahead, each times the share that is uncorrected; less where departures are known, and not at
+    all where all sizes are alike."""
     if spread(moment) < ALIKE:
         return weight
-    shares = [in_order(stay[:, h].tolist()) / stay.shape[0] for h in range(1, weight.size)]
-    return weight * np.array([1.0, *shares])
+    kept = [1.0]
+    for h in range(1, weight.size):
+        share = in_order(stay[:, h].tolist()) / stay.shape[0]
+        sure = known(moment, gone[:, h].tolist(), ahead[:, h].tolist())
+        kept.append(sure + (1.0 - sure) * share)
+    return weight * np.array(kept)
+
+
+def known(moment: Moment, gone: list[float], ahead: list[float]) -> float:
+    """How well departures by a step are known, 0..1: their variance over workers, against that of known ones and of a curve."""
+    total, mass = in_order(gone), in_order([a + b for a, b in zip(gone, ahead, strict=True)])
+    if total <= 0.0 or total >= mass:
+        return 0.0
+    chance, mean = total / mass, total / len(gone)
+    usual, apart = in_order(moment.size.tolist()) / moment.size.size, spread(moment)
+    varies = max(0.0, in_order([one * one for one in gone]) / len(gone) - mean * mean)
+    seen = varies / (mean * (usual + apart * apart / usual))
+    return min(1.0, max(0.0, seen - chance) / (1.0 - chance))
 
 
 def levels(moment: Moment, load: F8, rise: F8, speed: F8, newcomer: float) -> F8:

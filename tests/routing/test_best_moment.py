@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.best_moment import (
@@ -84,7 +85,23 @@ def test_a_step_ahead_fades_with_the_workers_that_departures_correct_until_then(
     assert second(mixed, 0.0) == second(alike, 0.0) == 0.88
     assert second(mixed, 8.0) < second(mixed, 4.0) < 0.88
     assert second(alike, 8.0) == 0.88, "the choice of the next request mends nothing where all are alike"
-    assert second(mixed, 100.0) == 0.25, "half for one request of two workers a step, and half of these are corrected"
+    assert second(mixed, 100.0) == pytest.approx(0.25, rel=0.02), (
+        "half for one request of two a step, and half are corrected"
+    )
+
+
+def test_departures_that_are_known_do_not_fade():
+    """Ten requests of 100 tokens a worker, and one leaves: a known one, or one of forty with equal chances."""
+
+    def second(*left: float) -> float:
+        ahead = [[1000.0, 1010.0 - one] for one in left]
+        waiting = [99.0, 101.0]
+        view = moment([1000.0] * 4, [1, 0, 0, 0], waiting, projections=ahead, growth=[0, 1], running=[10] * 4)
+        return moment_of(Best(horizon=1), seen(view))[0].weight[1]
+
+    one, alike = second(100.0, 0.0, 0.0, 0.0), second(25.0, 25.0, 25.0, 25.0)
+    share = (1.0 - 25.0 / 100.0) ** 2  # of each worker that is not corrected, where all are alike
+    assert one / alike == pytest.approx((0.744 + 0.256 * 0.75) / share, rel=0.001)
 
 
 def test_many_slots_at_once_have_more_tries_each():

@@ -159,16 +159,43 @@ def set_speeds(view: RuleView, look: Outlook) -> None:
 
 
 @part
+def departed(g: int, h: int, view: RuleView, look: Outlook, plan: Plan) -> float:
+    """KV tokens that are expected to leave worker g by step h of those that are looked at."""
+    grown = float(view.running[g]) * (plan.growth[h] - plan.growth[0])
+    return max(0.0, look.ahead[g, 0] + grown - look.ahead[g, h])
+
+
+@part
 def uncorrected(g: int, h: int, correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> float:
     """The share of worker g that no departure has corrected by step h of those that are looked at.
 
     Once `correction` mean requests are expected to have left, it counts as corrected; before that, the square of the share
     still missing.
     """
-    load, running = look.ahead[g, 0], float(view.running[g])
-    left = max(0.0, load + running * (plan.growth[h] - plan.growth[0]) - look.ahead[g, h])
-    stays = max(0.0, 1.0 - left / request / correction)
+    stays = max(0.0, 1.0 - departed(g, h, view, look, plan) / request / correction)
     return stays * stays
+
+
+@part
+def known(h: int, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> float:
+    """How well departures by step h are known: 0 from a curve of all lengths, 1 if each is known.
+
+    Let a request of s tokens leave by then with chance p. If it is known which do, the tokens that leave differ between
+    workers by a variance of p E[s^2] a request; if only p is known, the expected tokens differ by p^2 E[s^2]. Sizes are
+    those that wait.
+    """
+    workers, total, square, mass = view.load.size, 0.0, 0.0, 0.0
+    for g in range(workers):
+        gone = departed(g, h, view, look, plan)
+        total += gone
+        square += gone * gone
+        mass += gone + look.ahead[g, h]
+    if total <= 0.0 or total >= mass:
+        return 0.0
+    chance, mean = total / mass, total / workers
+    size = moment.usual + moment.spread * moment.spread / moment.usual
+    seen = max(0.0, square / workers - mean * mean) / (mean * size)
+    return min(1.0, max(0.0, seen - chance) / (1.0 - chance))
 
 
 @part
@@ -176,8 +203,9 @@ def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan:
     """A step ahead weighs no more than the share of the workers that is not corrected until then.
 
     Projected loads lack the requests that will take the place of those that leave, so a worker with departures ahead seems
-    to fall. In truth the choice of its next request brings it back to its level. Where all requests that wait are alike,
-    there is no such choice: no step fades. Call it after `set_rise`, which looks at workers one by one.
+    to fall. In truth the choice of its next request brings it back to its level. Departures that are known fade less. Where
+    all requests that wait are alike, there is no such choice: no step fades. Call it after `set_rise`, which looks at
+    workers one by one.
     """
     if moment.spread < ALIKE:
         return
@@ -185,7 +213,8 @@ def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan:
         share = 0.0
         for g in range(view.load.size):
             share += uncorrected(g, h, correction, moment.request, view, look, plan)
-        plan.weight[h] *= share / view.load.size
+        sure = known(h, moment, view, look, plan)
+        plan.weight[h] *= sure + (1.0 - sure) * share / view.load.size
 
 
 @part
