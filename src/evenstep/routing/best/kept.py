@@ -125,14 +125,18 @@ def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -
 def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView, memory: Ints) -> float:
     """By how many mean requests the targets are lowered, so that the pool becomes as the arrivals are.
 
-    Proportional and integral control of the mean log size of the pool; the integral rests while there is no choice.
+    Proportional and integral control of the mean log size of the pool; the integral rests while there is no choice. Where
+    sizes are far apart, one large request more moves that mean by much. So the gap is measured in spreads where the spread
+    is more than an octave: how far the mean size lies above the mean log size.
     """
     gap = 0.0
     if waiting > CHOICE * slots and running > 0:
         pool = np.int64(0)
         for i in range(waiting):
             pool += octaves(view.waiting_load[i])
-        gap = (memory[OCTAVES] / memory[SEEN] - pool / waiting) / 4096.0
+        usual = memory[OCTAVES] / memory[SEEN]
+        spread = (octaves(memory[TOKENS] / memory[SEEN]) - usual) / 4096.0
+        gap = (usual - pool / waiting) / 4096.0 / max(spread, 1.0)
         more = np.int64(gap * steer * KEPT * 1048576.0 * slots / waiting)
         memory[OFFSET] = min(max(memory[OFFSET] + more, -MOST_OFFSET), MOST_OFFSET)
     return gap * steer + memory[OFFSET] / 1048576.0
