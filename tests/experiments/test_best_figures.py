@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from benchmarks.bench_scheduling import MEAN, OURS, TAIL, TODAY, WORKLOADS, memory_binds
+from benchmarks.best_workloads import DEVELOP
 
+from evenstep import Trace, simulate
 from evenstep.experiments.compare.compare import compare
 from evenstep.experiments.compare.engine_compare import run_engine_comparison
 from evenstep.experiments.compare.engine_settings import EngineSettings
+from evenstep.experiments.contenders import contender
 from evenstep.experiments.leaderboard.file import read_board
 
 BOARD = Path(__file__).parents[2] / "examples" / "leaderboard.yaml"
@@ -71,6 +75,24 @@ def test_below_saturation_best_is_at_least_level_with_least_load(load):
 def test_below_saturation_best_is_clearly_better_balanced_than_br_0(load):
     (_, other) = found(f"burst at {load}", "best:predictor=live", "br-0", seeds=16)
     assert other.versus_first[IMBALANCE].low > 0.1 * other.mean(IMBALANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("age_limit", [0, 18])
+def test_on_prompts_of_100_and_60_000_best_is_level_with_its_siblings_under_the_same_bound_on_age(age_limit):
+    (workload,) = [one for one in DEVELOP if one.name == "prompts 100 or 60,000"]
+    whole = workload.trace()
+    orders = [np.random.default_rng([7, number]).permutation(len(whole)) for number in range(1, 8)]
+    traces = [whole, *(Trace(whole.prompt_tokens[o], whole.output_tokens[o], name=whole.name) for o in orders)]
+
+    def idle(policy):
+        built, predictor = contender(f"{policy},age_limit={age_limit}").build()
+        runs = [simulate(one, built, cluster=workload.cluster(), predictor=predictor, records=False) for one in traces]
+        return sum(run.summary["idle_share"] for run in runs)
+
+    best = idle("best:predictor=survival")
+    for other in ("bf-io:tie_weight=1", "br-0:reward=1"):
+        assert best < 1.02 * idle(other)
 
 
 #: What engines do today and what orders by size or service: none may beat `best` in mean and tail at once.

@@ -5,7 +5,8 @@ price is an overflow: if the reserve is used up first, a request of s tokens goe
 output tokens for each. Between two departures a worker gains a token for every running request and step. If n requests
 run, and each still has o tokens to produce, a departure comes every ``o / n`` steps, and a reserve of u tokens lasts
 ``u / n`` steps. So no departure comes in time with chance ``exp(-u / o)``, and an admission gains ``o / n`` tokens times the
-rest of that chance. Gain and price are equal at ``u = o ln(1 + recompute n s / o)``: the memory kept free.
+rest of that chance. Gain and price are equal at ``u = o ln(1 + recompute n s / o)``: the memory kept free. The price rises with
+the number that run: ``recompute (1 + CAUTION n)``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LATEST = 256
 KEPT_IN = 4
 #: Where memory limits the workers of a barrier, the largest that fits of so many, the oldest that wait, goes first.
 PACKED = 16
+#: Rise of the price of an overflow with each request that runs.
+CAUTION = 0.15
 #: Nepers in 1/4096 of an octave.
 NEPER = 0.6931471805599453 / 4096.0
 
@@ -94,7 +97,8 @@ def memory_left(policy: Best, view: RoutingView, moment: Moment, kept: I8, gone:
             load = float(view.load[g])
             here = still_on(view, moment.growth, g, more)
             held = there * request + max(free, request)
-            reserve = here * (octaves(1.0 + policy.recompute * held / here) * NEPER)
+            price = policy.recompute * (1.0 + CAUTION * there)
+            reserve = here * (octaves(1.0 + price * held / here) * NEPER)
             for ahead, growth in zip(view.projections[g].tolist(), moment.growth.tolist(), strict=True):
                 reserve = max(reserve, ahead - load + growth)
             sizes = moment.size[moment.size <= free] if there == 0 else moment.size[:0]

@@ -394,7 +394,9 @@ def steered(policy: Best, memory: I8, moment: Moment, running: int) -> float:
     waiting, count, gap = moment.size.size, moment.count, 0.0
     if waiting > CHOICE * count and running > 0:
         pool = sum(octaves(size) for size in moment.size.tolist())
-        gap = (int(memory[OCTAVES]) / int(memory[SEEN]) - pool / waiting) / 4096.0
+        usual, mean = int(memory[OCTAVES]) / int(memory[SEEN]), int(memory[TOKENS]) / int(memory[SEEN])
+        spread = (octaves(mean) - usual) / 4096.0
+        gap = (usual - pool / waiting) / 4096.0 / max(spread, 1.0)
         more = int(gap * policy.steer * KEPT * 1048576.0 * count / waiting)
         memory[OFFSET] = min(max(int(memory[OFFSET]) + more, -MOST_OFFSET), MOST_OFFSET)
     return gap * policy.steer + int(memory[OFFSET]) / 1048576.0

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.oracles.best_memory import (
+    CAUTION,
     LATEST,
     PACKED,
     UNKNOWN,
@@ -49,8 +50,13 @@ def fleet(waiting: list[float], free: list[float], **more: Any) -> RoutingView:
 HERE = 2.0 * TO_COME / (1.0 + TO_COME * 8.0 / (2.0 * 484.0))
 
 
+def price(recompute: float) -> float:
+    """Of a worker with four requests."""
+    return recompute * (1.0 + CAUTION * 4)
+
+
 def reserve(recompute: float, free: float) -> float:
-    return HERE * math.log(1.0 + recompute * (4 * 100.0 + free) / HERE)
+    return HERE * math.log(1.0 + price(recompute) * (4 * 100.0 + free) / HERE)
 
 
 def test_kept_free_is_what_makes_the_gain_of_an_admission_equal_to_its_price():
@@ -59,7 +65,7 @@ def test_kept_free_is_what_makes_the_gain_of_an_admission_equal_to_its_price():
         assert left(fleet([50.0], [500.0, 300.0]), recompute) == pytest.approx(expected, abs=2.0)
     running, kept = 4 + 5, reserve(0.3, 500.0)
     no_departure = math.exp(-kept / HERE)
-    assert HERE / running * (1.0 - no_departure) == pytest.approx(0.3 * 100.0 * no_departure)
+    assert HERE / running * (1.0 - no_departure) == pytest.approx(price(0.3) * 100.0 * no_departure)
 
 
 def test_more_is_kept_where_less_is_expected_to_leave():
@@ -73,7 +79,7 @@ def test_a_worker_that_nothing_leaves_keeps_for_twice_the_usual_output():
     """Young requests seldom leave within the horizon; that says little of when they will."""
     ahead = [[480.0, 484.0, 488.0]]
     view = moment([480.0], [3], [50.0], projections=ahead, growth=[0, 1, 2], kv_free=[500.0], running=[4])
-    expected = 500.0 - 2.0 * TO_COME * math.log(1.0 + 0.3 * 900.0 / (2.0 * TO_COME))
+    expected = 500.0 - 2.0 * TO_COME * math.log(1.0 + price(0.3) * 900.0 / (2.0 * TO_COME))
     assert left(view, 0.3) == [pytest.approx(expected, abs=2.5)]
 
 

@@ -14,6 +14,7 @@ from tests.oracles.best_moment import (
     OCTAVES,
     OFFSET,
     SEEN,
+    TOKENS,
     is_flood,
     levels,
     moment_of,
@@ -130,3 +131,16 @@ def test_steering_that_is_kept_never_exceeds_one_mean_request():
         lowered = steered(Best(), memory, found, 5)
     assert memory[OFFSET] == -(1 << 20)
     assert lowered == (octaves(100.0) - octaves(60_000.0)) / 4096.0 * Best().steer - 1.0
+
+
+def test_the_pool_is_measured_in_spreads_where_sizes_are_far_apart():
+    """One large request more among eight that wait is 1.15 octaves; among arrivals a tenth are large: 4.9 octaves' spread."""
+    memory = np.zeros(MEMORY, np.int64)
+    memory[SEEN], memory[OCTAVES], memory[TOKENS] = 10, 9 * octaves(100.0) + octaves(60_000.0), 60_900
+    view = moment([1000.0], [1], [60_000.0] + [100.0] * 7, running=[5])
+    found = Moment.of(view, 0, 1.0, 0.0, 0, 0.0)
+    mean = (9 * octaves(100.0) + octaves(60_000.0)) / 10
+    off, spread = mean - (7 * octaves(100.0) + octaves(60_000.0)) / 8, (octaves(6_090.0) - mean) / 4096.0
+    assert spread == pytest.approx(5.0, abs=0.1)
+    lowered = steered(Best(), memory, found, 5)
+    assert lowered - memory[OFFSET] / 2**20 == pytest.approx(Best().steer * off / 4096.0 / spread)

@@ -6,6 +6,9 @@ output tokens for each. Between two departures a worker gains a token for every 
 run, and each still has o tokens to produce, a departure comes every ``o / n`` steps, and a reserve of u tokens lasts
 ``u / n`` steps. So no departure comes in time with chance ``exp(-u / o)``, and an admission gains ``o / n`` tokens times the
 rest of that chance. Gain and price are equal at ``u = o ln(1 + recompute n s / o)``: the memory kept free.
+
+With few requests some risk is worth its price: a reserve large enough is a good part of the memory. With many it is a small
+part, and caution is cheap. So the price is ``recompute (1 + CAUTION n)``.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ KEPT_IN = 4
 #: Where memory limits the workers of a barrier, the largest that fits of so many, the oldest that wait, goes first. Small
 #: requests then remain for small gaps; in order of arrival they take every gap, and large ones end the run alone.
 PACKED = 16
+#: Rise of the price of an overflow with each request that runs.
+CAUTION = 0.15
 #: Nepers in 1/4096 of an octave.
 NEPER = 0.6931471805599453 / 4096.0
 
@@ -85,7 +90,8 @@ def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, m
             there = view.running[g] + view.queued[g]
             here = float(still_on(int(g), more, view, look))
             held = there * moment.request + max(free, moment.request)
-            reserve = here * (octaves(float(1.0 + recompute * held / here)) * NEPER)
+            price = recompute * (1.0 + CAUTION * there)
+            reserve = here * (octaves(float(1.0 + price * held / here)) * NEPER)
             for h in range(look.growth.size):
                 reserve = max(reserve, view.projections[g, h] - load + look.growth[h])
             one = largest_within(free, moment.waiting, view) if there == 0 else 0.0
