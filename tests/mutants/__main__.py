@@ -1,7 +1,8 @@
 """`python -m tests.mutants routing/policies/least_load`: change a module one operator at a time, and see whether its tests notice.
 
-Runs the module's own test file and the contracts of its room, in plain Python, for each mutant in a process of its own;
-prints each one that survives. Exit code 1 where more than one in ten does.
+Runs the module's own test file and the contracts of its room, in plain Python, for each mutant in a process of its own; a
+part of a rule (`routing/bf_io/gains`) has the tests of the rule. Prints each mutant that survives. Exit code 1 where more
+than one in ten does.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ def main() -> int:
 
     path = ROOT / "src" / "evenstep" / f"{found.module}.py"
     room, name = found.module.split("/")[0], found.module.split("/")[-1]
-    own = next(iter(sorted((ROOT / "tests" / room).rglob(f"test_{name}.py"))), None)
-    tests = found.tests or [
-        *([str(own.relative_to(ROOT))] if own is not None else []),
-        f"tests/contracts/test_{room}.py",
-    ]
+    files = sorted((ROOT / "tests" / room).rglob(f"test_{name}.py"))[:1]
+    if not files and path.parent.name != room:  # a part of a rule: the tests of the rule
+        name = path.parent.name
+        files = [one for one in sorted((ROOT / "tests" / room).rglob(f"test_{name}*.py")) if "oracle" not in one.name]
+    tests = found.tests or [*(str(file.relative_to(ROOT)) for file in files), f"tests/contracts/test_{room}.py"]
     every = list(mutants(path.read_text(encoding="utf-8"), set(found.functions) if found.functions else None))
     if found.most:
         every = sorted(random.Random(0).sample(every, min(found.most, len(every))), key=lambda one: one.line)
