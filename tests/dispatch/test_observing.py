@@ -37,6 +37,19 @@ def test_the_law_is_the_one_by_which_the_engines_stepped(run):
     assert law.r_squared > 0.95
 
 
+def test_prompts_that_steps_compute_do_not_tilt_the_law(run):
+    """A tenth of a second more for each step in which a request waits for its first token."""
+    found = observe(run[0])
+    waits = list(zip(found.requests.admitted_s.tolist(), found.requests.first_token_s.tolist(), strict=True))
+
+    def computes_prompts(step):
+        return any(sent < step[5] and first > step[5] - step[4] for sent, first in waits)
+
+    found.steps = [(*step[:4], step[4] + 0.1 * computes_prompts(step), step[5]) for step in found.steps]
+    assert any(step[4] > 0.1 for step in found.steps)
+    assert found.law is not None and found.law.seconds_per_token == pytest.approx(1.1e-7, rel=0.1)
+
+
 def test_times_of_requests_are_those_they_had(run):
     _, barrier, arrived = run
     table = observe(run[0]).requests
@@ -65,8 +78,10 @@ def test_steps_whose_length_does_not_grow_with_load_have_a_law_without_a_slope(r
     found = observe(run[0])
     found.steps = [(*step[:4], 0.02, step[5]) for step in found.steps]
     assert found.law == Law(pytest.approx(0.02), 0.0, 0.0, len(found.steps))
+    assert found.summary()["idle_time_share"] == pytest.approx(0.0)
     found.steps = found.steps[:20]
     assert found.law is None and found.summary()["makespan_s"] > 0
+    assert found.summary()["idle_time_share"] is None, "loads are known, but not what they cost"
     found.steps = []
     assert found.summary()["idle_share"] is None
 

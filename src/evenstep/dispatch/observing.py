@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
@@ -82,14 +83,30 @@ class Observed:
             return None
         envelope = np.array([max(load) for _, load, _, _, _, _ in self.steps])
         seconds = np.array([step[4] for step in self.steps])
-        slope, _, _ = _line(envelope, seconds)
-        beyond = np.abs(seconds - slope * envelope - np.median(seconds - slope * envelope))
-        usual = beyond <= max(FAR * float(np.median(beyond)), 0.01 * float(np.median(seconds)))
+        usual = ~self._has_prefill()
+        if usual.sum() < FEWEST:
+            usual[:] = True
+        slope, _, _ = _line(envelope[usual], seconds[usual])
+        rest = seconds - slope * envelope
+        beyond = np.abs(rest - np.median(rest[usual]))
+        usual &= beyond <= max(FAR * float(np.median(beyond[usual])), 0.01 * float(np.median(seconds[usual])))
         slope, error, explained = _line(envelope[usual], seconds[usual])
         overhead = float(seconds.mean() - slope * envelope.mean())
         if slope <= SURE * error or slope <= 0.0 or overhead < 0.0:
             return Law(float(seconds.mean()), 0.0, 0.0, len(seconds))
         return Law(overhead, slope, explained, len(seconds))
+
+    def _has_prefill(self) -> NDArray[np.bool_]:
+        """bool[steps], whether a request of the group waited for its first token: prompts take time, not the load."""
+        group, end = np.array([step[0] for step in self.steps]), np.array([step[5] for step in self.steps])
+        begin = end - np.array([step[4] for step in self.steps])
+        of_worker = np.repeat(np.arange(len(self.group_sizes)), self.group_sizes)
+        served, found = self.requests, np.zeros(end.size, np.bool_)
+        for number in range(len(self.group_sizes)):
+            here, mine = group == number, (served.worker >= 0) & (of_worker[served.worker] == number)
+            sent, first = np.sort(served.admitted_s[mine]), np.sort(served.first_token_s[mine])
+            found[here] = np.searchsorted(sent, end[here]) > np.searchsorted(first, begin[here], side="right")
+        return found
 
     def summary(self, slo: Slo | None = None) -> dict[str, Any]:
         """Every metric that a recorded run has, by the names of a simulated one, and None for the others.
@@ -104,7 +121,7 @@ class Observed:
             slots_total=sum(worker.slots for worker in self.workers),
             group_sizes=self.group_sizes,
             overhead_s=(law.overhead_s if law is not None else 0.0,) * len(self.group_sizes),
-            seconds_per_token=law.seconds_per_token if law is not None and law.seconds_per_token > 0 else math.nan,
+            seconds_per_token=law.seconds_per_token if law is not None else math.nan,
             arrivals="timed",
             pool=0,
             seed=0,
@@ -128,6 +145,8 @@ class Observed:
         )
         found = tally.summary(totals)
         untold = ("energy", "power", "overloaded", "policy_free", "full_slot", "mean_load", "restarts")
+        if law is None:  # loads are known, but not what they cost
+            untold += ("idle_time", "barrier")
         if not table.rows:
             untold += ("idle", "imbalance", "window_tokens", "steps")
         return {name: None if name.startswith(untold) else value for name, value in found.items()}
@@ -140,7 +159,7 @@ class Observed:
             return np.array([of(load) for load in loads], np.float64)
 
         envelope, total, least = each(np.max), each(np.sum), each(np.min)
-        per_token = law.seconds_per_token if law is not None and law.seconds_per_token > 0 else 1.0
+        per_token = law.seconds_per_token if law is not None else 1.0
         running, everywhere = (np.array([step[k] for step in self.steps], np.int64) for k in (2, 3))
         seconds, ended = (np.array([step[k] for step in self.steps], np.float64) for k in (4, 5))
         nothing = np.zeros(group.size)

@@ -137,7 +137,10 @@ def _said(found: Observed) -> list[str]:
     if law is None:
         said.append("The log shows too few steps to fit a step-time law: the default one is used.")
     elif law.seconds_per_token == 0.0:
-        said.append(f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average, at any load: the law has no slope.")
+        said.append(
+            f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average. It does not show that they last longer at a larger "
+            "load: the law has no slope, and no time is lost at the barrier."
+        )
     else:
         said.append(
             f"Step-time law of the log: C = {1e3 * law.overhead_s:.4g} ms, t_l = {law.seconds_per_token:.4g} s a token "
