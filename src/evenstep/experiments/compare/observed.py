@@ -138,8 +138,8 @@ def _said(found: Observed) -> list[str]:
         said.append("The log shows too few steps to fit a step-time law: the default one is used.")
     elif law.seconds_per_token == 0.0:
         said.append(
-            f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average. It does not show that they last longer at a larger "
-            "load: the law has no slope, and no time is lost at the barrier."
+            f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average. It does not show that they last longer "
+            "at a larger load: the law has no slope, and no time is lost at the barrier."
         )
     else:
         said.append(
