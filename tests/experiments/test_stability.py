@@ -56,3 +56,11 @@ def test_a_long_law_that_is_cut_off_has_a_mean():
     cut = "pareto:alpha=0.9,minimum=2,high=50"
     found = answer(StabilitySettings(f"3/{cut}", seeds=1, precision=0.1, **SMALL), 1)
     assert found.policies[0].largest.value > 0
+
+
+def test_a_heavy_tail_is_named_since_the_closed_form_asks_for_a_finite_variance():
+    def said(source):
+        return answer(StabilitySettings(source, requests=1_000, seeds=1, precision=0.5), processes=1).source
+
+    assert "the variance is finite only because the tail is cut" in said("129/pareto:alpha=1.6,mean=112")
+    assert "variance" not in said("129/pareto:alpha=2.5,mean=112") and "variance" not in said("129/112")

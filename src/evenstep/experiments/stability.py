@@ -153,13 +153,20 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
     laws = _laws(settings.source)
     if laws is not None:
         found = Synthetic(1, *laws, name=settings.source)
-        return Laws(found), None, f"lengths by the laws {settings.source}, Poisson arrivals"
+        return Laws(found), None, f"lengths by the laws {settings.source}, Poisson arrivals{_of_tails(laws)}"
     workload = Reading(settings.source, settings.limit, settings.format_name, seed=settings.seed).workload()
     check_means(settings.source, workload.source)
     trace = replicate(workload.source, 0, settings.seed)
     own = workload.requests_per_s or (rate(trace) if trace.arrival_s is not None and len(trace) > 1 else None)
     said = f"the {len(trace):,} rows of {trace.name or settings.source}, drawn again and again, Poisson arrivals"
     return Rows(trace.prompt_tokens, trace.output_tokens), own, said
+
+
+def _of_tails(laws: tuple[Any, Any]) -> str:
+    """A word on laws whose variance is infinite but for their cut: a closed form asks for a finite one."""
+    if all(getattr(law, "alpha", math.inf) > 2 for law in laws):
+        return ""
+    return "; the variance is finite only because the tail is cut: few requests bring much of the work, intervals are wide"
 
 
 def _laws(text: str) -> tuple[Any, Any] | None:
