@@ -123,7 +123,8 @@ needs the key as `Authorization: Bearer`. Without a key it answers to loopback n
 ## Logs
 
 Logs go to stderr, with `log.format` `text` or `json`: `time`, `level`, `logger`, `message` and fields. Lines that do not fit into the pipe
-are dropped and counted. Kinds of notices of the dispatcher: `fallback`, `policy-off`, `foreign`, `divergence`,
+are dropped and counted. The line `status` has `barrier_idle`, the share of worker time lost at the barrier. That needs a step law: for workers of groups without one
+it has `load_imbalance`, a share of the load that they have now, in its place or beside it. Kinds of notices of the dispatcher: `fallback`, `policy-off`, `foreign`, `divergence`,
 `disagreement`, `ejected`, `recovered`, `last-healthy`. With `log.access` there is a line for each request that ended: {ended}.
 """
 

@@ -42,7 +42,7 @@ def test_idle_shares_are_of_loads_until_there_is_a_law():
     shown = steps.values(two.mirror)
     assert shown["ratios_are_of"] == "load" and shown["steps_total"] == 1
     assert shown["barrier_idle_ratio"] == pytest.approx(0.25) and shown["balance_ratio"] == pytest.approx(0.75)
-    assert shown["barrier_idle_device_seconds_total"] == pytest.approx(0.25)
+    assert shown["barrier_idle_device_seconds_total"] == 0.0  # of load, so no seconds
     assert shown["imbalance_tokens"] == {"envelope": 50.0, "spread": 50.0}
     as_plain(stopped)(two.tables, 0)
     two.step(99.0, 100.0, 50.0)
@@ -56,17 +56,20 @@ def test_with_a_law_they_are_of_time():
         two.step(now_s, 100.0 + number, 0.0)
     assert two.steps.is_of_time
     assert two.steps.idle_share == pytest.approx(0.5 * 179 / 279)
+    # the step that makes the law is the 50th counted; each worker that has no load waits as long as the other computes
+    assert two.steps.idle_device_s == pytest.approx(sum(100.0 + number for number in range(50, 80)))
 
 
 def test_idle_time_is_the_same_however_seldom_it_is_looked_at():
-    often, seldom = Two(), Two()
+    often, seldom, now_s = Two(), Two(), 0.0
     for number in range(900):
+        now_s += 100.0 + number % 7  # which makes a law
         for two in (often, seldom):
-            two.step(0.1 * number, 100.0 + number % 7, 90.0)
+            two.step(now_s, 100.0 + number % 7, 90.0)
             two.steps._all.make_room(0)
         if number % 256 == 0:
             assert often.steps.idle_device_s >= 0.0
-    assert seldom.steps.steps == 899
+    assert seldom.steps.steps == 899 and seldom.steps.idle_device_s > 0.0
     assert seldom.steps.idle_device_s == pytest.approx(often.steps.idle_device_s, rel=1e-12)
     assert seldom.steps.idle_share == often.steps.idle_share
 

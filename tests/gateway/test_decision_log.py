@@ -139,6 +139,60 @@ def test_a_folder_that_goes_away_and_comes_back_costs_no_more_than_records(tmp_p
     assert not log.why and replay(folder / "log.evlog").difference is None
 
 
+@pytest.mark.parametrize("part_bytes", [0, 4_000])
+@pytest.mark.parametrize("folder_too", [False, True])
+def test_a_log_that_is_deleted_under_its_writer_fails_and_goes_on_later(tmp_path, caplog, folder_too, part_bytes):
+    folder, now_s = tmp_path / "logs", [0.0]
+    folder.mkdir()
+    log = DecisionLog(LogFile(folder / "log.evlog", part_bytes), 60.0, lambda: now_s[0])
+    storm = Storm(3, False, log=log)
+    for _ in range(200):
+        storm.step()
+    last = part_of(folder / "log.evlog", log._file.part)
+    assert not log.why and last.stat().st_size
+    for file in folder.iterdir():
+        if folder_too or file == last:
+            file.unlink()
+    if folder_too:
+        folder.rmdir()
+    with caplog.at_level(logging.INFO, "evenstep.gateway"):
+        for now_s[0] in (0.0, 60.0, 120.0):
+            for _ in range(200):
+                storm.step()
+            assert bool(log.why) == (folder_too or now_s[0] == 0.0) and log.failures == 1
+        folder.mkdir(exist_ok=True)
+        now_s[0] = 180.0
+        for _ in range(200):
+            storm.step()
+    log.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the decision log failed and is closed; requests are served as before",
+        "the decision log is written again",
+    ]
+    found = replay(folder / "log.evlog")
+    assert found.difference is None and found.decisions and not log.why
+    assert found.gaps == (not folder_too and part_bytes > 0)  # parts before the deleted one are read with those after it
+
+
+def test_a_log_deleted_before_the_stop_is_told_at_the_stop(tmp_path):
+    path = tmp_path / "log.evlog"
+    log = DecisionLog(LogFile(path), 60.0)
+    Storm(3, False, log=log).step()
+    path.unlink()
+    log.close()
+    assert (log.why, log.failures) == ("No such file or directory", 1)
+
+
+def test_another_file_in_its_place_is_left_alone(tmp_path):
+    path = tmp_path / "log.evlog"
+    log = DecisionLog(LogFile(path), 60.0)
+    Storm(3, False, log=log).step()
+    path.rename(tmp_path / "moved")
+    path.write_bytes(b"")
+    log.close()
+    assert log.why == "another file is at its path" and path.exists()
+
+
 def test_a_log_whose_last_bytes_do_not_fit_is_closed_all_the_same(tmp_path):
     log = DecisionLog(LogFile(tmp_path / "log.evlog"), 60.0)
     Storm(3, False, log=log).step()

@@ -10,7 +10,9 @@ next part says so (`Header.after_gap`), and a replay continues from the checkpoi
 
 from __future__ import annotations
 
+import errno
 import glob
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from io import FileIO
@@ -81,10 +83,12 @@ class LogFile:
         """Make everything so far readable by others.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: the file cannot be written, or it is no longer at its path.
         """
         if self._file is None:
             return
+        if not self._is_at_path(self._file):
+            raise OSError(errno.ESTALE, "another file is at its path")
         left = memoryview(self._buffer)
         while left:
             left = left[self._file.write(left) :]
@@ -111,12 +115,22 @@ class LogFile:
             return
         with suppress(OSError):
             file.truncate(self._whole)
-        with suppress(OSError):
-            file.close()
         if not self._whole:
             with suppress(OSError):
-                part_of(self.path, self.part).unlink()
+                if self._is_at_path(file):
+                    part_of(self.path, self.part).unlink()
             self.part = max(0, self.part - 1)
+        with suppress(OSError):
+            file.close()
+
+    def _is_at_path(self, file: FileIO) -> bool:
+        """Whether others find the open file at its path: what is written to a deleted one is lost without any error.
+
+        Raises:
+            OSError: there is no file at all.
+        """
+        found, ours = part_of(self.path, self.part).stat(), os.fstat(file.fileno())
+        return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _open(self, part: int) -> None:
         if not self._has_begun:
@@ -140,7 +154,8 @@ class LogFile:
             OSError: the part before cannot be finished, or this one not begun.
         """
         self.close()
-        self._open(self.part + 1)
+        is_gone = after_gap and not part_of(self.path, self.part).exists()  # a reader ends at a number that is missing
+        self._open(max(1, self.part + (not is_gone)))
         self(msgspec.structs.replace(self._header, part=self.part, after_gap=after_gap))
         self(Checkpoint(state))
         self.flush()

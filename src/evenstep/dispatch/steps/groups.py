@@ -115,9 +115,10 @@ class GroupSteps:
         begin, end = at.news_at[group], at.news_at[group] + at.news[group]
         new = self.news.floats[:, begin:end]
         heaviest, total, fixed, seconds = np.ascontiguousarray(new[:, :count])
-        share = idle_share(heaviest, total, np.full(count, float(size)), fixed)
+        is_of_time = ~np.isnan(fixed)  # without a law the shares are of load, and no seconds follow from them
+        share = idle_share(heaviest, total, np.full(count, float(size)), np.where(is_of_time, fixed, 0.0))
         at.idle_share[group] = float(share[-1])
-        at.idle_device_s[group] += size * float((share * seconds).sum())
+        at.idle_device_s[group] += size * float((share * seconds)[is_of_time].sum())
         new[:, : end - begin - count] = new[:, count:].copy()
         at.news[group] -= count
 
@@ -208,7 +209,7 @@ class Steps:
 
     @property
     def idle_device_s(self) -> float:
-        """Of all steps and workers."""
+        """Worker seconds lost at the barrier, in the steps that had a law."""
         self._all.look(self._group)
         return self._all.at.idle_device_s[self._group]
 

@@ -39,7 +39,7 @@ class GroupColumns(NamedTuple):
     step_s: Floats  # how long the last counted step took
     counted_s: Floats  # when that ended; nan before there is one
     idle_share: Floats  # of the last evaluated step
-    idle_device_s: Floats  # of all evaluated steps and workers
+    idle_device_s: Floats  # of all workers, in the evaluated steps that had a law
     weight: Floats  # of the steps in the fitted law
     load_mean: Floats  # of the envelope, in KV tokens
     seconds_mean: Floats
@@ -70,7 +70,7 @@ class NewSteps(NamedTuple):
 
     heaviest: Floats  # the heaviest worker's load
     total: Floats  # all loads
-    fixed: Floats  # the fixed part of a step, in tokens
+    fixed: Floats  # the fixed part of a step, in tokens; nan while there is no law
     seconds: Floats
 
 

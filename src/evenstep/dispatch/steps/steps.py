@@ -66,5 +66,5 @@ def _count(steps: StepTables, group: int, seconds: float) -> None:
     at = groups.news_at[group] + groups.news[group]
     check(0 <= groups.news[group] < steps.news_room)
     news.heaviest[at], news.total[at], news.seconds[at] = heaviest, total, seconds
-    news.fixed[at] = groups.overhead_s[group] / slope if slope > 0.0 else 0.0
+    news.fixed[at] = groups.overhead_s[group] / slope if slope > 0.0 else np.nan
     groups.news[group] += 1

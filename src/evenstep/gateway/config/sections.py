@@ -265,8 +265,8 @@ class Log:
         format: text, or json lines.
         level: least severity.
         access: a line for each request: id, status, tokens, seconds; never text of prompts or answers.
-        status_s: seconds between status lines: requests, tokens a second, waiting, time lost at the barrier, workers; 0 = no
-            such lines.
+        status_s: seconds between status lines: requests, tokens a second, waiting, time lost at the barrier (or load
+            imbalance), workers; 0 = no such lines.
     """
 
     format: Literal["text", "json"] = "text"

@@ -41,7 +41,8 @@ HELP = {
     "evenstep_group_fit_r_squared": "How well these two explain the steps; NaN while the fit is not sound.",
     "evenstep_group_fit_error_ratio": "Two standard errors of seconds per token over them; above 0.25 it is not sound.",
     "evenstep_group_steps_total": "Steps of a barrier group.",
-    "evenstep_barrier_idle_device_seconds_total": "Worker seconds lost waiting at the barrier.",
+    "evenstep_barrier_idle_device_seconds_total": "Worker seconds lost waiting at the barrier; "
+    "does not add while no step law is known.",
     "evenstep_pool_depth": "Requests that wait for a decode slot.",
     "evenstep_pool_oldest_seconds": "How long the oldest of them has waited.",
     "evenstep_waiting_for_prefill": "Requests that wait for a prefiller.",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+
+_NONE: Mapping[str, Any] = {"ratios_are_of": "load", "steps_total": 0, "barrier_idle_device_seconds_total": 0.0}  # unseen
 
 
 class Status:
@@ -11,6 +14,7 @@ class Status:
 
     def __init__(self) -> None:
         self._before: dict[str, float] = {}
+        self._groups: dict[tuple[str, int], Mapping[str, Any]] = {}
 
     def since(self, snapshot: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The fields of the line; see `Control.snapshot`.
@@ -21,7 +25,8 @@ class Status:
         Returns:
             ``requests`` that ended and ``failed`` of them; ``tokens_per_s`` of those that ended as they should; ``waiting``
             and ``running`` now; ``barrier_idle``: share of the workers' time that they waited for the heaviest of their
-            group; ``workers`` that are up, of how many.
+            group; ``load_imbalance``: share of load, as it stands now, of those whose group ran without a step law, now or
+            at the last call, in place of that or beside it; ``workers`` that are up, of how many.
         """
         models = list(snapshot["models"].values())
         workers = [worker for one in models for worker in one["workers"]]
@@ -29,11 +34,9 @@ class Status:
             "requests": float(sum(sum(one["requests_total"].values()) for one in models)),
             "good": float(sum(one["requests_total"].get("200", 0) for one in models)),
             "tokens": float(sum(one["output_tokens_total"] for one in models)),
-            "idle_s": float(sum(group["barrier_idle_device_seconds_total"] for one in models for group in one["groups"])),
         }
         new = {name: value - self._before.get(name, 0.0) for name, value in totals.items()}
         self._before = totals
-        device_s = seconds * len(workers)
         up = sum(worker["is_up"] for worker in workers)
         return {
             "requests": int(new["requests"]),
@@ -41,6 +44,31 @@ class Status:
             "tokens_per_s": round(new["tokens"] / seconds, 1) if seconds > 0 else 0.0,
             "waiting": sum(one["pool_depth"] for one in models),
             "running": sum(worker["worker_active_requests"] for worker in workers),
-            "barrier_idle": round(new["idle_s"] / device_s, 4) if device_s > 0 else 0.0,
+            **self._idle(snapshot["models"], seconds),
             "workers": f"{up}/{len(workers)}",
         }
+
+    def _idle(self, models: Mapping[str, Any], seconds: float) -> dict[str, float]:
+        """What the barrier cost: a share of time where the step law is known, of load elsewhere, each under its own name."""
+        before, self._groups = self._groups, {}
+        idle_s = known = unknown = uneven = 0.0
+        for name, one in models.items():
+            sizes = Counter(worker["group"] for worker in one["workers"])
+            known += sum(sizes.values())
+            for group in one["groups"]:
+                key, size = (name, group["group"]), sizes[group["group"]]
+                last = before.get(key, _NONE)
+                self._groups[key] = group
+                has_law = last["ratios_are_of"] == group["ratios_are_of"] == "time"
+                if has_law or size < 2 or group["steps_total"] == last["steps_total"]:
+                    lost_s = group["barrier_idle_device_seconds_total"] - last["barrier_idle_device_seconds_total"]
+                    idle_s += max(0.0, lost_s)
+                else:
+                    known, unknown = known - size, unknown + size
+                    uneven += size * (1.0 - group["balance_ratio"])
+        found = dict[str, float]()
+        if known or not unknown:
+            found["barrier_idle"] = round(idle_s / (seconds * known), 4) if seconds * known > 0 else 0.0
+        if unknown:
+            found["load_imbalance"] = round(uneven / unknown, 4)
+        return found

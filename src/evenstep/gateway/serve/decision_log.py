@@ -1,7 +1,7 @@
 """The decision log of a gateway: a log that cannot be written ends itself, and nothing else.
 
-A full or broken disk closes the log, is said once, and costs no request. After a while a new part is tried; it begins with
-the dispatcher's state, so that it replays by itself.
+A full or broken disk, or a file that was deleted, closes the log, is said once, and costs no request. After a while a new
+part is tried; it begins with the dispatcher's state, so that it replays by itself.
 """
 
 from __future__ import annotations
