@@ -27,7 +27,7 @@ from evenstep.config import read_yaml
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```", re.M | re.S)
-RUN = {"python", "sh", "bash", "console", "yaml"}
+RUN = {"python", "sh", "bash", "console", "yaml", "csv"}
 PAGES = [p for p in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if p != DOCS / "reference" / "cli.md"]
 #: Pages that need servers; they have a test of their own.
 RECORDED = (DOCS / "how-to" / "from-log-to-comparison.md",)

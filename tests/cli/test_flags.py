@@ -25,6 +25,7 @@ class Settings:
         name: text.
         slots: one, or one a worker.
         outages: when.
+        engine: its options.
     """
 
     workers: int = 16
@@ -35,6 +36,7 @@ class Settings:
     name: str = "none"
     slots: int | list[int] = 72
     outages: list[str] = field(default_factory=list, metadata={"shape": "STEP:WORKER"})
+    engine: str = ""
 
 
 def parse(*words: str):
@@ -97,3 +99,4 @@ def test_help_has_the_meaning_and_the_default():
     text = " ".join(parser.format_help().split())
     assert "how many, at 100 % of them (default 16)" in text
     assert "--order size|fit" in text
+    assert "its options" in text and "(default )" not in text

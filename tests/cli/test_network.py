@@ -38,6 +38,24 @@ def test_check_names_the_virtual_station_and_both_verdicts(capsys):
     assert "by loads: unstable" in out and "simulated to 5,000 s: unstable" in out
 
 
+def test_check_of_a_trace_without_times_says_that_there_is_no_verdict(tmp_path, capsys):
+    path = tmp_path / "net.yaml"
+    tasks = "tasks:\n  log: {engine: one, trace: {file: 'sample:claude-code', limit: 20}}\n"
+    path.write_text(f"version: 1\nuntil_s: 4000\nengines:\n  one: {{}}\n{tasks}")
+    assert main(["network", "check", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "no verdict, because all tasks arrive at once" in out and "stable" not in out
+
+
+def test_check_says_until_when_tasks_arrive(tmp_path, capsys):
+    path = tmp_path / "net.yaml"
+    call = "{engine: one, prompt: {law: constant, tokens: 500}, output: {law: constant, tokens: 12}}"
+    tasks = f"tasks:\n  t: {{arrivals: {{process: constant, requests_per_s: 2}}, count: 101, calls: {{only: {call}}}}}\n"
+    path.write_text(f'version: 1\nuntil_s: 500\nengines:\n  one: {{engine: "token-budget=512", batch_time: unit}}\n{tasks}')
+    assert main(["network", "check", str(path)]) == 0
+    assert "s, tasks arrive until 50.00 s: unstable; calls pile up at one" in capsys.readouterr().out
+
+
 def test_check_as_json(capsys):
     assert main(["network", "check", RYBKO, "--until-s", "2000", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -120,4 +120,6 @@ def test_tasks_that_all_come_at_once_have_no_rate_and_no_verdict():
     trace = Trace(np.array([90, 90]), np.full(2, 10), np.zeros(2))
     network = Network({"one": EngineSection()}, {"log": TaskSection(trace=TraceFile("x"), engine="one")})
     assert judge(network, {"log": trace}).verdict == "unknown"
-    assert simulate_network(network, traces={"log": trace}).summary["verdict"] == "undecided"
+    for until_s in (None, 4000.0):
+        run = simulate_network(replace(network, until_s=until_s), traces={"log": trace})
+        assert run.summary["verdict"] is None and run.summary["engines"]["one"]["verdict"] is None

@@ -153,14 +153,13 @@ def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> C
     network, traces = settled(path, until_s)
     with in_file(path):
         judged, run = judge(network, traces), simulate_network(network, traces=traces, seed=seed)
-    growth = {
-        " and ".join(one.calls): (one.load - 1, grown(network, run, one.calls)) for one in judged.stations if one.load > 1
-    }
+    over = [one for one in judged.stations if one.load > 1] if run.counted_s > 0 else []
+    growth = {" and ".join(one.calls): (one.load - 1, grown(network, run, one.calls)) for one in over}
     return Checked(judged, run, growth)
 
 
 def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
-    """Seconds of work of some calls by which a second of the run's second half adds to what all tasks have before them."""
+    """Seconds of work of some calls that a second adds to what all tasks have before them, in the arrivals' second half."""
     seconds = np.zeros(len(run.kinds))
     for k, (task, call) in enumerate(run.kinds):
         if f"{task}.{call}" in calls:

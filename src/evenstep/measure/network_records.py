@@ -13,11 +13,11 @@ import numpy as np
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
-from evenstep.measure.stability import Stability, judged
+from evenstep.measure.stability import Stability, Verdict, judged
 from evenstep.request import F8, I8
 
-#: Share of a run before the verdict on its path, and stretches that it is cut into.
-_WARM_UP, _STRETCHES = 0.5, 10
+#: Share of a run before the verdict on its path, stretches that the rest is cut into, and moments looked at in each.
+_WARM_UP, _STRETCHES, _MOMENTS = 0.5, 10, 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +66,9 @@ class NetworkRun:
         tasks, calls: the tables.
         times_s: float64[S], when the engines were looked at.
         requests, tokens: int64[S, E], calls in each engine, and the tokens they have still to run there.
+        left: int64[E], tokens that the calls in each engine still had to run when the run ended.
         until_s: when the run was stopped, or its last event.
-        counted_s: time over which tasks arrived: the verdict is on it.
+        counted_s: time over which tasks arrived: the verdict is on it. 0 where all came at once, which gives no verdict.
     """
 
     name: str
@@ -81,6 +82,7 @@ class NetworkRun:
     times_s: F8
     requests: I8
     tokens: I8
+    left: I8
     until_s: float
     counted_s: float
 
@@ -90,19 +92,22 @@ class NetworkRun:
         return combined(tuple(run.digest for run in self.engines.values()))
 
     def stability(self, engine: int | None = None) -> Stability:
-        """The verdict on the calls in one engine, or in all, by their drift over the second half of the run."""
+        """The verdict on the calls in one engine, or in all, by their drift over the second half of the arrivals."""
         if self.counted_s <= 0:  # all tasks came at once
             return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)
-        path = self.requests.sum(axis=1) if engine is None else self.requests[:, engine]
-        inside = np.flatnonzero((self.times_s >= _WARM_UP * self.counted_s) & (self.times_s <= self.counted_s))
-        inside = inside[inside.size % _STRETCHES :]
-        held = path[inside].reshape(_STRETCHES, -1).mean(axis=1) if inside.size else np.zeros(_STRETCHES)
         came = self.calls.released_s < np.inf
         if engine is not None:
             came &= self.calls.engine == engine
-        counted = came & (self.calls.released_s >= _WARM_UP * self.counted_s) & (self.calls.released_s <= self.counted_s)
-        span_s = (1 - _WARM_UP) * self.counted_s
-        return judged(held, span_s / _STRETCHES, float(counted.sum()) / span_s)
+        released, finished = np.sort(self.calls.released_s[came]), np.sort(self.calls.finished_s[came])
+        from_s = _WARM_UP * self.counted_s
+        times = np.linspace(from_s, self.counted_s, _STRETCHES * _MOMENTS, endpoint=False)
+        held = (np.searchsorted(released, times) - np.searchsorted(finished, times)).reshape(_STRETCHES, _MOMENTS)
+        span_s = self.counted_s - from_s
+        counted = np.searchsorted(released, self.counted_s, side="right") - np.searchsorted(released, from_s)
+        return judged(held.mean(axis=1), span_s / _STRETCHES, float(counted) / span_s)
+
+    def _verdict(self, engine: int | None = None) -> Verdict | None:
+        return self.stability(engine).verdict if self.counted_s > 0 else None
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -116,11 +121,11 @@ class NetworkRun:
         }
         engines = {
             name: {
-                "verdict": self.stability(e).verdict,
+                "verdict": self._verdict(e),
                 "requests": run.totals.requests,
                 "unfinished": run.totals.unfinished,
                 "busy_share": run.totals.busy_s / self.until_s if self.until_s else 0.0,
-                "tokens_left": int(self.tokens[-1, e]) if self.tokens.size else 0,
+                "tokens_left": int(self.left[e]),
                 "iterations": run.totals.iterations,
                 "evictions": run.totals.evictions,
             }
@@ -134,8 +139,8 @@ class NetworkRun:
             **latencies("task", span[done]),
             **latencies("call", (self.calls.finished_s - self.calls.released_s)[ran]),
             "makespan_s": self.until_s,
-            "tokens_left": int(self.tokens[-1].sum()) if self.tokens.size else 0,
-            "verdict": self.stability().verdict,
+            "tokens_left": int(self.left.sum()),
+            "verdict": self._verdict(),
             "types": types,
             "engines": engines,
         }

@@ -45,10 +45,8 @@ def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
     rows = [["engine", "busy %", "calls", "unfinished", "tokens left", "verdict"]]
     engines = run.summary["engines"]
     for name, one in list(engines.items())[:most]:
-        busy = f"{100 * one['busy_share']:.1f}"
-        rows.append(
-            [name, busy, f"{one['requests']:,}", f"{one['unfinished']:,}", f"{one['tokens_left']:,}", one["verdict"]]
-        )
+        busy, verdict = f"{100 * one['busy_share']:.1f}", one["verdict"] or MISSING
+        rows.append([name, busy, f"{one['requests']:,}", f"{one['unfinished']:,}", f"{one['tokens_left']:,}", verdict])
     more = [f"and {len(engines) - most} more engines"] if len(engines) > most else []
     return [*aligned(rows), *more]
 
@@ -62,7 +60,7 @@ def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
     for one in judged.stations:
         word = "overloaded" if one.load > 1 else "below 1"
         name = f"virtual: {' + '.join(one.calls)}"
-        rows.append([name, short(one.load, 4), word, *([run.summary["verdict"]] if run else [])])
+        rows.append([name, short(one.load, 4), word, *([run.summary["verdict"] or MISSING] if run else [])])
     return [*aligned(rows), f"by loads: {judged.verdict}; {judged.why}"]
 
 
@@ -70,7 +68,9 @@ def checked_lines(checked: Checked) -> list[str]:
     """The analytical verdict with the simulated one."""
     run = checked.run
     lines = judged_lines(checked.judged, run)
-    lines.append(f"simulated to {short(run.until_s, 4)} s: {run.summary['verdict']}; {_worst(run)}")
+    verdict = run.summary["verdict"] or "no verdict, because all tasks arrive at once"
+    arriving = f", tasks arrive until {short(run.counted_s, 4)} s" if 0 < run.counted_s < run.until_s else ""
+    lines.append(f"simulated to {short(run.until_s, 4)} s{arriving}: {verdict}; {_worst(run)}")
     for name, (fluid, seen) in checked.growth.items():
         lines.append(f"work of {name} grows by {seen:.3f} s a second; its load says {fluid:.3f}")
     return lines
@@ -160,14 +160,14 @@ def _cell(mean: Interval, change: Interval | None) -> str:
 
 
 def _verdicts(runs: Sequence[NetworkRun]) -> str:
-    return "/".join(dict.fromkeys(str(run.summary["verdict"]) for run in runs))
+    return "/".join(dict.fromkeys(run.summary["verdict"] or MISSING for run in runs))
 
 
 def _simulated(run: NetworkRun | None, engine: str) -> str:
     """The verdict on an engine, or on the worst of a group."""
     assert run is not None
     own = [one["verdict"] for name, one in run.summary["engines"].items() if name == engine or _is_of(name, engine)]
-    return next((word for word in ("unstable", "undecided") if word in own), "stable")
+    return next((word or MISSING for word in ("unstable", "undecided", None) if word in own), "stable")
 
 
 def _is_of(name: str, group: str) -> bool:

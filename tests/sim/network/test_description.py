@@ -101,6 +101,11 @@ def test_a_good_file_is_read(tmp_path):
         ("requests_per_s: 2", "requests_per_s: 1.0e+12", "line 7: tasks.agent.arrivals is 'over 10,000,000 tasks in 10 s'"),
         ("  agent:\n", "  agent:\n    count: 10000001\n", "tasks.agent.count is 10000001; expected an integer from 1 to"),
         ("until_s: 10\n", "", "net.yaml line 5: tasks.agent.count is 'missing'; expected a number of tasks"),
+        (
+            "act: {engine: one",
+            "end: {engine: one",
+            "line 10: tasks.agent.calls.end is 'end'; expected another name of a call. In `then`, end means that the task",
+        ),
     ],
 )
 def test_bad_input_is_one_line_that_names_field_and_value(tmp_path, capsys, old, new, said):
@@ -117,6 +122,55 @@ def test_calls_that_wait_for_each_other_are_refused(tmp_path):
     path.write_text(f"{text}      more: {call}\n")
     with pytest.raises(InputError, match="calls.act.after is 'more'; expected no cycle without exit"):
         load(path)
+
+
+def joined(tmp_path, calls: str):
+    """FILE with these calls; a comma after the lengths of each, then what they wait for or lead to."""
+    lengths = "engine: one, prompt: {law: constant, tokens: 1}, output: {law: constant, tokens: 1}"
+    path = tmp_path / "net.yaml"
+    lines = [line.split(":", 1) for line in calls.splitlines()]
+    text = "".join(f"      {name}: {{{lengths}{', ' if more.strip() else ''}{more.strip()}}}\n" for name, more in lines)
+    path.write_text(FILE[: FILE.index("      plan")] + text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        (
+            "a: then: {left: 0.5, right: 0.5}\nleft:\nright:\njoin: after: [left, right]",
+            "line 12: tasks.agent.calls.join.after is 'left, right'; expected calls that run equally often in every task. "
+            "Where a task may run only some of them, or one more often, lead to join by `then` instead.",
+        ),
+        (
+            "a: then: {left: 0.5, end: 0.5}\nleft:\njoin: after: [a, left]",
+            "join.after is 'a, left'; expected calls that run",
+        ),
+        (
+            "a: then: {b: 1}\nb: then: {b: 0.5, end: 0.5}\njoin: after: [a, b]",
+            "join.after is 'a, b'; expected calls that run equally",
+        ),
+        ("a:\njoin: after: [a, a]", "join.after is 'a, a'; expected each call once"),
+    ],
+)
+def test_a_call_that_waits_for_calls_that_do_not_always_run_together_is_refused(tmp_path, capsys, calls, said):
+    """The call would never run, and its engine would look less loaded than it is."""
+    assert main(["network", "check", str(joined(tmp_path, calls))]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "a:\nleft: after: [a]\nright: after: [a]\njoin: after: [left, right], then: {a: 0.2, end: 0.8}",
+        "a: then: {left: 0.5, right: 0.5}\nleft: then: {b: 1}\nright: then: {b: 1}\nb:\njoin: after: [a, b]",
+        "a: then: {b: 1}\nb: then: {b: 0.5, c: 0.5}\nc:\nnext:\njoin: after: [c, next, a]",
+    ],
+)
+def test_calls_that_always_run_together_can_be_waited_for(tmp_path, calls):
+    """Parallel branches, branches that meet again, and a loop that has ended."""
+    assert load(joined(tmp_path, calls)).tasks["agent"].calls["join"].after
 
 
 def test_an_error_names_the_line_of_the_file(tmp_path):

@@ -173,6 +173,29 @@ def test_engines_that_share_no_task_run_as_if_each_were_alone(until_s):
         assert np.array_equal(both.requests, seen) and both.requests.any(axis=0).all()
 
 
+@pytest.mark.parametrize("until_s", [60.0, 400.0, None])
+def test_the_verdict_is_on_the_time_in_which_tasks_arrive(until_s):
+    """60 calls in 30 s, each a full batch of a second: the engine falls behind, and catches up when nothing arrives."""
+    network = replace(one_engine({"call": call("one", 512, 1)}, count=60), until_s=until_s)
+    run = simulate_network(replace(network, tasks={"task": replace(network.tasks["task"], arrivals=Constant(2.0))}))
+    assert run.counted_s == 29.5 and run.summary["verdict"] == "unstable"
+    assert run.summary["engines"]["one"]["verdict"] == "unstable"
+
+
+def test_a_process_that_goes_on_arrives_until_the_run_stops():
+    network = one_engine({"call": call("one")})
+    tasks = {"task": replace(network.tasks["task"], count=None, arrivals=Constant(0.3))}
+    assert simulate_network(replace(network, tasks=tasks, until_s=50.0)).counted_s == 50.0
+
+
+@pytest.mark.parametrize(("until_s", "left"), [(None, 0), (30.0, 60 * 512 - 30 * 511 - 29)])
+def test_tokens_left_are_those_at_the_end_of_the_run(until_s, left):
+    """60 calls that arrive within 29.5 s; a batch of a second runs a prompt, and the one output token before it."""
+    network = replace(one_engine({"call": call("one", 511, 1)}, count=60), until_s=until_s)
+    run = simulate_network(replace(network, tasks={"task": replace(network.tasks["task"], arrivals=Constant(2.0))}))
+    assert run.summary["tokens_left"] == run.summary["engines"]["one"]["tokens_left"] == left
+
+
 def test_recorded_calls_can_have_a_priority():
     """Both types wait at one engine with one seat; the listed one is served first, although it is recorded."""
     log = Trace(np.full(20, 100), np.full(20, 20), np.zeros(20), session=np.full(20, -1))

@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
             parser.add_argument(flag, action="store_true", default=argparse.SUPPRESS, help=text)
             continue
         default = f"{field.default:g}" if isinstance(field.default, float) else field.default
-        shown = "" if field.default in (None, dataclasses.MISSING) else f" (default {default})"
+        shown = "" if field.default in (None, "", dataclasses.MISSING) else f" (default {default})"
         metavar = field.metadata.get("shape") or _metavar(hints[field.name])
         if hints[field.name] == list[str]:
             add_many(parser, flag.removesuffix("s"), metavar, f"{text}; may be given many times", dest=field.name)

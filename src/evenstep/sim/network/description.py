@@ -29,6 +29,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.request import Trace
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.settings import Engine
+from evenstep.sim.network.joins import uneven
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.yaml_file import Reading, TraceFile, beside
 
@@ -116,7 +117,8 @@ class CallSection:
     Args:
         engine: the engine or group that runs it.
         prompt, output: laws of its lengths.
-        after: calls that have to be done before it starts; nothing = it starts with the task, or where `then` leads to it.
+        after: calls that have to be done before it starts, which run equally often in every task; nothing = it starts with
+            the task, or where `then` leads to it.
         then: what follows it by chance, call -> probability; `end` goes no further. May lead back: a loop.
         delay_s: seconds between the end of what it waits for and its start: a tool, a person.
     """
@@ -265,9 +267,13 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
     """Refuse calls that lead nowhere.
 
     Raises:
-        InputError: an unknown engine or call, probabilities that do not sum to one, or a cycle without exit.
+        InputError: an unknown engine or call, a call that can never run, probabilities that do not sum to one, or a cycle
+            without exit.
     """
     place = f"tasks.{name}"
+    if END in task.calls:
+        hint = f"In `then`, {END} means that the task ends."
+        raise InputError("network", f"{place}.calls.{END}", END, "another name of a call", hint)
     if task.engine is not None and task.engine not in network.engines:
         raise InputError("network", f"{place}.engine", task.engine, "a known engine", nearest(task.engine, network.engines))
     for which, call in task.calls.items():
@@ -293,6 +299,26 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
             total = round(sum(call.then.values()), 9)
             raise InputError("network", f"{at}.then", total, "probabilities that sum to 1", f"Add {END}: to stop there.")
     _check_cycles(place, task)
+    if task.calls:
+        _check_joins(place, task)
+
+
+def _check_joins(place: str, task: TaskSection) -> None:
+    """A call can wait for several calls only if they run together.
+
+    Raises:
+        InputError: naming the call that waits.
+    """
+    for name, call in task.calls.items():
+        if len(set(call.after)) < len(call.after):
+            raise InputError("network", f"{place}.calls.{name}.after", ", ".join(call.after), "each call once")
+    after = {name: call.after for name, call in task.calls.items()}
+    then = {name: [one for one, chance in call.then.items() if chance > 0] for name, call in task.calls.items()}
+    name = uneven(after, then, first_calls(task))
+    if name is not None:
+        hint = f"Where a task may run only some of them, or one more often, lead to {name} by `then` instead."
+        waits = ", ".join(task.calls[name].after)
+        raise InputError("network", f"{place}.calls.{name}.after", waits, "calls that run equally often in every task", hint)
 
 
 def _check_cycles(place: str, task: TaskSection) -> None:

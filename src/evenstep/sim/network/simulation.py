@@ -178,6 +178,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
     if network.until_s is not None:
         until_s = min(until_s, network.until_s)
     seen = int(net.clock.samples)
+    ran = sum(np.array(column(net.now, name)) for name in ("prefill_tokens", "decode_tokens"))
     return NetworkRun(
         name=network.name,
         order=network.order,
@@ -196,9 +197,19 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         times_s=np.cumsum(np.full(seen, float(net.clock.every_s))) - float(net.clock.every_s),
         requests=net.samples.requests[:seen],
         tokens=net.samples.tokens[:seen],
+        left=np.array(column(net.sites, "work"))[:-1] + np.array(column(net.now, "wasted_tokens")) - ran,
         until_s=until_s,
-        counted_s=network.until_s or float(calls.arrival_s.max(initial=0.0)),
+        counted_s=_arriving_s(network, calls),
     )
+
+
+def _arriving_s(network: Network, calls: Calls) -> float:
+    """Time over which tasks arrive: up to the stop if a process goes on until then, else up to the last arrival."""
+    stop_s = network.until_s or math.inf
+    for k, task in enumerate(network.tasks.values()):
+        if task.trace is None and task.count is None and calls.arrival_s[calls.task_type == k].any():
+            return stop_s
+    return min(float(calls.arrival_s.max(initial=0.0)), stop_s)
 
 
 def _engine_run(ready: Prepared, place: Place, e: int) -> EngineRun:
