@@ -134,9 +134,19 @@ def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str
 
 
 def file_of(path: str | Path) -> Path:
-    """The path, with ``sample:NAME`` resolved to the bundled sample."""
+    """The path, with ``sample:NAME`` resolved to the bundled sample.
+
+    Raises:
+        InputError: no such sample, or an object that is not a path.
+    """
     text = str(path)
-    return sample_path(text.removeprefix(_SAMPLE)) if text.startswith(_SAMPLE) else Path(path)
+    if text.startswith(_SAMPLE):
+        return sample_path(text.removeprefix(_SAMPLE))
+    try:
+        return Path(path)
+    except TypeError:
+        hint = "For columns in memory, use Trace.from_columns."
+        raise InputError("read_trace", "path", type(path).__name__, "a path, or sample:NAME", hint) from None
 
 
 def sample_path(name: str) -> Path:

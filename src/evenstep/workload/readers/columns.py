@@ -196,7 +196,8 @@ def _seconds(table: Table, column: str, per_second: float) -> F8:
         known = [s for s in stamps if s is not None]
         first = min(known)  # whole numbers until the first is taken off: a float has not the digits
         return np.array([0 if s is None else s - first for s in stamps], np.float64) / 1e9
-    return table.number(column, low=0.0) / per_second
+    is_text = not isinstance(raw, np.ndarray) and bool(raw) and isinstance(raw[0], str)
+    return table.number(column, low=0.0, expected=_TIME_TEXT if is_text else "") / per_second
 
 
 def _optional(table: Table, field: str, column: str) -> Any:
