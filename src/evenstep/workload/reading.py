@@ -100,8 +100,11 @@ def detect(path: Path) -> str:
         raise InputError(path.name, "format", " and ".join(found), "one format", "Name it with --format-name.")
     first = head.lstrip()[:60].split(b"\n")[0].decode("utf-8", "replace")
     hint = "Name it with --format-name if it is one of these."
-    if len(csv_table.header(head)) > 1 and not first.startswith(("{", "[")):
-        hint = "Name the columns of any CSV file: --columns prompt=...,output=...,time=...,unit=ms."
+    header = csv_table.header(head)
+    if header and not first.startswith(("{", "[")):
+        if len(header) > 1:
+            hint = "Name the columns of any CSV file: --columns prompt=...,output=...,time=...,unit=ms."
+        hint = csv_table.hint("", header) or hint
     raise InputError(path.name, "format", first, f"one of {known}", hint)
 
 

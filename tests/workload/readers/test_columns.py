@@ -132,3 +132,10 @@ def test_the_columns_are_copies_that_can_be_written(write):
     given = np.array([5, 6])
     assert not np.shares_memory(Trace.from_columns(given, given).prompt_tokens, given)
     assert read_trace(write("own.csv", OWN)).prompt_tokens.flags.writeable
+
+
+@pytest.mark.parametrize("form", [None, "columns", "columns:prompt=in,output=out", "azure"])
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_another_separator_is_named(write, form, mark, name):
+    with pytest.raises(InputError, match=f"The columns are separated by {name}; separate them by commas"):
+        read_trace(write("x.csv", OWN.replace(",", mark)), form)

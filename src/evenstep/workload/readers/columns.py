@@ -127,13 +127,13 @@ def _places(where: str, first: list[str], asked: Mapping[str, str]) -> dict[str,
     places: dict[str, str] = {}
     for field, column in asked.items():
         if column and column not in first:
-            raise InputError(where, "header", ",".join(first), f"a column {column!r}", nearest(column, first))
+            raise InputError(where, "header", ",".join(first), f"a column {column!r}", csv_table.hint(column, first))
         if column:
             places[field] = column
     for field, known, key in (("prompt_tokens", PROMPT, "prompt"), ("output_tokens", OUTPUT, "output")):
         column = places.get(field) or first_of(first, known)
         if not column:
-            hint = f"Name it: --columns {key}=COLUMN."
+            hint = csv_table.hint("", first) or f"Name it: --columns {key}=COLUMN."
             raise InputError(where, "header", ",".join(first), f"a column of {field}", hint)
         places[field] = column
     taken = set(places.values())
