@@ -199,9 +199,9 @@ def _made(kind: Any, where: str) -> Generator[None]:
 def _elsewhere(room: str, name: str) -> str:
     """What to do where the name is a policy of the other kind; empty where it is not."""
     if room == "routing" and name in members("scheduling"):
-        return f"{name} forms the batches of one engine: add --engine to evenstep compare."
+        return f"{name} schedules inside one engine: use evenstep compare --engine, or evenstep stability."
     if room == "scheduling" and name in members("routing"):
-        return f"{name} routes requests to workers: leave --engine out of evenstep compare."
+        return f"{name} routes requests to workers: use evenstep compare without --engine, or evenstep simulate."
     return ""
 
 

@@ -136,7 +136,8 @@ class Trace:
 
         Args:
             prompt_tokens, output_tokens: whole numbers >= 1.
-            arrival_s: times in `unit`, or dates; None = lengths only.
+            arrival_s: numbers in `unit`, text with date and time of day such as ``2026-03-01 18:15:46.25``, or
+                datetime64; None = lengths only.
             unit: of `arrival_s`.
             name: what reports call the workload.
             others: further fields of `Request` by name; classes and sessions may be text.

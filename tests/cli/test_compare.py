@@ -456,7 +456,7 @@ def test_any_csv_is_compared_by_naming_its_columns_on_a_fleet_and_inside_an_engi
         (["--policy", "jsq", "--policy", "jsq"], "policy is 'jsq'; expected each policy once, not 2 times"),
         (
             ["--policy", "sarathi"],
-            "sarathi forms the batches of one engine: add --engine to evenstep compare",
+            "sarathi schedules inside one engine: use evenstep compare --engine, or evenstep stability",
         ),
         (
             ["--rate", "2", "--load", "0.9"],

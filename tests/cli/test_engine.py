@@ -93,7 +93,7 @@ def test_an_objective_adds_the_share_of_requests_that_meet_it_and_their_goodput(
         (["--slo", "ttlt=2"], "slo: key is 'ttlt'; expected ttft or tpot"),
         (["--workers", "3"], "--workers is '3'; expected no such flag beside --engine"),
         (["--policy", "sarati"], "Did you mean sarathi"),
-        (["--policy", "jsq"], "jsq routes requests to workers: leave --engine out"),
+        (["--policy", "jsq"], "jsq routes requests to workers: use evenstep compare without --engine"),
         (
             ["--policy", "vllm", "--policy", "vllm"],
             "policy is 'vllm'; expected each policy once, not 2 times",

@@ -142,3 +142,19 @@ def test_bad_input_is_exit_2_and_one_line(capsys, words, message):
     assert main(words) == 2
     seen = capsys.readouterr()
     assert message in seen.err and seen.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--policy", "jsq", "--policy", "br-0"],
+            "evenstep simulate: --policy is 'br-0'; expected given once. Several policies are compared by evenstep compare.",
+        ),
+        (["--policy", "sarathi"], "sarathi schedules inside one engine: use evenstep compare --engine"),
+    ],
+)
+def test_two_policies_or_one_of_another_kind_are_refused(capsys, words, said):
+    assert main([*SMALL, *words]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""

@@ -35,6 +35,7 @@ def test_json_holds_the_interval(capsys):
         (["--rate", "0"], "--rate is 0.0"),
         (["--processes", "0"], "--processes is 0"),
         (["--policy", "nothing"], "'nothing'; expected a known scheduling policy"),
+        (["--policy", "jsq"], "routes requests to workers: use evenstep compare without --engine, or evenstep simulate"),
         (["--requests", "1000000000"], "--requests is 1000000000; expected an integer from 1000 to 10000000"),
         (["--batch-time", "token-budget:c-s=0,a-s=0,b0=0"], "b0=0'; expected a batch that takes time"),
         (["--engine", "kv-tokens"], "option is 'kv-tokens'; expected key=value"),

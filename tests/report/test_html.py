@@ -109,6 +109,7 @@ def test_all_text_is_escaped():
 def test_every_policy_has_its_chart_and_its_rows():
     text = page(*made())
     assert text.count("<figure>") == 3 + 8
+    assert "<h3>Time lost at the barrier</h3>" in text and "Idle share" not in text
     assert text.count('class="badge base"') == 1
     assert "Differences to fcfs" in text
 

@@ -61,3 +61,15 @@ def test_memory_that_holds_a_profile_to_the_grain_holds_it():
     out = simulate(TRACE, Oldest(), cluster=Cluster(1, 1, **cluster), step_time=ONE)
     assert out.totals.requests == 2
     assert "at most kv_tokens, 11.3" in raised(drift=Drift(profiles=profiles), kv_tokens=11.3)
+
+
+@pytest.mark.parametrize("slots", ["x", [4, 4], (4,), [4, 4, 4, "x"], math.inf, None])
+def test_slots_that_are_no_numbers_are_refused_with_how_many_are_needed(slots):
+    with pytest.raises(InputError, match="cluster: slots is .* an integer >= 1, or 4 of them, one a worker"):
+        Cluster(workers=4, slots=slots)
+
+
+def test_slots_may_be_a_list_and_workers_must_be_a_number():
+    assert Cluster(workers=2, slots=[4, 8]).slots_of == (4, 8)
+    with pytest.raises(InputError, match="workers is 'x'; expected an integer >= 1"):
+        Cluster(workers="x")

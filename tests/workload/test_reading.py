@@ -144,3 +144,9 @@ def test_skipping_bad_rows_is_said_in_the_notes(write):
     path = write("x.csv", "prompt,output\n1,2\nx,2\n3,4\n")
     assert read_trace(path, skip_bad_rows=True).notes[0].startswith("1 bad rows were skipped")
     assert np.array_equal(read_trace(path, skip_bad_rows=True).prompt_tokens, [1, 3])
+
+
+@pytest.mark.parametrize("given", [5, None, [1, 2]])
+def test_an_object_that_is_no_path_is_refused(given):
+    with pytest.raises(InputError, match=f"path is '{type(given).__name__}'; expected a path, or sample:NAME"):
+        read_trace(given)

@@ -195,7 +195,7 @@ class SimulateSettings(FleetSettings):
     """
 
     source: str = ""
-    policy: str = "jsq"
+    policy: str = field(default="jsq", metadata={"once": "Several policies are compared by evenstep compare."})
     door: Literal["auto", "plain", "compiled"] = "auto"
     samples: int = 2000
 

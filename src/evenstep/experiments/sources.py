@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,12 +50,13 @@ class Reading:
         """The workload, before it is brought to a rate or load.
 
         Raises:
-            InputError: a file that cannot be read, or a limit on what is no trace.
+            InputError: a file that cannot be read, a limit on what is no trace, or an object of another kind.
         """
         from evenstep.workload.sources import open_source
         from evenstep.workload.synthetic.yaml_file import Workload
 
         source, limit = self.source, self.limit
+        check_source(source)
         if isinstance(source, str | Path):
             options: dict[str, Any] = {**parse(self.format_name)} if self.format_name is not None else {}
             name = options.pop("name", None)
@@ -64,6 +66,19 @@ class Reading:
             expected = "none for a workload that is drawn; it has its own number of requests"
             raise InputError("compare", "limit", limit, expected)
         return Workload(source.head(limit) if limit is not None else source)
+
+
+def check_source(source: Any) -> None:
+    """See that an object is a trace, something that draws traces, or a path.
+
+    Raises:
+        InputError: it is none of them.
+    """
+    if isinstance(source, str | Path | Trace) or callable(getattr(source, "draw", None)):
+        return
+    kind = "None" if source is None else type(source).__name__
+    hint = "For a DataFrame or other columns in memory, use Trace.from_columns."
+    raise InputError("compare", "source", kind, "a Trace, a path, or sample:NAME", hint)
 
 
 def scaled(
@@ -85,8 +100,11 @@ def scaled(
         seed: key of Poisson arrivals.
 
     Raises:
-        InputError: a load under a law that is not linear.
+        InputError: a load under a law that is not linear, or a rate or load that is not finite and above 0.
     """
+    for name, value in (("rate", rate), ("load", load)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError("compare", name, value, "a finite number > 0")
     if rate is None and load is None:
         rate, load = found.requests_per_s, found.load
     if load is not None and not isinstance(step_time, Linear):

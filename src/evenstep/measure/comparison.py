@@ -40,6 +40,13 @@ class Interval:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
+class Differences(dict[str, Interval]):
+    """Paired differences by field; an unknown field is an `InputError`."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        raise InputError("differences", "metric", name, "a known metric", nearest(str(name), self))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyResult:
     """One routing or scheduling policy over all replicates.
@@ -169,7 +176,7 @@ class Compared(Generic[C]):
         for result in self.policies:
             if result.policy == policy:
                 return result
-        hint = nearest(policy, [result.policy for result in self.policies])
+        hint = nearest(str(policy), [result.policy for result in self.policies])
         raise InputError("comparison", "policy", policy, "one of the policies compared", hint)
 
 
@@ -443,7 +450,7 @@ def paired(
     own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Interval]:
     """Paired differences of the named figures that both policies have in every replicate, from their summaries."""
-    found: dict[str, Interval] = {}
+    found = Differences()
     for name in names:
         ours, theirs = [one.get(name) for one in own], [one.get(name) for one in other]
         if not any(value is None for value in (*ours, *theirs)):

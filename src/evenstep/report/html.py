@@ -294,7 +294,7 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
     sections = {
         "Balance over time": [
             ("Envelope", plots.envelope_over_time(ordered), "Load of the heaviest worker."),
-            ("Idle share", plots.idle_over_time(ordered), "Worker time spent waiting at the barrier."),
+            ("Time lost at the barrier", plots.idle_over_time(ordered), "Share of the workers' time spent waiting."),
         ],
         "Distributions": [
             ("Imbalance", plots.imbalance_distribution(ordered), "Steps of the steady window, cumulative."),

@@ -100,8 +100,11 @@ def detect(path: Path) -> str:
         raise InputError(path.name, "format", " and ".join(found), "one format", "Name it with --format-name.")
     first = head.lstrip()[:60].split(b"\n")[0].decode("utf-8", "replace")
     hint = "Name it with --format-name if it is one of these."
-    if len(csv_table.header(head)) > 1 and not first.startswith(("{", "[")):
-        hint = "Name the columns of any CSV file: --columns prompt=...,output=...,time=...,unit=ms."
+    header = csv_table.header(head)
+    if header and not first.startswith(("{", "[")):
+        if len(header) > 1:
+            hint = "Name the columns of any CSV file: --columns prompt=...,output=...,time=...,unit=ms."
+        hint = csv_table.hint("", header) or hint
     raise InputError(path.name, "format", first, f"one of {known}", hint)
 
 
@@ -134,9 +137,19 @@ def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str
 
 
 def file_of(path: str | Path) -> Path:
-    """The path, with ``sample:NAME`` resolved to the bundled sample."""
+    """The path, with ``sample:NAME`` resolved to the bundled sample.
+
+    Raises:
+        InputError: no such sample, or an object that is not a path.
+    """
     text = str(path)
-    return sample_path(text.removeprefix(_SAMPLE)) if text.startswith(_SAMPLE) else Path(path)
+    if text.startswith(_SAMPLE):
+        return sample_path(text.removeprefix(_SAMPLE))
+    try:
+        return Path(path)
+    except TypeError:
+        hint = "For columns in memory, use Trace.from_columns."
+        raise InputError("read_trace", "path", type(path).__name__, "a path, or sample:NAME", hint) from None
 
 
 def sample_path(name: str) -> Path:

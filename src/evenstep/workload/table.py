@@ -63,15 +63,27 @@ class Table:
         """int64[N], whole numbers of at least `low`; a missing value is bad, or `absent` where that is given."""
         values, wrong = self._converted(field, _as_whole, np.int64, absent)
         wrong |= values < low
-        expected = f"a whole number >= {low}"
-        self.reject(field, wrong & ~self._is_absent(field, absent), expected)
+        wrong &= ~self._is_absent(field, absent)
+        self.reject(field, wrong, f"a whole number >= {low}", self._too_large(field, wrong))
         return values
 
-    def number(self, field: str, low: float = -math.inf, absent: float | None = None) -> F8:
-        """float64[N], finite numbers of at least `low`; a missing value is bad, or `absent` where that is given."""
+    def _too_large(self, field: str, wrong: Bool) -> str:
+        """A sentence if the first wrong value of a column is above the largest that is read; else empty."""
+        rows = np.flatnonzero(wrong & ~self.bad)
+        value = self.column(field)[rows[0]] if rows.size else None
+        number = _as_number(value.item() if isinstance(value, np.generic) else value)
+        return "It is too large." if number is not None and number >= _LARGEST else ""
+
+    def number(self, field: str, low: float = -math.inf, absent: float | None = None, expected: str = "") -> F8:
+        """float64[N], finite numbers of at least `low`; a missing value is bad, or `absent` where that is given.
+
+        Args:
+            field, low, absent: as in `whole`.
+            expected: what the error of a bad value says; a number of at least `low` where it is empty.
+        """
         values, wrong = self._converted(field, _as_number, np.float64, absent)
         wrong |= ~np.isfinite(values) | (values < low)
-        expected = "a finite number" if low == -math.inf else f"a finite number >= {low:g}"
+        expected = expected or ("a finite number" if low == -math.inf else f"a finite number >= {low:g}")
         self.reject(field, wrong & ~self._is_absent(field, absent), expected)
         return values
 
@@ -146,7 +158,7 @@ class Table:
         column = self.column(field)
         if isinstance(column, np.ndarray):
             if kind is np.int64 and column.dtype.kind == "f":
-                wrong = ~(np.isfinite(column) & (column == np.rint(column)))
+                wrong = ~((np.abs(column) < 2.0**63) & (column == np.rint(column)))
                 return np.where(wrong, 0, column).astype(np.int64), wrong
             return column.astype(kind, copy=False), np.zeros(self.rows, np.bool_)
         exact = {int} if kind is np.int64 else {int, float}

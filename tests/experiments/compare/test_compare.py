@@ -104,3 +104,30 @@ def test_a_path_is_read_and_its_format_may_be_named(tmp_path):
     assert isinstance(found, Trace) and found.prompt_tokens.tolist() == [5, 6]
     with pytest.raises(InputError, match="expected a known trace format"):
         opened(str(file), format_name="azuer")
+
+
+class Frame:
+    """Looks like a DataFrame."""
+
+    columns = ("prompt", "output")
+
+
+@pytest.mark.parametrize(("source", "kind"), [(None, "None"), (Frame(), "Frame"), (5, "int")])
+def test_what_is_no_source_is_refused_with_what_to_give(source, kind):
+    with pytest.raises(InputError, match=f"source is '{kind}'; expected a Trace, a path, or sample:NAME.*from_columns"):
+        evenstep.compare(source, ["jsq"])
+
+
+def test_a_load_or_rate_below_0_is_named():
+    for name in ("load", "rate"):
+        with pytest.raises(InputError, match=f"compare: {name} is -1; expected a finite number > 0"):
+            evenstep.compare(trace(), ["jsq"], cluster=CLUSTER, **{name: -1})
+
+
+def test_an_unknown_policy_or_metric_of_a_comparison_is_an_input_error():
+    found = evenstep.compare(trace(), ["jsq", "fcfs"], cluster=CLUSTER, seeds=1)
+    with pytest.raises(InputError, match="policy is 0; expected one of the policies compared. Known: fcfs, jsq"):
+        found[0]
+    with pytest.raises(InputError, match="metric is 'idle'; expected a known metric. Did you mean idle_share"):
+        found["fcfs"].versus_first["idle"]
+    assert found["fcfs"].versus_first.get("idle") is None

@@ -112,6 +112,9 @@ def test_columns_in_memory_are_a_trace():
             {"prompt_tokens": [1], "output_tokens": [1], "arrival_s": np.array(["NaT"], "M8[s]")},
             "arrival_s is nan",
         ),
+        ({"prompt_tokens": [1, 2**70], "output_tokens": [1, 1]}, "from_columns:1: .* a whole number >= 1. It is too large"),
+        ({"prompt_tokens": [1.0, 1e30], "output_tokens": [1, 1]}, "expected a whole number >= 1. It is too large"),
+        ({"prompt_tokens": [1], "output_tokens": [1], "arrival_s": ["2024-01-01"]}, "or a time such as 2026-03-01 18:"),
     ],
 )
 def test_columns_in_memory_that_do_not_fit_are_one_clear_error(given, message):
@@ -129,3 +132,10 @@ def test_the_columns_are_copies_that_can_be_written(write):
     given = np.array([5, 6])
     assert not np.shares_memory(Trace.from_columns(given, given).prompt_tokens, given)
     assert read_trace(write("own.csv", OWN)).prompt_tokens.flags.writeable
+
+
+@pytest.mark.parametrize("form", [None, "columns", "columns:prompt=in,output=out", "azure"])
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_another_separator_is_named(write, form, mark, name):
+    with pytest.raises(InputError, match=f"The columns are separated by {name}; separate them by commas"):
+        read_trace(write("x.csv", OWN.replace(",", mark)), form)

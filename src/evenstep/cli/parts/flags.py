@@ -18,11 +18,24 @@ T = TypeVar("T")
 ORIGIN = "command line"
 
 
+class _Once(argparse.Action):
+    """A flag that may be given once."""
+
+    def __init__(self, *, hint: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.hint = hint
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _: Any = None) -> None:
+        if hasattr(namespace, self.dest):
+            raise InputError(parser.prog, "--" + self.dest.replace("_", "-"), values, "given once", self.hint)
+        setattr(namespace, self.dest, values)
+
+
 def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple[str, ...] = ()) -> None:
     """One kebab-case flag for each field, its help from the docstring; and ``--config`` for a file of them.
 
     A list of texts is a flag without the plural's s that may be given many times; the ``shape`` in a field's metadata
-    is what help shows for its value.
+    is what help shows for its value. A flag whose metadata have ``once`` is refused the second time, with that hint.
 
     Args:
         parser: takes the flags; a flag that is not given leaves no attribute behind.
@@ -46,7 +59,8 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
         if hints[field.name] == list[str]:
             add_many(parser, flag.removesuffix("s"), metavar, f"{text}; may be given many times", dest=field.name)
             continue
-        parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
+        once: dict[str, Any] = {"action": _Once, "hint": field.metadata["once"]} if "once" in field.metadata else {}
+        parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown, **once)
         if field.name == "format_name":
             add_columns_flag(parser)
     parser.add_argument("--config", metavar="FILE", help="read settings from a YAML file; flags win over it")

@@ -153,6 +153,8 @@ def _said(found: Observed) -> list[str]:
         said.append("Workers left during the log: the fleet is the largest there was.")
     if found.prefillers:
         said.append(f"{found.prefillers} workers that only prefill are left out.")
+    if found.replayed.gaps:
+        said.append(f"Gaps in the log: {found.replayed.gaps}. Requests that were not logged are left out.")
     difference = found.replayed.difference
     if difference is not None:
         said.append(

@@ -32,7 +32,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from numbers import Real
+from typing import Any, Literal, Protocol
 
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
@@ -46,6 +47,12 @@ from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.cluster.drift import Drift
 
 _MOST_SLOTS = 4_000_000  # each takes some hundred bytes
+
+
+def _is_whole(value: Any, low: int) -> bool:
+    """Whether a value is a whole number of at least `low`, in any type of number."""
+    number: Any = value if isinstance(value, Real) else math.nan
+    return math.isfinite(number) and number == int(number) and number >= low
 
 
 class Readies(Protocol):
@@ -126,12 +133,16 @@ class Cluster:
             ("prefix_cache_blocks", 0),
         ):
             value = getattr(self, name)
-            if value != int(value) or value < low:
+            if not _is_whole(value, low):
                 raise InputError("cluster", name, value, f"an integer >= {low}")
+        given: Any = self.slots
+        if isinstance(given, list):
+            object.__setattr__(self, "slots", tuple(given))
+        is_list = isinstance(self.slots, tuple)
         sizes = self.slots if isinstance(self.slots, tuple) else (self.slots,)
-        if len(sizes) not in (1, self.workers) or not all(b == int(b) and b >= 1 for b in sizes):
-            raise InputError("cluster", "slots", self.slots, f"an integer >= 1, or {self.workers} of them")
-        total = self.workers * sizes[0] if len(sizes) == 1 else sum(sizes)
+        if len(sizes) != (self.workers if is_list else 1) or not all(_is_whole(size, 1) for size in sizes):
+            raise InputError("cluster", "slots", given, f"an integer >= 1, or {self.workers} of them, one a worker")
+        total = sum(sizes) if is_list else self.workers * sizes[0]
         if total > _MOST_SLOTS:
             raise InputError("cluster", "workers x slots", total, f"at most {_MOST_SLOTS:,} slots in all")
         if self.groups and (sum(self.groups) != self.workers or min(self.groups) < 1):

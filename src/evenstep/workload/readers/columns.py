@@ -127,13 +127,13 @@ def _places(where: str, first: list[str], asked: Mapping[str, str]) -> dict[str,
     places: dict[str, str] = {}
     for field, column in asked.items():
         if column and column not in first:
-            raise InputError(where, "header", ",".join(first), f"a column {column!r}", nearest(column, first))
+            raise InputError(where, "header", ",".join(first), f"a column {column!r}", csv_table.hint(column, first))
         if column:
             places[field] = column
     for field, known, key in (("prompt_tokens", PROMPT, "prompt"), ("output_tokens", OUTPUT, "output")):
         column = places.get(field) or first_of(first, known)
         if not column:
-            hint = f"Name it: --columns {key}=COLUMN."
+            hint = csv_table.hint("", first) or f"Name it: --columns {key}=COLUMN."
             raise InputError(where, "header", ",".join(first), f"a column of {field}", hint)
         places[field] = column
     taken = set(places.values())
@@ -196,7 +196,8 @@ def _seconds(table: Table, column: str, per_second: float) -> F8:
         known = [s for s in stamps if s is not None]
         first = min(known)  # whole numbers until the first is taken off: a float has not the digits
         return np.array([0 if s is None else s - first for s in stamps], np.float64) / 1e9
-    return table.number(column, low=0.0) / per_second
+    is_text = not isinstance(raw, np.ndarray) and bool(raw) and isinstance(raw[0], str)
+    return table.number(column, low=0.0, expected=_TIME_TEXT if is_text else "") / per_second
 
 
 def _optional(table: Table, field: str, column: str) -> Any:

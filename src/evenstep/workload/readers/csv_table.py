@@ -25,6 +25,14 @@ def header(head: bytes) -> list[str]:
     return [name.strip().strip('"') for name in line.split(",")]
 
 
+def hint(field: str, first: list[str]) -> str:
+    """What to do where a header lacks a column: name another separator, or the nearest column."""
+    for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(first) == 1 and mark in first[0]:
+            return f"The columns are separated by {name}; separate them by commas."
+    return nearest(field, first) if field else ""
+
+
 def parse(
     path: Path,
     fields: Mapping[str, Any],
@@ -50,7 +58,7 @@ def parse(
     first = names or header(data[: files.HEAD_BYTES])
     for field in fields:
         if field not in first:
-            raise InputError(path.name, "header", ",".join(first), f"a column {field!r}", nearest(field, first))
+            raise InputError(path.name, "header", ",".join(first), f"a column {field!r}", hint(field, first))
     try:
         return build(_fast(path, data, fields, names))
     except Doubt:
