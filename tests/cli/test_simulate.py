@@ -149,7 +149,7 @@ def test_bad_input_is_exit_2_and_one_line(capsys, words, message):
     [
         (
             ["--policy", "jsq", "--policy", "br-0"],
-            "evenstep simulate: --policy is 'br-0'; expected given once. Several policies are compared by evenstep compare.",
+            "evenstep simulate: --policy is 'br-0'; expected one value. Several policies are compared by evenstep compare.",
         ),
         (["--policy", "sarathi"], "sarathi schedules inside one engine: use evenstep compare --engine"),
     ],

@@ -27,7 +27,7 @@ class _Once(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _: Any = None) -> None:
         if hasattr(namespace, self.dest):
-            raise InputError(parser.prog, "--" + self.dest.replace("_", "-"), values, "given once", self.hint)
+            raise InputError(parser.prog, "--" + self.dest.replace("_", "-"), values, "one value", self.hint)
         setattr(namespace, self.dest, values)
 
 
