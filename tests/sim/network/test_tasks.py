@@ -54,6 +54,21 @@ def test_a_join_inside_a_loop_joins_calls_of_the_same_round():
     assert np.array_equal(counts[3], counts[0] - 1) and counts[0].max() > 3
 
 
+def test_a_loop_that_runs_ahead_of_a_join_is_joined_round_by_round():
+    """`join` of a round waits for two calls, and by then the loop is in its next rounds."""
+    calls = {
+        "loop": call("one", then={"loop": 0.5, "end": 0.5}),
+        "a": call("one", after=["loop"]),
+        "join": call("one", after=["a", "loop"]),
+    }
+    drawn = draw(one_engine(calls, count=500))
+    loops = np.bincount(drawn.task[drawn.kind == 0], minlength=500)
+    assert loops.max() > 3 and np.array_equal(np.bincount(drawn.task[drawn.kind == 2], minlength=500), loops)
+    for join in np.flatnonzero(drawn.kind == 2).tolist():
+        one, loop = sorted(drawn.parent[drawn.child == join].tolist(), key=lambda row: -int(drawn.kind[row]))
+        assert drawn.parent[drawn.child == one].tolist() == [loop]
+
+
 def test_a_recorded_session_is_a_task_and_think_times_are_delays():
     trace = Trace(
         np.array([10, 20, 30, 40]),

@@ -149,6 +149,10 @@ def _drawn(network: Network, name: str, place: int, kinds: tuple[tuple[str, str]
     )
 
 
+#: A call, the tasks that come to it, the row that each follows or -1, and the number of the visit; -1 = counted here.
+_Step = tuple[str, I8, I8, int]
+
+
 class _Walk:
     """Follows all tasks of a type through their graph, those at the same visit of the same call together."""
 
@@ -163,17 +167,20 @@ class _Walk:
     def run(self, made: _Drawn) -> None:
         """Draw until every task has come to its end."""
         ids = np.arange(self.count)
-        front = [(call, ids, np.full(self.count, -1)) for call in self.begin if self.count]
+        front = [(call, ids, np.full(self.count, -1), -1) for call in self.begin if self.count]
         while front:
-            following: list[tuple[str, I8, I8]] = []
-            for call, tasks, parent in front:
+            following: list[_Step] = []
+            for call, tasks, parent, join_visit in front:
+                if join_visit >= 0:  # the number of its parents' visit: they may be at a later one by now
+                    following += self.visit(made, call, join_visit, tasks, parent)
+                    continue
                 for visit in np.unique(self.visits[call][tasks]):
                     at = self.visits[call][tasks] == visit
                     following += self.visit(made, call, int(visit), tasks[at], parent[at])
                 self.visits[call][tasks] += 1
             front = following
 
-    def visit(self, made: _Drawn, call: str, visit: int, tasks: I8, parent: I8) -> list[tuple[str, I8, I8]]:
+    def visit(self, made: _Drawn, call: str, visit: int, tasks: I8, parent: I8) -> list[_Step]:
         """Tasks reach a call for the same time; answers what follows, with the row that each follows."""
         if visit >= _MOST_VISITS:
             where = f"tasks.{self.name}.calls.{call}.then"
@@ -188,19 +195,19 @@ class _Walk:
         has_parent = parent >= 0
         made.parent.append(parent[has_parent])
         made.child.append(rows[has_parent])
-        section, found = self.calls[call], list[tuple[str, I8, I8]]()
+        section, found = self.calls[call], list[_Step]()
         if section.then:
             ends = np.cumsum(list(section.then.values()))
             u = streams.uniform(self.seed, f"network-{self.name}.{call}-then", tasks, visit)
             chosen = np.minimum(np.searchsorted(ends / ends[-1], u, side="right"), ends.size - 1)
             for k, follows in enumerate(section.then):
                 if follows != END and (at := chosen == k).any():
-                    found.append((follows, tasks[at], rows[at]))
+                    found.append((follows, tasks[at], rows[at], -1))
         for join in self.children[call]:
             found += self.arrive(made, join, call, visit, tasks, rows)
         return found
 
-    def arrive(self, made: _Drawn, join: str, call: str, visit: int, tasks: I8, rows: I8) -> list[tuple[str, I8, I8]]:
+    def arrive(self, made: _Drawn, join: str, call: str, visit: int, tasks: I8, rows: I8) -> list[_Step]:
         """A parent of a join is there; the join follows where it was the last one."""
         after = self.calls[join].after
         waits = self.waits.setdefault((join, visit), np.full((self.count, len(after)), -1))
@@ -208,8 +215,7 @@ class _Walk:
         ready = tasks[(waits[tasks] >= 0).all(axis=1)]
         if not ready.size:
             return []
-        self.visits[join][ready] = visit
-        return [(join, ready, np.full(ready.size, -1))]
+        return [(join, ready, np.full(ready.size, -1), visit)]
 
     def add(self, made: _Drawn, call: str, visit: int, tasks: I8) -> I8:
         """Rows of a call, with their lengths; a join is linked to its parents."""
