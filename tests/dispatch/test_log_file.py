@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from evenstep.dispatch.log.file import LogFile, cut_off, part_of, read_log
@@ -122,3 +124,16 @@ def test_parts_are_replaced_too_when_the_first_of_them_was_deleted(tmp_path):
     assert write(path, count=3).replaced == 2
     assert [r.request for r in read_log(path) if isinstance(r, Done)] == [0, 1, 2]
     assert write(tmp_path / "new.evlog").replaced == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs /dev/full")
+def test_a_device_at_the_path_is_never_deleted(tmp_path):
+    """A link stands for the device: the name that would be deleted is the link's."""
+    path = tmp_path / "log.evlog"
+    path.symlink_to("/dev/full")
+    log = LogFile(path)
+    log(Header(policy="jsq"))
+    with pytest.raises(OSError, match="No space left"):
+        log.flush()
+    log.give_up()
+    assert path.is_symlink()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from io import FileIO
@@ -108,7 +109,7 @@ class LogFile:
             file.close()
 
     def give_up(self) -> None:
-        """Close the file after an error: it ends with its last whole record; without any it is deleted."""
+        """Close the file after an error: it ends with its last whole record; without any it is deleted, but for a device."""
         file, self._file = self._file, None
         self._buffer = bytearray()
         if file is None:
@@ -117,7 +118,7 @@ class LogFile:
             file.truncate(self._whole)
         if not self._whole:
             with suppress(OSError):
-                if self._is_at_path(file):
+                if self._is_at_path(file) and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     part_of(self.path, self.part).unlink()
             self.part = max(0, self.part - 1)
         with suppress(OSError):
