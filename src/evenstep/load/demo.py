@@ -42,7 +42,7 @@ class Shown:
             step times, even if this machine is slow.
         wall_tokens_per_s: the same over the seconds of the clock on the wall.
         idle_engines: share of worker time lost at the barrier in the window, as the engines report.
-        idle_gateway: the same as the gateway computes it; nan if not reported.
+        idle_gateway: the same as the gateway computes it, without steps before it knew their law; nan if not reported.
         steps_seen: share of the engines' steps that the gateway detected; nan likewise.
         fallback_share: share of decision rounds that least load decided in place of the policy; nan if not reported.
         oldest_wait_s: the longest observed wait of a request in the gateway's pool.
