@@ -32,7 +32,7 @@ KEPT_IN = 4
 #: Where memory limits the workers of a barrier, the largest that fits of so many, the oldest that wait, goes first.
 PACKED = 16
 #: Rise of the price of an overflow with each request that runs.
-CAUTION = 0.15
+CAUTION = 0.2
 #: Nepers in 1/4096 of an octave.
 NEPER = 0.6931471805599453 / 4096.0
 

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     STAYING,
     OWED,
 ) = range(13)
+#: Octaves of spread beyond which the pool is measured in it.
+WIDE = 1.5
 #: Words that are kept.
 MEMORY = OWED + COUNTERS
 #: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
@@ -396,7 +398,7 @@ def steered(policy: Best, memory: I8, moment: Moment, running: int) -> float:
         pool = sum(octaves(size) for size in moment.size.tolist())
         usual, mean = int(memory[OCTAVES]) / int(memory[SEEN]), int(memory[TOKENS]) / int(memory[SEEN])
         spread = (octaves(mean) - usual) / 4096.0
-        gap = (usual - pool / waiting) / 4096.0 / max(spread, 1.0)
+        gap = (usual - pool / waiting) / 4096.0 / max(spread / WIDE, 1.0)
         more = int(gap * policy.steer * KEPT * 1048576.0 * count / waiting)
         memory[OFFSET] = min(max(int(memory[OFFSET]) + more, -MOST_OFFSET), MOST_OFFSET)
     return gap * policy.steer + int(memory[OFFSET]) / 1048576.0

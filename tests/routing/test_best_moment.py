@@ -143,4 +143,4 @@ def test_the_pool_is_measured_in_spreads_where_sizes_are_far_apart():
     off, spread = mean - (7 * octaves(100.0) + octaves(60_000.0)) / 8, (octaves(6_090.0) - mean) / 4096.0
     assert spread == pytest.approx(5.0, abs=0.1)
     lowered = steered(Best(), memory, found, 5)
-    assert lowered - memory[OFFSET] / 2**20 == pytest.approx(Best().steer * off / 4096.0 / spread)
+    assert lowered - memory[OFFSET] / 2**20 == pytest.approx(Best().steer * off / 4096.0 / (spread / 1.5))

@@ -43,6 +43,8 @@ KEPT = 1.0 / 3.0
 #: Most steering that is kept, 2^-20 of a mean request each. Where sizes are of two kinds, more would swing between a pool of
 #: one kind and of the other.
 MOST_OFFSET = 1 << 20
+#: Octaves that the mean size may lie above the mean log size; beyond, the pool is measured in that distance.
+WIDE = 1.5
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
 
@@ -127,7 +129,7 @@ def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView
 
     Proportional and integral control of the mean log size of the pool; the integral rests while there is no choice. Where
     sizes are far apart, one large request more moves that mean by much. So the gap is measured in spreads where the spread
-    is more than an octave: how far the mean size lies above the mean log size.
+    is more than `WIDE` octaves: how far the mean size lies above the mean log size.
     """
     gap = 0.0
     if waiting > CHOICE * slots and running > 0:
@@ -136,7 +138,7 @@ def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView
             pool += octaves(view.waiting_load[i])
         usual = memory[OCTAVES] / memory[SEEN]
         spread = (octaves(memory[TOKENS] / memory[SEEN]) - usual) / 4096.0
-        gap = (usual - pool / waiting) / 4096.0 / max(spread, 1.0)
+        gap = (usual - pool / waiting) / 4096.0 / max(spread / WIDE, 1.0)
         more = np.int64(gap * steer * KEPT * 1048576.0 * slots / waiting)
         memory[OFFSET] = min(max(memory[OFFSET] + more, -MOST_OFFSET), MOST_OFFSET)
     return gap * steer + memory[OFFSET] / 1048576.0

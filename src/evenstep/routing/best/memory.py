@@ -31,7 +31,7 @@ KEPT_IN = 4
 #: requests then remain for small gaps; in order of arrival they take every gap, and large ones end the run alone.
 PACKED = 16
 #: Rise of the price of an overflow with each request that runs.
-CAUTION = 0.15
+CAUTION = 0.2
 #: Nepers in 1/4096 of an octave.
 NEPER = 0.6931471805599453 / 4096.0
 

@@ -116,7 +116,7 @@ class Best(Ruled):
     window: int = 0
     age_limit: float = 18.0
     ageing: float = 0.02
-    recompute: float = 0.055
+    recompute: float = 0.05
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
 
