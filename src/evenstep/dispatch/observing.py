@@ -115,13 +115,14 @@ class Observed:
             slo: objective for goodput.
         """
         law = self.law
+        slope = law.seconds_per_token if law is not None and law.seconds_per_token > 0 else math.nan
         conditions = Conditions(
             workers=len(self.workers),
             slots=max(worker.slots for worker in self.workers),
             slots_total=sum(worker.slots for worker in self.workers),
             group_sizes=self.group_sizes,
             overhead_s=(law.overhead_s if law is not None else 0.0,) * len(self.group_sizes),
-            seconds_per_token=law.seconds_per_token if law is not None else math.nan,
+            seconds_per_token=slope,
             arrivals="timed",
             pool=0,
             seed=0,
@@ -145,7 +146,7 @@ class Observed:
         )
         found = tally.summary(totals)
         untold = ("energy", "power", "overloaded", "policy_free", "full_slot", "mean_load", "restarts")
-        if law is None:  # loads are known, but not what they cost
+        if math.isnan(slope):  # loads are known, but not what they cost
             untold += ("idle_time", "barrier")
         if not table.rows:
             untold += ("idle", "imbalance", "window_tokens", "steps")
@@ -159,7 +160,7 @@ class Observed:
             return np.array([of(load) for load in loads], np.float64)
 
         envelope, total, least = each(np.max), each(np.sum), each(np.min)
-        per_token = law.seconds_per_token if law is not None else 1.0
+        per_token = law.seconds_per_token if law is not None and law.seconds_per_token > 0 else 1.0
         running, everywhere = (np.array([step[k] for step in self.steps], np.int64) for k in (2, 3))
         seconds, ended = (np.array([step[k] for step in self.steps], np.float64) for k in (4, 5))
         nothing = np.zeros(group.size)

@@ -139,7 +139,7 @@ def _said(found: Observed) -> list[str]:
     elif law.seconds_per_token == 0.0:
         said.append(
             f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average. It does not show that they last longer "
-            "at a larger load: the law has no slope, and no time is lost at the barrier."
+            "at a larger load, so what was lost at the barrier is not known; simulated steps all last as long."
         )
     else:
         said.append(
