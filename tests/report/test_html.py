@@ -62,6 +62,13 @@ def test_the_page_is_balanced_and_asks_for_nothing():
     assert "default-src 'none'" in text
 
 
+def test_differences_are_all_in_per_cent_and_say_so_once_a_column():
+    text = page(*made())
+    differences = text.partition("<h2>Differences to ")[2].partition("</table>")[0]
+    assert set(re.findall(r"<small>([^±<][^<]*)</small></th>", differences)) == {"%"}
+    assert " %" not in differences.partition("<tbody>")[2], "the unit of each cell made the table wider than 1,200 px"
+
+
 def test_a_table_wider_than_the_page_scrolls_and_loses_no_column():
     text = page(*made())
     assert text.count("<table") >= 2

@@ -167,8 +167,8 @@ def _summary(comparison: Comparison) -> str:
     )
 
 
-def _policy_table(comparison: Comparison, rows: Iterable[Sequence[str]]) -> str:
-    return table([("policy", ""), *((f.heading, f.unit) for f in _figures(comparison))], rows)
+def _policy_table(comparison: Comparison, rows: Iterable[Sequence[str]], unit: str = "") -> str:
+    return table([("policy", ""), *((f.heading, unit or f.unit) for f in _figures(comparison))], rows)
 
 
 def table(heads: Iterable[tuple[str, str]], rows: Iterable[Sequence[str]], kind: str = "") -> str:
@@ -260,11 +260,12 @@ def _differences(comparison: Comparison) -> Iterable[str]:
             [_named(comparison, i), *(_difference_cell(found.get(f.field), base.mean(f.field), f) for f in figures)]
             for i, found in others
         ],
+        unit="%",
     )
 
 
 def _difference_cell(difference: Interval | None, base: float | None, figure: Figure) -> str:
-    text, _, half = relative(difference, base).partition(" ±")
+    text, _, half = relative(difference, base, 1, "").partition(" ±")
     kind = ""
     if difference is not None and difference.is_clear:
         kind = ' class="good"' if (difference.value < 0) == figure.less_is_better else ' class="bad"'
