@@ -101,6 +101,7 @@ def test_an_access_line_says_the_same_as_text_and_as_json(ended_s):
             access(one)
         lines.append(out.getvalue())
     said = {key: value for key, value in json.loads(lines[0]).items() if key not in ("time", "level", "logger", "message")}
+    said |= {key: f"{value:.6f}" for key, value in said.items() if isinstance(value, float)}
     quoted = {key: json.dumps(value) if value in ("r 1", '/v1/"x', "m\n", "") else value for key, value in said.items()}
     assert lines[1].split(" request ", 1)[1].strip() == " ".join(f"{key}={value}" for key, value in quoted.items())
 

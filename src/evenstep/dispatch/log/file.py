@@ -52,6 +52,7 @@ class LogFile:
                 raise InputError("decision log", field, value, "an integer >= 0")
         self.path, self.part_bytes, self.keep = path, part_bytes, keep
         self.part, self.replaced = 0, 0
+        self._open_at = path
         self._opening = 0  # bytes of the header and the state that a later part begins with
         self._has_begun = False
         self._header = Header()
@@ -130,14 +131,15 @@ class LogFile:
         Raises:
             OSError: there is no file at all.
         """
-        found, ours = part_of(self.path, self.part).stat(), os.fstat(file.fileno())
+        found, ours = self._open_at.stat(), os.fstat(file.fileno())
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _open(self, part: int) -> None:
         if not self._has_begun:
             self.replaced = _delete_older(self.path, part)
             self._has_begun = True
-        self._file = part_of(self.path, part).open("wb", buffering=0)
+        self._open_at = part_of(self.path, part)
+        self._file = self._open_at.open("wb", buffering=0)
         self.part, self._opening, self._whole = part, 0, 0
 
     @property

@@ -229,13 +229,14 @@ def _shown(record: logging.LogRecord) -> dict[str, Any]:
 
 def _text_of(one: Ended) -> str:
     """The fields of `logged_of`, in its order."""
-    times = one.sent_s - one.arrived_s, one.first_s - one.arrived_s, one.tpot_s, one.ended_s - one.arrived_s
-    shown = [f" {name}={int(1e6 * t + 0.5) / 1e6}" for name, t in zip(_TIMES, times, strict=True) if t >= 0.0]
+    asked_s, tpot_s = one.arrived_s, one.tpot_s
+    wait_s, ttft_s, seconds = one.sent_s - asked_s, one.first_s - asked_s, one.ended_s - asked_s
     return (
         f" request_id={_word(one.request_id)} outcome={one.outcome} status={one.status} path={_word(one.path)}"
         f" model={_word(one.model)} tenant={_word(one.tenant)} request_class={one.request_class} worker={_word(one.worker)}"
         f" prompt_tokens={one.prompt_tokens} output_tokens={one.output_tokens} tries={one.tries} continued={one.continued}"
-        f"{''.join(shown)}"
+        f"{f' wait_s={wait_s:.6f}' if wait_s >= 0.0 else ''}{f' ttft_s={ttft_s:.6f}' if ttft_s >= 0.0 else ''}"
+        f"{f' tpot_s={tpot_s:.6f}' if tpot_s >= 0.0 else ''}{f' seconds={seconds:.6f}' if seconds >= 0.0 else ''}"
     )
 
 
