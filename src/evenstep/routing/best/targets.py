@@ -91,7 +91,11 @@ def is_flood(moment: Moment) -> bool:
 
 @part
 def tries(moves: int, slots: int) -> int:
-    """Moves a search may try: each slot has as many partners to swap with as there are slots."""
+    """Moves that a search may try in a decision that fills so many slots.
+
+    Args:
+        moves: for each slot (an option of `best`); decisions of `MANY` slots or more get `BUSY` times as many.
+    """
     return moves * slots * (BUSY if slots >= MANY else 1)
 
 

@@ -107,7 +107,14 @@ class Course:
 
 
 def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
-    """Bounds of the requests that arrive now, after the predictor has learned what has finished; how many that are."""
+    """Teach the predictor the requests that finished since the last call, then set bounds of those that arrive now.
+
+    Args:
+        learned: finished requests that the predictor knows.
+
+    Returns:
+        Finished requests that it knows now.
+    """
     now, lists, arrival_s = run.now, run.lists, run.requests.arrival_s
     done = lists.finished[learned : int(now.finished)]
     keys = trace.column("prompt_key")
