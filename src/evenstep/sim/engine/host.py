@@ -69,7 +69,7 @@ class Course:
 
         kernel = task.kernel
         if kernel is None and task.door == "compiled":
-            raise InputError(task.label, "door", "compiled", "a policy with a kernel beside it", "Use door=plain.")
+            raise InputError(task.label, "door", "compiled", "a policy with a compiled rule", "Use door=plain.")
         self.run, self.label = run, task.label
         self.plain = PlainDoor(task.policy, run) if kernel is None else None
         self.form_batch: Any = (kernel or ask).form_batch_into
@@ -211,7 +211,7 @@ def _request_table(run: Run) -> EngineRequestTable:
 
 
 def _not_holding(run: Run) -> dict[str, int]:
-    """How many believed bounds do not hold the truth; empty where nothing is believed."""
+    """How many true lengths lie outside their believed bounds; empty where nothing is believed."""
     own = run.lists.coming[: int(run.now.known)]
     low, high = (column(run.requests.shown, name)[own] for name in ("output_low", "output_high"))
     output = column(run.requests.hidden, "output_tokens")[own]

@@ -36,7 +36,7 @@ class Clock(Record):
     high: int
     detail: int  # the call or number that broke a rule
     raised: int
-    sample_s: float  # the next moment at which the engines are looked at, and the time between two
+    sample_s: float  # the next sampling time, and the time between two
     every_s: float
     samples: int
 
