@@ -307,7 +307,7 @@ def runs_any(batch: Batch) -> bool:
 
 @part
 def break_open(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """The deepest segment runs, or what is left of it."""
+    """Run the deepest segment although its gate is closed; repeat with what evictions leave, until a request runs."""
     segments, kept = gates.words.segments, view.running.size - work.batch.gone[0]
     while kept > 0 and not runs_any(work.batch):
         deepest = 0
