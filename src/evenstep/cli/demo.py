@@ -32,7 +32,7 @@ class Demo:
         from evenstep.load.demo_settings import DemoSettings
 
         add_flags(parser, DemoSettings, leave_out=("policies",))
-        text = "a policy to show; may be given many times; @MS after it = the gateway gathers freed slots so long"
+        text = "a policy to show; may be given many times; @MS after it = milliseconds that the gateway gathers free slots"
         add_many(parser, "--policy", "NAME[:KEY=VALUE,...][@MS]", f"{text} (default jsq, best, best@0)", dest="policies")
         add_format(parser)
         report = "where the report goes (default evenstep-demo.html)"

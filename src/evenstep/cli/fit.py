@@ -13,10 +13,10 @@ class FitLaws:
 
     summary = "fit batch-time laws to a log of iterations"
     description = (
-        "step-time fits affine-kv, token-budget, long-context and regression to a CSV log of iterations (seconds, and kv,\n"
-        "tokens, requests, chunk_squares, crossed, decode_context where known; the vLLM plug-in's steps-0.csv is one),\n"
-        "says how much of the variation each explains, and prints the winner, or that of --law, as --batch-time takes it.\n"
-        "A fit that explains less than 80 % of the variation is refused."
+        "step-time fits affine-kv, token-budget, long-context and regression to a CSV log of iterations. Its columns are\n"
+        "seconds and, where known, kv, tokens, requests, chunk_squares, crossed, decode_context. The vLLM plug-in writes\n"
+        "such a log, steps-0.csv. The command prints how much of the variation each law explains. It then prints the\n"
+        "best law, or that of --law, as text for --batch-time. It refuses a fit that explains less than 80 %."
     )
     examples = (
         "evenstep fit step-time steps-0.csv",

@@ -21,9 +21,9 @@ class Leaderboard:
     summary = "rank policies on every workload of a board, or check a published ranking"
     description = (
         "Runs every routing policy, and those BOARD.yaml adds, on every workload of the board. It writes a page of ranks\n"
-        "with 95 % intervals, the data behind it as Parquet beside it, and a picture. With --check it runs a tenth of the\n"
-        "board again. It fails if two policies with disjoint published intervals change places, again with disjoint\n"
-        "intervals. The day of the commit says which tenth. Finished runs are kept under --cache."
+        "with 95 % intervals, its data as Parquet next to it, and a picture. With --check it runs a tenth of the\n"
+        "board again. It fails if two policies come out in the opposite order, with disjoint intervals both times.\n"
+        "The day of the commit says which tenth. Finished runs are kept under --cache."
     )
     examples = (
         "evenstep leaderboard board.yaml",
@@ -42,14 +42,14 @@ class Leaderboard:
                 "--cache DIR": "keep finished runs there, and look for them there",
                 "--check FILE.parquet": "run a tenth of this published board again; write nothing",
                 "--part N": (
-                    "which tenth, 0 to 9 (default the day of the commit, or outside a checkout that of the published board, "
-                    "counted from 1970, modulo 10)",
+                    "which tenth, 0 to 9 (default: days from 1970 to the commit, modulo 10; outside a checkout, "
+                    "days to the date of the published board)",
                     int,
                 ),
             },
         )
         add_many(parser, "--workload", "NAME", "only this one; may be given many times", default=[])
-        one = "only this one as the board lists it, or all of a name; may be given many times"
+        one = "only this policy: one line of the board, or a name for all its variants; may be given many times"
         add_many(parser, "--policy", "NAME[:KEY=VALUE,...]", one, default=[])
         add_processes(parser)
 

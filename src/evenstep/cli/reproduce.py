@@ -36,7 +36,7 @@ class Reproduce:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME|list|all", help="an experiment, list or all; a file of yours: mine.py")
         parser.add_argument(
-            "--quick", action="store_true", help="run a reduced size to show that it works; marked, and no evidence"
+            "--quick", action="store_true", help="run a reduced size to show that it works; marked, proves nothing"
         )
         add_format(parser, "table", "csv", "latex", "json")
         add_values(

@@ -18,8 +18,8 @@ class StabilityCommand:
     summary = "find the largest arrival rate at which an engine keeps up"
     description = (
         "Bisects the arrival rate on the simulator, for each policy and replicate, and prints the largest stable rate with\n"
-        "its 95 % interval. The closed form stands beside it, or the reason why the theory has none. With --rate, or a\n"
-        "trace that has times, it also judges that rate. Arrivals are Poisson; lengths are drawn from the trace or laws."
+        "its 95 % interval. It also prints the closed form, or the reason why the theory has no closed form. With --rate,\n"
+        "or a trace that has times, it also judges that rate. Arrivals are Poisson; lengths are drawn from trace or laws."
     )
     examples = (
         "evenstep stability 129/112 --engine token-budget=512,batch-limit=0,first-token=decode",

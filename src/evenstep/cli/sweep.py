@@ -25,8 +25,8 @@ class SweepCommand:
     summary = "run policies over a grid or a sample of parameters"
     description = (
         "Runs every policy at every point of SWEEP.yaml, writes one row a run as Parquet, and prints a table of means.\n"
-        "Finished runs are kept in a cache by what decides them: a sweep that was stopped goes on where it was, and one\n"
-        "whose file has changed runs only what is new. See the how-to page on sweeping a parameter for the file."
+        "A cache keeps finished runs under a digest of their inputs: a stopped sweep resumes where it was, and a changed\n"
+        "file runs only what is new. See the how-to page on sweeping a parameter for the file."
     )
     examples = (
         "evenstep sweep sweep.yaml",
@@ -43,8 +43,8 @@ class SweepCommand:
                 "--out FILE.parquet": "a row a run (default the name of SWEEP.yaml, here)",
                 "--report FILE.html": "write a self-contained HTML report with curves",
                 "--cache DIR": "where finished runs are kept (default the name of --out and .cache)",
-                "--until CONDITION": "add replicates to a point until it holds for all its policies: half a 95 %% interval "
-                "under so much, with %% of the mean, e.g. ci(idle_share) < 2%%; join several by and",
+                "--until CONDITION": "add replicates to a point until half the 95 %% interval of a metric is under this "
+                "limit for all its policies, e.g. ci(idle_share) < 2%% (a share of the mean); join several by and",
                 "--most-seeds N": ("replicates a point may have under --until (default 30)", int),
                 "--slo ttft=X,tpot=X": "objective for goodput and the share of requests that meet it, e.g. "
                 "ttft=2s,tpot=50ms; wins over the file",

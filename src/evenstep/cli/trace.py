@@ -16,7 +16,7 @@ class Trace:
     summary = "inspect a trace file, or convert it to Parquet"
     description = (
         "Look at a workload (rows, rate, burstiness, lengths, sessions, shared prefixes) or convert it.\n"
-        "The format of a file is found out; --format-name gives it where that fails."
+        "evenstep recognises the format of a file; give it with --format-name where that fails."
     )
     examples = (
         "evenstep trace inspect sample:azure-conv",

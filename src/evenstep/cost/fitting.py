@@ -77,7 +77,7 @@ class Fit:
 
     @property
     def text(self) -> str:
-        """As ``--batch-time`` takes it."""
+        """The law with its options, as text for ``--batch-time``."""
         return f"{self.law}:" + ",".join(f"{name}={value:.6g}" for name, value in self.options.items())
 
 

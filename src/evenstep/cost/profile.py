@@ -177,7 +177,14 @@ def captured(most: int) -> list[int]:
 
 
 def padded(lines: F8, most: int) -> F8:
-    """The same lines where batches of up to `most` tokens run as the next captured size."""
+    """Seconds by tokens, with batches of up to `most` tokens padded to the next captured size.
+
+    Args:
+        lines: float64[2, P], tokens and seconds.
+
+    Returns:
+        float64[2, Q], a step for each captured size, then the given lines.
+    """
     sizes = captured(most)
     if not sizes:
         return lines

@@ -64,8 +64,8 @@ class Mixture:
     """Seconds of one layer of experts.
 
     Args:
-        tokens, activated: float64[a], [b].
-        seconds: float64[a, b].
+        tokens, activated: float64[a], [b], points of the table: tokens of a rank, and experts that they activate.
+        table: float64[a, b], seconds.
     """
 
     tokens: F8
@@ -73,10 +73,10 @@ class Mixture:
     table: F8
 
     def seconds(self, tokens: F8, facts: Facts) -> F8:
-        """Seconds by tokens, as many experts active as a fair gate activates on one of the ranks.
+        """Seconds by tokens of a rank, with as many active experts as a fair gate activates on one rank.
 
-        A rank runs the tokens of all ranks on its own experts: as many pairs of a token and an expert as its own
-        tokens have.
+        A rank runs tokens of all ranks on its own experts. With a fair gate these are as many pairs of token and expert
+        as its own tokens make.
         """
         untouched = (1.0 - facts.experts_each / facts.experts) ** (tokens * facts.expert_ranks)
         active = facts.experts / facts.expert_ranks * (1.0 - untouched)
@@ -163,10 +163,10 @@ def text_of(path: Path) -> str:
 
 
 def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, Any]:
-    """Columns of a CSV file by name, numbers as float64; `label` is one of text.
+    """Columns of a CSV file by name, as float64. The column `label`, if given, is text.
 
     Raises:
-        InputError: a column is missing, or a cell is no finite number >= 0; row and column are named.
+        InputError: a column is missing, or a cell is not a finite number >= 0; row and column are named.
     """
     reader = csv.DictReader(io.StringIO(text_of(path)))
     asked = (*((label,) if label else ()), *columns)
@@ -225,14 +225,22 @@ def attention_of(path: Path) -> Attention:
 
 
 def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
-    """Fill the holes of the grid: points that were measured elsewhere, cannot be measured, or did not fit in memory.
+    """Fill the holes (nan) of a grid of attention seconds, so that every batch has a time.
 
-    Without a chunk there is no context, and likewise without decodes: these values do not depend on it. Values between
-    measured points are interpolated linearly: along the context of the decodes, then that of the chunk, then the chunk.
-    A table may be two grids of different points, one within the other. Beyond them, a long context of
-    decodes follows the line through the last two points, and so does a large number of decodes. A shorter context costs as
-    much as the shortest. Beyond the token limit of a batch, a chunk with decodes exceeds half of it with the same decodes by
-    as much as it does alone.
+    Holes are points that cannot be measured, did not fit in memory, or lie on another grid of the same table. They are
+    filled in this order:
+
+    * Without a prefill chunk, and without decodes, the context of that kind changes nothing. Without both, the time is 0.
+    * Between measured points, values are interpolated linearly: along the context of decodes, of the chunk, then the chunk.
+    * A shorter context of decodes than any measured one costs as much as the shortest.
+    * A longer context of decodes, and a larger number of decodes, lie on the line through the last two points.
+    * A larger chunk costs the time of the next smaller one with the same decodes, plus their difference without decodes.
+    * A longer context of the chunk costs as much as the longest measured one.
+
+    Args:
+        where: the file, for errors.
+        grid: float64[a, b, c, d], seconds by `AXES`.
+        axes: the points of each axis.
 
     Raises:
         InputError: the table has too few points.
@@ -303,10 +311,10 @@ def mixture_of(path: Path) -> Mixture:
 
 
 def facts_of(folder: Path) -> Facts:
-    """What ``profile.json`` says, or nothing.
+    """The content of ``profile.json``; the defaults of `Facts` without such a file.
 
     Raises:
-        InputError: it is no JSON object of known fields.
+        InputError: it is not a JSON object of known fields.
     """
     path = folder / "profile.json"
     if not path.is_file():

@@ -16,7 +16,7 @@ from evenstep.dispatch.parts import Parts
 from evenstep.routing.view import HOLD, KV_FREE
 
 _AGAIN_S = 0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
-_MOST_TURNS = 128  # in which predictions are asked for before a decision; what is due then is asked for in it
+_MOST_TURNS = 128  # turns that may go to predictions before a decision; the decision asks for the rest
 _FEWEST = 8  # requests that a round looks at however few slots there are
 
 

@@ -78,7 +78,7 @@ class Arrivals:
         return len(events)
 
     def _noted(self, event: Arrived) -> Arrived:
-        """Log an event with what its tenant's limits say of it, which other dispatchers of the host share."""
+        """Log an event with the verdict of its tenant's limits, which a replay of this dispatcher alone cannot compute."""
         turn = self._turn
         if turn.settings.tenants and not event.judged:
             found = self.refusal(event, max(turn.now_s, event.now_s))
@@ -90,7 +90,7 @@ class Arrivals:
         return event
 
     def _enter(self, event: Arrived) -> int:
-        """The row of a request that comes in; rows are clean, so what most clients do not say is not written."""
+        """Fill a row for a request that comes in. A free row is reset, so rarely used fields are mostly not written."""
         rows = self._rows
         row = rows.take(event.request)
         at = rows.at

@@ -1,7 +1,7 @@
 """The whole state of a dispatcher as bytes, so that a replay can begin where a part of a decision log begins.
 
-The bytes are a compressed pickle (a hundredth of its size: most columns are empty). It is read by the names of what a
-dispatcher is made of, and of nothing else: a log from somewhere else can hold no code. It leaves out what belongs to a host
+The bytes are a compressed pickle (a hundredth of its size: most columns are empty). The reader accepts only
+the names of a dispatcher's own classes, so a log from elsewhere cannot run code. It leaves out what belongs to a host
 and what can be made anew from the rest.
 """
 
@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 
 _PREDICTORS = "evenstep.predict."
 _QUICK = 1  #: level of zlib
-_LAYOUT = 12  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
+_LAYOUT = 12  #: version of the state; raise it whenever a dispatcher cannot resume an earlier state
 _MODULES = {
     f"evenstep.dispatch.{folder}{name}"
     for folder, names in (
@@ -72,7 +72,7 @@ def load(state: bytes) -> Parts:
         InputError: bytes that are no state of a dispatcher, that name something else, or that an earlier version wrote.
     """
     try:
-        whole = state if state.startswith(pickle.PROTO) else zlib.decompress(state)  # earlier logs: as it is
+        whole = state if state.startswith(pickle.PROTO) else zlib.decompress(state)  # earlier logs: not compressed
         loaded = _Reader(io.BytesIO(whole)).load()
         layout, found = loaded if isinstance(loaded, tuple) else (1, loaded)
         if layout != _LAYOUT:
@@ -82,7 +82,7 @@ def load(state: bytes) -> Parts:
             raise InputError("decision log", "checkpoint", type(found).__name__, "a dispatcher's state")
     except InputError:
         raise
-    except Exception as error:  # a pickle fails in any way
+    except Exception as error:  # a damaged pickle may raise any error
         raise InputError("decision log", "checkpoint", f"{type(error).__name__}: {error}", "a dispatcher's state") from None
     return found
 

@@ -119,7 +119,7 @@ class Dispatcher:
 
     @property
     def history(self) -> deque[tuple[Event, list[Command]]]:
-        """The last events, each with all commands that were given together with its own, to look for a bug."""
+        """The last events, each with all commands that were given together with its own, for debugging."""
         return self._journal.history
 
     @property
@@ -136,15 +136,15 @@ class Dispatcher:
     def fit(self) -> Fit | None:
         """A fit that is due; the same until `Fitted`, or until the next one falls due.
 
-        No decision fits. The host makes the fit outside the decisions and tells `Fitted`: the new models decide from that
-        event on. A replay, which finds the fit not made, makes it from the same data there.
+        A decision never runs a fit. The host runs it outside the decisions and tells `Fitted`: the new models decide from
+        that event on. In a replay no host has run the fit, so that event runs it, from the same data.
         """
         return None if self.parts.deciding.ahead is None else self.parts.deciding.ahead.fit
 
     def counted(self, row: int, prompt_tokens: int) -> None:
-        """An engine told the tokens of the prompt of the request in this row: what `PromptCounted` would leave.
+        """Correct the prompt tokens of the request in this row, as the event `PromptCounted` would.
 
-        Only while nothing is logged, and all events are told.
+        Call it only without a decision log, and when all events so far have been handled.
         """
         self.requests.correct(row, prompt_tokens)
 
@@ -200,10 +200,10 @@ class Dispatcher:
         return self.handle_all(deque((event,)))
 
     def handle_all(self, events: deque[Event], ticks: bool = False) -> list[Command]:
-        """What to do about events that have come up, in order; they are taken out as they are handled.
+        """Handle events in order, and return the commands. Handled events are removed from `events`.
 
-        Decisions, state and log are as if each had been handled by itself, and all commands carried out then. Time never
-        goes back: an event that was stamped before the last one happens now.
+        Decisions, state and log are as if each event had been handled by itself and its commands carried out. Time never
+        goes back: an event with an earlier stamp than the last one happens now.
 
         Args:
             ticks: a `Tick` follows them, if they make one due.
@@ -227,7 +227,7 @@ class Dispatcher:
         return self._told()
 
     def _handle_first(self, events: deque[Event]) -> int:
-        """Handle the first event, and those after it that can be handled with it; how many they were."""
+        """Handle the first event, and those after it that can be handled with it; returns their number."""
         event, turn, journal = events[0], self._turn, self._journal
         do = self._do.get(type(event))
         if do is not None:
@@ -297,7 +297,7 @@ class Dispatcher:
         timers, deadlines, turn = self._timers, self._deadlines, self._turn
         turn.due, timers.is_new = False, bool(timers.at)
         if deadlines.wake_s != deadlines.overdue_s or deadlines.wake_s - turn.now_s < _PENDING_S:
-            deadlines.wake_s = math.inf  # what was asked for has come
+            deadlines.wake_s = math.inf  # the tick that was asked for has come
         if deadlines.newcomers_are_due:
             deadlines.set_newcomers()
         if timers.at:
@@ -324,9 +324,9 @@ class Dispatcher:
                 self._rounds.ripe = True
 
     def _wake(self) -> None:
-        """Ask for the next tick, if it is another one than was asked for.
+        """Ask for the next tick, unless the same time was asked for already.
 
-        Not where a tick is due that was asked for, nor where nothing came up; a tick that comes too early does no harm.
+        Called only if an event may have changed that time; a tick that comes too early does no harm.
         """
         deadlines, turn, timers = self._deadlines, self._turn, self._timers
         timers.is_new = False
@@ -344,7 +344,7 @@ class Dispatcher:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def _workeradded(self, event: ev.WorkerAdded) -> None:
-        """A worker joins. If the host was not told of its removal yet, the host need not hear of it: it is there again."""
+        """A worker joins. If its `Removed` has not reached the host yet, that command is withdrawn."""
         removed = Removed(event.spec.name)
         if removed in self._turn.out:
             self._turn.out.remove(removed)
@@ -368,7 +368,7 @@ class Dispatcher:
         self._fleet_changed()
 
     def _move_off(self, row: int, name: str) -> None:
-        """A worker leaves at once: what it does for this request is done elsewhere."""
+        """A worker leaves at once: this request continues elsewhere."""
         is_placed, prefills = self.rows.at.worker[row] >= 0, self.parts.prefills
         is_prefiller = name in self.fleet.prefill.prefillers
         if is_prefiller if is_placed else self.rows.state(row) is not State.PREFILLING:

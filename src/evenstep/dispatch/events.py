@@ -208,7 +208,7 @@ class Fitted(Base, frozen=True):
     """The fit that is due (`Dispatcher.fit`) was made.
 
     Args:
-        ok: it may be put in; otherwise it failed, and what there is stays until the next one.
+        ok: whether the fit succeeded; if not, the present models stay until the next fit.
     """
 
     ok: bool = True

@@ -20,7 +20,7 @@ _, _FOR_PREFILLER, _PREFILLING, _POOLED, _, _SENT, _RUNNING, _ = map(int, State)
 _FIRST_TOKEN = Cause.FIRST_TOKEN
 _PLACED = (_SENT, _RUNNING)
 _CALLED = (_PREFILLING, *_PLACED)  # an engine works on it
-_LONGEST_ASKED_S = 5.0  # of what an engine may ask a retry to wait
+_LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
 class Requests:
@@ -43,7 +43,7 @@ class Requests:
         self._deciding, self._journal, self._barriers = parts.deciding, parts.journal, parts.barriers
 
     def row_of(self, request: int, leg: int) -> int:
-        """Row of a request whose own leg this is; -1, and counted as late, where it is not."""
+        """Row of the request, if this is its current leg; otherwise -1, and the event counts as late."""
         row = self._rows.by_request.get(request, -1)
         if row >= 0:
             at = self._rows.at
@@ -55,7 +55,7 @@ class Requests:
     # --- queues --------------------------------------------------------------------------------------------------
 
     def enqueue(self, row: int, cause: Cause) -> None:
-        """Into the queue that the cause leads to, for two probes at most if all engines left for it are ejected."""
+        """Put a request into the queue that the cause leads to; for two probes at most if all engines left are ejected."""
         rows, now_s, settings = self._rows, self._turn.now_s, self._turn.settings
         rows.move(row, cause)
         rows.at.queued_s[row] = now_s
@@ -70,7 +70,7 @@ class Requests:
             self._rounds.open()
 
     def correct(self, row: int, prompt_tokens: int) -> None:
-        """The prompt has so many tokens after all."""
+        """Correct the number of prompt tokens, and the loads that include it."""
         at, mirror = self._rows.at, self._mirror
         more = prompt_tokens - at.prompt[row]
         if self._prefills.prefiller_of:
@@ -103,7 +103,7 @@ class Requests:
     # --- failures ------------------------------------------------------------------------------------------------
 
     def again(self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True) -> None:
-        """A leg failed on this engine: the request is tried elsewhere, goes on elsewhere, or is over.
+        """A leg failed on this engine: retry the request elsewhere, continue it elsewhere, or end it.
 
         Args:
             kind: how it failed. retry_after_s: what the engine asked for.
@@ -146,7 +146,7 @@ class Requests:
                 exclusions.avoided[row] = name
                 self._breaker.failed(name, request, is_certain=False)
         elif kind == "stale" and not at.tries[row] and not exclusions.has_others(row, had_tokens, without=name):
-            at.tries[row] = 1  # once more to the same: perhaps it was not asked at all
+            at.tries[row] = 1  # try the same engine once more: it may never have seen the request
         else:
             exclusions.exclude(row, name, kind)
             if is_counted and kind != "unable" and self._breaker.failed(name, request, kind == "connect"):
@@ -180,13 +180,13 @@ class Requests:
         self.end(row, told=True)
 
     def answered(self, row: int, name: str) -> None:
-        """An engine gave the request a token, or finished it: what the request failed on before is to blame for that."""
+        """An engine served the request, so the engines on which it failed before are to blame for those failures."""
         for other in self._breaker.answered(name, self._rows.at.request[row]):
             self.eject(other)
             self._turn.due = True
 
     def eject(self, name: str) -> None:
-        """Leave an engine alone, if another one is healthy."""
+        """Eject an engine, if another one is healthy."""
         place = self._mirror.place.get(name)
         if self._fleet.eject(name, self._turn.now_s) and place is not None:
             self._slots.clear(place)
@@ -272,7 +272,7 @@ class Requests:
         if self._prefixes.has_any:
             self._prefixes.forget(row)
         rows.give_back(row, request)
-        if row in self._prefills.prefiller_of:  # while it is prefilling the call itself is closed
+        if row in self._prefills.prefiller_of:  # a prefill that still runs is stopped by closing its call
             self._prefills.leave(row, told=told and state != _PREFILLING)
         rows.clean(row)
         if worker >= 0:

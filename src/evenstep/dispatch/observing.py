@@ -27,7 +27,7 @@ from evenstep.request import F8
 
 #: Steps below which no law is fitted, and how many standard errors a slope must be above 0.
 FEWEST, SURE = 50, 2.0
-#: A step is unusual this many times the median distance from the line away.
+#: A step is unusual if it lies more than this many times the median distance from the line.
 FAR = 7.0
 
 
@@ -40,7 +40,7 @@ class Law:
     Args:
         overhead_s, seconds_per_token: of the linear law; a slope that is not clearly above 0 is 0.
         r_squared: share of the variation of usual steps it explains.
-        steps: it was fitted to.
+        steps: number of steps it was fitted to.
     """
 
     overhead_s: float

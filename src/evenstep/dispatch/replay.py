@@ -18,7 +18,7 @@ from evenstep.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first decision that is another one than in the log.
+    """The first decision that differs from the log.
 
     Args:
         decision: running number. now_s: the host's time of it.
@@ -38,7 +38,7 @@ class Replayed:
     """What a replay found.
 
     Args:
-        policy, predictor: that decided now. is_changed: whether they were asked to be others than in the log.
+        policy, predictor: the rules of this replay. is_changed: whether the caller chose other rules than those of the log.
         decisions: compared, all alike but for `difference`. events: handled. fallbacks: of the decisions.
         difference: None when all are alike.
         cut_off: bytes at the end of the log that are no whole record, since its writer was killed.
@@ -123,7 +123,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
             compared += 1
             fallbacks += bool(record.fallback)
             now = now and msgspec.structs.replace(now, why=record.why)
-            if policy or predictor:  # another one may look at other things, and decide the same by them
+            if policy or predictor:  # another policy may read other fields and still decide the same
                 now = now and msgspec.structs.replace(now, seen=record.seen)
             if now != record:
                 difference = Difference(record.decision, dispatcher.now_s, _what(record, now), record, now)
@@ -178,7 +178,7 @@ def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predicto
     assert not isinstance(record, Header | Round | Done | Checkpoint)
     try:
         dispatcher.handle(record)
-    except InputError:  # it was refused when it came, too
+    except InputError:  # the recorded run refused it, too
         return
 
 

@@ -68,7 +68,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.slots < 1:
             raise InputError(where, "slots", self.slots, "an integer >= 1")
         if self.kv_tokens < 0:
-            raise InputError(where, "kv_tokens", self.kv_tokens, "an integer >= 0", "0 means as it says.")
+            raise InputError(where, "kv_tokens", self.kv_tokens, "an integer >= 0", "0 means as its metrics say.")
         if not 0 < self.speed < math.inf:
             raise InputError(where, "speed", self.speed, "a number above 0")
 
@@ -83,15 +83,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         tenants: limits by tenant; ``*`` stands for those not listed.
         stale_s: age of a worker's metrics page from which rounds fall back to least load, where others send to it as well.
         budget_ms: processor time a policy may take for one decision.
-        gateways: that send to the same engines, this one included; each takes its part of the slots that a reading of an
-            engine's metrics shows free, until the next one. 0 = 2 where that shows requests not sent from here, else 1.
+        gateways: how many gateways send to the same engines, this one included. Until the next reading of an engine's
+            metrics, each takes its part of the slots that a reading shows free. 0 = 2 where a reading shows requests not
+            sent from here, else 1.
         policy_cooldown_s: seconds after a fault of the policy until it is asked again.
-        pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
-        window_per_slot: so many of them at most for each slot of the fleet, at least 8; without it a request could be passed
-            over until only its like are left. 0 = no bound.
+        pool_window: waiting requests that a round looks at: the oldest, with a part for every class; 0 = all.
+        window_per_slot: the most of them for each slot of the fleet, at least 8 in all. Without this bound a policy could
+            pass over large requests until only these are left. 0 = no bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
-        retries: how often a request is tried again: on other engines where it failed, or wherever there is room where
-            engines handed it back without a new token.
+        retries: how often a request is tried again: on other engines after a failure, or on any engine with room if an
+            engine handed it back without a new token.
         total_s: longest time from a request's arrival to the end of its answer; 0 = no limit.
         backoff_s, backoff_cap_s: wait before the first retry, doubled for each further one, and its cap.
         breaker_failures: failures in a row after which a worker is ejected.

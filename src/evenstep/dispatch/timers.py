@@ -15,14 +15,14 @@ class Timers:
     """
 
     def __init__(self) -> None:
-        #: Deadlines that were set in their order, as nearly all are, and the others: both may hold some that moved since.
+        #: Deadlines that were set in ascending order, as nearly all are, and the others. Both may hold stale entries.
         self._line: deque[tuple[float, tuple[str, int]]] = deque()
         self._heap: list[tuple[float, tuple[str, int]]] = []
         self.at: dict[tuple[str, int], float] = {}
         self.is_new = False  #: one was set since the last call of `next_s`
 
     def set(self, name: tuple[str, int], at_s: float) -> None:
-        """The name's deadline is now this one."""
+        """Set the deadline of a name, in place of an earlier one."""
         self.at[name] = at_s
         self.is_new = True
         line, entry = self._line, (at_s, name)
@@ -39,7 +39,7 @@ class Timers:
         self.at.pop(name, None)
 
     def pop(self, now_s: float) -> tuple[str, int] | None:
-        """A name whose deadline is over, earliest first, those that are equal by name; its deadline is cleared."""
+        """The name with the earliest deadline, if it has passed, else None. Equal deadlines go by name. Clears it."""
         found = self._first()
         if found is None or found[0] > now_s:
             return None
@@ -56,7 +56,7 @@ class Timers:
         return len(self.at)
 
     def _first(self) -> tuple[float, tuple[str, int]] | None:
-        """The earliest deadline that holds; those in front of it that do not are thrown away."""
+        """The earliest deadline in force; drops moved and cleared ones before it."""
         line, heap, due = self._line, self._heap, self.at
         while line and due.get(line[0][1]) != line[0][0]:
             line.popleft()

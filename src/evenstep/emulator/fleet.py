@@ -44,7 +44,7 @@ class Fleet:
     """All ranks of one process.
 
     Args:
-        loop: the loop whose clock it lives by.
+        loop: the event loop that runs it; its clock is the fleet's.
         address: host and port other engines fetch KV from.
     """
 

@@ -22,7 +22,7 @@ class EmulatorSettings:
         slots: requests a rank runs at a time, B.
         host: address to listen at.
         port: port to listen at; 0 = any free one.
-        first_rank: what the metrics page calls the first rank, as on a further node of vLLM's hybrid load balancing; the
+        first_rank: number of the first rank on the metrics page, as on a further node of vLLM's hybrid load balancing; the
             rank header still counts from 0.
         port_per_rank: one port a rank, from --port upwards, in place of one port with the header X-data-parallel-rank.
         dialect: dialect of the answers: vllm or sglang.
@@ -31,19 +31,20 @@ class EmulatorSettings:
         overhead_s: seconds of a step at any load, C.
         per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
         sync_s: seconds of synchronisation added to C.
-        law: step-time law in place of these three, e.g. piecewise:knots=0:0/40000:0.003/110000:0.012.
+        law: step-time law in place of overhead_s, per_token_s and sync_s, e.g.
+            piecewise:knots=0:0/40000:0.003/110000:0.012.
         prefill_per_token_s: seconds a prompt token adds to its rank's part of a step.
         token_budget: tokens a rank computes in a step at most, decodes first, long prompts in chunks; 0 = no limit.
         kv_tokens: KV tokens a rank holds.
         block_size: KV tokens a block.
-        max_model_len: tokens of prompt and answer; what a rank holds when left out.
+        max_model_len: most tokens of prompt and answer together; left out = what a rank holds.
         prefix_caching: keep the blocks of prompts for later requests.
-        mean_output_tokens: answers that may end by themselves do so after so many tokens on average; 0 = never.
+        mean_output_tokens: answers without ignore_eos end by themselves after so many tokens on average; 0 = never.
         lease_s: seconds that prefilled KV waits to be fetched.
         speed: how many times faster than the wall clock engine time runs.
         faults: faults from the start, e.g. status:status=503,count=3; kinds: refuse, stall, die, kill-rank,
             kill-group, status, malformed, html, empty, cut, error-event, recomputed, slow-metrics.
-        seed: another model: other answers to the same prompts; also draws which requests a fault hits.
+        seed: key of the answers, so another seed acts as another model; also draws which requests a fault hits.
     """
 
     ranks: int = 1

@@ -29,11 +29,13 @@ _TYPES = {
 
 @dataclass(slots=True, eq=False)
 class Choice:
-    """One answer of several, or the new part of it.
+    """One of the answers to a request (``n`` > 1 gives several), or the newest part of it.
 
     Args:
-        text: their text, without a stop text.
-        finish: stop, length or, while it runs, None.
+        index: number of the answer, from 0.
+        ids: token ids of the part.
+        text: text of these tokens, without a stop text.
+        finish: ``stop`` or ``length``; None while it runs.
         stop_reason: the stop text or token, or ``recomputed``.
         prompt: ids of its prompt, if requested.
         prompt_tokens, produced: tokens of its prompt, and those it has produced so far.

@@ -81,7 +81,7 @@ def contender(asked: Asked) -> Contender:
 
 
 def contenders(asked: Sequence[Asked]) -> list[Contender]:
-    """All contenders, each built once to see that it can be: a bad one is found before the first run.
+    """All contenders. Each is built once, so that a bad one fails before the first run.
 
     Raises:
         InputError: no policy, one twice, or see `Contender.build`.

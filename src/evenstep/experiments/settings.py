@@ -42,21 +42,22 @@ class FleetSettings:
         rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
         dispatch: pool (requests wait in one place) or instant (a queue on every worker).
         queue_depth: requests a worker may be sent beyond its slots; -1 = any number.
-        kv_tokens: KV tokens a worker holds; only slots limit when left out.
-        kv_reserve: KV tokens of growth a policy sees set aside for every request on a worker.
+        kv_tokens: KV tokens a worker holds; left out = only slots limit.
+        kv_reserve: KV tokens kept free for the growth of each request on a worker, in what policies see.
         prefill_base_s: seconds of prefill before a timed request becomes visible.
         prefill_per_token_s: seconds of prefill a prompt token.
-        prefillers: engines in front of the fleet that only prefill. The two above are then seconds of a batch and
-            of each of its tokens. Latency counts from the moment a prompt is ready. 0 = no such tier.
+        prefillers: engines in front of the fleet that only prefill; prefill_base_s and prefill_per_token_s are then seconds
+            of a batch and of each of its tokens. Latency counts from the moment a prompt is ready. 0 = no such tier.
         prefill_budget: prompt tokens of a prefiller's batch.
         overhead_s: seconds of a decode step at any load, C.
         per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.
         sync_s: seconds of synchronisation added to C, or pairs of group size and seconds, e.g. 8:0.0002/64:0.0009.
         worker_speeds: speed of each worker, 1 = one token in per_token_s, e.g. 1,1.5,2 or 8*1/8*0.5; uniform:1:2 draws them.
-        law: step-time law in place of these three, e.g. piecewise:knots=0:0/40000:0.003/110000:0.012; table:path=h100.csv.
-        drift: how loads grow, 1 token a step when left out: growth=0.25; growth=3,tokens_per_step=3; sequence=1/1/0.5.
-        outages: workers lost and returned, STEP:WORKER or STEP:WORKER:back, in steps of the worker's group.
-        prefix_cache_blocks: blocks of prompt prefixes a worker keeps, for traces with block ids; 0 = not looked at.
+        law: step-time law in place of overhead_s, per_token_s and sync_s, e.g.
+            piecewise:knots=0:0/40000:0.003/110000:0.012; table:path=h100.csv.
+        drift: how loads grow, e.g. growth=0.25; growth=3,tokens_per_step=3; sequence=1/1/0.5; left out = 1 token a step.
+        outages: a worker lost (STEP:WORKER) or back again (STEP:WORKER:back), at a step of its group.
+        prefix_cache_blocks: blocks of prompt prefixes a worker keeps, for traces with block ids; 0 = no prefix caches.
         slo: objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms.
         may_hold: leave a worker idle if the policy holds all requests that fit it (paper mode); else least load sends it
             the oldest of these.
@@ -170,10 +171,10 @@ class CompareSettings(FleetSettings):
 
     Args:
         source: a trace file, a workload YAML or sample:azure-conv.
-        policies: policies as NAME:key=value,key=value; several usual ones when left out.
-        seeds: replicates of each policy; fewer, unless set, where a trace has not as many that differ.
+        policies: policies as NAME:key=value,key=value; left out = a usual selection.
+        seeds: replicates of each policy; if left out, fewer where the trace has fewer that differ.
         baseline: the policy others are compared with, as written in policies; the first when left out.
-        processes: processes to run in; all cores, if it takes long, when left out.
+        processes: processes to run in; left out = all cores for a long run.
     """
 
     source: str = ""
@@ -190,8 +191,8 @@ class SimulateSettings(FleetSettings):
     Args:
         source: a trace file, a workload YAML or sample:azure-conv.
         policy: the policy as NAME:key=value,key=value.
-        door: how the policy enters the simulator; both give the same digest.
-        samples: steps at which every worker's load is sampled; the stride doubles when they are full.
+        door: how the simulator calls the policy: its Python method (plain) or its compiled rule; both give the same digest.
+        samples: most steps at which every worker's load is sampled; when there are that many, every other one is dropped.
     """
 
     source: str = ""

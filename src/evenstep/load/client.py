@@ -48,7 +48,7 @@ class Client:
         self._address = (str(found[0][4][0]), int(found[0][4][1]))
 
     def request(self, body: bytes, lines: bytes = b"") -> bytes:
-        """The bytes that ask, with further header lines of this request."""
+        """The bytes of a request, with its own header lines."""
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines, len(body), body)
 
     def start(self, call: Call) -> None:

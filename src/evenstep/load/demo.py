@@ -173,7 +173,10 @@ def _fallbacks(first: Sample, last: Sample) -> float:
 
 
 def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
-    """The first and the last sample with full slots; where they are hardly ever full, with anything running.
+    """The first and the last sample with full slots; if fewer than two are full, with any request running.
+
+    Args:
+        full: running requests that fill the slots.
 
     Raises:
         InputError: nothing was seen running.

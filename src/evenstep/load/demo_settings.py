@@ -16,7 +16,7 @@ class DemoSettings:
     Args:
         source: the trace that is replayed.
         requests: requests of the trace, for each policy.
-        policies: routing policies one after the other, NAME[:key=value,...]; @MS after it = gather slots so long.
+        policies: routing policies one after the other, NAME[:key=value,...]; @MS = milliseconds to gather free slots.
         ranks: emulated data-parallel ranks, all in one barrier group.
         slots: requests a rank runs at a time.
         overhead_s: seconds of a step at any load, C.

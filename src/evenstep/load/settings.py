@@ -23,18 +23,18 @@ class LoadSettings:
         url: where the server is, e.g. http://127.0.0.1:8000; its /v1 may be left out.
         model: name of the served model; the first of /v1/models when left out.
         endpoint: completions or chat.
-        open: requests start at the trace's times, however many are still running (the rule unless --closed is given).
+        open: requests start at the trace's times, however many are still running; the default without --closed.
         closed: users at a time, each with the next session (or request) of the trace; 0 = open.
         rate: open: Poisson arrivals at this many requests a second in place of the trace's times.
         speed: how many times faster than the trace its times and thinking times pass.
         limit: use only the first rows of the trace, or draw only so many requests.
         seed: key of prompts, of Poisson arrivals and of a workload's draws.
         prompts: text (common short words, one token each in most vocabularies) or ids (exact with any; completions only).
-        dialect: vllm (output lengths are those of the trace by ignore_eos, usage comes in every chunk; SGLang knows both
-            too) or openai (neither is asked for).
-        token_ids: ask for the ids of tokens as well, and compare their number with the usage; vLLM has them.
+        dialect: vllm (ignore_eos gives answers the trace's lengths, and every chunk has the usage; SGLang supports both) or
+            openai (requests neither).
+        token_ids: request token ids as well, and compare their number with the usage; vLLM supports this.
         timeout_s: seconds from sending a request to the end of its answer.
-        goodput: objectives a good request keeps, in milliseconds, e.g. ttft:500,tpot:50; also e2el.
+        goodput: objectives that a good request meets, in milliseconds, e.g. ttft:500,tpot:50; also e2el.
         api_key: sent as bearer token; taken from OPENAI_API_KEY when left out.
         format_name: format of the trace file where it is not recognised, with options, e.g. mooncake:ticks=keep.
         skip_bad_rows: leave out rows that cannot be read, and say how many.

@@ -184,12 +184,15 @@ class History:
         kernel.gone(self._held, requests, produced)
 
     def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, B1]:
-        """Both stages at these ages, and bool[N]: about which of them the window says nothing: those get H and 0.
+        """Expected steps left and chance of leaving within H steps, at these ages.
 
         Args:
             age: int64[N], tokens produced.
             horizon: H, steps.
-            minimum: ended requests longer than an age that it takes to say something about it.
+            minimum: least number of ended requests longer than an age, for the window to say something about it.
+
+        Returns:
+            The prediction; and bool[N], True where the window says nothing about the age. Those rows get H and 0.
 
         Raises:
             InputError: an age below 0.
@@ -201,7 +204,14 @@ class History:
         return Prediction(steps_left, leaves), silent
 
     def curve(self, age: I8, horizon: int, minimum: int = 1) -> tuple[F8, B1]:
-        """float64[N, H+1], P(r > h | age) for h = 0..H, and bool[N]: where the window says nothing; those rows are 1.
+        """Chance that a request still runs after h more steps, given its age.
+
+        Args:
+            age, horizon, minimum: as in `leaving`.
+
+        Returns:
+            float64[N, H+1], P(r > h | age) for h = 0..H; and bool[N], True where the window says nothing about the age.
+            Those rows are 1.
 
         Raises:
             InputError: an age below 0.

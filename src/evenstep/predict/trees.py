@@ -20,7 +20,7 @@ class Trees:
 
     Args:
         stages: by horizon H, a classifier for ``r <= H`` and a regressor for ``E[r | r <= H]``.
-        quantiles: by chance, a model of the tokens left that so many requests do not pass.
+        quantiles: by probability, a model of that quantile of the tokens left.
     """
 
     stages: dict[int, tuple[Any, Any]] = field(default_factory=dict[int, tuple[Any, Any]])
@@ -41,10 +41,10 @@ class TreesFit:
 
     Args:
         recent: completions at the time it fell due; never changed later.
-        ages: most ages sampled from each of them.
+        ages: number of ages sampled from each completion, at most.
         trees: trees of each model.
         horizons: each H that predictions were requested for.
-        chances: of the quantiles that intervals were requested for.
+        chances: probabilities of the quantiles that intervals need.
 
     Attributes:
         models: the result; None until the fit has run.
@@ -58,7 +58,7 @@ class TreesFit:
     models: Trees | None = field(default=None, init=False)
 
     def make(self) -> Trees:
-        """The models; worked out by the first call."""
+        """The models; the first call fits them."""
         if self.models is None:
             rows, left, weight = self.recent.walked(self.ages)
             made = Trees()
@@ -102,7 +102,7 @@ def _read(text: str) -> Any:
 
 
 def told(model: Any, features: F8) -> F8:
-    """float64[N], the model's answers; none for no rows, which LightGBM refuses."""
+    """float64[N], the model's predictions; empty without rows, because LightGBM rejects empty input."""
     if features.shape[0] == 0:
         return np.zeros(0)
     return np.asarray(model.predict(features, num_threads=1), np.float64)

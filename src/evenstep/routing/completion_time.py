@@ -12,7 +12,7 @@ from evenstep.request import F8, I8
 from evenstep.routing.filling import Open, count_overdue, list_open, send, take_out
 from evenstep.routing.rules import RequestFloats, RuleView, WorkerFloats
 
-#: Key behind that of every length.
+#: Key that sorts after that of every length.
 LAST = 0x7FFFFFFFFFFFFFFF
 
 

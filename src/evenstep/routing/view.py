@@ -180,7 +180,7 @@ def reads_cached(policy: object) -> bool:
 
 
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
-    """What the decision breaks of the contract, as a sentence; empty when it holds.
+    """Says which rule of the contract the decision breaks; empty if it breaks none.
 
     Every host calls it on answers through the plain door; the compiled loop checks the same rules itself.
     """

@@ -39,7 +39,7 @@ class QueueOrder:
         produced: of output tokens that are kept, tokens: -1 together with ``low`` 1 is the predicted remainder.
         reached: of the most output tokens it ever had, tokens.
         learned: of the lower bound as A_min learns it: `output_low` before the first eviction, afterwards the tokens it
-            had at the last one, word for word (003, Alg. 2).
+            had at the last one, as Interval scheduling, Algorithm 2, says literally.
         raised: of the largest of `output_low` and the tokens it had at each: the same, repaired; a known bound is never
             lowered.
         chance: of a number in [0, 1) drawn for the request, keyed by the run's seed.

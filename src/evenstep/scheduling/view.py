@@ -191,11 +191,17 @@ Belief = Literal["bounds", "truth"]
 
 @runtime_checkable
 class SchedulingPolicy(Protocol):
-    """A pure rule of one engine. It may also have `order`, a `QueueOrder`; `memory_size`, words it keeps; `counts`,
-    names of the first of them, which are counts that a run's summary shows; and `believes`, a `Belief`.
+    """A pure rule that forms the batches of one engine.
 
-    The batch it answers with runs 1..left tokens of each request in it, at most `token_budget` tokens in all and
-    `batch_limit` requests. After it at most `resident_limit` requests hold at most `kv_capacity` KV tokens.
+    Its batch runs 1..left tokens of each request in it, at most `token_budget` tokens in all and at most `batch_limit`
+    requests. After the batch at most `resident_limit` requests hold at most `kv_capacity` KV tokens.
+
+    A policy may also have these attributes:
+
+    * `order`: a `QueueOrder`, the order of the waiting requests.
+    * `memory_size`: number of int64 words that it keeps between decisions.
+    * `counts`: names of the first of these words, which a run's summary shows.
+    * `believes`: a `Belief`, what it plans with.
     """
 
     def form_batch(self, view: EngineView) -> BatchDecision: ...

@@ -21,10 +21,15 @@ _BESIDE = {"columns", "format", "report", "records", "config", "debug", "command
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that only one engine has; the others are those of a fleet."""
     from evenstep.config import meaning
-    from evenstep.experiments.compare.engine_settings import EngineSettings
+    from evenstep.experiments.compare.engine_settings import USUAL, EngineSettings
 
     said = meaning(EngineSettings)
-    group = parser.add_argument_group("one engine", "compare scheduling policies inside one engine, not routing")
+    about = (
+        "compare scheduling policies inside one engine, not routing. With --engine other flags differ:\n"
+        f"--policy (default {', '.join(USUAL)}), --arrivals timed|together (default timed;\n"
+        "together = all requests at time zero), --load (a share of the rate that the engine serves)"
+    )
+    group = parser.add_argument_group("one engine", about)
     group.add_argument(
         "--engine", nargs="?", const="", default=argparse.SUPPRESS, metavar="KEY=VALUE,...", help=said["engine"].rstrip(".")
     )

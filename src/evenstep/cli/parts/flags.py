@@ -105,7 +105,7 @@ def add_format(parser: argparse.ArgumentParser, *kinds: str) -> None:
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
     """``--processes`` of a command that runs many simulations."""
-    text = "processes to run in; all cores, if it takes long, when left out"
+    text = "processes to run in; left out = all cores for a long run"
     parser.add_argument("--processes", type=int, metavar="N", help=text)
 
 

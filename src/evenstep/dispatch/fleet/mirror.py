@@ -23,7 +23,7 @@ from evenstep.dispatch.columns import Columns
 from evenstep.dispatch.settings import WorkerSpec
 
 _CLOSED = -(1 << 40)
-_DOOR = 16  # of so many slots one is given up at a sample, where none is free
+_DOOR = 16  # at a sample that shows no free slot, one of so many slots is given up
 _SHARED_S = 60.0  # so long after the last foreign request a worker counts as shared
 
 
@@ -38,18 +38,18 @@ class Worker:
     def __init__(self, spec: WorkerSpec, now_s: float) -> None:
         self.spec = spec
         self.capacity = float(spec.kv_tokens or math.inf)
-        self.most_slots = spec.slots  # it ever had: one that is given fewer keeps what it runs
+        self.most_slots = spec.slots  # the most it ever had: if they are lowered, it keeps what it runs
         self.is_up = True
         self.leaves = False
         self.heard_s = now_s  # of its last sample
         self.is_known = not spec.scraped
         self.foreign, self.foreign_load = 0, 0.0
         self.beyond: tuple[int, float] = (0, 0.0)  # what the last sample showed beyond our own
-        self.unsure = 0  # requests in it that may be of others
-        self.foreign_s = -math.inf  # of the last sample that showed some
+        self.unsure = 0  # requests of the last sample that may be foreign
+        self.foreign_s = -math.inf  # time of the last sample with foreign requests
         self.held = 0  # slots taken by our requests at the last sample
         self.divergences = 0
-        self.short = 0  # requests that the last sample lacked though they were there at the one before, and still are
+        self.short = 0  # requests of ours that the last sample lacked, though they ran at the one before and still run
         self.before: tuple[int, int] = (
             0,
             0,
@@ -68,7 +68,7 @@ class Worker:
         return self.heard_s < self.foreign_s + _SHARED_S
 
     def slots_of_ours(self, gateways: int) -> int:
-        """Slots that our requests may take until the next sample, beyond any number below 0 where it is closed.
+        """Slots that our requests may take until the next sample; far below 0 if the worker is closed.
 
         Of the free slots of a shared worker this gateway takes its part. It takes the last one only while it has less than
         an even share of all slots. If no slot is free, every gateway gives some up, and one that has more than its share

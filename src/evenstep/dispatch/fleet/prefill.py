@@ -16,10 +16,10 @@ class Prefiller:
 
     Args:
         spec: as its operator describes it.
-        used: share of its KV memory as it last said; 1 = it did not, so that it takes no work.
+        used: share of its KV memory in its last report; 1 = no report, so that it takes no work.
         charged: tokens of prompts sent there since then.
         capacity: its KV memory in tokens.
-        sample: running number of that statement.
+        sample: running number of that report.
         requests: rows whose prompt it computes or keeps.
     """
 
@@ -50,7 +50,7 @@ class PrefillBudget:
         self.prefillers[spec.name] = found
 
     def choose(self, without: frozenset[str] | set[str] = frozenset()) -> Prefiller | None:
-        """The prefiller filled least (ties: the one that joined first) among those with room; None when none has."""
+        """The prefiller filled least among those with room (ties: the one that joined first); None if there is none."""
         best = None
         for found in self.prefillers.values():
             open_ = found.is_up and not found.leaves and len(found.requests) < found.spec.slots
@@ -59,7 +59,7 @@ class PrefillBudget:
         return best
 
     def charge(self, name: str, row: int, tokens: int) -> int:
-        """A prompt is sent there; the answer is what `release` wants to hear."""
+        """A prompt is sent there; returns the number to pass to `release`."""
         found = self.prefillers[name]
         found.charged += tokens
         found.requests.add(row)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-_FEWEST, _MOST = 32, 256  # requests of a window, if the engine looked up what was sent; if not
+_FEWEST, _MOST = 32, 256  # requests of a window, if the engine looked up what was sent; otherwise
 _CLOSE = 0.005  # differences of shares up to this count as equal
 _OURS = 1.1  # tokens looked up over tokens sent: above this, other senders' requests are included
 _FIRST = 16  # blocks, if there was room for fewer and the engine still has hits

@@ -61,12 +61,12 @@ class Prefixes:
         self._room = room
         self._blocks: dict[int, tuple[int, ...]] = {}  # row -> blocks
         self._new: set[int] = set()  # rows not looked up yet
-        self._ends: dict[int, set[int]] = {}  # block -> rows looked up, for whose prompt some worker's run may end with it
+        self._ends: dict[int, set[int]] = {}  # block -> rows looked up whose cached front may end with it, on some worker
         self._ends_of: dict[int, set[int]] = {}  # row -> these blocks of it
         self._have(np.zeros((0, 0), np.int64), np.zeros(0, np.int64))
         self._space: F8 = np.zeros(0)
         self.sent_tokens, self.hit_tokens = 0, 0
-        self.is_read = False  # whether rounds ask: a request is looked up as it arrives then, not in the round
+        self.is_read = False  # whether rounds read it; then a request is looked up on arrival, not in a round
         self.workers = 0
         self._beliefs: dict[str, Belief] = {}  # worker -> how its counters correct it
         self._places: list[Belief] = []  # of each worker now

@@ -110,7 +110,7 @@ class LogFile:
             file.close()
 
     def give_up(self) -> None:
-        """Close the file after an error: it ends with its last whole record; without any it is deleted, but for a device."""
+        """Close the file after an error, cut after its last whole record. A regular file without any is deleted."""
         file, self._file = self._file, None
         self._buffer = bytearray()
         if file is None:
@@ -144,7 +144,7 @@ class LogFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next event belongs into a new part."""
+        """Whether the next event belongs in a new part."""
         return 0 < self.part_bytes <= self._whole + len(self._buffer) - self._opening
 
     def begin_part(self, state: bytes, after_gap: bool = False) -> None:
@@ -226,7 +226,7 @@ def _is_part(path: Path, part: int) -> bool:
 def read_log(path: Path) -> Iterator[Record]:
     """All whole records of a log, part by part, from its first header on.
 
-    Later headers are left out, and later checkpoints but for those of a part before which records are lost.
+    Later headers are skipped. So are later checkpoints, except that of a part before which records are lost.
 
     Args:
         path: of the log or of one of its parts: the parts before it, and any that are deleted, are not read.

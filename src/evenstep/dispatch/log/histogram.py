@@ -60,7 +60,7 @@ _COUNT_ALL = F1, I1, F1, F1
 
 @declared(None if INT is None else INT(*_COUNT_ALL))
 def count_all(values: F8, counts: I8, bounds: F8, sums: F8) -> int:
-    """So many more observations, in order."""
+    """Count these observations in order; returns their number."""
     for value in values:
         count(value, counts, bounds, sums)
     return values.size

@@ -1,4 +1,4 @@
-"""What a dispatcher was told and what it decided: the decision log, and the last events, to look for a bug in."""
+"""What a dispatcher was told and what it decided: the decision log, and the last events, for debugging."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from evenstep.dispatch.requests.tasks import UNKEYED, Tasks
 from evenstep.dispatch.requests.tenants import Present, Tenants, retry_after
 from evenstep.dispatch.settings import Settings, TenantLimits
 
-_CLASSES = 32  # that have a share of a window of their own
+_CLASSES = 32  # classes that have a share of the window of their own
 
 
 class Pool:

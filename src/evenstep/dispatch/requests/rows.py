@@ -69,7 +69,7 @@ def moves(state: I8, row: int, cause: int) -> None:
 
 
 class Rows:
-    """The table. Its columns are replaced when it grows (`generation` changes).
+    """The table of requests. When it grows, its columns are replaced and `generation` changes.
 
     Args:
         room: rows at first.
@@ -86,7 +86,7 @@ class Rows:
         self._look()
 
     def take(self, request: int) -> int:
-        """A free row for a request; it is clean, but for times, which are written before they are read."""
+        """Take a free row for a request. It is reset, except times, which are written before they are read."""
         if not self.free:
             self._grow()
         row = self.free.pop()
@@ -98,12 +98,12 @@ class Rows:
         return row
 
     def place(self, row: int, worker: int) -> None:
-        """Take note of the request's worker; -1 = it is on no worker."""
+        """Set the worker of the request; -1 = on no worker."""
         self.at.worker[row] = worker
         self.at.step[row] = NEW
 
     def move(self, row: int, cause: Cause) -> None:
-        """The request goes through this; see `transitions`."""
+        """Move the request to its next state, by cause; see `transitions`."""
         states = self._states
         found = NEXT[states[row]][cause]
         if found < 0:
@@ -111,7 +111,7 @@ class Rows:
         states[row] = found
 
     def give_back(self, row: int, request: int) -> None:
-        """The request in this row ended."""
+        """End the request in this row, and free the row."""
         self.move(row, _ENDS)
         del self.by_request[request]
         self.free.append(row)

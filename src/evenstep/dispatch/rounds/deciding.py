@@ -36,7 +36,7 @@ class Options:
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
-        stopwatch: seconds of any clock, for the stages; None = they are not looked at.
+        stopwatch: seconds of any clock, to time the stages; None = they are not timed.
         processor: seconds of processor time, for the budget; None = the stopwatch serves for it.
         overruns: decisions that were over their budget when they were first made (replay).
         log: takes the records of a decision log; None = no log.
@@ -70,7 +70,7 @@ class Deciding:
     ) -> None:
         self.rows, self.mirror, self.prefixes, self.meters = rows, fleet.mirror, prefixes, meters
         self.settings, self.stopwatch, self.overruns = settings, options.stopwatch, options.overruns
-        self.processor = options.processor or options.stopwatch  # None = `overruns` has it
+        self.processor = options.processor or options.stopwatch  # None = `overruns` names the decisions over budget
         self.fallback = Fallback(settings.policy_cooldown_s)
         self.least_load = PolicyDoor("least-load", LeastLoad())
         self.decisions = 0
@@ -78,7 +78,7 @@ class Deciding:
         self.decided_s = 0.0  # when the last answer was there, as the stopwatch says
         self.free = 0  # slots at the last decision, offered or not
         self.notice, self._said = fleet.notice, ""
-        self.has_bypassed = False  # a worker may hold more than its slots from then
+        self.has_bypassed = False  # from then on a worker may hold more requests than slots
         self.keep_round: Callable[[Round], None] | None = options.log
         self.learned = array("d", [0.0, 0.0, 0.0])  # output tokens, their squares, requests
         self.predictor_text, self.predictor = "", None
@@ -123,7 +123,7 @@ class Deciding:
         self.limit()
 
     def limit(self) -> None:
-        """Tell the mirror how much a worker may be sent; policy or settings are others."""
+        """Tell the mirror how much a worker may be sent; call it after policy or settings changed."""
         self.mirror.go_by(self.settings.gateways, self.settings.bypass_margin if self.has_bypassed else 0)
 
     def look(self) -> None:
@@ -179,7 +179,7 @@ class Deciding:
             excluded: row -> workers it may not be sent to.
 
         Returns:
-            Nothing where no slot is free.
+            An empty list if no slot is free.
         """
         watch, packed, shown = self.stopwatch, self.packed, self._shown
         start = watch() if watch else 0.0
@@ -226,7 +226,7 @@ class Deciding:
         return added, reason
 
     def has_prepared(self, now_s: float) -> bool:
-        """See whether predictions for the next decision take long enough to be made by themselves; they are made then."""
+        """Make part of the predictions for the next decision, if many are due; returns whether it did."""
         if self.ahead is None or self.fallback.before(self._is_stale(now_s), now_s):
             return False
         start = self.stopwatch() if self.stopwatch else 0.0
@@ -237,7 +237,7 @@ class Deciding:
         return True
 
     def _is_stale(self, now_s: float) -> bool:
-        """Whether the metrics of a worker that others send to as well are too old: only there others are seen."""
+        """Whether the metrics of a shared worker are too old; the streams show what any other worker runs."""
         return self.mirror.state_age_s(now_s) > self.settings.stale_s
 
     def _tell(self, reason: Reason, was_off: bool, now_s: float) -> None:

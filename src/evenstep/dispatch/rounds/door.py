@@ -124,7 +124,7 @@ class PolicyDoor:
         return packed.worker[:waiting]
 
     def _make_scratch(self, workers: int, waiting: int) -> None:
-        """Working space for so many; more than asked for, so that it is not asked for at every decision."""
+        """Make working space for more workers and requests than these, so that few decisions have to make it again."""
         room = max(64, 1 << waiting.bit_length())
         ask = getattr(self._module, "scratch", None)
         ints, floats = (0, 0)
@@ -226,7 +226,7 @@ class Shown:
     packed: Packed
 
     def checksum(self) -> int:
-        """Of everything that a policy may decide by, but for its memory."""
+        """CRC-32 of everything that a policy may decide by, except its memory."""
         packed = self.packed
         stamp = _STAMP.pack(self.decision, self.seed, self.now_s, self.mean_wait_s)
         words = packed.words(self.waiting)

@@ -85,7 +85,7 @@ class Rounds:
         self.ripe = self._turn.due = True
 
     def close(self, gather_s: float) -> set[int]:
-        """The rounds that need not wait are decided; groups whose round is open and has to wait for more."""
+        """Close the rounds that need not wait; returns the groups whose round has to wait for more."""
         delivered, opened_s, now_s = self._steps.at.delivered, self.opened_s, self._turn.now_s
         gathering: set[int] = set()
         if any(delivered):

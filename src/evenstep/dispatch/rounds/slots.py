@@ -95,7 +95,7 @@ class Slots:
         turn, here, legs, states = self._turn, self._pool.here, self._turn.legs, self._rows.at.state
         pool, tables = np.frombuffer(here, np.int64) if here else _EMPTY, self._tables()
         sent = _send(tables, chosen, worker, size, pool, legs, turn.now_s)
-        del pool  # an array that is looked at by another cannot shrink
+        del pool  # an array cannot shrink while another object views its memory
         if sent < 0:
             raise impossible(states[int(chosen[-1 - sent])], Cause.DECODE_SENT)
         if not sent:

@@ -31,7 +31,7 @@ _OFTEN, _RARELY = 8, 1 / 32
 
 @part
 def place(groups: GroupColumns, group: int, last: int, tokens: int, now_s: float) -> int:
-    """The step that a chunk belongs to; of several steps the last.
+    """The step that a chunk belongs to; the last one if its tokens belong to several steps.
 
     Args:
         last: the step that its request delivered last.
@@ -48,10 +48,15 @@ def place(groups: GroupColumns, group: int, last: int, tokens: int, now_s: float
 
 @part
 def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -> tuple[int, int]:
-    """A request delivers; the step that it has delivered last by now, and how many steps of the group ended.
+    """Count a request's delivery of all steps after `last`, up to `step`.
 
     Args:
-        last: the one before. step: as `place` says.
+        last: the step that the request had delivered last, before this chunk.
+        step: the step of the chunk, from `place`.
+
+    Returns:
+        The step that the request has now delivered last, which may be later than `step`; and the number of steps of the
+        group that ended.
     """
     groups, first, ended = steps.groups, last + 1, 0
     if last < groups.step[group] - 1:
@@ -59,7 +64,7 @@ def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -
         first = groups.step[group]
     elif step == groups.step[group] and _was_waited_for(groups, group) and _is_late(groups, group, now_s):
         _parts(groups, group, groups.early[group] > 1)
-        groups.expected[group] -= 1  # for a moment: the others have delivered this one long ago
+        groups.expected[group] -= 1  # for a moment: the others delivered this step long ago
         ended = _close(steps, group, ended)
         groups.expected[group] += 1
         first = groups.step[group]
@@ -73,7 +78,7 @@ def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -
 
 @part
 def leave(steps: StepTables, group: int, last: int) -> int:
-    """A request does not run any more; how many steps of its group ended by that.
+    """A request stops running. Returns the number of steps of its group that end because of it.
 
     Args:
         last: the step that it delivered last.
@@ -103,7 +108,7 @@ def was_in_step(groups: GroupColumns, group: int, last: int) -> bool:
 
 @part
 def _parts(groups: GroupColumns, group: int, is_far: bool) -> None:
-    """A request is several steps from the others, as it is counted."""
+    """Note that a request was counted apart from the others; if by several steps time and again, count chunks."""
     if is_far:
         groups.parted[group] += 1.0
     if groups.parted[group] >= _OFTEN:
@@ -112,7 +117,7 @@ def _parts(groups: GroupColumns, group: int, is_far: bool) -> None:
 
 @part
 def _was_waited_for(groups: GroupColumns, group: int) -> bool:
-    """Whether one request is waited for, and by others."""
+    """Whether exactly one expected request, of several, has not delivered the step."""
     return groups.expected[group] > 1 and groups.expected[group] == groups.delivered[group] + 1
 
 

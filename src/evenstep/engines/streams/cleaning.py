@@ -80,7 +80,7 @@ def is_list_of_ids(ids: bytes) -> bool:
 
 
 def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
-    """An event with other data, in the frame it came in where that is possible."""
+    """An event with its data replaced; its other lines stay if the old data occurs exactly once."""
     if len(raw) == len(old) + 8 and raw.startswith(b"data: ") and raw.endswith(b"\n\n"):
         return b"data: " + new + b"\n\n"
     if raw.count(old) == 1:

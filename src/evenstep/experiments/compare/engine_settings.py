@@ -32,8 +32,8 @@ class EngineSettings:
 
     Args:
         source: a trace file, a workload YAML or sample:azure-conv.
-        policies: scheduling policies as NAME:key=value,key=value; several usual ones when left out.
-        seeds: replicates of each policy; fewer, unless set, where a trace has not as many that differ.
+        policies: scheduling policies as NAME:key=value,key=value; left out = a usual selection.
+        seeds: replicates of each policy; if left out, fewer where the trace has fewer that differ.
         baseline: the policy others are compared with, as written in policies; the first when left out.
         engine: the engine, KEY=VALUE,...: token-budget, batch-limit, resident-limit, kv-tokens, block-tokens, overflow,
             keeps-evicted, schedules-ahead, first-token, hold-produced, swap-s, recompute-s, overhead-s, data-parallel,
@@ -50,7 +50,7 @@ class EngineSettings:
         slo: objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms.
         seed: key of replicates and of the policies' random draws.
         skip_bad_rows: leave out rows that cannot be read, and say how many.
-        processes: processes to run in; all cores, if it takes long, when left out.
+        processes: processes to run in; left out = all cores for a long run.
     """
 
     source: str = ""

@@ -13,14 +13,17 @@ from evenstep.errors import InputError
 
 
 def is_compiled(policy: str, predictor: str) -> bool:
-    """Whether kernels of a policy and a predictor, of the dispatcher and of streams are known to be on disk."""
+    """Whether the kernels of a policy, a predictor, the dispatcher and the streams were noted to be on disk.
+
+    True as well if no kernel is needed: without numba, or with EVENSTEP_PLAIN=1.
+    """
     if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
         return True
     return kernel_cache.place().is_noted(_described(policy, predictor))
 
 
 def note_compiled(policy: str, predictor: str) -> None:
-    """Keep for the next start that these kernels are on disk."""
+    """Note on disk that these kernels are compiled; `is_compiled` is then True for the next start."""
     if find_spec("numba") is not None:
         kernel_cache.place().note(_described(policy, predictor))
 

@@ -78,7 +78,7 @@ class Attached:
         return getattr(self.adapter, "version", None) == ""
 
     def speaks(self, version: str) -> None:
-        """Take note of the version of its engine, as ``/version`` gives it."""
+        """Set the engine's version, as ``/version`` reports it, and use the dialect of that version."""
         self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
         self.dialect = self.adapter.dialect
 

@@ -22,7 +22,7 @@ class FScore(NamedTuple):
         reward: slope up to the first margin, > 0.
         penalty: cost of a token over the envelope per step, >= 0.
 
-    Source: BalanceRoute eqs. 1 and 2; the spec's two readings of eq. 2 differ in `reward`.
+    Source: BalanceRoute eqs. 1 and 2; our two readings of eq. 2 differ in `reward`.
     """
 
     margins: Floats

@@ -45,7 +45,7 @@ KEPT = 1.0 / 3.0
 MOST_OFFSET = 1 << 20
 #: Octaves that the mean size may lie above the mean log size; beyond, the pool is measured in that distance.
 WIDE = 1.5
-#: A pool is worth steering when it has more than so many requests for every slot.
+#: The pool is steered only if it has more than this many requests for each slot to fill.
 CHOICE = 2
 
 

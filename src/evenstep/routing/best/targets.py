@@ -23,8 +23,8 @@ CORRECTED = 0.5
 MANY, BUSY = 24, 8
 #: Requests that wait are alike if their sizes deviate by less (KV tokens).
 ALIKE = 1.0
-#: A worker further from its level than this multiple of what a choice among the waiting requests can correct is not led to
-#: it. The level moves out of reach within a step or two, and requests sent to correct the worker outlast the deviation.
+#: Targets fade where this share of the workers' usual deviation from their levels exceeds what a choice among the waiting
+#: requests can correct: beyond four times that. Requests sent to correct such a worker outlast the deviation.
 REACH = 0.25
 #: Where that many slots are filled and hardly more requests wait (`CHOICE`), the choice of requests is nearly settled and
 #: the choice of workers is the question. The search then minimises BF-IO's imbalance: an admitted token is worth one.
@@ -91,7 +91,11 @@ def is_flood(moment: Moment) -> bool:
 
 @part
 def tries(moves: int, slots: int) -> int:
-    """Moves a search may try: each slot has as many partners to swap with as there are slots."""
+    """Moves that a search may try in a decision that fills so many slots.
+
+    Args:
+        moves: for each slot (an option of `best`); decisions of `MANY` slots or more get `BUSY` times as many.
+    """
     return moves * slots * (BUSY if slots >= MANY else 1)
 
 
@@ -261,10 +265,10 @@ def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> No
 def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Where each open worker should be now: at its level, or as near to it as a choice can lead it.
 
-    Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low
-    for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that
-    are alike. So while there is a choice (`CHOICE`), a worker is to get what is usual there, and only the envelope decides.
-    The eighth power makes the change from one to the other, around `REACH`, a quick one.
+    Workers may deviate from their levels by much more than the waiting requests differ. Then the largest requests would all
+    go to workers that are low for now. They run on after the worker has risen again, so the fleet swings, and the pool is
+    left with requests that are alike. So while there is a choice (`CHOICE`), the target of such a worker is the load that
+    the usual newcomers give it, and only the envelope decides. The eighth power makes this change quick, around `REACH`.
 
     Args:
         offset: KV tokens by which the level is lowered.

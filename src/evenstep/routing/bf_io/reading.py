@@ -50,7 +50,10 @@ def number_groups(view: RuleView, number: Ints) -> int:
 
 @part
 def set_steps(discount: float, growth: ReadFloats, weights: Floats, gains: Floats) -> None:
-    """Weights of the steps, and what a newcomer gains; nan (profiles differ by request) counts as no growth."""
+    """Set the weight of each step ahead, discount ** h, and the tokens that a newcomer has gained by then.
+
+    A growth of nan (profiles differ by request) counts as 0.
+    """
     weight = 1.0
     for h in range(weights.size):
         weights[h] = weight

@@ -59,7 +59,7 @@ from evenstep.routing.bf_io.reading import (
 from evenstep.routing.bf_io.solve import Effort, solve
 from evenstep.routing.rules import Ruled, RuleView, rule
 
-#: Overdue requests take one of so many slots, and one at least: age has had its price long before.
+#: Overdue requests take at most one slot of this many, and at least one: `ageing` has favoured them long before.
 OVERDUE = 16
 #: Times the best plan is fitted to another level, as long as that gains.
 ROUNDS = 1
@@ -84,8 +84,8 @@ class Best(Ruled):
             admitted at once (see `best.targets.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others
-            (what the mean is while few have waited: `best.kept.whole_wait_s`), and before that a worker makes room
-            for one that fits nowhere (`best.room`); one that does not fit into the memory then has a worker kept for it.
+            (`best.kept.whole_wait_s` says what the mean is while few have waited). Before that, a worker makes room for a
+            request that fits nowhere (`best.room`). If it still does not fit the memory of any, a worker is kept for it.
             0 = off.
         ageing: worth of admitting a request that has waited as long as usual, in mean requests over the envelope at every
             step. It rises with the square of the wait. 0 = nothing.
@@ -103,7 +103,7 @@ class Best(Ruled):
         InputError: a value out of range.
 
     Source: ours. The search, and the imbalance it starts from, are BF-IO's (sec. 4); expected loads are BalanceRoute
-    App. C with the whole curve in place of two numbers. What did not pay is told in the docs.
+    App. C with the whole curve in place of two numbers. ``docs/explanation/our-policy.md`` lists what did not pay.
     """
 
     horizon: int = 34

@@ -16,7 +16,7 @@ from evenstep.request import I8
 SINCE, RAN, COUNT, TOKENS, SECONDS, SQUARES, PRODUCTS = range(7)
 #: Words that are kept.
 MEMORY = 7
-#: Share of what is known that an iteration leaves; some fifty iterations count.
+#: Factor by which each iteration fades the sums before it, so that the last fifty or so count.
 FADES = 0.98
 #: Iterations before a line is drawn, and tokens a batch may always run besides its decodes.
 FIRST, LEAST = 8.0, 32

@@ -1,11 +1,10 @@
 """How many tokens a batch runs while requests decode: up to where one more begins to cost time.
 
 An iteration lasts at least as long as reading the weights. Beyond some number of tokens, the *knee*, each token adds
-time. Prefill tokens below the knee are free.
-So prefills of the long run are spread evenly over iterations, not run in chunks as
-large as the engine takes. The rule starts without knowing the engine. It keeps fading sums over *bare* iterations (decodes
-alone) and over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter). The line of heavy ones meets
-the bare time at the knee. Sums over *light* iterations near the knee show what its tokens really cost.
+time. Prefill tokens below the knee are free. So the rule spreads prefills evenly over iterations, and does not run them in
+chunks as large as the engine takes. It starts without knowing the engine. It keeps fading sums over *bare* iterations
+(decodes alone) and over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter). The line of heavy ones
+meets the bare time at the knee. Sums over *light* iterations near the knee show what its tokens really cost.
 
 On some engines a batch of prefills and decodes takes longer than one of each. Further sums compare prefill tokens that ran
 alone with those that ran together with decodes. Where the former took less than nine tenths of what the latter added,
@@ -36,9 +35,9 @@ MEMORY = _FIRST + 20
 #: Prefills run apart where a token then costs less than this share of the seconds it costs with decodes. One batch with
 #: prefills in `PROBES` tries the other way; where running apart takes longer, one in `SELDOM` times as many does.
 PAYS, PROBES, SELDOM = 0.9, 64, 8
-#: Bare iterations that a heavy one lasts at least, and light iterations before these count.
+#: A heavy iteration lasts at least this many times a bare one; bare and light ones count from so many on.
 LONGER, KNOWN = 1.25, 8.0
-#: Prefill tokens below the knee that make it worth stopping there, and that run at least.
+#: Fewest prefill tokens below the knee that make it worth stopping there.
 LEAST = 16
 #: Seconds a token costs at least.
 FREE = 1e-9
@@ -46,7 +45,7 @@ FREE = 1e-9
 
 @jit
 def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
-    """Take note of what prefill tokens took: alone, and together with decodes."""
+    """Learn how long prefill tokens took: in a batch of their own, or together with decodes."""
     if prefill > 0.0 and prefill == tokens:
         fade(memory, PURE_TOKENS, prefill)
         fade(memory, PURE_S, seconds)
@@ -57,7 +56,10 @@ def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> N
 
 @jit
 def apart(memory: I8) -> bool:
-    """Whether prefills run without decodes, because a prefill token takes less time so; now and then the other, to learn."""
+    """Whether prefills run apart from decodes, because a prefill token then takes less time.
+
+    Once in a while the answer is the opposite one, to keep learning.
+    """
     pure, mixed = kept(memory, PURE_TOKENS), kept(memory, MIXED_TOKENS)
     pays = kept(memory, PURE_S) * mixed < PAYS * kept(memory, MIXED_S) * pure
     period = PROBES

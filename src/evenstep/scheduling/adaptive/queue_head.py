@@ -20,9 +20,9 @@ from evenstep.scheduling.view import UNLIMITED, RuleView
 _FIRST = knee.MEMORY
 #: Requests that are remembered at most: the shortest of the window, the one that joins next first.
 MOST = 12
-#: Words: how many are remembered; tokens that none has fewer of left, 0 = not known, and none of those that are not
-#: remembered; places that were looked over; how many waited less how many had arrived. Those who have joined since are
-#: taken off places and balance.
+#: Words: how many are remembered; a lower bound of the tokens that a request has left (0 = not known), and one for those
+#: not remembered; places that were looked over; how many waited less how many had arrived. Requests that have joined
+#: since are taken off places and balance.
 COUNT, FEWEST, OTHERS, PLACES, BALANCE = range(_FIRST, _FIRST + 5)
 #: Words of the remembered requests: the place of each in the queue, its id, twice its expected tokens, tokens it has left.
 PLACE, NEXT, SIZE, LEFT = range(_FIRST + 5, _FIRST + 5 + 4 * MOST, MOST)

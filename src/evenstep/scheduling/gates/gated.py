@@ -187,7 +187,7 @@ def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
 
 @part
 def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
-    """Count a request behind its gate; whether it stands at a head."""
+    """Count a request at its gate; returns whether it is at the head of its segment."""
     gate, head = gate_of(view, work, gates, row), is_head(view, work, row)
     work.members[gate] += 1
     work.heads[gate] += 1 if head else 0
@@ -197,7 +197,11 @@ def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
 
 @part
 def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
-    """Count the running requests, and the queue until every group has its first threshold of heads; how far it looked."""
+    """Count running requests, then the queue until each group has as many heads as its first threshold asks.
+
+    Returns:
+        Number of requests of the queue that were looked at.
+    """
     words = gates.words
     for gate in range(words.gates):
         work.heads[gate] = 0
@@ -222,14 +226,14 @@ def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
 
 @part
 def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
-    """The time at which a gate opens in any case."""
+    """The time at which a gate with requests opens even without enough heads, seconds."""
     last_s = kept_float(work.batch.memory, gates.words.last + gate)
     return max(last_s, work.oldest[gate]) + gates.max_hold_s
 
 
 @part
 def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
-    """Set which gates are open; whether a request stands behind one of them."""
+    """Set which gates are open; returns whether a request stands at an open one."""
     by_rule, has_open = False, False
     for gate in range(gates.words.gates):
         is_first = gate % gates.words.segments == 0
@@ -242,7 +246,7 @@ def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
 
 @part
 def passes(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
-    """Whether a request is in the batch; its place in its stage is taken."""
+    """Whether the gate lets a request into the batch; if so, it takes one of the places of its stage."""
     if view.evictions[row] > 0:
         return True
     gate = gate_of(view, work, gates, row)
@@ -264,7 +268,7 @@ def passes(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
 
 @part
 def run(view: RuleView, work: GatedWork, gates: Gates, position: int) -> None:
-    """Run a running request; the last admitted gives way. Its gate has let a request run."""
+    """Run a running request; if memory is short, the last admitted one is evicted. Notes that its gate let one run."""
     before = work.batch.given[0]
     run_or_evict(view, work.batch, position)
     if work.batch.given[0] > before:
@@ -303,7 +307,7 @@ def runs_any(batch: Batch) -> bool:
 
 @part
 def break_open(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """The deepest segment runs, or what is left of it."""
+    """Run the deepest segment although its gate is closed; repeat with what evictions leave, until a request runs."""
     segments, kept = gates.words.segments, view.running.size - work.batch.gone[0]
     while kept > 0 and not runs_any(work.batch):
         deepest = 0

@@ -25,7 +25,7 @@ WAITED, SIZES = range(foremost.MEMORY, foremost.MEMORY + 2)
 KNOWN = 8
 #: Newcomers shorter than every running prefill go first, and get one part in so many of the budget.
 AHEAD = 2
-#: No request passes one that has waited for memory this many times as long as makes it overdue.
+#: No request passes one that has waited this many times as long as it takes to be overdue.
 PASSED = 4
 #: What is known of waits fades by this factor with each admission, so that the last twenty count.
 FADES = 0.95
@@ -218,7 +218,7 @@ def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
 
 @part
 def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: int, spend: int) -> None:
-    """Waiting requests join one by one, as long as the next fits whole, or one that may pass it does.
+    """Waiting requests join one by one, while the next one fits whole, or a request that may pass it does.
 
     Each has `longest` tokens left at most, and all together `spend`.
     """
@@ -307,11 +307,11 @@ def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
 
 @part
 def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, places: int, free: int, longest: int) -> int:
-    """The shortest of the queue that may go ahead of one that does not fit; -1 where no request may.
+    """The shortest request of the queue that may pass one that does not fit; -1 if no request may.
 
-    The others can grow during its prefill, and the blocked one will still fit when one that runs leaves. It counts as
-    the largest where prefills cost no time, being held at the knee, else as one of mean size. No request passes one that
-    has waited `PASSED` times as long as it takes to be overdue.
+    Running requests must be able to grow during its prefill, and the blocked one must still fit after the next completion.
+    That completion is assumed to be of the largest decoding request if prefills are held at the knee and cost no time,
+    otherwise of one of mean size. No request passes one that has waited `PASSED` times as long as it takes to be overdue.
 
     Args:
         blocked: the place of the one that does not fit.
@@ -344,7 +344,7 @@ def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, place
 
 @part
 def leaving(view: RuleView, largest: bool) -> int:
-    """KV tokens that one of those that decode gives back when it leaves: the largest, or one of mean size."""
+    """KV tokens that a decoding request gives back when it leaves: the largest one, or one of mean size."""
     total, many, most_held = 0, 0, 0
     for position in range(view.running.size):
         row: int = view.running[position]

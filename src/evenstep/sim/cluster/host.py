@@ -177,7 +177,7 @@ def loop_of(policy: Any, cluster: Any, step_time: StepTime) -> str:
 def _kernel(policy: Any, door: str, name: str) -> Any:
     kernel = compiled.kernel_of(policy) if door != "plain" else None
     if door == "compiled" and kernel is None:
-        raise InputError(name, "door", door, "auto or plain", "The policy has no kernel beside its file.")
+        raise InputError(name, "door", door, "auto or plain", "The policy has no compiled rule.")
     return kernel
 
 

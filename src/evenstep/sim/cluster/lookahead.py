@@ -217,7 +217,7 @@ def overloaded(load: Floats, first: int, W: int, C: int) -> bool:
 
 @part
 def build_view(run: Run) -> None:
-    """Bring what the policy sees up to date."""
+    """Compute what only a decision needs: free KV of each worker, the mean wait, and the projections of load."""
     fixed, now, fleet = run.fixed, run.now, run.fleet
     if fixed.kv_limited == 1:
         for g in range(fixed.workers):

@@ -175,7 +175,7 @@ def advance(route: Any, run: Run) -> int:
     """Go on until the run is done or the host is needed; answers why.
 
     Args:
-        route: the policy's kernel; `plain_door.route_into` asks a policy that has none.
+        route: the policy's kernel; `ask.route_into` asks a policy that has none.
         run: changed in place.
     """
     now, status = run.now, model.RUNNING

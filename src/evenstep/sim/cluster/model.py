@@ -231,7 +231,7 @@ class Decided(Record):
 
 
 class Sampled(Record):
-    """A step at which every worker was looked at."""
+    """A step of a group at which the load of each of its workers was recorded (`Samples`)."""
 
     step: int
     group: int

@@ -38,7 +38,15 @@ def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_
 
 @part
 def take_out(pool: Pool, first: int, sent: int, last: int) -> None:
-    """Take the sent requests (worker[i] >= 0, the last at i = last) out; older ones move up. Resets `worker` to hold."""
+    """Remove the requests that a decision sent, and close the gaps. Resets `worker` to hold.
+
+    Held requests older than the last sent one move towards it; the caller then advances `Now.first` by `sent`.
+
+    Args:
+        first: place of the oldest waiting request.
+        sent: number of requests with worker[i] >= 0; i counts from `first`.
+        last: the largest such i.
+    """
     worker: Ints = pool.worker
     if sent == last + 1:
         for i in range(sent):

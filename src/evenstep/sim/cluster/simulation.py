@@ -91,13 +91,13 @@ class Cluster:
         kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees
             ``kv_free = kv_tokens - load - queued_load - kv_reserve * (running + queued)``, not below 0.
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
-        prefill: engines in front of the fleet that only prefill, in batches (timed arrivals); None = none. A request
+        prefill: engines in front of the fleet that only prefill, in batches (timed arrivals); None = no such tier. A request
             then arrives here when its prompt is ready, and its latency counts from there.
         drift: how loads grow.
         outages: workers lost and returned.
         may_hold: whether a policy may leave a worker without work though a waiting request fits it (paper mode). Else the
             oldest such request goes there by least load, and the run counts those decisions (``held_decisions``).
-        prefix_cache_blocks: blocks of prompt prefixes a worker keeps; 0 = caches are not looked at. Policies that read
+        prefix_cache_blocks: blocks of prompt prefixes a worker keeps; 0 = no prefix caches. Policies that read
             `RoutingView.cached_tokens` then see them, and the run counts hits (`cluster.prefix_caches`). A hit saves no time
             here: prefill ends before the worker is known.
 
@@ -156,7 +156,7 @@ class Cluster:
         if self.think_s is not None and not (math.isfinite(self.think_s) and self.think_s >= 0):
             raise InputError("cluster", "think_s", self.think_s, "a finite number of seconds >= 0")
         if self.prefill is not None and (self.arrivals != "timed" or self.drift.profiles is not None):
-            raise InputError("cluster", "prefill", self.prefill, "none without timed arrivals, or with profiles by request")
+            raise InputError("cluster", "prefill", self.prefill, "timed arrivals, and no profiles by request")
         for outage in self.outages:
             if not 0 <= outage.worker < self.workers or outage.step < 0:
                 raise InputError("cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}")

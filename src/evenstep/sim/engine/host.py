@@ -69,7 +69,7 @@ class Course:
 
         kernel = task.kernel
         if kernel is None and task.door == "compiled":
-            raise InputError(task.label, "door", "compiled", "a policy with a kernel beside it", "Use door=plain.")
+            raise InputError(task.label, "door", "compiled", "a policy with a compiled rule", "Use door=plain.")
         self.run, self.label = run, task.label
         self.plain = PlainDoor(task.policy, run) if kernel is None else None
         self.form_batch: Any = (kernel or ask).form_batch_into
@@ -107,7 +107,14 @@ class Course:
 
 
 def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
-    """Bounds of the requests that arrive now, after the predictor has learned what has finished; how many that are."""
+    """Teach the predictor the requests that finished since the last call, then set bounds of those that arrive now.
+
+    Args:
+        learned: finished requests that the predictor knows.
+
+    Returns:
+        Finished requests that it knows now.
+    """
     now, lists, arrival_s = run.now, run.lists, run.requests.arrival_s
     done = lists.finished[learned : int(now.finished)]
     keys = trace.column("prompt_key")
@@ -204,7 +211,7 @@ def _request_table(run: Run) -> EngineRequestTable:
 
 
 def _not_holding(run: Run) -> dict[str, int]:
-    """How many believed bounds do not hold the truth; empty where nothing is believed."""
+    """How many true lengths lie outside their believed bounds; empty where nothing is believed."""
     own = run.lists.coming[: int(run.now.known)]
     low, high = (column(run.requests.shown, name)[own] for name in ("output_low", "output_high"))
     output = column(run.requests.hidden, "output_tokens")[own]

@@ -65,7 +65,7 @@ def _whole(where: str, field: str, column: Any) -> I8:
 
 
 def check_trace(trace: Trace, engine: Engine) -> None:
-    """Refuse lengths below 1, arrivals that are no times, and requests the memory cannot hold.
+    """Refuse lengths below 1, arrivals that are not finite times >= 0, and requests the memory cannot hold.
 
     Raises:
         InputError: naming the request and the value.

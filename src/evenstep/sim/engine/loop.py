@@ -113,7 +113,11 @@ def hold(run: Run, wake_s: float) -> int:
 
 @part
 def form(run: Run) -> int:
-    """The batch takes its memory; where it need not wait for other ranks, it runs."""
+    """Take the memory of the batch and admit its requests. A lone engine runs the batch; a rank waits for the other ranks.
+
+    Returns:
+        `RUNNING`, `HAS_FORMED` if a batch waits for other ranks, or the code of the policy's mistake.
+    """
     code = take(run)
     if code != model.RUNNING:
         return code

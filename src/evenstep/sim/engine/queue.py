@@ -138,7 +138,7 @@ def row_at(run: Run, position: int) -> int:
 
 @part
 def resolve(run: Run) -> int:
-    """Positions become rows, before evictions move anything; a code where a position is unknown or out of order."""
+    """Turn positions into rows, before evictions move anything; a code if a position is unknown or out of order."""
     now, answer, last = run.now, run.policy, -1
     for p in range(answer.counts[PICKED]):
         position = answer.picked[0, p]

@@ -84,7 +84,7 @@ class Engine:
         if 0 < self.kv_tokens < self.block_tokens:
             raise InputError("engine", "kv_tokens", self.kv_tokens, f"at least one block of {self.block_tokens}")
         if self.keeps_evicted and self.overflow != "recompute":
-            raise InputError("engine", "keeps_evicted", True, "overflow recompute", "Others keep all or nothing.")
+            raise InputError("engine", "keeps_evicted", True, "overflow recompute", "Otherwise all KV is kept, or none.")
         for name in ("swap_s", "recompute_s"):
             pair = getattr(self, name)
             if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_time, pair))):

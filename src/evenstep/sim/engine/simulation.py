@@ -61,7 +61,7 @@ def simulate_engine(
         engine: the server; default `Engine()`.
         batch_time: seconds of an iteration; default `TokenBudget()`.
         bounds: int64[N] each, believed lowest and highest output length of each request, or quantiles a predictor gives
-            when it arrives; default the trace's columns. Bounds that do not hold the truth are counted, and believed until
+            when it arrives; default the trace's columns. Bounds that miss the true length are counted, and believed until
             an output grows beyond them. A policy of hindsight (`h-sf`, `a-random`) is shown the truth in their place.
         seed: key of every random draw of the policy.
         records: keep the request and iteration tables; without them the summary stays.

@@ -31,10 +31,10 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """A run as it was asked for; see `engine.simulation.simulate_engine`.
+    """The arguments of a run; see `engine.simulation.simulate_engine`.
 
     Args:
-        bounds: what the policy believes of output lengths, the truth for a policy of hindsight.
+        bounds: the output lengths that the policy plans with: bounds, or true lengths for a policy with hindsight.
         label: the policy's name.
     """
 
@@ -56,7 +56,7 @@ class Task:
 
     @property
     def kernel(self) -> Any:
-        """The policy's kernel; None where its `form_batch` is asked."""
+        """The policy's kernel; None if the run calls its `form_batch`."""
         return compiled.kernel_of(self.policy) if self.door != "plain" else None
 
 

@@ -34,9 +34,9 @@ from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.yaml_file import Reading, TraceFile, beside
 
 Order = Literal["fcfs", "oldest-task", "least-attained", "critical-path", "longest-path"]
-#: What `then` leads to where the task goes no further.
+#: The name in `then` under which a task ends.
 END = "end"
-#: Tasks of one type at most: more fill the memory of most machines.
+#: Most tasks of one type: more would fill the memory of most machines.
 MOST_TASKS = 10_000_000
 
 

@@ -156,7 +156,7 @@ def next_s(net: Net) -> float:
 
 @part
 def look(net: Net, before_s: float) -> None:
-    """Write down what the engines hold, at every regular moment up to a time."""
+    """Record what the engines hold, at every sampling time up to a time."""
     clock, samples = net.clock, net.samples
     while clock.samples < samples.tokens.shape[0] and clock.sample_s <= before_s:
         for e in range(clock.first, clock.last):

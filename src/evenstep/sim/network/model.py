@@ -36,7 +36,7 @@ class Clock(Record):
     high: int
     detail: int  # the call or number that broke a rule
     raised: int
-    sample_s: float  # the next moment at which the engines are looked at, and the time between two
+    sample_s: float  # the next sampling time, and the time between two
     every_s: float
     samples: int
 
@@ -107,7 +107,10 @@ class Flat(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """int64[E, C] each, as `sim.engine.model.Lists`; `evicted` and `picked` [2 E, C] are the policies' answers."""
+    """One row for each engine, with the meaning of `sim.engine.model.Lists`: int64[E, C].
+
+    `evicted` [E, C] and `picked` [2 E, C] hold the policies' answers; engine e has rows 2 e and 2 e + 1 of `picked`.
+    """
 
     coming: IntTable
     running: IntTable

@@ -13,7 +13,13 @@ from evenstep.workload.table import Bool, Table
 
 
 def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **columns: Any) -> Trace:
-    """These rows of a table's columns, by field; times count from the first of them."""
+    """A trace of these rows of a table.
+
+    Args:
+        rows: int64[N], rows of the table, in the order of the trace.
+        notes: added to the notes of the table.
+        columns: the full columns by field of `Trace`, None if absent. Arrival times are shifted so that the first is 0.
+    """
     taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
     if taken.get("arrival_s") is not None:
         taken["arrival_s"] = taken["arrival_s"] - taken["arrival_s"][0]
@@ -21,7 +27,7 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
 
 
 def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
-    """The good rows in order of time, and the note `moved` where some stood below a later one."""
+    """int64[N], the good rows in order of time; and the note `moved` with their count, if some followed a later one."""
     rows = table.good
     late = int((np.diff(times[rows]) < 0).sum())
     return rows[np.argsort(times[rows], kind="stable")], [moved.format(late)] if late else []

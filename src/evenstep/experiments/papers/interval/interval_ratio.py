@@ -140,7 +140,11 @@ def fitted() -> tuple[F8, float]:
 
 
 def explained(lengths: Sequence[int], coefficients: Sequence[float] | F8) -> float:
-    """R^2 of a ln(u + b) + c over some lengths."""
+    """R^2 of the curve a ln(u + b) + c against A_min's worst ratio, at these lengths u.
+
+    Args:
+        coefficients: a, b, c.
+    """
     y = np.array([theory.a_min_worst(n)[0] for n in lengths])
     gap = y - _curve(np.array(lengths, float), *coefficients)
     return 1 - float((gap**2).sum() / ((y - y.mean()) ** 2).sum())
