@@ -48,7 +48,7 @@ def run(predictor, later, log=None, policy="br-h:horizon=6", requests=300):
 
 
 def fits(dispatcher):
-    return dispatcher.parts.deciding.ahead.counted()["predictor_fits"]
+    return dispatcher.parts.deciding.ahead.gate.counted()["predictor_fits"]
 
 
 @pytest.mark.parametrize("predictor", [LEARNED, "bounded:of=" + LEARNED.replace(",", "/")])

@@ -37,7 +37,7 @@ def snapshot(parts: Parts) -> dict[str, Any]:
         "state_divergence_total": sum(worker.divergences for worker in parts.fleet.mirror.workers),
         "prefix_prompt_tokens_total": parts.prefixes.sent_tokens,
         "prefix_hit_tokens_total": parts.prefixes.hit_tokens,
-        "predictions": parts.deciding.ahead.counted() if parts.deciding.ahead is not None else {},
+        "predictions": parts.deciding.ahead.gate.counted() if parts.deciding.ahead is not None else {},
         **parts.meters.values(),
     }
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from evenstep import compiled
 from evenstep.compiled import F1, F2, I1, I2, INT, Floats, Ints, declared, part
 from evenstep.dispatch.fleet.mirror import WorkerColumns
@@ -111,20 +109,13 @@ def believe_leaves(requests: RequestColumns, rows: I8, ages: I8, horizon: int, l
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, F2, F2))
 def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8) -> int:
-    """Keep the curves of these rows, predicted at these ages, and where each curve ends. A request is expected to leave
-    where its curve falls to a half, if it does. Returns 1 if the answers are curves.
+    """Keep the curves of these rows, predicted at these ages, and where each curve ends.
+
+    A request is expected to leave where its curve falls to a half, if it does.
 
     Args:
         answered: float64[N, K], as the predictor said. curves: float64[R, K], written.
     """
-    for i in range(rows.size):
-        if answered[i, 0] != 1.0:
-            return 0
-        total = 0.0
-        for h in range(answered.shape[1]):
-            total += answered[i, h]
-        if not total < np.inf:  # nan counts as well
-            return 0
     for i in range(rows.size):
         row, end, leave = rows[i], NEVER, NEVER
         for h in range(answered.shape[1]):
@@ -134,7 +125,7 @@ def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8)
             if leave == NEVER and answered[i, h] < 0.5:
                 leave = ages[i] + h
         requests.curve_end[row], requests.leave[row] = end, leave
-    return 1
+    return 0
 
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I2))

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled
-from evenstep.dispatch.columns import Columns
 from evenstep.dispatch.fleet.mirror import Mirror
-from evenstep.dispatch.requests.rows import NEVER, RequestColumns, Rows
+from evenstep.dispatch.requests.rows import NEVER, Rows
 from evenstep.dispatch.rounds import projecting
-from evenstep.errors import PolicyError
+from evenstep.predict.gate import Gate
 from evenstep.predict.view import (
     NOTHING,
     Active,
@@ -31,7 +30,6 @@ from evenstep.predict.view import (
     LearnsInParts,
     Predictor,
     SurvivalCurve,
-    counted_of,
 )
 from evenstep.request import F8, I8
 
@@ -60,8 +58,7 @@ class Ahead:
         self.predictor: Any = predictor
         self.horizon = horizon
         self.every = int(getattr(predictor, "refresh_every", 16))
-        self.gate = float(getattr(predictor, "gate", 0.5))
-        self.is_literal = getattr(predictor, "refresh", "anchored") == "literal"
+        self.gate = Gate(predictor, horizon)
         self.expects = expects and isinstance(predictor, SurvivalCurve)
         self._fits, self._keeps = isinstance(predictor, Fits), isinstance(predictor, Keeps)
         self._in_parts, self._learning = isinstance(predictor, LearnsInParts), False
@@ -73,7 +70,6 @@ class Ahead:
         self._found = -2  # what `due` said of this round already; -2 = it was not asked
         self._ended: list[tuple[int, int, int, int]] = []
         self._failed: Exception | None = None
-        self.asked, self.accepted = 0, 0
         self._resize(0, 0)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
@@ -129,11 +125,6 @@ class Ahead:
             self.predictor.put_in() if ok else self.predictor.give_up()
         except Exception as error:  # the next round says so
             self._failed = error
-
-    def counted(self) -> dict[str, int]:
-        """Counts of predictions asked for, of those past the gate, and the predictor's own counts."""
-        own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
-        return {"predictions": self.asked, "predictions_accepted": self.accepted, **own}
 
     def look_again(self) -> None:
         """The round that was looked at is not decided: the next one looks by itself."""
@@ -246,41 +237,18 @@ class Ahead:
             max_tokens=asked[4],
             true_left=NOTHING,
         )
-        self.asked += count
         if self.expects:
-            self._keep_curves(columns, due_rows, active)
+            curves = self.gate.curves(active, self._curves.shape[1] - 1)
+            if columns.arrays.expected[due_rows].any():
+                curves = curves.copy()
+                _believe(columns.given, due_rows, asked[1], curves)
+            _keep(columns.given, due_rows, asked[1], curves, self._curves)
         else:
-            leave = self._leaves(active, asked[1])
+            left = self.gate.steps_left(active)
+            leave = np.where(left < 0.0, NEVER, asked[1] + np.ceil(left).astype(np.int64))
             _believe_leaves(columns.given, due_rows, asked[1], self.horizon, leave)
             columns.arrays.leave[due_rows] = leave
         columns.arrays.predicted[due_rows] = asked[1]
-
-    def _leaves(self, active: Active, age: I8) -> I8:
-        prediction = self.predictor.predict(active, self.horizon)
-        steps, leaves = prediction.steps_left, prediction.leaves
-        if steps.shape != age.shape or leaves.shape != age.shape or not np.isfinite(steps).all():
-            raise PolicyError(
-                f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
-                f" for {age.size} requests; expected finite values, one a request"
-            )
-        passes = leaves >= self.gate
-        self.accepted += int(np.count_nonzero(passes))
-        expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
-        stays = (expected >= self.horizon) & (not self.is_literal)
-        return np.where(stays, NEVER, age + np.ceil(expected).astype(np.int64))
-
-    def _keep_curves(self, columns: Columns[RequestColumns], due: I8, active: Active) -> None:
-        width = self._curves.shape[1]
-        curve = np.ascontiguousarray(self.predictor.curve(active, width - 1), np.float64)
-        is_right = curve.shape == (due.size, width)
-        if is_right and columns.arrays.expected[due].any():
-            curve = curve.copy()
-            _believe(columns.given, due, active.age, curve)
-        if not is_right or not _keep(columns.given, due, active.age, curve, self._curves):
-            raise PolicyError(
-                f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape} for {due.size}"
-                f" requests; expected ({due.size}, {width}), finite, with 1 in column 0"
-            )
 
 
 def _nothing_seen(workers: int) -> projecting.Seen:

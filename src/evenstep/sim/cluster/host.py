@@ -28,6 +28,7 @@ from evenstep.measure.records import (
     concatenate,
 )
 from evenstep.measure.tally import Tally
+from evenstep.predict.gate import Gate
 from evenstep.predict.oracle import Oracle
 from evenstep.predict.view import (
     NOTHING,
@@ -36,11 +37,10 @@ from evenstep.predict.view import (
     Fits,
     Predictor,
     SurvivalCurve,
-    counted_of,
     fit_now,
     is_oracle,
 )
-from evenstep.request import F8, I8, Trace
+from evenstep.request import I8, Trace
 from evenstep.routing.view import expects_loads, horizon_of
 from evenstep.sim.cluster import model
 from evenstep.sim.cluster import short_state as short_loop
@@ -77,7 +77,7 @@ def run(
     caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
     plain = door_of(policy, kernel, state, name, caches)
     _carry(_Course(state, kernel, plain, gathered, asked, name))
-    counted = asked.counted() if asked is not None else {}
+    counted = asked.gate.counted() if asked is not None else {}
     counted |= caches.counted() if caches is not None else {}
     held = int(state.run.now.held)
     counted |= {"held_decisions": held} if held else {}
@@ -282,26 +282,18 @@ def _decision_rows(run: model.Run) -> DecisionTable:
 
 
 class _Asked:
-    """Asks a predictor about the running requests that are due, and applies the gate (BalanceRoute App. C)."""
+    """Asks a predictor about the running requests that are due, and lets it learn from those that end."""
 
     def __init__(self, predictor: Any, trace: Trace, fixed: model.Fixed) -> None:
-        self.predictor, self.horizon, self.trace = predictor, int(fixed.horizon), trace
-        self.expects = fixed.prediction == model.EXPECTED
-        self.fits = isinstance(predictor, Fits)
-        self.gate = float(getattr(predictor, "gate", 0.5))
-        self.literal = getattr(predictor, "refresh", "anchored") == "literal"
+        self.predictor, self.trace = predictor, trace
+        self.gate = Gate(predictor, int(fixed.horizon))
+        self.expects, self.fits = fixed.prediction == model.EXPECTED, isinstance(predictor, Fits)
         self.seen = 0  # completions in the record buffer the predictor has learned from
-        self.predictions, self.accepted = 0, 0
 
     def see(self, run: Any) -> None:
         """Let the predictor learn from the completions since the last call; the buffer is about to be emptied."""
         self._learn(run)
         self.seen = 0
-
-    def counted(self) -> dict[str, int]:
-        """The predictions asked for, those that passed the gate, and the predictor's own counts."""
-        own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
-        return {"predictions": self.predictions, "predictions_accepted": self.accepted, **own}
 
     def answer(self, run: Any) -> None:
         self._learn(run)
@@ -314,37 +306,9 @@ class _Asked:
         fill(due, slot=slots)
         active = self._active(run, slots)
         if self.expects:
-            self._keep_curves(run.ahead.curves, slots, active)
+            run.ahead.curves[slots] = self.gate.curves(active, run.ahead.curves.shape[1] - 1)
         else:
-            fill(due, steps_left=self._steps_left(active, slots.size))
-
-    def _steps_left(self, active: Active, count: int) -> F8:
-        """Steps left of each request, -1 where it is expected to stay beyond the horizon."""
-        prediction = self.predictor.predict(active, self.horizon)
-        steps, leaves = prediction.steps_left, prediction.leaves
-        if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
-            raise PolicyError(
-                f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
-                f" for {count} requests; expected finite values, one a request"
-            )
-        passes = leaves >= self.gate
-        self.predictions += count
-        self.accepted += int(np.count_nonzero(passes))
-        expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
-        stays = (expected >= self.horizon) & (not self.literal)
-        return np.where(stays, -1.0, expected)
-
-    def _keep_curves(self, kept: F8, slots: I8, active: Active) -> None:
-        """Keep the chances of being there still for the slots, as far ahead as they are needed before the next refresh."""
-        curve = self.predictor.curve(active, kept.shape[1] - 1)
-        if curve.shape != (slots.size, kept.shape[1]) or not (curve[:, 0] == 1.0).all() or not np.isfinite(curve).all():
-            raise PolicyError(
-                f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape}"
-                f" for {slots.size} requests; expected ({slots.size}, {kept.shape[1]}), finite, with 1 in column 0"
-            )
-        kept[slots] = curve
-        self.predictions += slots.size
-        self.accepted += slots.size  # a curve passes no gate
+            fill(due, steps_left=self.gate.steps_left(active))
 
     def _active(self, run: Any, slots: I8) -> Active:
         trace, worker = self.trace, slots // run.fixed.slots_max

@@ -1,0 +1,90 @@
+"""How a host asks its predictor: the gate that a predicted departure has to pass, the check of curves, and the counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.compiled import F2, INT, declared
+from evenstep.errors import PolicyError
+from evenstep.predict.view import Active, counted_of
+from evenstep.request import F8
+
+
+class Gate:
+    """Asks a predictor about running requests that are due.
+
+    A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not leave inside
+    the window: not before its next prediction (``refresh = "anchored"``), or H steps from now (``"literal"``). A curve
+    passes no gate.
+
+    Args:
+        predictor: the predictor to ask.
+        horizon: H, steps.
+
+    Source: BalanceRoute App. C.
+    """
+
+    def __init__(self, predictor: Any, horizon: int) -> None:
+        self.predictor, self.horizon = predictor, horizon
+        self._least = float(getattr(predictor, "gate", 0.5))
+        self._is_literal = getattr(predictor, "refresh", "anchored") == "literal"
+        self._asked, self._accepted = 0, 0
+
+    def steps_left(self, active: Active) -> F8:
+        """float64[N], in how many steps each request leaves, 1..H; -1 where it stays.
+
+        Raises:
+            PolicyError: the answer has the wrong shape, or is not finite.
+        """
+        prediction, count = self.predictor.predict(active, self.horizon), active.age.size
+        steps, leaves = prediction.steps_left, prediction.leaves
+        if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
+            raise PolicyError(
+                f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
+                f" for {count} requests; expected finite values, one a request"
+            )
+        passes = leaves >= self._least
+        self._asked += count
+        self._accepted += int(np.count_nonzero(passes))
+        expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
+        return expected if self._is_literal else np.where(expected >= self.horizon, -1.0, expected)
+
+    def curves(self, active: Active, ahead: int) -> F8:
+        """float64[N, ahead + 1], the chance that each request is there still after 0, 1, ... steps.
+
+        Raises:
+            PolicyError: the answer has the wrong shape, is not finite, or does not begin with 1.
+        """
+        count = active.age.size
+        found = np.ascontiguousarray(self.predictor.curve(active, ahead), np.float64)
+        if found.shape != (count, ahead + 1) or not _are_curves(found):
+            raise PolicyError(
+                f"predictor {type(self.predictor).__name__} answered a curve of shape {found.shape} for {count}"
+                f" requests; expected ({count}, {ahead + 1}), finite, with 1 in column 0"
+            )
+        self._asked += count
+        self._accepted += count
+        return found
+
+    def counted(self) -> dict[str, int]:
+        """The predictions asked for, those that passed the gate, and the predictor's own counts."""
+        own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
+        return {"predictions": self._asked, "predictions_accepted": self._accepted, **own}
+
+
+@declared(None if INT is None else INT(F2))
+def are_curves(answered: F8) -> int:
+    """1 if every row of float64[N, K] is finite and begins with 1."""
+    for i in range(answered.shape[0]):
+        total = 0.0
+        for h in range(answered.shape[1]):
+            total += abs(answered[i, h])
+        if answered[i, 0] != 1.0 or not total < np.inf:  # nan counts as well
+            return 0
+    return 1
+
+
+_are_curves = compiled.entry(are_curves)
