@@ -470,6 +470,5 @@ def batch_of(before: I8, tokens: I8, decoding: Any) -> Batch:
         chunk_squares=int((chunk * chunk).sum()),
         crossed=int((chunk * context).sum()),
         decode_context=int(before[decoding].sum()),
-        prefill_context=int(context.sum()),
         longest=int(before[decoding].max(initial=0)),
     )

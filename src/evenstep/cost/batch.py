@@ -29,10 +29,9 @@ from evenstep.request import F8
     CHUNK_SQUARES,
     CROSSED,
     DECODE_CONTEXT,
-    PREFILL_CONTEXT,
     LONGEST,
-) = range(10)
-FEATURES = 10
+) = range(9)
+FEATURES = 9
 # Where a law's numbers stand.
 CONSTANT, PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, TOKEN_KNOTS, REQUEST_KNOTS, GRID = range(8)
 HEAD = 8
@@ -50,7 +49,6 @@ class Batch:
         chunk_squares: sum over prefill chunks of their tokens squared.
         crossed: sum over prefill chunks of their tokens times those computed before.
         decode_context: sum over decoding requests of the tokens computed before.
-        prefill_context: the same sum over prefill chunks.
         longest: the most tokens computed before of any decoding request.
     """
 
@@ -62,7 +60,6 @@ class Batch:
     chunk_squares: int = 0
     crossed: int = 0
     decode_context: int = 0
-    prefill_context: int = 0
     longest: int = 0
 
     @property

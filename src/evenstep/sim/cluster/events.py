@@ -156,9 +156,9 @@ def apply_outages(run: Run, q: int) -> int:
 
 
 @part
-def broken(now: Now, kind: int, worker: int, at: int) -> int:
+def broken(now: Now, kind: int, worker: int) -> int:
     """Say what the policy's answer broke."""
-    now.error_kind, now.error_worker, now.error_at = kind, worker, at
+    now.error_kind, now.error_worker = kind, worker
     return model.BROKEN
 
 
@@ -210,7 +210,7 @@ def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int
     if most == HOLD and least == HOLD:
         return model.RUNNING
     unknown = least < HOLD or most >= fixed.workers
-    return broken(now, model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS, least if least < HOLD else most, start)
+    return broken(now, model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS, least if least < HOLD else most)
 
 
 @part
@@ -243,15 +243,15 @@ def apply_decision(run: Run) -> int:
         if g == HOLD:
             continue
         if g < HOLD or g >= fixed.workers:
-            status = broken(now, model.UNKNOWN_WORKER, g, i)
+            status = broken(now, model.UNKNOWN_WORKER, g)
             break
         if fleet.free_slots[np.uintp(g)] <= 0:
-            status = broken(now, model.OVER_SLOTS, g, i)
+            status = broken(now, model.OVER_SLOTS, g)
             break
         if fixed.kv_limited == 1:
             fleet.kv_free[g] -= pool.load[now.first + i]
             if fleet.kv_free[g] < 0.0:
-                status = broken(now, model.OVER_KV, g, i)
+                status = broken(now, model.OVER_KV, g)
                 break
         send(run, now.first + i, g)
         sent += 1

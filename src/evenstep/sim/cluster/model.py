@@ -107,7 +107,6 @@ class Now(Record):
     spare_slot: int  # the first free slot of the short loop
     error_kind: int  # UNKNOWN_WORKER .. RAISED, 0 = no error
     error_worker: int
-    error_at: int
     now_s: float
     mean_wait_s: float
     wait_sum_s: float

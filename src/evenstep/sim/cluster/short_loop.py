@@ -128,11 +128,11 @@ def reveal(run: ShortRun) -> int:
 
 
 @part
-def broken(run: ShortRun, worker: int, at: int) -> int:
+def broken(run: ShortRun, worker: int) -> int:
     """The answer sends a request to a worker that does not exist or has no free slot."""
     unknown = worker < HOLD or worker >= run.fixed.workers
     run.now.error_kind = model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS
-    run.now.error_worker, run.now.error_at = worker, at
+    run.now.error_worker = worker
     return model.BROKEN
 
 
@@ -170,7 +170,7 @@ def admit(run: ShortRun, possible: int) -> int:
         if g == HOLD:
             continue
         if g < HOLD or g >= workers or fleet.free_slots[np.uintp(g)] <= 0:
-            return broken(run, g, i)
+            return broken(run, g)
         w = np.uintp(g)
         row, since_s = pool.id[np.uintp(first + i)], pool.since_s[np.uintp(first + i)]
         r = np.uintp(row)
@@ -196,7 +196,7 @@ def admit(run: ShortRun, possible: int) -> int:
         if sent == possible:
             wrong = sent_in_vain(pool.worker, last + 1, waiting)
             if wrong != HOLD:
-                return broken(run, wrong, last + 1)
+                return broken(run, wrong)
             break
     now.spare_slot, now.wait_sum_s, now.request_rows = spare, wait_sum_s, logged
     now.waits += sent

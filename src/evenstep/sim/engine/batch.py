@@ -12,7 +12,6 @@ from evenstep.cost.batch import (
     DECODES,
     KV,
     LONGEST,
-    PREFILL_CONTEXT,
     PREFILL_TOKENS,
     REQUESTS,
     TOKENS,
@@ -78,7 +77,7 @@ def take(run: Run) -> int:
     count, free, residents = run.policy.counts[PICKED], now.kv_free, now.running
     moved, returned, back = 0, 0, 0
     used, kv, decodes, decoded, longest = 0, 0, 0, 0, 0
-    prefill, context, squares, crossed = 0, 0, 0, 0
+    prefill, squares, crossed = 0, 0, 0
     for p in range(count):
         row, tokens = picked[0, p], picked[1, p]
         if row < 0:
@@ -107,7 +106,6 @@ def take(run: Run) -> int:
             prefill += tokens
             squares += tokens * tokens
             crossed += tokens * before
-            context += before
     code = over(run, used, residents)
     if code != model.RUNNING:
         return code
@@ -115,7 +113,7 @@ def take(run: Run) -> int:
         overwrite(run, (free - now.kv_free) // fixed.block_tokens - back)
     batch[TOKENS], batch[REQUESTS], batch[DECODES], batch[PREFILL_TOKENS] = used, count, decodes, prefill
     batch[KV], batch[CHUNK_SQUARES], batch[CROSSED] = kv, squares, crossed
-    batch[DECODE_CONTEXT], batch[PREFILL_CONTEXT], batch[LONGEST] = decoded, context, longest
+    batch[DECODE_CONTEXT], batch[LONGEST] = decoded, longest
     now.moved_tokens += moved
     now.beside_s += fixed.swap_per_token_s * moved + fixed.swap_s * returned
     return model.RUNNING
