@@ -12,7 +12,7 @@ from evenstep.scheduling.policies.faster_transformer import FasterTransformer
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 from evenstep.scheduling.policies.work_conserving import WorkConserving
-from evenstep.theory.capacity import Served, capped, closed_form, groups, phases_apart, smooth
+from evenstep.theory.capacity import Served, capped, closed_form, groups, phases_apart
 
 #: 10 ms up to 100 tokens, then 0.1 ms a token.
 LAW = TokenBudget(c_s=0.01, a_s=1e-4, b0=100.0)
@@ -48,19 +48,11 @@ def test_a_group_takes_its_prefills_and_decodes_to_its_longest_output():
 def test_a_cap_on_decodes_takes_poisson_prompts():
     linear = TokenBudget(c_s=0.0, a_s=0.001, b0=0.0)
     one = served([30], [10], linear, token_budget=1 << 20)
-    assert smooth(one, 5) == pytest.approx(5 / (10 * 0.02))  # 5 decodes and 15 tokens of prefill: 20 ms
-    assert capped(one, 5) == pytest.approx(smooth(one, 5), rel=0.01)
+    assert capped(one, 5) == pytest.approx(5 / (10 * 0.02), rel=0.01)  # 5 decodes, a mean of 15 tokens of prefill: 20 ms
     bent = served([129], [112], TokenBudget(), token_budget=512)
     assert capped(bent, 64) == pytest.approx(17.799, abs=0.001)
-    assert smooth(bent, 64) == pytest.approx(19.331, abs=0.001)
     assert closed_form(WorkConserving(decode_cap=64), bent).requests_per_s == capped(bent, 64)
     assert closed_form(WorkConserving(decode_cap=4096), bent).requests_per_s == pytest.approx(25.3548, abs=1e-4)
-
-
-def test_a_cap_is_at_most_what_the_budget_takes_beside_the_prefill_of_its_decodes():
-    """A budget of 400 holds 100 decodes with 3 tokens of prefill each: 50 ms with the overhead, 10 decodes a request."""
-    one = served([30], [10], token_budget=400, overhead_s=0.01)
-    assert smooth(one, 1000) == pytest.approx(100 / (10 * 0.05))
 
 
 def test_a_cap_beyond_what_the_budget_takes_is_no_cap():
@@ -68,7 +60,6 @@ def test_a_cap_beyond_what_the_budget_takes_is_no_cap():
     iteration, 10 ms without any, else 40 ms."""
     linear = TokenBudget(c_s=0.0, a_s=0.001, b0=0.0)
     one = served([30], [10], linear, token_budget=40, seats=1000)
-    assert smooth(one, 1000) == pytest.approx(25.0)
     assert capped(one, 1000) == pytest.approx(1 / (0.01 / math.e + 0.04 * (1 - 1 / math.e)))
     assert closed_form(Sarathi(), one).requests_per_s == pytest.approx(25.0)
 

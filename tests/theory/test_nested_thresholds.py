@@ -110,13 +110,11 @@ def test_solved_thresholds_satisfy_eq_10_and_slack_only_adds(kappa):
     assert found.enough_kv_tokens == enough_memory(TYPES, found.thresholds, 1e6, 0.01) >= found.kv_tokens
 
 
-def test_the_best_slack_needs_the_least_memory_and_too_little_is_refused_with_the_number():
+def test_the_best_slack_needs_the_least_memory():
     best = solve(TYPES)
     others = [with_slack(TYPES, k, iterations=1e6, delta=0.01).enough_kv_tokens for k in (0.0, 1.0, 3.0)]
     assert best.enough_kv_tokens <= min(others)
     assert best.ends.tolist() == [10, 20]
-    with pytest.raises(InputError, match="at least"):
-        solve(TYPES, kv_tokens=best.enough_kv_tokens / 2)
 
 
 def test_thresholds_of_equality_and_memory_that_is_short_are_told():
@@ -153,8 +151,6 @@ def test_a_refusal_names_the_load():
         solve(Types((1000.0, 1000.0), (10, 10), (10, 20), 0.01, 1e-3))
 
 
-def test_memory_that_is_just_enough_is_enough_and_equal_outputs_are_not_two_types():
-    needed = solve(TYPES).enough_kv_tokens
-    assert solve(TYPES, kv_tokens=needed).enough_kv_tokens == needed
+def test_equal_outputs_are_not_two_types():
     with pytest.raises(InputError, match="ascending"):
         solve(Types((1.0, 1.0), (10, 10), (20, 20), 0.01, 0.0))

@@ -104,7 +104,7 @@ def test_each_head_adds_its_own_queue_over_the_rate_at_which_it_is_reached():
 def test_the_expected_latency_is_an_upper_estimate_of_a_simulated_one():
     """Kingman's bound on queues makes it one; here the simulated latency is 0.81 of it."""
     types = Types((173.0, 130.0, 86.0, 43.0), (50,) * 4, (5, 10, 20, 40), 0.01, 1.6e-6)
-    solved = solve(types, kappas=(0.0,))
+    solved = with_slack(types, 0.0, iterations=1e6, delta=0.01)
     rng = np.random.default_rng(1)
     count = 432 * 30
     outputs = rng.choice(types.output_tokens, count, p=np.array(types.arrivals_per_s) / 432)
@@ -120,8 +120,6 @@ def test_the_expected_latency_is_an_upper_estimate_of_a_simulated_one():
     assert 0.75 < run.summary["e2e_mean_s"] / expected_latency_s(types, types, solved) < 1
 
 
-def test_no_number_of_segments_and_no_slack_is_one_clear_error():
+def test_no_number_of_segments_is_one_clear_error():
     with pytest.raises(InputError, match=r"counts is .*; expected at least one number of segments"):
         designs(TYPES, ())
-    with pytest.raises(InputError, match=r"kappas is .*; expected at least one slack"):
-        solve(TYPES, kappas=())

@@ -140,19 +140,11 @@ def conserving(served: Served) -> float:
     return served.budget / served.seconds(served.budget) / (served.m_p + served.m_d)
 
 
-def smooth(served: Served, cap: float) -> float:
-    """The rate with at most `cap` decodes, if each iteration also runs their mean prefill.
-
-    x / (m_d t(x (1 + m_p / m_d))) with x = min(cap, b m_d / (m_p + m_d)).
-    """
-    x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
-    return x / (served.m_d * served.seconds(x * (1 + served.m_p / served.m_d)))
-
-
 def capped(served: Served, cap: float) -> float:
-    """The rate as in `smooth`, but with a Poisson number of whole prompts in each iteration, as t(b') is not linear at b0.
+    """The rate with at most `cap` decodes and a Poisson number of whole prompts an iteration; t(b') is not linear at b0.
 
-    x / (m_d E[t(x + m_p k)]) with k of mean x / m_d; that prompts of more than the budget wait is neglected.
+    x / (m_d E[t(x + m_p k)]) with x = min(cap, b m_d / (m_p + m_d)) and k of mean x / m_d; that prompts of more than the
+    budget wait is neglected.
     """
     x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
     prompts = np.arange(_MOST_PROMPTS)

@@ -76,14 +76,12 @@ class Equilibrium:
         kv_tokens: M*, KV tokens of the batch.
         per_stage: float64[m], n_j requests at each stage.
         tokens_per_s: throughput counted as the paper does, prefills as one token: sum lambda_j (l'_j + 1).
-        decode_tokens_per_s: of output tokens alone: sum lambda_j l'_j.
     """
 
     iteration_s: float
     kv_tokens: float
     per_stage: F8
     tokens_per_s: float
-    decode_tokens_per_s: float
 
 
 def equilibrium(types: Types) -> Equilibrium:
@@ -110,5 +108,4 @@ def equilibrium(types: Types) -> Equilibrium:
         kv_tokens=float(tau * np.dot(rates, types.work)),
         per_stage=rates * tau,
         tokens_per_s=float(np.dot(rates, np.asarray(types.output_tokens, float) + 1)),
-        decode_tokens_per_s=float(np.dot(rates, types.output_tokens)),
     )

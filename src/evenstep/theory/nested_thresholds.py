@@ -21,6 +21,8 @@ from evenstep.request import F8, I8
 from evenstep.theory.fluid import Types
 
 _MOST = 1_000_000
+#: Slacks that are tried.
+_KAPPAS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 #: Beyond it 1 - p is lost against p e^theta.
 _FAR = 100.0
 
@@ -163,44 +165,24 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
     )
 
 
-def solve(
-    types: Types,
-    *,
-    kv_tokens: float | None = None,
-    iterations: float = 1e6,
-    delta: float = 0.01,
-    kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
-) -> NestedThresholds:
-    """The thresholds that need the least memory among the given slacks.
+def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> NestedThresholds:
+    """The thresholds that need the least memory among those of several slacks.
 
     Args:
         types: in order of their outputs, all of one prompt.
-        kv_tokens: memory limit, or None.
         iterations, delta: S and the probability that memory does not suffice.
-        kappas: slacks to try.
 
     Raises:
-        InputError: no slack is possible, or memory is less than the best needs; with the numbers.
+        InputError: no slack is possible; with the numbers.
     """
     found: list[NestedThresholds] = []
-    refused: InputError | None = None
-    for kappa in kappas:
+    for kappa in _KAPPAS:
         try:
             found.append(with_slack(types, kappa, iterations=iterations, delta=delta))
-        except InputError as error:
-            refused = error
-    if not found:
-        raise refused or InputError("nested thresholds", "kappas", kappas, "at least one slack")
-    best = min(found, key=lambda one: one.enough_kv_tokens)
-    if kv_tokens is not None and best.enough_kv_tokens > kv_tokens:
-        raise InputError(
-            "nested thresholds",
-            "kv_tokens",
-            f"{kv_tokens:.4g}",
-            f"at least {best.enough_kv_tokens:.4g}",
-            f"A full batch holds {best.kv_tokens:.4g}; with less than that the gates may block for ever.",
-        )
-    return best
+        except InputError:
+            if kappa == _KAPPAS[-1] and not found:
+                raise
+    return min(found, key=lambda one: one.enough_kv_tokens)
 
 
 def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.0, is_timed: bool = True) -> list[str]:

@@ -67,19 +67,14 @@ def merged(types: Types, segments: int) -> Types:
 
 
 def designs(
-    types: Types,
-    counts: Sequence[int] | None = None,
-    *,
-    iterations: float = 1e6,
-    delta: float = 0.01,
-    kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
+    types: Types, counts: Sequence[int] | None = None, *, iterations: float = 1e6, delta: float = 0.01
 ) -> list[Design]:
     """The thresholds that need the least memory for each number of segments; unstable numbers are omitted.
 
     Args:
         types: in order of their outputs, all of one prompt.
         counts: numbers of segments to try; None = all.
-        iterations, delta, kappas: as in `nested_thresholds.solve`.
+        iterations, delta: as in `nested_thresholds.solve`.
 
     Raises:
         InputError: every number is unstable; with the error of the last one.
@@ -90,7 +85,7 @@ def designs(
     for count in counts if counts is not None else range(1, len(types.output_tokens) + 1):
         parts = merged(types, count)
         try:
-            solved = solve(parts, iterations=iterations, delta=delta, kappas=kappas)
+            solved = solve(parts, iterations=iterations, delta=delta)
         except InputError as error:
             refused = error
             continue
@@ -107,7 +102,6 @@ def best(
     kv_tokens: float | None = None,
     iterations: float = 1e6,
     delta: float = 0.01,
-    kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
 ) -> Design:
     """The number of segments that needs the least memory; among equals the smallest.
 
@@ -117,7 +111,7 @@ def best(
     Raises:
         InputError: every number is unstable, or memory is less than the best needs; with the numbers.
     """
-    tried = designs(types, counts, iterations=iterations, delta=delta, kappas=kappas)
+    tried = designs(types, counts, iterations=iterations, delta=delta)
     least = min(tried, key=lambda one: one.solved.enough_kv_tokens)
     needed = least.solved.enough_kv_tokens
     if kv_tokens is not None and needed > kv_tokens:
