@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.routing.doors import difference, through_kernel
+from evenstep.routing.doors import difference, kernel_call
 from evenstep.routing.policies.best import Best
 from evenstep.routing.rules import RuleView
 from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView, broken_rule
@@ -18,9 +18,9 @@ def assert_doors_agree(policy: RoutingPolicy, view: RoutingView) -> None:
     """Both doors give equal bits and keep the contract; all slots are filled where KV memory does not bind."""
     plain = policy.route(view)
     assert broken_rule(view, plain) == ""
-    kernel = through_kernel(policy, view)
-    assert kernel is not None, "the policy has no kernel"
-    assert difference(plain, kernel, view.memory) == ""
+    call = kernel_call(policy, view)
+    assert call is not None, "the policy has no kernel"
+    assert difference(plain, call.decision(), view.memory) == ""
     if np.isinf(view.kv_free).all():
         assert (plain.worker >= 0).sum() == min(view.waiting_id.size, view.free_slots.sum())
 

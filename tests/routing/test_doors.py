@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tests.routing._routed import moment
 
-from evenstep.routing.doors import difference, kernel_call, through_kernel
+from evenstep.routing.doors import difference, kernel_call
 from evenstep.routing.policies.fcfs import FCFS
 from evenstep.routing.view import RoutingDecision
 
@@ -18,11 +18,11 @@ class NoKernel:
 
 
 def test_a_policy_without_a_kernel_has_no_compiled_door():
-    assert through_kernel(NoKernel(), VIEW) is None
+    assert kernel_call(NoKernel(), VIEW) is None
 
 
 def test_the_compiled_door_answers_like_the_plain_one():
-    assert through_kernel(FCFS(), VIEW).worker.tolist() == FCFS().route(VIEW).worker.tolist() == [1, 0, 1]
+    assert kernel_call(FCFS(), VIEW).decision().worker.tolist() == FCFS().route(VIEW).worker.tolist() == [1, 0, 1]
 
 
 def test_a_write_beyond_the_scratch_is_seen():

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.doors import through_kernel
+from evenstep.routing.doors import kernel_call
 from evenstep.routing.policies.round_robin import RoundRobin
 
 
@@ -22,7 +22,7 @@ def test_where_memory_limits_the_turn_goes_on_behind_the_last_worker_that_fitted
 
 def test_the_next_turn_is_kept_in_memory_by_both_doors():
     view = moment([0] * 3, [1, 1, 1], [1, 1], memory=[1])
-    kernel = through_kernel(RoundRobin(), view)
+    kernel = kernel_call(RoundRobin(), view).decision()
     assert RoundRobin().route(view).memory.tolist() == kernel.memory.tolist() == [3]
 
 

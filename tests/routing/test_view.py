@@ -14,8 +14,6 @@ from tests.strategies import routing_views
 
 from evenstep.routing.view import (
     HOLD,
-    LooksAhead,
-    Remembers,
     RoutingDecision,
     RoutingPolicy,
     RoutingView,
@@ -113,9 +111,6 @@ def test_a_policy_is_what_routes_and_says_what_it_wants():
         memory_size: int = 2
 
     assert isinstance(Plain(), RoutingPolicy)
-    assert not isinstance(Plain(), LooksAhead | Remembers)
-    assert isinstance(Wants(), LooksAhead)
-    assert isinstance(Wants(), Remembers)
     assert (horizon_of(Plain()), memory_size_of(Plain())) == (0, 0)
     assert (horizon_of(Wants()), memory_size_of(Wants())) == (4, 2)
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from tests.strategies import engine_views
 
-from evenstep.scheduling.doors import difference, kernel_call
+from evenstep.scheduling.checks import difference, kernel_call
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.view import BatchDecision
 

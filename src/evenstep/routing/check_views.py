@@ -12,7 +12,7 @@ from evenstep.request import F8, I8
 from evenstep.routing.view import RoutingView
 
 
-def check_views(horizon: int, memory: int, count: int = 60, spare: int = 0) -> Iterator[RoutingView]:
+def check_views(horizon: int, memory: int, spare: int = 0) -> Iterator[RoutingView]:
     """Views of 1..16 workers in 1..3 groups with 0..24 waiting requests; every fourth is limited by KV memory.
 
     Every fifth has the cached tokens of each prompt on each worker, every sixth has workers of different speed.
@@ -23,11 +23,11 @@ def check_views(horizon: int, memory: int, count: int = 60, spare: int = 0) -> I
         spare: the content around the arrays' windows, which a policy must not read; equal views with different `spare` must
             get equal answers.
     """
-    for number in range(count):
+    for number in range(60):
         yield _view(np.random.default_rng(number), number, horizon, memory, spare)
 
 
-def tight_views(horizon: int, memory: int, count: int = 120) -> Iterator[RoutingView]:
+def tight_views(horizon: int, memory: int) -> Iterator[RoutingView]:
     """Views in which KV memory binds and some workers run nothing: every other one has a single worker.
 
     Requests are small or nearly as large as a worker, and some have waited long.
@@ -35,7 +35,7 @@ def tight_views(horizon: int, memory: int, count: int = 120) -> Iterator[Routing
     Args:
         horizon: H. memory: words the policy keeps; zeros in every third view, as at the start.
     """
-    for number in range(count):
+    for number in range(120):
         rng = np.random.default_rng(50_000 + number)
         G, W = 1 if number % 2 else int(rng.integers(2, 9)), int(rng.integers(1, 25))
         capacity = 25_000.0

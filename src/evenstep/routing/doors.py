@@ -22,12 +22,6 @@ def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
     return None if door is None else call_of(door, policy, view)
 
 
-def through_kernel(policy: RoutingPolicy, view: RoutingView) -> RoutingDecision | None:
-    """The decision of the compiled door; None when the policy has no kernel."""
-    call = kernel_call(policy, view)
-    return None if call is None else call.decision()
-
-
 def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:
     """The difference of two decisions on one view, as a sentence; empty when they are equal in bits.
 

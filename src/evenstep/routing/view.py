@@ -131,32 +131,8 @@ class RoutingPolicy(Protocol):
     def route(self, view: RoutingView) -> RoutingDecision: ...
 
 
-@runtime_checkable
-class LooksAhead(Protocol):
-    """A policy that wants projections has a `horizon` in decode steps; the host then needs a predictor."""
-
-    @property
-    def horizon(self) -> int: ...
-
-
-@runtime_checkable
-class Remembers(Protocol):
-    """A policy that keeps something between decisions has a `memory_size` in int64 words."""
-
-    @property
-    def memory_size(self) -> int: ...
-
-
-@runtime_checkable
-class ReadsCached(Protocol):
-    """A policy that looks at `cached_tokens` says so: a host that keeps track of caches fills it for such a policy only."""
-
-    @property
-    def reads_cached(self) -> bool: ...
-
-
 def horizon_of(policy: object) -> int:
-    """Decode steps the policy looks ahead; 0 when it does not."""
+    """Its `horizon`: decode steps the policy looks ahead, for which the host needs a predictor; 0 when it does not."""
     return int(getattr(policy, "horizon", 0))
 
 
@@ -170,12 +146,12 @@ def expects_loads(policy: object) -> bool:
 
 
 def memory_size_of(policy: object) -> int:
-    """int64 words the policy keeps between decisions; 0 when none."""
+    """Its `memory_size`: int64 words the policy keeps between decisions; 0 when none."""
     return int(getattr(policy, "memory_size", 0))
 
 
 def reads_cached(policy: object) -> bool:
-    """Whether the policy wants `RoutingView.cached_tokens`."""
+    """Its `reads_cached`: whether it looks at `cached_tokens`. A host that keeps track of caches fills it only then."""
     return bool(getattr(policy, "reads_cached", False))
 
 

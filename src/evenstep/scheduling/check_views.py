@@ -13,7 +13,7 @@ from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.view import UNLIMITED, EngineView
 
 
-def check_views(order: QueueOrder, memory: int, count: int = 60, spare: int = 0) -> Iterator[EngineView]:
+def check_views(order: QueueOrder, memory: int, spare: int = 0) -> Iterator[EngineView]:
     """Views of up to 12 running and 12 waiting requests, the waiting ones in the policy's order; some are empty.
 
     Args:
@@ -22,7 +22,7 @@ def check_views(order: QueueOrder, memory: int, count: int = 60, spare: int = 0)
         spare: fills the memory around the arrays, which are windows. A policy may not read it: equal views with different
             `spare` must get equal answers.
     """
-    for number in range(count):
+    for number in range(60):
         yield _view(np.random.default_rng(number), number, order, memory, spare)
 
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from evenstep import compiled
 from evenstep import policy_checks as common
 from evenstep.errors import InputError
 from evenstep.policy_checks import Finding, Judged, Simulate
+from evenstep.policy_rules import KernelCall
 from evenstep.scheduling.check_views import check_views
-from evenstep.scheduling.doors import difference, kernel_call
 from evenstep.scheduling.order import QueueOrder, order_of
-from evenstep.scheduling.view import BatchDecision, SchedulingPolicy, broken_rule
+from evenstep.scheduling.rules import call_of
+from evenstep.scheduling.view import BatchDecision, EngineView, SchedulingPolicy, broken_rule
 
 #: Check that owns a broken rule, by words in how `broken_rule` says it.
 _RULES = {
@@ -51,6 +53,26 @@ def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Fi
         return [common.verdict(*one) for one in common.broken_rules(_NAMES, broken, _owner).items()]
 
     return common.run(judged, _order(policy), contract, simulate)
+
+
+def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None:
+    """The call that makes this decision through the compiled door; None when the policy has no kernel."""
+    door = compiled.kernel_of(policy)
+    return None if door is None else call_of(door, policy, view)
+
+
+def difference(plain: BatchDecision, kernel: BatchDecision) -> str:
+    """Where two decisions on one view differ, as a sentence; empty when they are equal in bits."""
+    for name in ("tokens", "evict", "memory"):
+        one, other = getattr(plain, name), getattr(kernel, name)
+        if one.shape != other.shape:
+            return f"{name}: plain form_batch answers shape {one.shape}, the kernel {other.shape}"
+        if not np.array_equal(one, other):
+            k = int(np.argmax(one != other))
+            return f"{name} of {k}: plain form_batch answers {one[k]}, the kernel {other[k]}"
+    if plain.wake_s != kernel.wake_s:
+        return f"wake_s: plain form_batch answers {plain.wake_s!r}, the kernel {kernel.wake_s!r}"
+    return ""
 
 
 def _own(said: BatchDecision) -> BatchDecision:
