@@ -17,6 +17,13 @@ def mirror(*specs):
     return found
 
 
+def send(found, requests):
+    """Requests are sent to the first worker: the dispatcher writes that into the columns."""
+    found.at.sent[0] += requests
+    found.at.came[0] += requests
+    found.slots_changed()
+
+
 def test_unknown_is_full():
     found = mirror(WorkerSpec(name="a", slots=4), WorkerSpec(name="b", slots=4, scraped=False))
     assert [found.free(g) for g in range(2)] == [0, 4]
@@ -45,13 +52,13 @@ def test_of_the_free_slots_of_a_shared_worker_each_gateway_takes_its_part_until_
     for now_s in (1.0, 2.0):
         found.sampled(0, 4, 0.0, 0, now_s)
     assert found.free(0) == 6  # of 12
-    found.takes(0, 6)
+    send(found, 6)
     assert found.free(0) == 0
     found.lets_go(0, 2, ran=False)
     assert found.free(0) == 2  # our own, while no sample shows that we left them
     found.sampled(0, 8, 0.0, 0, 3.0)
     assert found.free(0) == 4  # 8 are free, of which 2 were ours
-    found.takes(0, 3)
+    send(found, 3)
     found.sampled(0, 15, 0.0, 0, 4.0)
     assert found.free(0) == 1  # below an even share the last one is taken
 
@@ -59,12 +66,12 @@ def test_of_the_free_slots_of_a_shared_worker_each_gateway_takes_its_part_until_
 def test_who_has_more_than_an_even_share_of_a_full_worker_makes_room():
     found = mirror(WorkerSpec(name="a", slots=32))
     found.sampled(0, 0, 0.0, 0, 0.0)
-    found.takes(0, 30)
+    send(found, 30)
     for now_s, total in ((1.0, 32), (2.0, 32)):
         found.sampled(0, total, 0.0, 0, now_s)
     found.lets_go(0, 4, ran=False)
     assert found.free(0) == 2  # 2 of the 30 are given up
-    found.takes(0, 2)
+    send(found, 2)
     for now_s in (3.0, 4.0):
         found.sampled(0, 30, 0.0, 0, now_s)
     assert found.free(0) == 1  # of the 2 that are free one, half of them
@@ -103,7 +110,7 @@ def test_foreign_memory_is_taken_to_grow_until_the_next_sample_as_until_this_one
 def test_what_came_or_went_while_a_sample_was_read_is_neither_foreign_nor_lacking():
     found = mirror(WorkerSpec(name="a", slots=9))
     found.sampled(0, 0, 0.0, 0, 0.0)
-    found.takes(0, 4)
+    send(found, 4)
     for now_s, theirs, came, went in (
         (1.0, 4, 0, 3),
         (2.0, 4, 3, 0),
@@ -112,13 +119,13 @@ def test_what_came_or_went_while_a_sample_was_read_is_neither_foreign_nor_lackin
         (5.0, 3, 1, 1),
     ):
         found.sampling(0)
-        found.takes(0, came)
+        send(found, came)
         found.lets_go(0, went, ran=False)
         assert found.sampled(0, theirs, 0.0, 0, now_s) == (False, False), now_s
         assert found.workers[0].foreign == 0 == found.workers[0].divergences
     for now_s, theirs, told in ((6.0, 6, (False, False)), (7.0, 6, (True, False)), (8.0, 3, (False, False))):
         found.sampling(0)
-        found.takes(0, 1)
+        send(found, 1)
         found.lets_go(0, 1, ran=False)
         assert found.sampled(0, theirs, 0.0, 0, now_s) == told
     for now_s, told in ((9.0, (False, False)), (10.0, (False, False)), (11.0, (False, True))):
@@ -162,12 +169,12 @@ def test_a_state_ages_where_others_were_seen_and_nowhere_else():
 def test_ends_that_are_on_their_way_are_no_divergence_though_every_sample_lacks_one():
     found = mirror(WorkerSpec(name="a", slots=9))
     found.sampled(0, 0, 0.0, 0, 0.0)
-    found.takes(0, 4)
+    send(found, 4)
     for second in range(1, 30):
         found.sampling(0)
         assert found.sampled(0, 3, 0.0, 0, float(second)) == (False, False)
         found.lets_go(0, 1, ran=False)  # now its end is heard of, and another one goes there
-        found.takes(0, 1)
+        send(found, 1)
     assert found.workers[0].divergences == 0
     for second in range(30, 33):  # a request that the engine does not have
         found.sampling(0)

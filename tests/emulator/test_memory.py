@@ -31,7 +31,7 @@ def test_a_block_held_twice_stays_until_both_have_left():
     memory.publish(11)
     memory.hold([11])
     memory.leave([11])
-    assert memory.shared() == {11: 1}
+    assert memory._holders == {11: 1}
     assert memory.used == 1
     assert not memory.publish(11)
     memory.leave([11])

@@ -87,7 +87,7 @@ def test_a_prompt_seen_before_is_found_in_the_cache():
     assert (one.prefill_tokens, one.counts.cached_tokens, one.memory.used) == (2, 8, 4)
     assert (one.counts.looked_up_tokens, one.counts.found_tokens) == (20, 8)
     one.remove(first)
-    assert one.memory.shared() == {101: 1, 102: 1}
+    assert one.memory._holders == {101: 1, 102: 1}
 
 
 def test_a_prompt_that_is_cached_whole_still_computes_its_last_block():

@@ -25,8 +25,9 @@ def test_the_ratio_of_a_model_is_learned(ratio):
     assert sizes.bytes_per_token("other") == PRIOR_BYTES_PER_TOKEN
 
 
-def test_what_tells_nothing_teaches_nothing_and_old_models_go():
-    sizes = PromptSizes(models=2)
+def test_what_tells_nothing_teaches_nothing_and_old_models_go(monkeypatch):
+    monkeypatch.setattr("evenstep.engines.requests.prompt_size.MODELS", 2)
+    sizes = PromptSizes()
     sizes.learn("a", 0, 5)
     sizes.learn("a", 5, -1)
     assert sizes.bytes_per_token("a") == PRIOR_BYTES_PER_TOKEN

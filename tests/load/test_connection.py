@@ -146,11 +146,11 @@ def test_bytes_nobody_asked_for_close_the_connection(told):
     assert told.wire.closing
 
 
-def test_a_client_that_leaves_closes_its_connection_and_ends_once(told):
+def test_a_failure_in_an_answer_closes_its_connection_and_ends_it_once(told):
     told.feed(CHUNKED[:200])
-    told.call.cancel()
+    told.call._late(5.0)
     told.connection.connection_lost(None)
-    assert told.error == "cancelled"
+    assert told.error == "timeout"
     assert told.wire.closing and told.ended == [told.call]
 
 

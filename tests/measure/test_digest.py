@@ -51,11 +51,11 @@ def test_streaming_holds_only_the_window_of_missing_ids():
     for block in range(200):
         ids = np.arange(block * 100, block * 100 + 100)[::-1].copy()
         stream.add(ids, ids, ids, ids)
-        most = max(most, stream.held)
+        most = max(most, stream._held)
     assert most == 0
     later = np.arange(20_001, 20_050)
     stream.add(later, later, later, later)
-    assert stream.held == 49
+    assert stream._held == 49
 
 
 @pytest.mark.parametrize("again", [[0], [7], [8, 8]])

@@ -54,8 +54,8 @@ def test_what_cannot_be_judged_is_said():
         stability(single_server(50.0, requests=50, records=False))
     with pytest.raises(InputError, match="arrivals over time"):
         stability(simulate_engine(Trace(np.array([1]), np.array([1])), Sarathi()))
-    with pytest.raises(InputError, match="stretches 1"):
-        stability(single_server(50.0, requests=50), stretches=1)
+    with pytest.raises(InputError, match="tolerance is 1.0"):
+        stability(single_server(50.0, requests=50), tolerance=1.0)
 
 
 def test_tokens_left_fall_evenly_over_an_iteration():

@@ -128,7 +128,7 @@ class Observed:
             seed=0,
             policy=self.policy,
         )
-        tally, table = Tally(conditions, slo=slo), self._step_table(law, conditions)
+        tally, table = Tally(conditions, slo=slo), self._step_table(law)
         if table.rows:
             tally.add_steps(table)
         tally.add_requests(self.requests)
@@ -152,7 +152,7 @@ class Observed:
             untold += ("idle", "imbalance", "window_tokens", "steps")
         return {name: None if name.startswith(untold) else value for name, value in found.items()}
 
-    def _step_table(self, law: Law | None, conditions: Conditions) -> StepTable:
+    def _step_table(self, law: Law | None) -> StepTable:
         group = np.array([step[0] for step in self.steps], np.int64)
         loads = [np.array(step[1]) for step in self.steps]
 

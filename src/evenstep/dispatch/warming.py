@@ -12,17 +12,16 @@ _TOKENS = 30
 _LONG = 2100  # tokens of one answer: more than a predictor first has room for
 
 
-def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> None:
+def warm(policy: str, predictor: str = "") -> None:
     """Run a small fleet through all that a dispatcher with these rules does, on made-up requests.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``, as for a `Dispatcher`.
-        settings: of the dispatcher; only what decides is used.
 
     Raises:
         InputError: an unknown policy, predictor or option.
     """
-    found = Settings(ttl_s=1e9, pool_window=64, round_slots=16, seed=(settings or Settings()).seed)
+    found = Settings(ttl_s=1e9, pool_window=64, round_slots=16)
     fleet = _Fleet(Dispatcher(policy, predictor=predictor, settings=found, stopwatch=lambda: 0.0))
     for name, group in (("a", "one"), ("b", "one"), ("c", "")):
         spec = WorkerSpec(name=name, group=group, slots=400, kv_tokens=10**7)

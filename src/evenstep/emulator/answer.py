@@ -125,7 +125,7 @@ class Answer:
         if self.over or self._silent or part.finish is not None:
             return
         self._count += 1
-        if self._fault is not None and self._count > self._fault.after_tokens and self._trips(part):
+        if self._fault is not None and self._count > self._fault.after_tokens and self._trips():
             return
         part.ids.append(token)
         part.produced += 1
@@ -207,7 +207,7 @@ class Answer:
         cut = self._fault is not None and self._fault.fault in ("cut", "malformed")
         return body[: len(body) // 2] if cut else body
 
-    def _trips(self, part: Part) -> bool:
+    def _trips(self) -> bool:
         """Apply the fault in place of a token; False if the token still comes."""
         fault = self._fault
         assert fault is not None

@@ -88,7 +88,3 @@ class Memory:
         self._free = self.blocks
         self._holders.clear()
         self._idle.clear()
-
-    def shared(self) -> dict[int, int]:
-        """Holders of each shared block that is held."""
-        return dict(self._holders)

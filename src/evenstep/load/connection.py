@@ -41,10 +41,6 @@ class Call:
         self.started_s = time.monotonic()
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
-    def cancel(self) -> None:
-        """Leave: the connection is closed in any state of the answer."""
-        self.fail("cancelled", "the client left")
-
     def fail(self, kind: str, message: str) -> None:
         """Record a failure."""
         self.answer.fail(kind, message)

@@ -26,17 +26,12 @@ class StreamingDigest:
     id and the largest seen one is held.
     """
 
-    def __init__(self, first_id: int = 0) -> None:
+    def __init__(self) -> None:
         self._hash = hashlib.sha256()
-        self._next = first_id  # smallest id not hashed yet; it lives at _next % capacity
+        self._next = 0  # smallest id not hashed yet; it lives at _next % capacity
         self._rows = np.zeros((1024, _ROW), _LITTLE)
         self._present = np.zeros(1024, np.bool_)
         self._held = 0
-
-    @property
-    def held(self) -> int:
-        """Rows that wait for a smaller id."""
-        return self._held
 
     def add(self, request_id: I8, worker: I8, admitted_step: I8, finished_step: I8) -> None:
         """Take a chunk of completed requests.

@@ -15,6 +15,8 @@ from evenstep.request import F8, I8, Trace
 
 #: Moments of a stretch at which the number of requests is read.
 _SAMPLES = 100
+#: Stretches of equal length, and the share of the time that is left out before the first.
+_STRETCHES, _WARM_UP = 10, 0.5
 
 Verdict = Literal["stable", "unstable", "undecided"]
 Unit = Literal["requests", "tokens"]
@@ -36,9 +38,7 @@ class Stability:
     arrivals_per_s: float
 
 
-def stability(
-    run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, warm_up: float = 0.5, unit: Unit = "requests"
-) -> Stability:
+def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests") -> Stability:
     """The verdict on a run while requests arrive.
 
     The time from the end of the warm-up to the last arrival, or to an earlier stop of the run, is cut into stretches of
@@ -51,8 +51,6 @@ def stability(
     Args:
         run: with its iteration table and its trace.
         tolerance: share of the arrivals that a drift may have and still count as zero.
-        stretches: how many, at least 3.
-        warm_up: share of the time left out at the beginning.
         unit: count requests, or the tokens that are left of them. Tokens do not depend on the order of service: an order
             that leaves only the longest requests waiting hides an overload from a count of requests. Tokens that were
             computed in vain count as done, so tokens suit engines that evict nothing.
@@ -64,20 +62,19 @@ def stability(
     """
     if run.iterations is None or run.trace is None:
         raise InputError("stability", "run", "without records", "a run with its iterations and its trace")
-    if stretches < 3 or not 0 <= warm_up < 1 or not 0 < tolerance < 1:
-        text = f"stretches {stretches}, warm_up {warm_up}, tolerance {tolerance}"
-        raise InputError("stability", "options", text, "stretches >= 3, 0 <= warm_up < 1, 0 < tolerance < 1")
+    if not 0 < tolerance < 1:
+        raise InputError("stability", "tolerance", tolerance, "a number between 0 and 1")
     arrival_s = np.sort(run.trace.column("arrival_s"))
     end = min(float(arrival_s[-1]), run.totals.makespan_s) if arrival_s.size else 0.0
     if end <= 0:
         raise InputError("stability", "trace", f"{arrival_s.size} requests by {end} s", "arrivals over time")
-    times = np.linspace(warm_up * end, end, stretches * _SAMPLES, endpoint=False)
+    times = np.linspace(_WARM_UP * end, end, _STRETCHES * _SAMPLES, endpoint=False)
     counted = in_system(run.iterations, arrival_s, times) if unit == "requests" else work_left(run, times)
-    held = counted.reshape(stretches, _SAMPLES).mean(axis=1)
+    held = counted.reshape(_STRETCHES, _SAMPLES).mean(axis=1)
     ends = np.array([times[0], end])
     arrived = np.searchsorted(arrival_s, ends, side="right") if unit == "requests" else tokens_arrived(run, ends)
     rate = float(arrived[1] - arrived[0]) / (end - float(times[0]))
-    return judged(held, (1 - warm_up) * end / stretches, rate, tolerance)
+    return judged(held, (1 - _WARM_UP) * end / _STRETCHES, rate, tolerance)
 
 
 def judged(held: F8, apart_s: float, arrivals_per_s: float, tolerance: float = 0.01) -> Stability:

@@ -139,11 +139,6 @@ class Sizes:
         self._latest = np.zeros((3, self.window), np.int64)
         self._histories = [self._empty()]
 
-    @property
-    def drifts(self) -> int:
-        """Changes of the traffic noticed in any bucket since the bounds were taken."""
-        return sum(history.drifts for history in self._histories)
-
     def asked(self, request: I8, prompt: I8, age: I8) -> None:
         """int64[N] each: these requests run, and their prompt tokens and ages."""
         order, cuts = self._parts(prompt)

@@ -133,9 +133,9 @@ class Board:
     right: int = 12
     parts: list[str] = field(default_factory=list[str])
 
-    def axes(self, x_title: str, y_title: str, x_ticks: int = 6, y_ticks: int = 5) -> None:
+    def axes(self, x_title: str, y_title: str) -> None:
         """Grid lines, figures and titles; call it first, so that data lies above."""
-        self._frame(x_title, y_title, self.x.ticks(x_ticks), y_ticks)
+        self._frame(x_title, y_title, self.x.ticks(6), 5)
 
     def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
         """As `axes` with no figures along x, for marks that carry their own labels; with `y_ticks` 0 none along y."""

@@ -61,11 +61,11 @@ def cv_of_gaps(arrival_s: F8 | None) -> float:
     return float(gaps.std()) / mean if mean > 0 else math.nan
 
 
-def cv_in_windows(arrival_s: F8 | None, window_s: float = CV_WINDOW_S) -> float:
+def cv_in_windows(arrival_s: F8 | None) -> float:
     """Median of `cv_of_gaps` over the windows that hold at least 20 arrivals; nan without any."""
     if arrival_s is None:
         return math.nan
-    window = ((arrival_s - arrival_s[0]) // window_s).astype(np.int64)
+    window = ((arrival_s - arrival_s[0]) // CV_WINDOW_S).astype(np.int64)
     starts = np.concatenate([[0], np.flatnonzero(np.diff(window)) + 1, [window.size]])
     inside = [arrival_s[a:b] for a, b in itertools.pairwise(starts) if b - a >= _FEWEST]
     values = [cv for part in inside if not math.isnan(cv := cv_of_gaps(part))]

@@ -267,12 +267,6 @@ class Mirror:
         self.at.reserved[place] += slots
         self._open = None
 
-    def takes(self, place: int, requests: int) -> None:
-        """Requests are sent to a worker."""
-        self._open = None
-        self.at.sent[place] += requests
-        self.at.came[place] += requests
-
     def lets_go(self, place: int, requests: int, *, ran: bool) -> None:
         """Requests are off their worker, where they ran or were sent without a token yet."""
         self._open = None

@@ -35,10 +35,6 @@ class Pool:
     def __len__(self) -> int:
         return len(self.here)
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.here
-
     def __iter__(self) -> Iterator[int]:
         return iter(self.here)
 

@@ -8,19 +8,21 @@ from collections import OrderedDict
 PRIOR_BYTES_PER_TOKEN = 4.0
 #: The prior counts as much as a prompt of so many tokens.
 _PRIOR_TOKENS = 200.0
+#: Share of the past that stays with every prompt.
+_KEEP = 0.99
+#: So many models are remembered; those used longest ago go first.
+MODELS = 1024
 
 
 class PromptSizes:
     """Bytes per token of each model, learned from what engines report; old prompts count less and less.
 
     Args:
-        keep: share of the past that stays with every prompt, in (0, 1).
-        models: so many are remembered; those used longest ago go first.
         prior: bytes per token of a model nothing is known of; 1 where sizes are counted by a `TokenizerFile`.
     """
 
-    def __init__(self, keep: float = 0.99, models: int = 1024, prior: float = PRIOR_BYTES_PER_TOKEN) -> None:
-        self._keep, self._models, self._prior = keep, models, prior
+    def __init__(self, prior: float = PRIOR_BYTES_PER_TOKEN) -> None:
+        self._prior = prior
         self._known: OrderedDict[str, tuple[float, float, float]] = OrderedDict()  # bytes, tokens, their ratio
 
     def bytes_per_token(self, model: str) -> float:
@@ -37,11 +39,11 @@ class PromptSizes:
         """An engine has reported the tokens of a prompt."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
-        known, keep = self._known, self._keep
+        known = self._known
         past_bytes, past_tokens, _ = known.get(model, (0.0, 0.0, 0.0))
-        total, tokens = keep * past_bytes + prompt_bytes, keep * past_tokens + prompt_tokens
+        total, tokens = _KEEP * past_bytes + prompt_bytes, _KEEP * past_tokens + prompt_tokens
         known[model] = total, tokens, (total + self._prior * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
         if len(known) > 1:
             known.move_to_end(model)
-            if len(known) > self._models:
+            if len(known) > MODELS:
                 known.popitem(last=False)

@@ -95,9 +95,9 @@ def too_slow() -> Refusal:
     return Refusal(408, "invalid_request_error", "The request did not arrive in time.", "request_timeout")
 
 
-def engine_failed(message: str = "The request could not be completed by any engine.") -> Refusal:
+def engine_failed() -> Refusal:
     """Every engine that was tried failed."""
-    return Refusal(502, "server_error", message, "engine_failed")
+    return Refusal(502, "server_error", "The request could not be completed by any engine.", "engine_failed")
 
 
 def engine_too_slow() -> Refusal:

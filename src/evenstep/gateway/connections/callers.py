@@ -52,7 +52,6 @@ class Callers:
 
     def __init__(self, config: GatewayConfig) -> None:
         numbers = {name: number for number, name in enumerate(config.classes, start=1)}
-        self.class_names = ("", *numbers)
         self._anybody = Caller(ANONYMOUS, numbers)
         self._keys: dict[bytes, tuple[bytes, Caller]] = {}  # by the front of the key's hash
         for place, key in enumerate(config.keys):

@@ -57,7 +57,6 @@ class Operation:
         control: the gateway.
         loop: the gateway's loop; it need not run yet.
         logs: follow reloads; None = owned by another part.
-        attainment: counts by the classes' targets.
         contexts: TLS contexts of the gateway's own listeners, whose certificates follow reloads.
 
     Attributes:
@@ -72,12 +71,11 @@ class Operation:
         loop: asyncio.AbstractEventLoop,
         *,
         logs: Logs | None = None,
-        attainment: Attainment | None = None,
         contexts: list[tuple[ssl.SSLContext, Tls, str]] | None = None,
     ) -> None:
         self.port = 0
         self._sources, self._settled, self._logs = sources, settled, logs
-        self._attainment = attainment or Attainment(settled.value.classes)
+        self._attainment = Attainment(settled.value.classes)
         self._contexts = list(contexts or [])
         self._door = Doorway(control, loop)
         self._thread: threading.Thread | None = None

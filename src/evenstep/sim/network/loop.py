@@ -324,7 +324,7 @@ def form_batches(policies: Any, net: Net, now_s: float) -> int:
             code = form(policies, net, run, e)
             if code != GOES_ON:
                 return code
-            count_waiting(net, run, site)
+            count_waiting(run, site)
     return GOES_ON
 
 
@@ -348,7 +348,7 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
 
 
 @part
-def count_waiting(net: Net, run: Run, site: Any) -> None:
+def count_waiting(run: Run, site: Any) -> None:
     """Bring the tokens that wait up to date: calls of this batch no longer wait, evicted ones wait again."""
     now, answer = run.now, run.policy
     if now.evictions != site.evictions:

@@ -214,9 +214,9 @@ def _net(
     clock.order, clock.seed = _ORDERS[network.order], seed
     clock.every_s = max(horizon_s, 1e-9) / max(samples, 1)
     islands, roots, root_s = _roots(network, places, calls)
-    sites, fixed, now, small, laws, flat = _sites(places, network, trace, seed, *batch)
+    sites, fixed, now, small, laws, flat = _sites(places, network, trace, *batch)
     groups, routing, route_flat = _groups(places, network, *route)
-    children, table = _calls(network, places, calls)
+    children, table = _calls(network, calls)
     kept = records_over(np.zeros((int(sites[engines].kept), 2), np.int64), Kept)
     return Net(
         clock=clock,
@@ -311,7 +311,7 @@ def _requests(places: list[Place], network: Network, calls: Calls) -> Requests:
 
 
 def _sites(
-    places: list[Place], network: Network, trace: Trace, seed: int, kernels: list[Any], forms: list[Any]
+    places: list[Place], network: Network, trace: Trace, kernels: list[Any], forms: list[Any]
 ) -> tuple[Any, Any, Any, model.Small, F8, model.Flat]:
     engines, count = sum(one.section.count for one in places), len(trace)
     sites, fixed, now = rows(model.Site, engines + 1), [], rows(Now, engines)
@@ -401,7 +401,7 @@ def _groups(
     return groups, routing, spaces.joined()
 
 
-def _calls(network: Network, places: list[Place], calls: Calls) -> tuple[I8, Any]:
+def _calls(network: Network, calls: Calls) -> tuple[I8, Any]:
     """Children by parent, and the table of calls."""
     count = calls.task.size
     order = np.argsort(calls.parent, kind="stable")

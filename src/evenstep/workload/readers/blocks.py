@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,6 @@ def of_table(
     field: str,
     prompt_tokens: I8,
     sizes: tuple[int, ...] = _SIZES,
-    scope: Literal["session", "global"] = "global",
 ) -> tuple[PrefixBlocks, str]:
     """The blocks of a table's rows; a row without the field has none.
 
@@ -63,10 +62,9 @@ def of_table(
     listed = (counts > 0) & ~table.bad
     for size in sizes:
         if bool((-(-prompt_tokens[listed] // size) == counts[listed]).all()):
-            return PrefixBlocks(ids, offsets, size, scope), ""
-    return PrefixBlocks(
-        ids, offsets, sizes[0], scope
-    ), f"Blocks are taken as {sizes[0]} tokens, which does not fit every prompt."
+            return PrefixBlocks(ids, offsets, size, "global"), ""
+    note = f"Blocks are taken as {sizes[0]} tokens, which does not fit every prompt."
+    return PrefixBlocks(ids, offsets, sizes[0], "global"), note
 
 
 def seen_share(blocks: PrefixBlocks, session: I8) -> float:

@@ -31,11 +31,11 @@ def _exponential(stream: str, count: int, seed: int, replicate: int) -> F8:
     return -np.log1p(-_uniform(stream, count, seed, replicate))
 
 
-def _hold(process: object, *fields: str, low: float = 0.0) -> None:
+def _hold(process: object, *fields: str) -> None:
     for field in fields:
         value = getattr(process, field)
-        if not (math.isfinite(value) and value > low):
-            raise InputError(type(process).__name__.lower(), field, value, f"a finite number > {low:g}")
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(type(process).__name__.lower(), field, value, "a finite number > 0")
 
 
 def _from_gaps(gaps: F8) -> F8:

@@ -138,13 +138,13 @@ class Sweep:
         most = self.counts[-1]
         return ex.ratio(self.values[name, label, most, memory], self.values[name, HINDSIGHT, most, memory])
 
-    def near_claim(self, name: str, label: str = LITERAL, says: str = "") -> ex.Claim:
-        """Whether a policy is nearly identical to hindsight at the largest count."""
-        found = self.over_hindsight(name, label)
+    def near_claim(self, name: str, says: str = "") -> ex.Claim:
+        """Whether A_min is nearly identical to hindsight at the largest count."""
+        found = self.over_hindsight(name, LITERAL)
         others = ", ".join(
-            f"{ex.with_interval(self.over_hindsight(name, label, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
+            f"{ex.with_interval(self.over_hindsight(name, LITERAL, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
         )
-        text = says or f"{label} with {name} is nearly identical to H-SF (within {NEAR:.0%})"
+        text = says or f"{LITERAL} with {name} is nearly identical to H-SF (within {NEAR:.0%})"
         return ex.limited(text, found, 1 + NEAR, -1, f"{{}} times H-SF at n = {self.counts[-1]:,}; {others}")
 
     def constants(self) -> list[ex.Constant]:

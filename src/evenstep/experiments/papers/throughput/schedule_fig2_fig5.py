@@ -61,10 +61,10 @@ def fig5(policy: str) -> str:
     arrival = np.array([0.0, 0.0, 0.0, _SOON, _SOON])
     trace = Trace(np.ones(5, np.int64), output, arrival_s=arrival, name="Fig. 5", synthetic=True)
     batches = schedule(names.build("scheduling", {"name": policy}), trace, token_budget=4)[1:]
-    return "".join("{" + "".join(_letter(k, *batch[k]) for k in sorted(batch)) + "}" for batch in batches)
+    return "".join("{" + "".join(_letter(k, batch[k][1]) for k in sorted(batch)) + "}" for batch in batches)
 
 
-def _letter(request: int, tokens: int, decodes: bool) -> str:
+def _letter(request: int, decodes: bool) -> str:
     return LETTERS[request] + ("" if decodes else "p")
 
 

@@ -54,7 +54,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             run | {setting.pick(24000, 6000):,} requests a verdict, up to four times that | bisected until the bracket is 0.5
               % wide (2 % with --quick), then what is served just above it
         """),
-        remark=_remark(paths),
+        remark=_remark(),
         stands_in="the paper's fits of the batch time for CodeLlama-34B; requests all alike, arrivals Poisson",
         data={
             "line": [line for (line, _), (x, _, _) in paths.items() for _ in x],
@@ -173,7 +173,7 @@ def _claims(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], path
     ]
 
 
-def _remark(paths: Paths) -> str:
+def _remark() -> str:
     tp1, tp2 = (case("sarathi", tp).closed.requests_per_s or 0.0 for tp in (1, 2))
     return (
         f"the paper does not say how many GPUs served Fig. 1, nor which limits: {RATE} requests/s are more than any policy "
