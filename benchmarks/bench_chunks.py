@@ -24,9 +24,9 @@ import orjson
 
 from evenstep.engines.streams.chunks import read_chunk
 from evenstep.engines.streams.reply import ReplyStream
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.view import Dialect, UsageOptions
 
-USAGE, EVERYTHING = Asked(usage=True, continuous=True), Asked(usage=True, continuous=True, token_ids=True)
+USAGE, EVERYTHING = UsageOptions(usage=True, continuous=True), UsageOptions(usage=True, continuous=True, token_ids=True)
 
 
 def event(number: int, ids: bool) -> bytes:
@@ -68,7 +68,7 @@ def plain(events: list[bytes]) -> None:
     check(produced, len(events))
 
 
-def ours(events: list[bytes], client: Asked, engine: Asked, keep: bool, tokens: int) -> None:
+def ours(events: list[bytes], client: UsageOptions, engine: UsageOptions, keep: bool, tokens: int) -> None:
     """A stream through `ReplyStream`."""
     reply = ReplyStream(Dialect(), chat=False, client=client, engine=engine, keep=keep)
     feed = reply.feed
@@ -92,7 +92,7 @@ def main() -> None:
     events = [event(i + 1, ids=False) for i in range(count)]
     with_ids = [event(i + 1, ids=True) for i in range(count)]
     bursts = [b"".join(events[i : i + 8]) for i in range(0, count, 8)]
-    nothing = Asked()
+    nothing = UsageOptions()
     contenders: dict[str, Callable[[], None]] = {
         "json": lambda: decoded(events, json.loads),
         "orjson": lambda: decoded(events, orjson.loads),

@@ -120,7 +120,7 @@ class Fleet:
 
 def cut_of(dispatcher: Dispatcher):  # type: ignore[no-untyped-def]
     """Seconds of stages 1 and 2 of the last decision, for BR-0 and BR-H; nothing for others."""
-    policy = dispatcher.parts.deciding.door.policy
+    policy = dispatcher.parts.deciding.call.policy
     if not isinstance(policy, BR0 | BRH):
         return lambda now_s, waiting: {}
     from evenstep.experiments.papers.balance_route.stages import BRHUntil
@@ -128,7 +128,7 @@ def cut_of(dispatcher: Dispatcher):  # type: ignore[no-untyped-def]
     options = {field.name: getattr(policy, field.name) for field in fields(BRH)} | {"age_limit": 0.0}
     stages = [BRHUntil(**options, until=stage) for stage in (PREPARATION, STAGE_ONE, STAGE_TWO)]
     parameters = [compiled.parameters(stage) for stage in stages]
-    door, entry = dispatcher.parts.deciding.door, compiled.kernel_of(stages[0])
+    door, entry = dispatcher.parts.deciding.call, compiled.kernel_of(stages[0])
     memory = np.zeros(0, np.int64)
 
     def cut(now_s: float, waiting: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.oracles.engine import batch_of
 
 from evenstep.cost.batch import Batch
-from evenstep.engines.view import Asked
+from evenstep.engines.view import UsageOptions
 from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
 from evenstep.request import PrefixBlocks, Trace
 from evenstep.routing.view import RoutingView
@@ -411,7 +411,7 @@ class EngineStream:
     def tokens(self) -> int:
         return sum(len(ids) for _, ids, _, _ in self.steps)
 
-    def events(self, asked: Asked) -> list[bytes]:
+    def events(self, asked: UsageOptions) -> list[bytes]:
         """The stream as vLLM 0.32 writes it, event by event."""
         counted, seen, out = [0] * self.choices, [False] * self.choices, []
 

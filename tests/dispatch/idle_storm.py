@@ -134,7 +134,7 @@ class IdleStorm(Storm):
                     continue
                 load = found.rows.load(row)
                 assert load > left, (
-                    f"seed {self.seed}, {found.parts.deciding.door.text}: {requests[row]} of {load} tokens waits while {name} "
+                    f"seed {self.seed}, {found.parts.deciding.call.text}: {requests[row]} of {load} tokens waits while {name} "
                     f"has {left} free"
                 )
 

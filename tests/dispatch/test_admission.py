@@ -157,7 +157,7 @@ def test_a_predictor_that_fails_before_a_round_is_a_reason_of_that_round():
         told += story.tick()
     for command in told:
         story.chunk(command.row)
-    story.d.parts.deciding.ahead.predictor = None
+    story.d.parts.deciding.ahead.gate.predictor = None
     story.finishes(told[0])
     assert story.tick() == []
     assert sent(story.tick()) == [100]

@@ -23,8 +23,8 @@ def breakages():
             d.mirror.at.running.__setitem__(0, 2),
         ),
         "the pool": lambda d, row: d.pool.remove(d.pool.oldest()),
-        "waiting": lambda d, row: setattr(d.parts.door.of[row], "waiting", 7),
-        "present": lambda d, row: setattr(d.parts.door.of[row], "requests", 7),
+        "waiting": lambda d, row: setattr(d.parts.limits.of[row], "waiting", 7),
+        "present": lambda d, row: setattr(d.parts.limits.of[row], "requests", 7),
         "used twice": lambda d, row: d.rows.free.append(row),
         "waited longer": lambda d, row: (
             setattr(d, "now_s", 9.0),

@@ -13,7 +13,7 @@ from tests.dispatch.told import Story
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Notice, SendDecode
 from evenstep.dispatch.log.records import Round
-from evenstep.dispatch.rounds.door import Packed, Shown
+from evenstep.dispatch.rounds.policy_call import Packed, Shown
 from evenstep.routing import view as at
 from evenstep.routing.view import RoutingDecision, broken_rule
 
@@ -39,7 +39,7 @@ def with_guest(route, **options):
     story = Story(**options)
     for name in "ab":
         story.worker(name, slots=9, kv_tokens=1000)
-    door = story.d.parts.deciding.door
+    door = story.d.parts.deciding.call
     door.policy, door._kernel = Guest(route), None
     return story
 
@@ -154,7 +154,7 @@ def test_stale_news_of_a_worker_that_others_send_to_are_a_reason_for_as_long_as_
     assert [c.worker for c in told if isinstance(c, SendDecode)] == ["a"]
     why = "stale: b runs requests of others and was last read 2.5 s ago; stale_s is 2"
     assert [c.text for c in told if isinstance(c, Notice)] == [
-        f"least load decides instead of {story.d.parts.deciding.door.text}: {why}"
+        f"least load decides instead of {story.d.parts.deciding.call.text}: {why}"
     ]
     assert story.d.snapshot()["fallback_last"] == {"decision": 1, "reason": "stale", "why": why, "now_s": 2.5}
     assert [(r.fallback, r.why) for r in log if isinstance(r, Round)] == [("", ""), ("stale", why)]
@@ -168,7 +168,7 @@ def test_a_predictor_that_raises_is_a_reason_too():
     story = Story("br-h:horizon=4")
     story.worker("a", slots=9)
     story.chunk(story.sent(1).row)
-    story.d.parts.deciding.ahead.predictor = Guest(None)
+    story.d.parts.deciding.ahead.gate.predictor = Guest(None)
     assert sends(story, 2) == ["a"]
     assert story.d.snapshot()["fallback_total"] == {"predictor": 1}
 

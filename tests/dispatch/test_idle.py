@@ -19,7 +19,7 @@ def holding(workers=("a", "b"), kv_tokens=1000, **options):
     story = Story(**options)
     for name in workers:
         story.worker(name, slots=4, kv_tokens=kv_tokens)
-    story.d.parts.deciding.door.policy, story.d.parts.deciding.door._kernel = Holds(), None
+    story.d.parts.deciding.call.policy, story.d.parts.deciding.call._kernel = Holds(), None
     return story
 
 
@@ -53,7 +53,7 @@ def test_a_policy_that_held_is_asked_again_in_the_next_round():
     story = holding(policy_cooldown_s=50.0)
     story.arrives(0)
     assert sent(story.tick()) == [(0, "a")]
-    story.d.parts.deciding.door.policy = AllToTheSecond()
+    story.d.parts.deciding.call.policy = AllToTheSecond()
     story.arrives(1)
     assert sent(story.tick()) == [(1, "b")]
     assert story.d.snapshot()["fallback_total"] == {"held": 1}

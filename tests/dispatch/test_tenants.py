@@ -17,7 +17,7 @@ def two_models(limits, **more):
     tenants = Tenants()
     stories = [Story("jsq", tenants={"t": limits}, **more), Story("jsq", tenants={"t": limits})]
     for story in stories:
-        story.d.parts.door.share(tenants)
+        story.d.parts.limits.share(tenants)
         story.worker("a", slots=1)
     return stories
 

@@ -8,14 +8,14 @@ import pytest
 from tests.emulator.running import events
 
 from evenstep.emulator.answer import Answer
-from evenstep.emulator.asked import asked
+from evenstep.emulator.emulated_request import asked
 from evenstep.emulator.faults import Fault
 from evenstep.emulator.tokens import END
 from evenstep.emulator.wording import Wording
 from evenstep.engines.dialects.sglang import SGLang
 from evenstep.engines.dialects.vllm import VLLM
 from evenstep.engines.streams.reply import ReplyStream
-from evenstep.engines.view import Asked
+from evenstep.engines.view import UsageOptions
 
 
 class Out:
@@ -324,8 +324,8 @@ def test_what_a_gateway_asks_for_beside_the_client_can_be_taken_out_again_to_the
         assert out.ended
         return out.sent
 
-    ours = Asked(usage=True, continuous=True, token_ids=dialect == "vllm")
-    for client in (Asked(), Asked(usage=True), Asked(usage=True, continuous=True)):
+    ours = UsageOptions(usage=True, continuous=True, token_ids=dialect == "vllm")
+    for client in (UsageOptions(), UsageOptions(usage=True), UsageOptions(usage=True, continuous=True)):
         reply = ReplyStream(adapter.dialect, chat=chat, client=client, engine=ours, choices=more.get("n", 1), keep=True)
         assert reply.feed(stream(ours)) + reply.end() == stream(client)
         assert (reply.done, reply.failure, reply.estimated) == (True, None, False)

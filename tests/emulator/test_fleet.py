@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.emulator.running import drained, events, running, url
 
-from evenstep.emulator.asked import RefusedError, asked
+from evenstep.emulator.emulated_request import RefusedError, asked
 from evenstep.emulator.fleet import rank_of
 
 LONG = {"prompt": "x", "max_tokens": 100_000, "stream": True, "ignore_eos": True}

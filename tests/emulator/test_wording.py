@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evenstep.emulator.asked import asked
+from evenstep.emulator.emulated_request import asked
 from evenstep.emulator.wording import Choice, Wording, error_body, error_event, models_body
 
 WORD = 3  # " bab"

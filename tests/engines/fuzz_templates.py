@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from evenstep.engines.streams.template import Quick, learned
+from evenstep.engines.streams.template import ChunkTemplate, learned
 from evenstep.engines.streams.template_kernel import read_chunks
 from evenstep.http.framing import framed
 
@@ -29,9 +29,9 @@ def _event(text: bytes, count: int, ids: bool, usage: bool, chat: bool) -> bytes
     return b'data: {"id":"c-1","choices":[{"index":0,%b%b}]%b}\n\n' % (said, told, counts if usage else b"")
 
 
-def _templates() -> list[tuple[Quick, tuple[bool, bool, bool]]]:
+def _templates() -> list[tuple[ChunkTemplate, tuple[bool, bool, bool]]]:
     """Templates with ids, counts, both, and with other bytes for the client."""
-    found: list[tuple[Quick, tuple[bool, bool, bool]]] = []
+    found: list[tuple[ChunkTemplate, tuple[bool, bool, bool]]] = []
     for kind in ((True, True, True), (True, False, False), (False, True, True), (True, True, False)):
         raw = _event(b" a", 1, *kind)
         out = re.sub(rb',"usage":\{[^}]*\}|,"token_ids":\[\d+\]', b"", raw)
@@ -42,7 +42,9 @@ def _templates() -> list[tuple[Quick, tuple[bool, bool, bool]]]:
     return found
 
 
-def _expected(quick: Quick, pattern: re.Pattern[bytes], data: bytes, count: int, is_framed: bool) -> tuple[int, int, bytes]:
+def _expected(
+    quick: ChunkTemplate, pattern: re.Pattern[bytes], data: bytes, count: int, is_framed: bool
+) -> tuple[int, int, bytes]:
     """What the function has to take of these bytes, by a regular expression a chunk."""
     at, out = 0, b""
     while size := re.compile(rb"([0-9a-fA-F]{1,8})\r\n").match(data, at):
@@ -68,7 +70,7 @@ def _expected(quick: Quick, pattern: re.Pattern[bytes], data: bytes, count: int,
     return at, count, framed(out) if is_framed and out else out
 
 
-def _pattern(quick: Quick) -> re.Pattern[bytes]:
+def _pattern(quick: ChunkTemplate) -> re.Pattern[bytes]:
     rest = re.escape(quick.rest.replace(b"%%", b"%")).replace(re.escape(b"%d"), _NUMBER)
     lead = re.escape(quick.lead) + _NUMBER if quick.lead else b""
     return re.compile(re.escape(quick.prefix) + rb'([^"\\\x00-\x1f]*)' + lead + rest)

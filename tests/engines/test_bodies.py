@@ -8,7 +8,7 @@ import pytest
 
 from evenstep.engines.requests.bodies import decode_leg, prefill_leg, upstream
 from evenstep.engines.requests.parsing import read_request
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.errors import EngineError
 
 SPLIT = Dialect(handover="kv_transfer_params")
@@ -19,14 +19,14 @@ def chat(**more) -> bytes:
     return json.dumps({"model": "m", "messages": [{"role": "user", "content": "é\u2028"}], "stream": True} | more).encode()
 
 
-def sent(body: bytes, dialect: Dialect = SPLIT, **more) -> tuple[bytes, Asked]:
+def sent(body: bytes, dialect: Dialect = SPLIT, **more) -> tuple[bytes, UsageOptions]:
     return upstream(read_request("chat", body), dialect, **more)
 
 
 def test_a_stream_is_asked_for_usage_behind_everything_the_client_said():
     body, asked = sent(chat())
     assert body == chat()[:-1] + b',"stream_options":{"include_usage":true,"continuous_usage_stats":true}}'
-    assert asked == Asked(usage=True, continuous=True)
+    assert asked == UsageOptions(usage=True, continuous=True)
     body, asked = sent(chat(), token_ids=True)
     assert json.loads(body)["return_token_ids"] is True and asked.token_ids
 
@@ -42,12 +42,12 @@ def test_what_needs_no_change_is_the_same_object():
     assert upstream(request, SPLIT, token_ids=True)[0] is request.body
     for body, dialect in ((chat(stream=False), SPLIT), (chat(), Dialect(counts=False))):
         request = read_request("chat", body)
-        assert upstream(request, dialect) == (body, Asked())
+        assert upstream(request, dialect) == (body, UsageOptions())
 
 
 def test_usage_at_the_end_is_asked_for_only_where_continuous_usage_needs_it():
     body, asked = sent(chat(), Dialect(usage_needs_final=False))
-    assert asked == Asked(continuous=True)
+    assert asked == UsageOptions(continuous=True)
     assert json.loads(body)["stream_options"] == {"continuous_usage_stats": True}
 
 

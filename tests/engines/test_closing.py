@@ -9,7 +9,7 @@ import pytest
 from evenstep.engines.streams.closing import closing
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.usage import SoFar
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.view import Dialect, UsageOptions
 
 BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, b"", (), "abc", True)
 
@@ -18,7 +18,7 @@ BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, b"", (), "abc", True)
 @pytest.mark.parametrize("usage", [True, False])
 def test_the_end_is_one_our_own_reader_takes_for_complete(chat, usage):
     events = closing(BEFORE, chat=chat, model="m", usage=usage)
-    reply = ReplyStream(Dialect(), chat=chat, client=Asked(usage), engine=Asked(usage))
+    reply = ReplyStream(Dialect(), chat=chat, client=UsageOptions(usage), engine=UsageOptions(usage))
     assert reply.feed(events) == events
     assert reply.done and reply.failure is None
     chunks = [json.loads(event[6:]) for event in events.split(b"\n\n")[:-2]]

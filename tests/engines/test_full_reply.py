@@ -8,16 +8,18 @@ from tests.strategies import chunk_streams, examples, pieces, usual_streams
 
 from evenstep.engines.streams.full_reply import FullReply
 from evenstep.engines.streams.reply import ReplyStream
-from evenstep.engines.streams.template_cache import Habits
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.streams.template_cache import TemplateCache
+from evenstep.engines.view import Dialect, UsageOptions
 
-ALL = Asked(usage=True, continuous=True, token_ids=True)
+ALL = UsageOptions(usage=True, continuous=True, token_ids=True)
 
 
 @examples(100)
-@given(st.one_of(usual_streams(), chunk_streams()), st.sampled_from([Asked(), Asked(usage=True), ALL]), st.data())
+@given(
+    st.one_of(usual_streams(), chunk_streams()), st.sampled_from([UsageOptions(), UsageOptions(usage=True), ALL]), st.data()
+)
 def test_what_is_read_in_full_is_read_the_same_in_shorter_ways(stream, client, data):
-    habits, sent = Habits(), b"".join(stream.events(ALL))
+    templates, sent = TemplateCache(), b"".join(stream.events(ALL))
     for _ in range(2):  # the second time as the first one taught
         parts, found = data.draw(pieces(sent)), []
         for kind in (FullReply, ReplyStream):
@@ -28,7 +30,7 @@ def test_what_is_read_in_full_is_read_the_same_in_shorter_ways(stream, client, d
                 engine=ALL,
                 choices=stream.choices,
                 keep=stream.choices == 1,
-                habits=habits,
+                templates=templates,
             )
             out = b"".join([reply.feed(part) for part in parts]) + reply.end()
             kept = reply.so_far() if stream.choices == 1 else None

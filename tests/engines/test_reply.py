@@ -13,12 +13,12 @@ from evenstep.engines.streams import full_reply
 from evenstep.engines.streams import reply as reply_module
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.usage import SoFar
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.view import Dialect, UsageOptions
 
-ALL = Asked(usage=True, continuous=True, token_ids=True)
-USAGE = Asked(usage=True, continuous=True)
-NOTHING = Asked()
-asked = st.sampled_from([NOTHING, Asked(usage=True), USAGE, Asked(token_ids=True), ALL])
+ALL = UsageOptions(usage=True, continuous=True, token_ids=True)
+USAGE = UsageOptions(usage=True, continuous=True)
+NOTHING = UsageOptions()
+asked = st.sampled_from([NOTHING, UsageOptions(usage=True), USAGE, UsageOptions(token_ids=True), ALL])
 
 
 def opened(stream, client, engine, **more) -> ReplyStream:
@@ -28,7 +28,7 @@ def opened(stream, client, engine, **more) -> ReplyStream:
 @examples(300)
 @given(chunk_streams(), asked, st.booleans(), st.data())
 def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(stream, client, with_ids, data):
-    engine = Asked(True, True, client.token_ids or with_ids)
+    engine = UsageOptions(True, True, client.token_ids or with_ids)
     reply = opened(stream, client, engine)
     sent = b"".join(stream.events(engine))
     got = b"".join(reply.feed(part) for part in data.draw(pieces(sent))) + reply.end()
@@ -42,7 +42,7 @@ def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(s
 @examples(200)
 @given(chunk_streams(), asked, st.booleans(), st.data())
 def test_ids_of_a_prompt_that_are_put_aside_unread_change_nothing(stream, client, keep, data):
-    engine = Asked(True, True, True)
+    engine = UsageOptions(True, True, True)
     sent = data.draw(pieces(b"".join(stream.events(engine))))
     keep = keep and stream.choices == 1
     found = []
@@ -79,8 +79,8 @@ def test_a_long_prompts_ids_are_kept_for_an_engine_that_goes_on_and_are_never_pa
 @examples(150)
 @given(chunk_streams(), st.data())
 def test_tokens_are_counted_by_ids_where_no_usage_comes(stream, data):
-    reply = opened(stream, Asked(token_ids=True), Asked(token_ids=True))
-    for event in stream.events(Asked(token_ids=True)):
+    reply = opened(stream, UsageOptions(token_ids=True), UsageOptions(token_ids=True))
+    for event in stream.events(UsageOptions(token_ids=True)):
         reply.feed(event)
     assert reply.produced == stream.tokens and not reply.estimated
 
@@ -88,7 +88,7 @@ def test_tokens_are_counted_by_ids_where_no_usage_comes(stream, data):
 @examples(150)
 @given(chunk_streams(), asked, st.data())
 def test_a_stream_cut_anywhere_is_a_failure_and_a_prefix(stream, client, data):
-    engine = Asked(True, True, client.token_ids)
+    engine = UsageOptions(True, True, client.token_ids)
     sent = b"".join(stream.events(engine))
     cut = data.draw(st.integers(0, len(sent)))
     reply = opened(stream, client, engine)
@@ -107,7 +107,7 @@ def test_a_stream_cut_anywhere_is_a_failure_and_a_prefix(stream, client, data):
 @given(chunk_streams(choices=(1, 1)), st.sampled_from([NOTHING, USAGE, ALL]), st.data())
 def test_a_stream_continued_elsewhere_reads_as_one(stream, client, data):
     """The second engine has what the client has as its prompt; ids, time and counts are those of the first."""
-    engine = Asked(True, True, True)
+    engine = UsageOptions(True, True, True)
     events = stream.events(engine)
     cut = data.draw(st.integers(0, len(events) - 3 + stream.chat))
     first = opened(stream, client, engine, keep=True)
@@ -303,7 +303,7 @@ def test_text_the_client_does_not_have_is_not_part_of_what_it_has():
     reply.feed(completion(choice={"token_ids": [2, 3], "text": ""}))
     before = reply.so_far()
     assert (before.ids, before.produced, before.prompt_ids, before.text) == ((1,), 1, b"[9, 8]", "a")
-    told = plain(client=Asked(token_ids=True), engine=ALL, keep=True)
+    told = plain(client=UsageOptions(token_ids=True), engine=ALL, keep=True)
     told.feed(completion(choice={"token_ids": [1]}))
     told.feed(completion(choice={"token_ids": [2, 3], "text": ""}))
     assert (told.so_far().ids, told.so_far().produced) == ((1, 2, 3), 3)
@@ -358,7 +358,7 @@ def test_a_chunk_that_cannot_be_cleaned_is_a_failure_and_brought_nothing(chunk):
 
 
 @settings(max_examples=50)
-@given(chunk_streams(choices=(1, 1)), st.sampled_from([Asked(usage=True), USAGE, ALL]))
+@given(chunk_streams(choices=(1, 1)), st.sampled_from([UsageOptions(usage=True), USAGE, ALL]))
 def test_a_stream_that_breaks_off_before_its_usage_gets_it_all_the_same(stream, client):
     events = stream.events(ALL if client.token_ids else USAGE)
     reply = opened(stream, client, ALL if client.token_ids else USAGE, keep=True)
@@ -376,7 +376,7 @@ MORE = b'data: {"id":"c","created":1,"choices":[{"index":0,"text":"b","finish_re
 
 @pytest.mark.parametrize("event", [b"data: {no json", b'data: {"error":{"message":"x"}}', b"data: " + b"x" * 3000, MORE])
 def test_what_is_wrong_behind_the_last_chunk_takes_nothing_from_a_whole_answer(event):
-    reply = ReplyStream(Dialect(), chat=False, client=Asked(usage=True), engine=USAGE, keep=True, limit=2000)
+    reply = ReplyStream(Dialect(), chat=False, client=UsageOptions(usage=True), engine=USAGE, keep=True, limit=2000)
     chunk = (
         b'data: {"id":"c","created":1,"choices":[{"index":0,"text":"a","finish_reason":"stop"}],'
         b'"usage":{"prompt_tokens":8,"completion_tokens":1}}\n\n'
@@ -412,5 +412,5 @@ def test_a_long_prompts_ids_reach_the_client_where_its_only_chunk_is_its_last(mo
     usage = b'"usage":{"prompt_tokens":2,"total_tokens":3,"completion_tokens":1}'
     head = b'data: {"id":"c","object":"text_completion","created":1,"model":"m","choices":'
     events = head + b"[{" + choice + b"}]," + usage + b"}\n\n" + head + b"[]," + usage + b"}\n\ndata: [DONE]\n\n"
-    reply = ReplyStream(Dialect(), chat=False, client=Asked(token_ids=True), engine=ALL)
+    reply = ReplyStream(Dialect(), chat=False, client=UsageOptions(token_ids=True), engine=ALL)
     assert b'"prompt_token_ids":[5,6]' in reply.feed(events) + reply.end()

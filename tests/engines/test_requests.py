@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evenstep.engines.requests.parsing import kind_of, read_request
-from evenstep.engines.view import Asked
+from evenstep.engines.view import UsageOptions
 from evenstep.errors import InputError
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
@@ -39,7 +39,7 @@ def test_a_bare_request_has_the_protocols_defaults():
         -1,
         1,
     )
-    assert chat.asked == Asked() and chat.chat and chat.user == ""
+    assert chat.asked == UsageOptions() and chat.chat and chat.user == ""
     assert json.loads(chat.value("messages")) == CHAT["messages"]
     assert read("completions", PROMPT).max_tokens == 16
 
@@ -61,12 +61,12 @@ def test_what_is_given_is_read():
     )
     assert (request.n, request.slots, request.max_tokens, request.min_tokens) == (2, 2, 7, 3)
     assert request.user == "u"
-    assert request.asked == Asked(usage=True, continuous=True, token_ids=True)
+    assert request.asked == UsageOptions(usage=True, continuous=True, token_ids=True)
     assert request.value("max_tokens") == b"9" and request.value("nothing") == b""
 
 
 def test_continuous_usage_without_usage_is_not_asked_for():
-    assert read("chat", CHAT | {"stream_options": {"continuous_usage_stats": True}}).asked == Asked()
+    assert read("chat", CHAT | {"stream_options": {"continuous_usage_stats": True}}).asked == UsageOptions()
 
 
 @pytest.mark.parametrize(

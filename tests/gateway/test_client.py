@@ -205,7 +205,7 @@ def test_a_client_that_does_not_read_stops_its_engine_and_gets_everything_when_i
             (client,) = server.gateway.front.clients
             client.pause_writing()
             (pool,) = server.gateway.pools.all
-            await until(lambda: all(c._is_paused for a in pool.attached.values() for c in a.endpoint.connections))
+            await until(lambda: all(c._is_paused for a in pool.backends.values() for c in a.endpoint.connections))
             client.resume_writing()
             rest = await reader.read()
             while not reader.at_eof():

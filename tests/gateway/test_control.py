@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 
 
 class Asked:
@@ -29,7 +29,7 @@ class Asked:
 def test_what_is_asked_runs_on_the_gateways_loop_and_is_answered():
     async def scenario() -> None:
         gateway, loop = Asked(), asyncio.get_running_loop()
-        door = Doorway(gateway, loop)  # type: ignore[arg-type]
+        door = ControlProxy(gateway, loop)  # type: ignore[arg-type]
         here = threading.get_ident()
 
         def from_outside() -> str:

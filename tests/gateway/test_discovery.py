@@ -14,7 +14,7 @@ from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Log
 from evenstep.gateway.config.worker import Discovery, Dns, Kubernetes, Worker
 from evenstep.gateway.operate import discovery
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.discovered import at_address
 from evenstep.gateway.operate.discovery import discover, follow_dns, sources
 from evenstep.gateway.operate.logs import logging_to
@@ -46,7 +46,7 @@ def run_until(done, answers):
 
     async def story() -> FakeGateway:
         gateway = FakeGateway()
-        membership = Membership(Doorway(gateway, asyncio.get_running_loop()), [], lambda _: None)
+        membership = Membership(ControlProxy(gateway, asyncio.get_running_loop()), [], lambda _: None)
         (name, follow), *_ = sources(Discovery(dns=[NAME])).items()
         task = asyncio.create_task(discover(name, follow, membership))
         await until(lambda: done(gateway))
@@ -89,7 +89,7 @@ def test_a_worker_the_gateway_refuses_does_not_end_discovery(dns):
     async def story() -> None:
         gateway = FakeGateway()
         gateway.refuses = "10.0.0.1:8100"
-        membership = Membership(Doorway(gateway, asyncio.get_running_loop()), [], lambda _: None)
+        membership = Membership(ControlProxy(gateway, asyncio.get_running_loop()), [], lambda _: None)
         task = asyncio.create_task(discover("dns", lambda tell: follow_dns(NAME, tell), membership))
         await until(lambda: "10.0.0.2:8100" in gateway.here)
         task.cancel()

@@ -107,11 +107,11 @@ def test_the_system_keeps_little_of_a_stream_on_either_side():
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(request({"model": "m", "input": "x"}, "/v1/embeddings"))
             await reader.readuntil(b"{}")
-            (client,), (attached,) = (
+            (client,), (backend,) = (
                 server.gateway.front.clients,
-                server.gateway.pools.all[0].attached.values(),
+                server.gateway.pools.all[0].backends.values(),
             )
-            (connection,) = attached.endpoint.connections
+            (connection,) = backend.endpoint.connections
             sends = client.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
             reads = connection._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
             assert max(sends, reads) <= 2 * KEPT_BY_THE_SYSTEM  # Linux takes it twice

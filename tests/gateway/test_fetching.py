@@ -10,7 +10,7 @@ from tests.gateway.running import END, engine, framed, reset, until, whole
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.endpoint import Endpoint
-from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.fetching import fetch
 
 
@@ -24,8 +24,8 @@ def test_a_kept_connection_that_is_reset_at_once_is_no_answer():
 
         async with engine(answers) as one:
             worker = Worker(url=one.url, name="w")
-            attached = Attached(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
-            assert [await fetch(attached, "/x", 5.0) for _ in range(2)] == [(200, b"ab")] * 2
+            backend = Backend(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
+            assert [await fetch(backend, "/x", 5.0) for _ in range(2)] == [(200, b"ab")] * 2
             assert len(one.asked) == 3
 
     asyncio.run(story())
@@ -40,8 +40,8 @@ def test_an_answer_in_chunks_that_come_one_by_one_is_read():
                 writer.write(part)
 
         async with engine(answers) as one:
-            attached = Attached(Worker(url=one.url, name="w"), Endpoint(one.url, Engines(), asyncio.get_running_loop()))
-            assert await fetch(attached, "/x", 5.0) == (200, b"abcd")
+            backend = Backend(Worker(url=one.url, name="w"), Endpoint(one.url, Engines(), asyncio.get_running_loop()))
+            assert await fetch(backend, "/x", 5.0) == (200, b"abcd")
 
     asyncio.run(story())
 
@@ -58,12 +58,12 @@ def test_an_answer_no_answer_and_one_that_is_too_large(monkeypatch):
 
         async with engine(answers) as one:
             worker = Worker(url=one.url, name="w")
-            attached = Attached(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
-            assert await fetch(attached, "/x", 1.0) == (203, b"ab")
-            assert (await fetch(attached, "/x", 1.0))[0] == 0
-            assert await fetch(attached, "/x", 0.02) == (0, b"")
-            await until(lambda: not attached.endpoint.connections)
+            backend = Backend(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
+            assert await fetch(backend, "/x", 1.0) == (203, b"ab")
+            assert (await fetch(backend, "/x", 1.0))[0] == 0
+            assert await fetch(backend, "/x", 0.02) == (0, b"")
+            await until(lambda: not backend.endpoint.connections)
             one.server.close()
-            assert await fetch(attached, "/x", 1.0) == (0, b"")
+            assert await fetch(backend, "/x", 1.0) == (0, b"")
 
     asyncio.run(story())

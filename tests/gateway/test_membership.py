@@ -11,7 +11,7 @@ from tests.gateway.fake_gateway import FakeGateway
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import ADMIN, CONFIG, Membership
 
 A, B, C = (Worker(f"http://{name}:1", name=name, slots=4) for name in "abc")
@@ -22,7 +22,7 @@ def story(told):
 
     async def run() -> None:
         gateway, fleets = FakeGateway(GatewayConfig(workers=[A])), list[list[str]]()
-        door = Doorway(gateway, asyncio.get_running_loop())
+        door = ControlProxy(gateway, asyncio.get_running_loop())
         membership = Membership(door, [A], lambda fleet: fleets.append(sorted(w.name for w in fleet)))
         await told(gateway, membership, fleets)
 

@@ -24,7 +24,7 @@ from evenstep.dispatch.rounds.fallback import Fell
 from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Given, Sources
 from evenstep.gateway.config.sections import Log
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.logs import logging_to
 from evenstep.gateway.operate.operation import Operation
 from evenstep.gateway.operate.snapshots import Snapshots
@@ -124,7 +124,7 @@ def test_fallbacks_are_reported_once_with_what_is_new():
         for number, more in enumerate(({"stale": 2}, {}, {"stale": 1, "raised": 3})):
             fallback.counted.update(more)
             fallback.last = Fell(number, 0.0, "raised", f"raised: number {number}")
-            await operation.report(Snapshots(Doorway(gateway, loop), dict))
+            await operation.report(Snapshots(ControlProxy(gateway, loop), dict))
 
     with logging_to(Log(format="json"), out):
         asyncio.run(story())
@@ -185,7 +185,7 @@ def test_workers_and_policy_change_while_requests_are_served(caplog):
                 added = await client.post("/workers", json={"url": url(second), "name": "b", "slots": 4})
                 assert added.status == 201
                 assert (await client.put("/policy", json={"policy": "round-robin"})).status == 200
-                await until(lambda: len(server.gateway.pools.all[0].attached) == 2)
+                await until(lambda: len(server.gateway.pools.all[0].backends) == 2)
                 assert (await client.delete("/workers/a")).status == 202
                 asked += [asyncio.create_task(ask()) for _ in range(8)]
                 assert set(await asyncio.gather(*asked)) == {(200, 5)}

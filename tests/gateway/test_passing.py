@@ -166,9 +166,9 @@ def test_a_client_that_leaves_leaves_nothing_behind():
             await until(lambda: one.asked)
             writer.close()
             await until(lambda: not server.gateway.front.passing)
-            (attached,) = server.gateway.pools.all[0].attached.values()
-            assert attached.passing == 0
-            await until(lambda: not attached.endpoint.connections)
+            (backend,) = server.gateway.pools.all[0].backends.values()
+            assert backend.passing == 0
+            await until(lambda: not backend.endpoint.connections)
 
     asyncio.run(story())
 

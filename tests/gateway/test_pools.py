@@ -44,7 +44,7 @@ def test_workers_with_a_model_in_common_are_one_pool_and_adapters_go_to_their_ba
             aliases = {"short": "m", "nobody": "nothing"}
             async with serving(a.url, b.url, c.url, aliases=aliases) as server:
                 pools = server.gateway.pools
-                assert sorted(len(pool.attached) for pool in pools.all) == [1, 2]
+                assert sorted(len(pool.backends) for pool in pools.all) == [1, 2]
                 assert pools.pool_of("lora") is pools.pool_of("m") is pools.pool_of("m2") is pools.pool_of("short")
                 assert pools.pool_of("other") is not pools.pool_of("m")
                 assert pools.pool_of("nobody") is None
@@ -80,7 +80,7 @@ def test_workers_join_are_described_anew_and_leave():
                 gateway.remove_worker("nobody", drain=True)
             assert [w.name for w in gateway.workers()][1:] == ["two"]
             gateway.remove_worker("two", drain=True)
-            assert len(gateway.workers()) == len(pool.attached) == 1
+            assert len(gateway.workers()) == len(pool.backends) == 1
 
     asyncio.run(story())
 
@@ -144,8 +144,8 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
 def test_how_an_engine_speaks_follows_the_version_it_tells_unless_its_operator_did(page, more, from_ids):
     async def story():
         async with engine(nothing, page) as one, serving(Worker(url=one.url, **more)) as server:
-            (attached,) = server.gateway.pools.all[0].attached.values()
-            await until(lambda: attached.dialect.chat_from_ids is from_ids)
+            (backend,) = server.gateway.pools.all[0].backends.values()
+            await until(lambda: backend.dialect.chat_from_ids is from_ids)
 
     asyncio.run(story())
 

@@ -9,7 +9,7 @@ from tests.gateway.fake_gateway import FakeGateway
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Sources
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import Membership
 from evenstep.gateway.operate.reloading import Reloader
 
@@ -25,7 +25,7 @@ def story(tmp_path, told):
         sources = Sources(file=str(file))
         settled = sources.settled()
         gateway, heard = FakeGateway(settled.value), list[str]()
-        door = Doorway(gateway, asyncio.get_running_loop())
+        door = ControlProxy(gateway, asyncio.get_running_loop())
         membership = Membership(door, settled.value.fleet(), lambda _: None)
         reloader = Reloader(sources, settled, door, membership, [lambda config: heard.append(config.policy)], [])
         await told(file, gateway, reloader, heard)

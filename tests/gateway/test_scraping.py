@@ -15,7 +15,7 @@ from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.connections.tls import client_context
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.scraping import Scraper, place_of, preflight, state_of
 
 QUICK = Engines(scrape_s=0.005, scrape_timeout_s=2.0)
@@ -28,7 +28,7 @@ def story(told):
         gateway = FakeGateway()
         async with engine() as one:
             pages = Pages(client_context(Engines()))
-            scraper = Scraper(Doorway(gateway, asyncio.get_running_loop()), QUICK, pages)
+            scraper = Scraper(ControlProxy(gateway, asyncio.get_running_loop()), QUICK, pages)
             try:
                 await told(gateway, one, scraper)
             finally:
@@ -152,7 +152,7 @@ def test_a_worker_that_leaves_is_read_no_more():
 def test_what_the_gateway_says_after_reading_has_ended_is_dropped_without_a_word(caplog):
     answer: Future[None] = Future()
 
-    class Late(Doorway):
+    class Late(ControlProxy):
         def ask(self, call, *args):
             asked.set()
             return answer

@@ -137,7 +137,7 @@ def test_after_the_end_nothing_is_decided_or_logged_any_more(tmp_path, caplog):
             events = pool.dispatcher.now_s
             pool._tick_soon()
             server.gateway.pools.close()
-            pool.probed(next(iter(pool.attached)), False)
+            pool.probed(next(iter(pool.backends)), False)
             await asyncio.sleep(0)
             assert pool.dispatcher.now_s == events
         assert not caplog.records

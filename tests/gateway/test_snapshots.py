@@ -8,14 +8,14 @@ import pytest
 from tests.gateway.fake_gateway import FakeGateway
 
 from evenstep.gateway.operate import snapshots
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.snapshots import Snapshots
 
 
 def test_many_readers_share_one_snapshot():
     async def run() -> None:
         gateway = FakeGateway()
-        found = Snapshots(Doorway(gateway, asyncio.get_running_loop()), lambda: {"scrapes_total": {"ok": 7}})
+        found = Snapshots(ControlProxy(gateway, asyncio.get_running_loop()), lambda: {"scrapes_total": {"ok": 7}})
         answers = await asyncio.gather(*(found.latest() for _ in range(20)))
         assert gateway.asked == ["snapshot"]
         assert all(answer["gateway"]["connections"] == 2 for answer, _ in answers)
@@ -27,7 +27,7 @@ def test_many_readers_share_one_snapshot():
 def test_a_data_path_that_does_not_answer_leaves_the_last_snapshot_with_its_age(monkeypatch):
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        found = Snapshots(Doorway(FakeGateway(), loop), dict)
+        found = Snapshots(ControlProxy(FakeGateway(), loop), dict)
         first, _ = await found.latest()
         monkeypatch.setattr(snapshots, "_FRESH_S", -1.0)
         monkeypatch.setattr(snapshots, "_ASK_S", 0.01)
@@ -35,6 +35,6 @@ def test_a_data_path_that_does_not_answer_leaves_the_last_snapshot_with_its_age(
         again, age_s = await found.latest()
         assert again["models"].keys() == first["models"].keys() and age_s > 0.0
         with pytest.raises(TimeoutError):
-            await Snapshots(Doorway(FakeGateway(), loop), dict).latest()
+            await Snapshots(ControlProxy(FakeGateway(), loop), dict).latest()
 
     asyncio.run(run())

@@ -276,7 +276,7 @@ def test_a_slow_client_stops_its_engine_and_gets_everything():
             with watched() as taken:
                 writer.write(request(BODY | {"max_tokens": 4000}, headers=CLOSE))
                 await reader.readexactly(2000)
-                (worker,) = server.gateway.pools.all[0].attached.values()
+                (worker,) = server.gateway.pools.all[0].backends.values()
                 await until(lambda: all(one._is_paused for one in worker.endpoint.connections))
                 assert taken and sent[0] < 4000, "the engine was not stopped"
                 rest = await reader.read()

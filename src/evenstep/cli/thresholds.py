@@ -41,7 +41,7 @@ class Thresholds:
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli.parts import outputs
         from evenstep.experiments.compare.engine_settings import EngineSettings, check
-        from evenstep.experiments.compare.gate_thresholds import Asked, answer, read
+        from evenstep.experiments.compare.gate_thresholds import Question, answer, read
 
         settings = check(
             EngineSettings(
@@ -55,7 +55,7 @@ class Thresholds:
             ),
             "evenstep thresholds",
         )
-        asked = Asked(read(settings), settings.server(), settings.law(), args.segments, args.iterations, args.delta)
+        asked = Question(read(settings), settings.server(), settings.law(), args.segments, args.iterations, args.delta)
         found = answer(asked)
         return outputs.answer(args, found, _lines(found))
 

@@ -30,7 +30,7 @@ class Arrivals:
 
     def __init__(self, parts: Parts, requests: Requests) -> None:
         self._parts, self._requests = parts, requests
-        self._turn, self._rows, self._pool, self._door = parts.turn, parts.rows, parts.pool, parts.door
+        self._turn, self._rows, self._pool, self._limits = parts.turn, parts.rows, parts.pool, parts.limits
         self._mirror = parts.fleet.mirror
         self._most: tuple[float, int] | None = None
 
@@ -114,7 +114,7 @@ class Arrivals:
         order = self._turn.settings.order
         if order != "fcfs":
             self._pool.tasks.arrives(row, event, order)
-        self._door.enters(row, event.tenant)
+        self._limits.enters(row, event.tenant)
         if event.blocks:
             self._parts.prefixes.add(row, event.blocks)
         return row
@@ -136,7 +136,7 @@ class Arrivals:
                 return None
             if event.judged:
                 return 429, event.judged, event.retry_after_s
-        return self._door.refusal(event.tenant, waiting, self._parts.meters.waits.mean_s, now_s)
+        return self._limits.refusal(event.tenant, waiting, self._parts.meters.waits.mean_s, now_s)
 
     @property
     def most(self) -> tuple[float, int]:

@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 
 _PREDICTORS = "evenstep.predict."
 _QUICK = 1  #: level of zlib
-_LAYOUT = 12  #: version of the state; raise it whenever a dispatcher cannot resume an earlier state
+_LAYOUT = 13  #: version of the state; raise it whenever a dispatcher cannot resume an earlier state
 _MODULES = {
     f"evenstep.dispatch.{folder}{name}"
     for folder, names in (
@@ -25,7 +25,7 @@ _MODULES = {
         ("fleet.", "breaker fleet mirror prefill prefix_belief prefixes"),
         ("steps.", "groups state"),
         ("requests.", "deadlines exclusions pool prefill_queue rows tasks tenants"),
-        ("rounds.", "barriers deciding door fallback projecting projections rounds slots"),
+        ("rounds.", "barriers deciding fallback policy_call projecting projections rounds slots"),
         ("log.", "histogram journal meters"),
     )
     for name in names.split()

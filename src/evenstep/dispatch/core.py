@@ -184,8 +184,8 @@ class Dispatcher:
             InputError: no such policy or predictor; nothing has changed then.
         """
         deciding, at = self.parts.deciding, self.rows.at
-        deciding.load(policy or deciding.door.text, predictor)
-        self._rounds.binds_at_once = deciding.door.binds_at_once
+        deciding.load(policy or deciding.call.text, predictor)
+        self._rounds.binds_at_once = deciding.call.binds_at_once
         for row in self.rows.by_request.values():
             at.predicted[row], at.leave[row] = -1, NEVER
 
@@ -416,7 +416,7 @@ class Dispatcher:
         if event.settings is not None:
             self._deadlines.set_newcomers()
             self._turn.settings = found = event.settings
-            self.parts.door.settings = found
+            self.parts.limits.settings = found
             self.parts.deciding.go_by(found)
             self.fleet.breaker.limits(found.breaker_failures, found.cooldown_s, found.cooldown_cap_s)
             self._deadlines.look_when_overdue()

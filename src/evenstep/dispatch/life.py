@@ -38,7 +38,7 @@ class Requests:
             parts.fleet.timers,
             parts.fleet.breaker,
         )
-        self._pool, self._door, self._rounds, self._slots = parts.pool, parts.door, parts.rounds, parts.slots
+        self._pool, self._limits, self._rounds, self._slots = parts.pool, parts.limits, parts.rounds, parts.slots
         self._exclusions, self._prefills, self._prefixes = parts.exclusions, parts.prefills, parts.prefixes
         self._deciding, self._journal, self._barriers = parts.deciding, parts.journal, parts.barriers
 
@@ -124,7 +124,7 @@ class Requests:
             return
         if was_placed:
             self._slots.take_off(row)
-            self._door.of[row].waiting += 1
+            self._limits.of[row].waiting += 1
             self._prefixes.waits_again(row)
         self._prefills.leave(row, told=was_placed)
         if had_tokens:
@@ -264,7 +264,7 @@ class Requests:
             self._slots.take_off(row)
         if state not in _PLACED:
             self._leave_queues(row, state)
-        self._door.leaves(row, state not in _PLACED)
+        self._limits.leaves(row, state not in _PLACED)
         if row in self._pool.tasks.keys:
             self._pool.tasks.ends(row, rows.load(row) if rows.at.produced[row] else 0)
         if self._exclusions.forget(row):

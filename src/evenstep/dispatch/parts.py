@@ -8,7 +8,7 @@ from evenstep.dispatch.log.journal import Journal
 from evenstep.dispatch.log.meters import Meters
 from evenstep.dispatch.requests.deadlines import Deadlines
 from evenstep.dispatch.requests.exclusions import Exclusions
-from evenstep.dispatch.requests.pool import Door, Pool
+from evenstep.dispatch.requests.pool import AdmissionLimits, Pool
 from evenstep.dispatch.requests.prefill_queue import PrefillQueue
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.rounds.barriers import Barriers
@@ -31,7 +31,7 @@ class Parts:
     def __init__(self, settings: Settings, options: Options) -> None:
         self.turn = turn = Turn(settings)
         self.rows, self.meters, self.journal = Rows(), Meters(), Journal(options.log)
-        self.pool, self.door = Pool(self.rows), Door(settings)
+        self.pool, self.limits = Pool(self.rows), AdmissionLimits(settings)
         self.prefixes = Prefixes(settings.prefix_blocks)
         self.fleet = Fleet(turn, Timers())
         self.exclusions = Exclusions(self.rows, self.fleet)
@@ -39,6 +39,6 @@ class Parts:
         self.prefills = PrefillQueue(turn, self.rows, self.fleet, self.exclusions)
         self.rounds = Rounds(turn, self.pool, self.fleet.mirror)
         self.barriers = Barriers(self.rows, self.fleet.mirror, self.rounds)
-        self.slots = Slots(turn, self.rows, self.fleet, self.pool, self.door, self.barriers, self.prefixes, self.meters)
+        self.slots = Slots(turn, self.rows, self.fleet, self.pool, self.limits, self.barriers, self.prefixes, self.meters)
         self.deciding = Deciding(options, settings, self.rows, self.fleet, self.prefixes, self.meters)
-        self.rounds.binds_at_once = self.deciding.door.binds_at_once
+        self.rounds.binds_at_once = self.deciding.call.binds_at_once

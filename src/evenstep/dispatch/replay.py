@@ -116,7 +116,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Wa
                 made.clear()
                 dispatcher = fresh()
             _begin_at(record, dispatcher, policy, predictor, str(path))
-            text = dispatcher.parts.deciding.door.text
+            text = dispatcher.parts.deciding.call.text
             continue
         if isinstance(record, Round):
             now = made.popleft() if made else None
@@ -156,7 +156,7 @@ def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor
         raise InputError(where, "checkpoint", "empty", "the state that the part began with", hint)
     dispatcher.resume(record.state)
     deciding = dispatcher.parts.deciding
-    if (policy and policy != deciding.door.text) or (predictor and predictor != deciding.predictor_text):
+    if (policy and policy != deciding.call.text) or (predictor and predictor != deciding.predictor_text):
         dispatcher.reload(policy, predictor)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from evenstep.emulator import tokens
-from evenstep.emulator.asked import Asked
+from evenstep.emulator.emulated_request import EmulatedRequest
 from evenstep.emulator.faults import Fault
 from evenstep.emulator.stopping import Stopping
 from evenstep.emulator.wording import DONE, Choice, Wording, error_body, error_event
@@ -69,7 +69,7 @@ class Answer:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: EmulatedRequest,
         wording: Wording,
         out: Out,
         host: Host,

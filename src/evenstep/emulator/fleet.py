@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from evenstep.emulator import tokens
 from evenstep.emulator.answer import Answer, Out, Part
-from evenstep.emulator.asked import Asked, RefusedError
+from evenstep.emulator.emulated_request import EmulatedRequest, RefusedError
 from evenstep.emulator.faults import Fault, Faults, fault_of
 from evenstep.emulator.group import (
     Action,
@@ -95,7 +95,7 @@ class Fleet:
             raise ConnectionError("all ranks are dead")
         return min(alive, key=lambda n: 4 * len(self.rank(n).waiting) + len(self.rank(n).running))
 
-    def submit(self, asked: Asked, rank: int, request_id: str, out: Out) -> Answer | None:
+    def submit(self, asked: EmulatedRequest, rank: int, request_id: str, out: Out) -> Answer | None:
         """Start an answer; None if it is over at once.
 
         Args:
@@ -179,7 +179,7 @@ class Fleet:
         for waiting in (*self._wishes.values(), *self._fetches):
             waiting.cancel()
 
-    def _work(self, asked: Asked, part: Part, *, leaves: bool) -> Work:
+    def _work(self, asked: EmulatedRequest, part: Part, *, leaves: bool) -> Work:
         prompt = asked.prompts[part.index // asked.n]
         settings = self.settings
         sample = part.index % asked.n
@@ -258,7 +258,7 @@ class Fleet:
             answer.die()
 
 
-def rank_of(asked: Asked, header: str | None, ranks: Sequence[int]) -> int | None:
+def rank_of(asked: EmulatedRequest, header: str | None, ranks: Sequence[int]) -> int | None:
     """The rank a request names in its header or body; None without one.
 
     Args:

@@ -12,8 +12,8 @@ import msgspec
 import orjson
 
 from evenstep import __version__
-from evenstep.emulator.asked import RefusedError, asked
 from evenstep.emulator.connection import Connection
+from evenstep.emulator.emulated_request import RefusedError, asked
 from evenstep.emulator.faults import fault_of
 from evenstep.emulator.fleet import Fleet, rank_of
 from evenstep.emulator.metrics_page import metrics_page

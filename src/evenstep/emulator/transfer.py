@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from evenstep.emulator.asked import Asked, RefusedError
+from evenstep.emulator.emulated_request import EmulatedRequest, RefusedError
 from evenstep.emulator.rank import Sequence
 from evenstep.emulator.settings import EmulatorSettings
 
@@ -50,7 +50,7 @@ class Transfer:
             "transfer_mode": "pull",
         }
 
-    def source(self, asked: Asked) -> tuple[str, int, str]:
+    def source(self, asked: EmulatedRequest) -> tuple[str, int, str]:
         """Host, port and name of the KV that a decode leg brings.
 
         Raises:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import orjson
 
 from evenstep.emulator import tokens
-from evenstep.emulator.asked import Asked
+from evenstep.emulator.emulated_request import EmulatedRequest
 
 Dialect: TypeAlias = Literal["vllm", "sglang"]
 DONE = b"data: [DONE]\n\n"
@@ -59,7 +59,7 @@ class Wording:
         created: Unix time in seconds.
     """
 
-    def __init__(self, asked: Asked, dialect: Dialect, answer_id: str, created: int, model: str) -> None:
+    def __init__(self, asked: EmulatedRequest, dialect: Dialect, answer_id: str, created: int, model: str) -> None:
         self._asked, self._dialect = asked, dialect
         self._stop_key = "stop_reason" if dialect == "vllm" else "matched_stop"
         kind = "chat.completion" if asked.chat else "text_completion"

@@ -17,7 +17,7 @@ class NotItsPageError(EngineError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UsageOptions:
     """The accounting a request asks for.
 
     Args:

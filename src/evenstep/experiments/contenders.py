@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 from evenstep.routing.view import RoutingPolicy, horizon_of
 
 #: A spec such as ``"jsq:ties=lowest"``, the same as a mapping, a policy, or a pair of policy and predictor.
-Asked: TypeAlias = "str | Mapping[str, Any] | RoutingPolicy | tuple[RoutingPolicy, str | Mapping[str, Any]]"
+PolicySpec: TypeAlias = "str | Mapping[str, Any] | RoutingPolicy | tuple[RoutingPolicy, str | Mapping[str, Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _usual(policy: Any) -> dict[str, Any] | None:
     return None if name is None else {"name": name}
 
 
-def contender(asked: Asked) -> Contender:
+def contender(asked: PolicySpec) -> Contender:
     """The contender that a spec, mapping, policy or pair stands for; nothing is built yet.
 
     Raises:
@@ -80,7 +80,7 @@ def contender(asked: Asked) -> Contender:
     return Contender(repr(asked), asked)
 
 
-def contenders(asked: Sequence[Asked]) -> list[Contender]:
+def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
     """All contenders. Each is built once, so that a bad one fails before the first run.
 
     Raises:

@@ -57,7 +57,7 @@ class Gateway:
         """
         check_files(self._config)
         for worker in self._config.fleet():
-            self.pools.attached(worker)
+            self.pools.backend_of(worker)
 
     def start(self) -> None:
         """Take the workers of the config: what decisions need is compiled.
@@ -89,10 +89,10 @@ class Gateway:
                 "decision_log_failed": {pool.name: bool(pool.log.why) for pool in self.pools.all if pool.log},
                 "decision_log_failures_total": {pool.name: pool.log.failures for pool in self.pools.all if pool.log},
                 "worker_counting_estimated": {
-                    name: not one.dialect.counts for pool in self.pools.all for name, one in pool.attached.items()
+                    name: not one.dialect.counts for pool in self.pools.all for name, one in pool.backends.items()
                 },
                 "worker_cannot_continue": {
-                    name: not one.endpoint.continues_chats for pool in self.pools.all for name, one in pool.attached.items()
+                    name: not one.endpoint.continues_chats for pool in self.pools.all for name, one in pool.backends.items()
                 },
             },
         }

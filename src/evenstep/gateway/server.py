@@ -183,7 +183,7 @@ async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
     gateway = server.gateway
     while gateway.not_ready():
         await asyncio.sleep(_LOOK_S)
-    models = ", ".join(pool.name for pool in gateway.pools.all if pool.attached)
+    models = ", ".join(pool.name for pool in gateway.pools.all if pool.backends)
     workers = len(gateway.workers())
     say(f"ready: {models} on {workers} worker{'s' * (workers != 1)}")
     if server.begins_plain:

@@ -5,7 +5,7 @@ import pytest
 
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.errors import InputError
-from evenstep.experiments.compare.gate_thresholds import Asked, answer
+from evenstep.experiments.compare.gate_thresholds import Question, answer
 from evenstep.request import Trace
 from evenstep.sim.engine.simulation import Engine
 
@@ -20,7 +20,7 @@ def trace():
 
 
 def test_types_are_classes_of_mean_lengths_or_outputs_of_one_prompt():
-    asked = Asked(trace(), Engine(), AffineKv(0.01, 1e-7))
+    asked = Question(trace(), Engine(), AffineKv(0.01, 1e-7))
     by_class = asked.types(np.array([0, 0, 2, 2]), prompts=True)
     assert (by_class.prompt_tokens, by_class.output_tokens) == ([20.0, 20.0], [6.0, 302.0])
     by_output = asked.types(np.array([4, 8, 4, 600]) // 5, prompts=False)
@@ -30,11 +30,11 @@ def test_types_are_classes_of_mean_lengths_or_outputs_of_one_prompt():
 
 
 def test_segments_end_where_their_longest_output_does():
-    found = answer(Asked(trace(), Engine(), AffineKv(0.01, 1e-7), segments=2))
+    found = answer(Question(trace(), Engine(), AffineKv(0.01, 1e-7), segments=2))
     assert found["nested_wait"]["ends"] == [4]
 
 
 def test_requests_at_one_time_have_no_rate():
     at_once = Trace(np.array([1, 1]), np.array([1, 1]), arrival_s=np.array([0.0, 0.0]))
     with pytest.raises(InputError, match="no rate"):
-        Asked(at_once, Engine(), AffineKv())
+        Question(at_once, Engine(), AffineKv())

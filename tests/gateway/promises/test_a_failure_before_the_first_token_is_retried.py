@@ -139,14 +139,14 @@ def test_an_engine_that_comes_back_with_another_model_costs_nothing_and_serves_t
                 assert verdict(reply, 4) == "complete", reply
             assert len(changed.calls) == 1, "it was asked once"
             pools = f.server.gateway.pools
-            while "another" not in pools.by_model or not pools.by_model["another"].attached:
+            while "another" not in pools.by_model or not pools.by_model["another"].backends:
                 await f.tick()
             reply = await answered(f.port, ask(tokens=4, stream=stream, model="another"))
             assert verdict(reply, 4) == "complete" and len(changed.calls) == 2
             changed.serves = e.MODEL  # and back
             reply = await answered(f.port, ask(tokens=4, stream=stream, model="another"))
             assert reply.status == 404 and reply.json["error"]["message"] == "The model `another` does not exist."
-            while changed.url[7:] not in pools.by_model[e.MODEL].attached:
+            while changed.url[7:] not in pools.by_model[e.MODEL].backends:
                 await f.tick()
             assert sorted(pools.workers) == sorted(engine.url[7:] for engine in f.engines)
             before = len(changed.calls)

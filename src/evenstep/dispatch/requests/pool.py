@@ -68,7 +68,7 @@ class Pool:
         return *self.tasks.keys.get(row, UNKEYED), self._rows.at.since_s[row], self._rows.at.request[row]
 
 
-class Door:
+class AdmissionLimits:
     """The limits of admission: the size of the pool, and the limits of each tenant.
 
     Attributes:

@@ -14,10 +14,10 @@ from evenstep.dispatch.log.meters import Meters
 from evenstep.dispatch.log.records import Record, Round
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.rounds.door import Packed, PolicyDoor, Shown
 from evenstep.dispatch.rounds.fallback import Fallback, Fell, Reason
 from evenstep.dispatch.rounds.idle import fill_idle
-from evenstep.dispatch.rounds.projections import Ahead
+from evenstep.dispatch.rounds.policy_call import Packed, PolicyCall, Shown
+from evenstep.dispatch.rounds.projections import Projections
 from evenstep.dispatch.settings import Settings
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.view import is_oracle
@@ -72,7 +72,7 @@ class Deciding:
         self.settings, self.stopwatch, self.overruns = settings, options.stopwatch, options.overruns
         self.processor = options.processor or options.stopwatch  # None = `overruns` names the decisions over budget
         self.fallback = Fallback(settings.policy_cooldown_s)
-        self.least_load = PolicyDoor("least-load", LeastLoad())
+        self.least_load = PolicyCall("least-load", LeastLoad())
         self.decisions = 0
         self.prepared = 0  # turns in which predictions were asked for since the last decision
         self.decided_s = 0.0  # when the last answer was there, as the stopwatch says
@@ -99,18 +99,18 @@ class Deciding:
         Raises:
             InputError: as the constructor.
         """
-        door = PolicyDoor(policy)
+        call = PolicyCall(policy)
         text, found = self.predictor_text, self.predictor
-        if door.horizon and (predictor or not found):
-            usual = str(getattr(door.policy, "usual_predictor", "")).replace(",", "/")
+        if call.horizon and (predictor or not found):
+            usual = str(getattr(call.policy, "usual_predictor", "")).replace(",", "/")
             text = predictor or (f"{PREDICTOR}:of={usual}" if usual else PREDICTOR)
             found = _predictor(text)
         ahead = None
-        if door.horizon:
-            ahead = Ahead(found, door.horizon, expects_loads(door.policy))  # type: ignore[arg-type]
-        self.door, self.ahead = door, ahead
-        self.prefixes.is_read = door.reads_cached
-        self.has_bypassed |= door.binds_at_once
+        if call.horizon:
+            ahead = Projections(found, call.horizon, expects_loads(call.policy))  # type: ignore[arg-type]
+        self.call, self.ahead = call, ahead
+        self.prefixes.is_read = call.reads_cached
+        self.has_bypassed |= call.binds_at_once
         self.limit()
         self.predictor_text, self.predictor = text, found
         self._pack()
@@ -132,12 +132,12 @@ class Deciding:
             return
         self._generation = self.mirror.generation
         self._pack()
-        self.door.forget()
+        self.call.forget()
         if self.ahead is not None:
             self.ahead.forget()
 
     def _pack(self) -> None:
-        self.packed = Packed(len(self.mirror.workers), self.door.horizon)
+        self.packed = Packed(len(self.mirror.workers), self.call.horizon)
         self._shown = Shown(0, 0, 0.0, 0.0, 0, self.packed)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
@@ -193,7 +193,7 @@ class Deciding:
         reason = self.fallback.before(self._is_stale(now_s), now_s)
         shown.decision, shown.seed, shown.waiting = self.decisions, self.settings.seed, most
         shown.now_s, shown.mean_wait_s = now_s, self.meters.waits.mean_s
-        if self.ahead is not None or self.door.reads_cached:
+        if self.ahead is not None or self.call.reads_cached:
             reason = self._look_further(packed.waiting[:most], reason)
         prepared = watch() if watch else 0.0
         answer, reason = self._ask(shown, reason)
@@ -208,7 +208,7 @@ class Deciding:
         if reason:
             self._tell(reason, was_off, now_s)
         outcome = "fallback" if reason else "held" if worker.count(HOLD) == most else "admitted"
-        self.meters.decisions[self.door.text, outcome] += 1
+        self.meters.decisions[self.call.text, outcome] += 1
         if self.keep_round is not None:
             self.keep_round(self._record(shown, worker, reason))
         self.decisions += 1
@@ -252,16 +252,16 @@ class Deciding:
         else:
             why = fallback.cause = f"{reason}: {self._said}"
         fallback.last = Fell(self.decisions, now_s, reason, why)
-        self.notice("fallback", reason, f"least load decides instead of {self.door.text}: {why}", now_s)
+        self.notice("fallback", reason, f"least load decides instead of {self.call.text}: {why}", now_s)
         if fallback.is_off and not was_off:
-            self.notice("policy-off", self.door.text, f"{self.door.text} is off until a reload ({self._said})", now_s)
+            self.notice("policy-off", self.call.text, f"{self.call.text} is off until a reload ({self._said})", now_s)
 
     def _ask(self, shown: Shown, reason: Reason) -> tuple[I8, Reason]:
         if not reason:
-            kept = self.door.memory
+            kept = self.call.memory
             begun = self.processor() if self.processor else 0.0
             try:
-                answer = self.door.answer(shown)
+                answer = self.call.answer(shown)
             except PolicyError as error:
                 reason, self._said = "contract", str(error)
             except Exception as error:  # a guest may raise anything; it is counted, told and logged
@@ -272,7 +272,7 @@ class Deciding:
                 if not self._is_over(begun, shown.decision):
                     return answer, ""
                 reason = "budget"
-            self.door.memory = kept
+            self.call.memory = kept
             self.packed.worker[:] = HOLD
         answer = self.least_load.answer(shown)
         if self.stopwatch is not None:
@@ -292,7 +292,7 @@ class Deciding:
     def _look_further(self, waiting: I8, reason: Reason) -> Reason:
         """Show what the policy reads besides the round itself; why it is not asked, where the predictor fails."""
         packed, rows = self.packed, self.rows
-        if self.door.reads_cached:
+        if self.call.reads_cached:
             packed.cached = self.prefixes.cached(waiting, rows.columns.arrays.prompt)
         packed.projections = packed.nothing_ahead  # not what an earlier round saw: a replay may begin after it
         if self.ahead is not None and not reason:

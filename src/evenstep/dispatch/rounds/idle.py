@@ -15,7 +15,7 @@ from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.rounds import showing
-from evenstep.dispatch.rounds.door import Packed
+from evenstep.dispatch.rounds.policy_call import Packed
 from evenstep.request import I8
 from evenstep.routing.view import HOLD, KV_FREE
 

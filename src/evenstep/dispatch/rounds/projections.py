@@ -11,8 +11,6 @@ Source: BalanceRoute App. C, as in the simulator.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evenstep import compiled
@@ -45,7 +43,7 @@ _project_all, _project_expected = (
 )
 
 
-class Ahead:
+class Projections:
     """Projections for a policy with a horizon.
 
     Args:
@@ -55,7 +53,6 @@ class Ahead:
     """
 
     def __init__(self, predictor: Predictor, horizon: int, expects: bool) -> None:
-        self.predictor: Any = predictor
         self.horizon = horizon
         self.every = int(getattr(predictor, "refresh_every", 16))
         self.gate = Gate(predictor, horizon)
@@ -92,7 +89,7 @@ class Ahead:
             return
         columns = np.array([[request], [prompt], [produced], [key]], np.int64)
         try:
-            self.predictor.gone(Finished(columns[0], columns[1], columns[2], columns[3]))
+            self.gate.predictor.gone(Finished(columns[0], columns[1], columns[2], columns[3]))
         except Exception as error:  # the next round says so
             self._failed = error
 
@@ -102,27 +99,27 @@ class Ahead:
         self._ended = []
         finished = Finished(columns[0], columns[1], columns[2], columns[3])
         if self._in_parts:
-            self.predictor.begin(finished)
+            self.gate.predictor.begin(finished)
             self._learning = True
         else:
-            self.predictor.learn(finished)
+            self.gate.predictor.learn(finished)
 
     def _learn_on(self, rows: int) -> None:
         """Go on with what was begun."""
         if self._learning:
-            self._learning = self.predictor.advance(rows) == 0
+            self._learning = self.gate.predictor.advance(rows) == 0
 
     @property
     def fit(self) -> Fit | None:
         """The fit of the predictor's models that is due."""
-        return self.predictor.due if self._fits else None
+        return self.gate.predictor.due if self._fits else None
 
     def fitted(self, ok: bool) -> None:
         """The host has made the fit that is due, or could not."""
         if self.fit is None:
             return
         try:
-            self.predictor.put_in() if ok else self.predictor.give_up()
+            self.gate.predictor.put_in() if ok else self.gate.predictor.give_up()
         except Exception as error:  # the next round says so
             self._failed = error
 

@@ -11,7 +11,7 @@ from evenstep.dispatch.commands import Continue, SendDecode
 from evenstep.dispatch.fleet.fleet import Fleet
 from evenstep.dispatch.fleet.prefixes import Prefixes
 from evenstep.dispatch.log.meters import Meters
-from evenstep.dispatch.requests.pool import Door, Pool
+from evenstep.dispatch.requests.pool import AdmissionLimits, Pool
 from evenstep.dispatch.requests.rows import Rows
 from evenstep.dispatch.requests.sending import Tables
 from evenstep.dispatch.requests.sending import send as send_rule
@@ -32,7 +32,7 @@ class Slots:
         turn: what all parts share.
         rows: the table of requests.
         fleet: the workers, and deadlines.
-        pool, door: the waiting requests, and their tenants.
+        pool, limits: the waiting requests, and their tenants.
         barriers: steps of the running requests.
         prefixes: what workers have cached.
         meters: counters.
@@ -47,13 +47,13 @@ class Slots:
         rows: Rows,
         fleet: Fleet,
         pool: Pool,
-        door: Door,
+        limits: AdmissionLimits,
         barriers: Barriers,
         prefixes: Prefixes,
         meters: Meters,
     ) -> None:
         self._turn, self._rows, self._mirror, self._timers = turn, rows, fleet.mirror, fleet.timers
-        self._pool, self._door, self._barriers, self._prefixes = pool, door, barriers, prefixes
+        self._pool, self._limits, self._barriers, self._prefixes = pool, limits, barriers, prefixes
         self._meters = meters
         self.seating: dict[int, list[int]] = {}
         self._known: Tables | None = None
@@ -124,7 +124,7 @@ class Slots:
         Args:
             legs: number of the leg before the first. tokens: of their prompts.
         """
-        at, names, out, of = self._rows.at, self._mirror.names, self._turn.out, self._door.of
+        at, names, out, of = self._rows.at, self._mirror.names, self._turn.out, self._limits.of
         requests, placed, produced = at.request, at.worker, at.produced
         for number, row in enumerate(sent, legs + 1):
             of[row].waiting -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenstep.engines.requests.parsing import ROUTING_FIELDS, GenerationRequest
 from evenstep.engines.streams import splice
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.errors import EngineError
 
 #: `stream_options` of a request that has none, by whether usage is, and whether it is for every chunk.
@@ -17,7 +17,7 @@ _OPTIONS = {
 _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
-def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False) -> tuple[bytes, Asked]:
+def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False) -> tuple[bytes, UsageOptions]:
     """A client's body with the accounting options we need.
 
     Args:
@@ -32,7 +32,7 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
         return request.body, request.asked
     fields, asked, added = request.fields, request.asked, dict[str, bytes]()
     if request.stream and dialect.counts:
-        asked = Asked(asked.usage or dialect.usage_needs_final, True, asked.token_ids or token_ids)
+        asked = UsageOptions(asked.usage or dialect.usage_needs_final, True, asked.token_ids or token_ids)
         if asked.usage != request.asked.usage or not request.asked.continuous:
             added["stream_options"] = _stream_options(request, asked)
         if asked.token_ids and not request.asked.token_ids:
@@ -88,7 +88,7 @@ def decode_leg(body: bytes, handover: bytes) -> bytes:
     return splice.replaced(body, {"kv_transfer_params": handover}, spans=fields)
 
 
-def _stream_options(request: GenerationRequest, asked: Asked) -> bytes:
+def _stream_options(request: GenerationRequest, asked: UsageOptions) -> bytes:
     given = request.value("stream_options")
     if not given:
         return _OPTIONS[asked.usage, asked.continuous]

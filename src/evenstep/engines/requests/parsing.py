@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from evenstep.engines.streams import splice
-from evenstep.engines.view import Asked
+from evenstep.engines.view import UsageOptions
 from evenstep.errors import InputError
 
 #: Completions that take no ``max_tokens`` produce this many, as OpenAI's and vLLM's do.
@@ -66,7 +66,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     max_tokens: int
     min_tokens: int
     user: str
-    asked: Asked
+    asked: UsageOptions
     goes_unchanged: bool
     prompts: int
     prompt_tokens: int
@@ -169,8 +169,8 @@ def read_request(kind: Kind, body: bytes) -> GenerationRequest:
     )
 
 
-#: What a client may ask for, by the fields of `Asked`.
-_ASKED = {key: Asked(*key) for key in itertools.product((False, True), repeat=3)}
+#: What a client may ask for, by the fields of `UsageOptions`.
+_ASKED = {key: UsageOptions(*key) for key in itertools.product((False, True), repeat=3)}
 
 
 class _Given(msgspec.Struct, gc=False):

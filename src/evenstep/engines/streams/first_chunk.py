@@ -42,7 +42,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     out: bytes
 
 
-class Starts:
+class FirstChunks:
     """Recognises the first chunk of an engine's streams of one kind."""
 
     def __init__(self) -> None:

@@ -26,10 +26,10 @@ from evenstep.engines.streams.chunks import (
     read_head,
 )
 from evenstep.engines.streams.sse import Event, EventReader
-from evenstep.engines.streams.template import Quick
-from evenstep.engines.streams.template_cache import Habits
+from evenstep.engines.streams.template import ChunkTemplate
+from evenstep.engines.streams.template_cache import TemplateCache
 from evenstep.engines.streams.usage import SoFar, rewritten
-from evenstep.engines.view import Asked, Dialect, Off
+from evenstep.engines.view import Dialect, Off, UsageOptions
 from evenstep.errors import EngineError, InputError
 
 _GAVE_UP = {"abort", "error"}
@@ -56,7 +56,7 @@ class FullReply:
         bytes_per_token: for estimates; 0 counts one token an event.
         limit: bytes of the largest event.
         hands_back: ``recomputed`` means that the engine hands the request back, and is not a stop string of the request.
-        habits: the form of this engine's earlier streams.
+        templates: the form of this engine's earlier streams.
     """
 
     __slots__ = (
@@ -76,7 +76,6 @@ class FullReply:
         "_events",
         "_final",
         "_given",
-        "_habit",
         "_hands_back",
         "_has_guessed",
         "_held",
@@ -96,13 +95,14 @@ class FullReply:
         "_plain",
         "_prompt_ids",
         "_prompts",
-        "_quick",
         "_reader",
         "_repeats",
         "_request_id",
         "_settled",
         "_settled_tokens",
         "_surplus",
+        "_template",
+        "_templates",
         "_texts",
         "_usage_off",
         "_wants_usage",
@@ -124,8 +124,8 @@ class FullReply:
         dialect: Dialect,
         *,
         chat: bool,
-        client: Asked,
-        engine: Asked,
+        client: UsageOptions,
+        engine: UsageOptions,
         choices: int = 1,
         prompts: int = 1,
         before: SoFar | None = None,
@@ -134,7 +134,7 @@ class FullReply:
         fingerprint: bytes = b"",
         bytes_per_token: float = 0.0,
         limit: int = 1 << 20,
-        habits: Habits | None = None,
+        templates: TemplateCache | None = None,
         hands_back: bool = True,
     ) -> None:
         self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
@@ -176,14 +176,14 @@ class FullReply:
         self._over = self._is_between = False  # between two events, where the next one may be a usual one
         self._is_new = True  # nothing was read
         self._limit, self._hands_back = limit, hands_back
-        self._quick: Quick | None = None
+        self._template: ChunkTemplate | None = None
         self._cut = list[bytes]()  # lists of the prompt's ids removed from the current chunk
         self._kept = bytearray() if keep else None  # text and id of events not parsed in full
         #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
         self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = LESSONS if before is None and choices * prompts == 1 else 0
-        self._habit = habits.of((dialect, chat, client, engine, keep)) if habits is not None else None
-        self._has_guessed, self._repeats = False, habits is not None and self._lessons > 0
+        self._templates = templates.of((dialect, chat, client, engine, keep)) if templates is not None else None
+        self._has_guessed, self._repeats = False, templates is not None and self._lessons > 0
         self._changes |= self._repeats  # its id and time, by which streams differ, are read with what is changed
 
     def feed(self, data: bytes) -> bytes:

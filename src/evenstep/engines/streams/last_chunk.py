@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import msgspec
 
-from evenstep.engines.streams.template import Quick
+from evenstep.engines.streams.template import ChunkTemplate
 
 _MOST = 8  # ways in which streams of one kind end that are known at once
 
 
-class Ends:
+class LastChunks:
     """Recognises the last chunk and the usage of an engine's streams of one kind."""
 
     def __init__(self) -> None:
-        self._lasts: dict[bytes, Quick] = {}
+        self._lasts: dict[bytes, ChunkTemplate] = {}
         self._usage, self._order, self._fingerprint = b"", list[int](), b""  # with what differs left open
 
-    def keep_last(self, usual: Quick | None, last: Quick | None) -> None:
+    def keep_last(self, usual: ChunkTemplate | None, last: ChunkTemplate | None) -> None:
         """Learn from the last chunk of a stream.
 
         Args:
@@ -33,13 +33,13 @@ class Ends:
                 self._lasts.clear()
             self._lasts[last.lead or last.rest] = msgspec.structs.replace(last, prefix=b"")
 
-    def last(self, usual: Quick, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
+    def last(self, usual: ChunkTemplate, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
         """The last chunk of a stream, if these bytes begin with one that matches an earlier one.
 
         Args:
             usual: the events before it.
             count: tokens of the answer so far.
-            kept: gets its text and its token id, as from `Quick.read`.
+            kept: gets its text and its token id, as from `ChunkTemplate.read`.
 
         Returns:
             Its length in bytes, 0 = no match; and the bytes for the client.
@@ -77,7 +77,7 @@ class Ends:
         return self._usage % tuple([told[i] for i in self._order]), self._fingerprint
 
 
-def _of(last: Quick, usual: Quick) -> Quick:
+def _of(last: ChunkTemplate, usual: ChunkTemplate) -> ChunkTemplate:
     """A last chunk as a stream would have it whose other events look so."""
     if not last.counts or last.prompt_tokens == usual.prompt_tokens:
         return last

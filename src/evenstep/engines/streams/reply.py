@@ -1,6 +1,6 @@
 """A streamed answer on its way from an engine to a client, read the shortest way that finds what reading in full would find.
 
-Usual events are compared with those before them (`quick`), the first and the last ones with those of earlier streams
+Usual events are compared with those before them (`template`), the first and the last ones with those of earlier streams
 (`starts`, `ends`); all others are read in full (`full_reply`).
 """
 
@@ -13,7 +13,7 @@ from evenstep.engines.streams.first_chunk import Start
 from evenstep.engines.streams.full_reply import DONE_EVENT, LONG, FullReply
 from evenstep.engines.streams.last_chunk import told
 from evenstep.engines.streams.sse import Event
-from evenstep.engines.streams.template import Quick, learned
+from evenstep.engines.streams.template import ChunkTemplate, learned
 
 #: As `full_reply` has it, of texts without quotes between quotes.
 _SEVERAL = re.compile(r'[^\s"]\s+[^\s"]')
@@ -34,18 +34,18 @@ class ReplyStream(FullReply):
             begun, data = self._read_start(data)
             if not data:
                 return begun
-        quick = self._quick
-        if quick is None or not self._is_between or len(data) > self._limit:
+        template = self._template
+        if template is None or not self._is_between or len(data) > self._limit:
             return begun + self._read(data)
-        repeats = self._repeats and quick.is_counted
+        repeats = self._repeats and template.is_counted
         is_end = repeats and data.endswith(DONE_EVENT)
-        at, out = self._read_end(quick, data, 0) if is_end else (0, b"")
+        at, out = self._read_end(template, data, 0) if is_end else (0, b"")
         if not at:
             if not self.finished:
-                at, count, out = quick.read(data, self._counted[0], texts := self._texts_of(quick))
-                self._passed(quick, count, texts)
+                at, count, out = template.read(data, self._counted[0], texts := self._texts_of(template))
+                self._passed(template, count, texts)
             if at < len(data) and repeats:
-                at, more = self._read_end(quick, data, at)
+                at, more = self._read_end(template, data, at)
                 out += more
         out = begun + out
         return out if at == len(data) else out + self._read(data[at:])
@@ -59,26 +59,26 @@ class ReplyStream(FullReply):
         Returns:
             Bytes that were consumed, and the bytes for the client.
         """
-        quick = self._quick
-        if quick is None or not self._is_between or self.finished:
+        template = self._template
+        if template is None or not self._is_between or self.finished:
             return 0, b""
-        at, count, out = quick.read_chunks(data, self._counted[0], texts := self._texts_of(quick), is_framed)
-        self._passed(quick, count, texts)
+        at, count, out = template.read_chunks(data, self._counted[0], texts := self._texts_of(template), is_framed)
+        self._passed(template, count, texts)
         return at, out
 
-    def _texts_of(self, quick: Quick) -> bytearray | None:
+    def _texts_of(self, template: ChunkTemplate) -> bytearray | None:
         """What takes the texts and ids of usual events, for `_passed`."""
-        return self._kept if quick.is_counted else bytearray()
+        return self._kept if template.is_counted else bytearray()
 
-    def _passed(self, quick: Quick, count: int, texts: bytearray | None) -> None:
+    def _passed(self, template: ChunkTemplate, count: int, texts: bytearray | None) -> None:
         """Usual events were read.
 
         Args:
             count: output tokens of its only choice by now, if events tell them.
-            texts: of the events, as of `Quick.read`, if events tell none.
+            texts: of the events, as of `ChunkTemplate.read`, if events tell none.
         """
         counted = self._counted
-        if not quick.is_counted:
+        if not template.is_counted:
             count = counted[0] + (self._estimate_all(texts) if texts else 0)
         self.produced += count - counted[0]
         counted[0] = count
@@ -101,31 +101,31 @@ class ReplyStream(FullReply):
         """
         if not self._repeats or len(data) > min(LONG, self._limit):
             return b"", data
-        assert self._habit is not None
-        start = self._habit.starts.read(data)
+        assert self._templates is not None
+        start = self._templates.starts.read(data)
         if start is None:
             return b"", data
         self._request_id, self._created, self._prompt_ids = start.request_id, start.created, start.prompt_ids
         self.prompt_tokens = start.prompt_tokens
         self._reader.passed()
         self._is_between = self._has_guessed = True
-        self._quick = self._habit.guess(start.request_id, start.created, start.prompt_tokens)
+        self._template = self._templates.guess(start.request_id, start.created, start.prompt_tokens)
         return start.out, data[start.size :]
 
-    def _read_end(self, quick: Quick, data: bytes, at: int) -> tuple[int, bytes]:
+    def _read_end(self, template: ChunkTemplate, data: bytes, at: int) -> tuple[int, bytes]:
         """The last events of the stream, from `at` on, while they match those of earlier streams.
 
         Returns:
             Their end, and the bytes for the client.
         """
-        assert self._habit is not None
-        ends, out = self._habit.ends, b""
+        assert self._templates is not None
+        ends, out = self._templates.ends, b""
         if not self.finished:
-            size, out = ends.last(quick, data[at:], self._counted[0], self._kept)
+            size, out = ends.last(template, data[at:], self._counted[0], self._kept)
             if not size:
                 return at, b""
             at += size
-            self._passed(quick, self._counted[0] + 1, None)
+            self._passed(template, self._counted[0] + 1, None)
             self._open.clear()
             self.finished = self._is_whole = True
             self._final = out[6:-2]
@@ -149,62 +149,62 @@ class ReplyStream(FullReply):
     def _each(self, events: list[Event]) -> bytes:
         """The bytes for the client of these events: those after one that was parsed in full may all be usual."""
         out: list[bytes] = []
-        known, last = self._quick, len(events) - 1
+        known, last = self._template, len(events) - 1
         for place, (raw, payload) in enumerate(events):
             out.append(self._next(raw, payload))
-            quick = self._quick
-            if quick is not None and quick is not known and place < last and not (self._over or self.finished):
-                known = quick
+            template = self._template
+            if template is not None and template is not known and place < last and not (self._over or self.finished):
+                known = template
                 rest = b"".join([raw for raw, _ in events[place + 1 :]])
-                read, count, more = quick.read_all(rest, self._counted[0], texts := self._texts_of(quick))
+                read, count, more = template.read_all(rest, self._counted[0], texts := self._texts_of(template))
                 if read:
-                    self._passed(quick, count, texts)
+                    self._passed(template, count, texts)
                     out.append(more)
                     break
         return b"".join(out)
 
     def _next(self, raw: bytes, data: bytes | None) -> bytes:
         """An event: a usual one needs not be read in full."""
-        quick = self._quick
-        if quick is None or self._over or self.finished:
+        template = self._template
+        if template is None or self._over or self.finished:
             return self._take(raw, data)
-        at, count, out = quick.read(raw, self._counted[0], texts := self._texts_of(quick))
+        at, count, out = template.read(raw, self._counted[0], texts := self._texts_of(template))
         if not at:
             return self._take(raw, data)
-        self._passed(quick, count, texts)
+        self._passed(template, count, texts)
         return out
 
     def _learn(self, raw: bytes, out: bytes, choice: Choice, has_usage: bool) -> None:
         """From an event that was read in full, how the next ones probably look."""
         request_id, created = self._request_id, self._created
-        if self._habit is not None and not self._has_guessed:
+        if self._templates is not None and not self._has_guessed:
             self._has_guessed = True
             is_role_alone = is_role(choice) and choice.stop_reason is None and self._plain
             if is_role_alone and not self.produced:
                 start = Start(len(raw), request_id, created, self.prompt_tokens, self._prompt_ids, out)
-                self._habit.starts.keep(raw, start)
-            self._quick = self._habit.guess(request_id, created, self.prompt_tokens)
-            if self._quick is not None:
+                self._templates.starts.keep(raw, start)
+            self._template = self._templates.guess(request_id, created, self.prompt_tokens)
+            if self._template is not None:
                 return
         content = choice.content
         if content and choice.stop_reason is None and not (choice.delta and choice.delta.others):
             self._lessons -= 1
             is_counted = has_usage or choice.token_ids is not None
-            self._quick = learned(raw, out, content, self._chat, is_counted)
-            if self._quick is not None and self._habit is not None:
-                self._habit.keep(request_id, created, self._quick)
+            self._template = learned(raw, out, content, self._chat, is_counted)
+            if self._template is not None and self._templates is not None:
+                self._templates.keep(request_id, created, self._template)
 
     def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
         """From a last chunk that was read in full, how those of later streams probably look."""
         if choice.stop_reason is None and not (choice.delta and choice.delta.others):
-            assert self._habit is not None
+            assert self._templates is not None
             last = learned(raw, out, choice.content, self._chat)
-            self._habit.ends.keep_last(self._quick, last)
+            self._templates.ends.keep_last(self._template, last)
 
     def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
         """From an event with the usage that was read in full, how those of later streams probably look."""
         counts = usage.prompt_tokens, usage.completion_tokens
         if usage.prompt_tokens_details is None and counts == (self.prompt_tokens, self.produced):
-            assert self._habit is not None
+            assert self._templates is not None
             fingerprint = bytes(read_head(data).system_fingerprint)
-            self._habit.ends.keep_usage(raw, self._what_differs(), fingerprint)
+            self._templates.ends.keep_usage(raw, self._what_differs(), fingerprint)

@@ -1,12 +1,12 @@
 """A fast path for the usual event of a stream: it equals the previous one except for its text, token and counts.
 
-Nearly all events of a stream repeat one another. A `Quick` is learned from an event that was parsed in full. It holds
-the bytes before the text, the bytes after it with the counts left open, and the bytes for the client. One token later the
-counts are known in advance, so a matching event is compared, not parsed. A full parse would find the same values, since all
-other bytes are equal. An event that does not match is parsed in full.
+Nearly all events of a stream repeat one another. A `ChunkTemplate` is learned from an event that was parsed in full. It
+holds the bytes before the text, the bytes after it with the counts left open, and the bytes for the client. One token later
+the counts are known in advance, so a matching event is compared, not parsed. A full parse would find the same values, since
+all other bytes are equal. An event that does not match is parsed in full.
 
-`Quick.read` is written to be read; `Quick.read_chunks` is its compiled twin, which takes HTTP chunks as they come from
-an engine and writes them for the client, in one pass.
+`ChunkTemplate.read` is written to be read; `ChunkTemplate.read_chunks` is its compiled twin, which takes HTTP chunks as they
+come from an engine and writes them for the client, in one pass.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BYTES = _SPACE.data
 _read = compiled.entry(read_chunks)
 
 
-class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
+class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The form of one stream's usual event.
 
     Args:
@@ -124,7 +124,7 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
         return at, count, out
 
 
-def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool = True) -> Quick | None:
+def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool = True) -> ChunkTemplate | None:
     """The probable form of the events after this one; None if it cannot be derived.
 
     Args:
@@ -159,7 +159,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
     ends = [pieces[0] + names[0], pieces[3] + names[1], pieces[6]] if found else [rest, b"", b""]
     tail = b"" if out == raw else out[end:]
     shape = (raw[:start], lead, *ends, tail)
-    return Quick(
+    return ChunkTemplate(
         prefix=raw[:start],
         lead=lead,
         rest=_COUNTS.sub(rb'"\1_tokens":%d', rest.replace(b"%", b"%%")) if found else rest,
@@ -186,6 +186,6 @@ def spoken(text: bytes) -> str | None:
 def warm() -> None:
     """Load the compiled reader, and compile it if it is not on disk."""
     event = b'data: {"choices":[{"index":0,"text":" a","token_ids":[5]}]}\n\n'
-    quick = learned(event, event, " a", chat=False)
-    assert quick is not None
-    quick.read_chunks(b"%x\r\n%b\r\n" % (len(event), event), 0, None, is_framed=True)
+    template = learned(event, event, " a", chat=False)
+    assert template is not None
+    template.read_chunks(b"%x\r\n%b\r\n" % (len(event), event), 0, None, is_framed=True)

@@ -1,7 +1,7 @@
 """Learns the form of one engine's streams, as a guess for the next one.
 
-Streams of one kind differ in id, time and length of prompt. With these values replaced, the last stream's `Quick` fits
-from a stream's second event on. A wrong guess matches nothing, and the stream learns its own form: a byte-for-byte
+Streams of one kind differ in id, time and length of prompt. With these values replaced, the last stream's `ChunkTemplate`
+fits from a stream's second event on. A wrong guess matches nothing, and the stream learns its own form: a byte-for-byte
 comparison cannot misread an event.
 """
 
@@ -12,15 +12,15 @@ from collections.abc import Hashable
 import msgspec
 import numpy as np
 
-from evenstep.engines.streams.first_chunk import Starts
-from evenstep.engines.streams.last_chunk import Ends
-from evenstep.engines.streams.template import Quick
+from evenstep.engines.streams.first_chunk import FirstChunks
+from evenstep.engines.streams.last_chunk import LastChunks
+from evenstep.engines.streams.template import ChunkTemplate
 from evenstep.engines.streams.template_kernel import PIECES, PROMPT, REST_0, TAIL
 
 _MOST = 64  # kinds of streams that are known at once
 
 
-class Habit:
+class StreamTemplates:
     """Recognises the usual events of streams of one kind.
 
     Attributes:
@@ -28,24 +28,24 @@ class Habit:
     """
 
     def __init__(self) -> None:
-        self.starts, self.ends = Starts(), Ends()
-        self._usual: Quick | None = None
+        self.starts, self.ends = FirstChunks(), LastChunks()
+        self._usual: ChunkTemplate | None = None
         self._told, self._pieces = (b"", b""), list[bytes]()
 
-    def keep(self, request_id: bytes, created: bytes, quick: Quick) -> None:
+    def keep(self, request_id: bytes, created: bytes, template: ChunkTemplate) -> None:
         """Learn from the usual events of a stream.
 
         Args:
             request_id, created: of the stream, as JSON; other values can replace them only if each occurs once, before the
                 text.
         """
-        told, prefix = _told(request_id, created), quick.prefix
+        told, prefix = _told(request_id, created), template.prefix
         if request_id and all(prefix.count(one) == 1 for one in told):
-            ends = np.cumsum(quick.parts[:PIECES]).tolist()
-            self._pieces = [quick.shape[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-            self._told, self._usual = told, quick
+            ends = np.cumsum(template.parts[:PIECES]).tolist()
+            self._pieces = [template.shape[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+            self._told, self._usual = told, template
 
-    def guess(self, request_id: bytes, created: bytes, prompt_tokens: int) -> Quick | None:
+    def guess(self, request_id: bytes, created: bytes, prompt_tokens: int) -> ChunkTemplate | None:
         """The probable form of another stream's usual events; None if unknown.
 
         Args:
@@ -74,19 +74,19 @@ class Habit:
         )
 
 
-class Habits:
+class TemplateCache:
     """The recognisers of an engine's streams, by kind of stream."""
 
     def __init__(self) -> None:
-        self._of: dict[Hashable, Habit] = {}
+        self._of: dict[Hashable, StreamTemplates] = {}
 
-    def of(self, kind: Hashable) -> Habit:
+    def of(self, kind: Hashable) -> StreamTemplates:
         """The recogniser of streams of this kind."""
         found = self._of.get(kind)
         if found is None:
             if len(self._of) >= _MOST:
                 self._of.clear()
-            found = self._of[kind] = Habit()
+            found = self._of[kind] = StreamTemplates()
         return found
 
 

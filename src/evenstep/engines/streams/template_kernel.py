@@ -1,5 +1,5 @@
 # pyright: basic
-"""The compiled twin of `template.Quick.read`, for bodies that are still in HTTP chunks: one pass over the bytes.
+"""The compiled twin of `template.ChunkTemplate.read`, for bodies that are still in HTTP chunks: one pass over the bytes.
 
 It takes a buffer and two offsets, and keeps nothing. The checked build (``EVENSTEP_CHECKED=1``) verifies every index.
 """
@@ -11,8 +11,9 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import Ints, Octets, jit
 
-#: Places in `Quick.parts`: bytes of each piece of `Quick.shape`, in this order; then how many counts an event has (0 or 2),
-#: whether ``total_tokens`` is first, what it is beyond ``completion_tokens``, and whether the client gets other bytes.
+#: Places in `ChunkTemplate.parts`: bytes of each piece of `ChunkTemplate.shape`, in this order; then how many counts an
+#: event has (0 or 2), whether ``total_tokens`` is first, what it is beyond ``completion_tokens``, and whether the client
+#: gets other bytes.
 PREFIX, LEAD, REST_0, REST_1, REST_2, TAIL, COUNTS, TOTAL_FIRST, PROMPT, CHANGES = range(10)
 PIECES, PARTS = 6, 10
 _FRAME = 16  # room for the size of a chunk in front of what is written
@@ -111,7 +112,7 @@ def read_chunks(data, begin, end, shape, parts, count, is_framed, out):
     Args:
         data: bytes.
         begin, end: the part of them to read, which begins with the size of a chunk.
-        shape, parts: see `Quick`.
+        shape, parts: see `ChunkTemplate`.
         count: tokens of the answer so far.
         is_framed: what the client gets is one HTTP chunk, else bare.
         out: uint8[n], written: what the client gets in its first half; in its second the text and the token id of each

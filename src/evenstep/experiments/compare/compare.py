@@ -11,7 +11,7 @@ from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 from evenstep.experiments.compare.compared import Compared
 from evenstep.experiments.compare.running import run_comparison
-from evenstep.experiments.contenders import Asked, contenders
+from evenstep.experiments.contenders import PolicySpec, contenders
 from evenstep.experiments.executors import can_fork
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.notation import slo_of
@@ -24,7 +24,7 @@ from evenstep.sim.cluster.simulation import Cluster
 
 def compare(
     source: Trace | str | Path | Any,
-    policies: Asked | Sequence[Asked],
+    policies: PolicySpec | Sequence[PolicySpec],
     *,
     cluster: Cluster | None = None,
     step_time: StepTime | None = None,
@@ -91,14 +91,14 @@ def compare(
     return Compared.of(outcome.comparison, plan, asked)
 
 
-def _listed(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
+def _listed(policies: PolicySpec | Sequence[PolicySpec]) -> Sequence[PolicySpec]:
     """The policies asked for, as a list, also where it is one policy by itself.
 
     Raises:
         InputError: neither.
     """
     if isinstance(policies, str | Mapping) or callable(getattr(policies, "route", None)):
-        return [cast("Asked", policies)]
+        return [cast("PolicySpec", policies)]
     if isinstance(policies, Iterable):
-        return [*cast("Iterable[Asked]", policies)]
+        return [*cast("Iterable[PolicySpec]", policies)]
     raise InputError("compare", "policies", type(policies).__name__, "a policy, or a list of them")

@@ -37,7 +37,7 @@ COUNTS = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, 100, 200, 500)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class Question:
     """What the thresholds are for.
 
     Args:
@@ -86,7 +86,7 @@ class Asked:
         return Types(rates.tolist(), prompt.tolist(), output.tolist(), self.law.d0_s, self.law.d1_s)
 
 
-def answer(asked: Asked) -> dict[str, Any]:
+def answer(asked: Question) -> dict[str, Any]:
     """Thresholds, memory and latency of both policies, and what each threshold satisfies, for a table or as JSON.
 
     WAIT's types are the trace's classes, of mean lengths; Nested WAIT's are its output lengths, of one mean prompt.
@@ -116,7 +116,7 @@ def read(settings: EngineSettings) -> Trace:
     return traces_of(settings, fewer=False)[0]
 
 
-def _wait(asked: Asked, types: Types, names: list[int]) -> dict[str, Any]:
+def _wait(asked: Question, types: Types, names: list[int]) -> dict[str, Any]:
     found = wait_thresholds.least(types, asked.kv_tokens)
     latency = wait_thresholds.expected_latency_s(types, found)
     return {
@@ -139,7 +139,7 @@ def _wait(asked: Asked, types: Types, names: list[int]) -> dict[str, Any]:
     }
 
 
-def _nested(asked: Asked) -> dict[str, Any]:
+def _nested(asked: Question) -> dict[str, Any]:
     output = asked.trace.output_tokens
     types = asked.types((output - 1) // math.ceil(int(output.max()) / MOST_TYPES), prompts=False)
     many = len(types.output_tokens)

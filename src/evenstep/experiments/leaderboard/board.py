@@ -31,7 +31,7 @@ _LIVE = "predictor=live"
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _EmptyCell:
     """A cell to be filled: a workload, a policy as the board lists it, what that means there, and its replicates."""
 
     workload: Workload
@@ -79,7 +79,7 @@ class Board:
         self._plans = {one.name: self._plan(one) for one in self._workloads}
         self.made = 0
         self._asked = [
-            _Asked(workload, policy, self._contender(workload, policy), seeds)
+            _EmptyCell(workload, policy, self._contender(workload, policy), seeds)
             for workload in self._workloads
             for policy in self._policies
             if (seeds := self._seeds(workload, policy))
@@ -153,7 +153,7 @@ class Board:
             raise at(workload.name, error) from None
         return plan
 
-    def _task(self, asked: _Asked, index: int) -> Task:
+    def _task(self, asked: _EmptyCell, index: int) -> Task:
         settings = asked.workload.settings
         plan = self._plans[asked.workload.name]
         printed = self._read.print_of(plan, settings, index)
@@ -168,7 +168,7 @@ class Board:
         return found
 
 
-def _cell(asked: _Asked, runs: list[dict[str, Any]]) -> Cell:
+def _cell(asked: _EmptyCell, runs: list[dict[str, Any]]) -> Cell:
     check_replicates(f"{asked.workload.name}, {asked.policy}", [run["digest"] for run in runs])
     return Cell(
         workload=asked.workload.name,

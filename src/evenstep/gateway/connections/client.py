@@ -15,8 +15,8 @@ from typing import Protocol
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal
 from evenstep.gateway.config.config import Limits
-from evenstep.gateway.connections.asking import Asking, ClientHeads
 from evenstep.gateway.connections.deadline import NEVER, Deadline
+from evenstep.gateway.connections.request_context import ClientHeads, RequestContext
 from evenstep.gateway.connections.service import Job, Received
 from evenstep.http.errors import HttpError
 from evenstep.http.server import CONTINUE, Event, Request, Server, State
@@ -64,7 +64,7 @@ class Client(asyncio.Protocol):
         self._service = service
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until it is connected, as the next one
         self._deadline: Deadline = None  # type: ignore[assignment]
-        self._machine: Server[Asking] = Server(service)
+        self._machine: Server[RequestContext] = Server(service)
         self.job: Job | None = None
         self._body_since_s = 0.0
         self._name, self._unsent, self.paused = "", 0, False
@@ -107,13 +107,13 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         before = self._machine.state
-        event: Event[Asking] | None = self._machine.receive(data)
+        event: Event[RequestContext] | None = self._machine.receive(data)
         if type(event) is Request:
             self._deadline.at = NEVER
-            asking = event.parsed
-            self._name = name = asking.name or self._service.new_name()
+            context = event.parsed
+            self._name = name = context.name or self._service.new_name()
             try:
-                self._service.serve(Received(asking, event.body, name), self)
+                self._service.serve(Received(context, event.body, name), self)
             except Exception:
                 self.fail()
         elif isinstance(event, HttpError):

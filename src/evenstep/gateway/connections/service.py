@@ -6,13 +6,13 @@ from typing import Protocol
 
 import msgspec
 
-from evenstep.gateway.connections.asking import Asking
+from evenstep.gateway.connections.request_context import RequestContext
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request, whole."""
 
-    asking: Asking
+    context: RequestContext
     body: bytes
     name: str  #: its request id
 

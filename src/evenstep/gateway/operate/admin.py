@@ -30,7 +30,7 @@ from evenstep.gateway.operate.openapi import document
 from evenstep.gateway.operate.scraping import adapter_of
 
 if TYPE_CHECKING:
-    from evenstep.gateway.operate.control import Doorway
+    from evenstep.gateway.operate.control import ControlProxy
     from evenstep.gateway.operate.membership import Membership
     from evenstep.gateway.operate.reloading import Reloader
     from evenstep.gateway.operate.snapshots import Snapshots
@@ -72,7 +72,7 @@ class AdminApi:
     """
 
     def __init__(
-        self, settings: Admin, door: Doorway, snapshots: Snapshots, membership: Membership, reloader: Reloader
+        self, settings: Admin, door: ControlProxy, snapshots: Snapshots, membership: Membership, reloader: Reloader
     ) -> None:
         self._door, self._snapshots, self._membership, self._reloader = door, snapshots, membership, reloader
         self._digest = digest_of(settings.key, "admin", "key") if settings.key else b""

@@ -20,7 +20,7 @@ from evenstep.dispatch.warming import warm
 from evenstep.engines.streams.template import warm as warm_quick
 from evenstep.errors import PolicyError
 from evenstep.gateway.operate.kept_kernels import is_compiled, note_compiled
-from evenstep.gateway.operate.shedding import shed_compiler
+from evenstep.gateway.operate.unload_compiler import unload_compiler
 
 COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _log = logging.getLogger("evenstep.gateway")
@@ -138,7 +138,7 @@ def _load(policy: str, predictor: str) -> None:
         return
     with late.in_compiled_code():
         compile_all(policy, predictor)
-    shed_compiler()
+    unload_compiler()
 
 
 def _build(policy: str, predictor: str) -> None:

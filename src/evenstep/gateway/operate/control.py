@@ -1,7 +1,7 @@
 """The operations of a running gateway: the one interface between the data path and all other code.
 
 The data path implements `Control` and owns the loop that its methods run on. Admin API, scraping, discovery and signals
-live elsewhere and come in through `Doorway`, which carries each call over to that loop.
+live elsewhere and come in through `ControlProxy`, which carries each call over to that loop.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Control(Protocol):
         ...
 
 
-class Doorway:
+class ControlProxy:
     """Calls a gateway from another thread.
 
     Args:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from evenstep.errors import InputError
 from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 
 _log = logging.getLogger("evenstep.gateway.operate.membership")
 #: Sources that a gateway always has.
@@ -55,7 +55,7 @@ class Membership:
         changed: takes the whole fleet after every change.
     """
 
-    def __init__(self, door: Doorway, workers: Iterable[Worker], changed: Callable[[list[Worker]], None]) -> None:
+    def __init__(self, door: ControlProxy, workers: Iterable[Worker], changed: Callable[[list[Worker]], None]) -> None:
         self._door, self._changed = door, changed
         self._owned: dict[str, dict[str, Worker]] = {CONFIG: {w.name: w for w in workers}, ADMIN: {}}
         self._turn = asyncio.Lock()

@@ -1,7 +1,7 @@
 """Operation: all work outside the data path, in a thread with its own loop.
 
 It runs the admin API, the metrics page, metric scraping, discovery, reloads and the status report. It reaches the gateway
-only through the `Doorway`; when it is busy or broken, requests still flow.
+only through the `ControlProxy`; when it is busy or broken, requests still flow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.pages import Pages
 from evenstep.gateway.connections.tls import client_context, server_context
-from evenstep.gateway.operate.control import Control, Doorway
+from evenstep.gateway.operate.control import Control, ControlProxy
 from evenstep.gateway.operate.discovery import discover, sources
 from evenstep.gateway.operate.logs import Logs, access
 from evenstep.gateway.operate.membership import Membership
@@ -77,7 +77,7 @@ class Operation:
         self._sources, self._settled, self._logs = sources, settled, logs
         self._attainment = Attainment(settled.value.classes)
         self._contexts = list(contexts or [])
-        self._door = Doorway(control, loop)
+        self._door = ControlProxy(control, loop)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None

@@ -24,7 +24,7 @@ from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.tls import load_certificate, server_context
 from evenstep.gateway.operate.compiling import compile_beside
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import CONFIG, Membership
 from evenstep.gateway.operate.scraping import adapter_of
 
@@ -65,7 +65,7 @@ class Reloader:
         self,
         sources: Sources,
         settled: Settled[GatewayConfig],
-        door: Doorway,
+        door: ControlProxy,
         membership: Membership,
         heard: list[Callable[[GatewayConfig], None]],
         contexts: list[tuple[ssl.SSLContext, Tls, str]],

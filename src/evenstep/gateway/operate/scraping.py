@@ -25,7 +25,7 @@ from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.pages import NoPageError, Pages
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 
 _log = logging.getLogger("evenstep.gateway.operate.scraping")
 _MOST_REQUESTS, _MOST_TOKENS = 1e9, 1e15  # most a page may report; more is an error of the page
@@ -80,7 +80,7 @@ class Scraper:
         pages: fetches them.
     """
 
-    def __init__(self, door: Doorway, engines: Engines, pages: Pages) -> None:
+    def __init__(self, door: ControlProxy, engines: Engines, pages: Pages) -> None:
         self._door, self._engines, self._pages = door, engines, pages
         self._tasks: dict[Place, asyncio.Task[None]] = {}
         self._on: dict[Place, list[Worker]] = {}

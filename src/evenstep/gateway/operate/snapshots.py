@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.control import ControlProxy
 
 _FRESH_S = 0.5
 _ASK_S = 2.0
@@ -21,7 +21,7 @@ class Snapshots:
         more: numbers of operation itself, added to the data path's own.
     """
 
-    def __init__(self, door: Doorway, more: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, door: ControlProxy, more: Callable[[], dict[str, Any]]) -> None:
         self._door, self._more = door, more
         self._found: dict[str, Any] = {}
         self._made_s = float("-inf")

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evenstep.gateway.connections.asking import Asking
+from evenstep.gateway.connections.request_context import RequestContext
 
 #: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token.
 #: ``cancelled``: its client left. ``refused``: turned away before any engine was asked.
@@ -79,7 +79,7 @@ class Story:
     Args:
         sinks: take the summary at the end.
         name: its id.
-        asking: its head and what follows from it.
+        context: its head and what follows from it.
         arrived_s: arrival time.
         model: served model; empty if unknown.
         prompt_tokens: as estimated, until an exact count replaces it.
@@ -106,13 +106,13 @@ class Story:
         self,
         sinks: tuple[Sink, ...],
         name: str,
-        asking: Asking,
+        context: RequestContext,
         arrived_s: float,
         model: str = "",
         prompt_tokens: int = 0,
         request_class: int = 0,
     ) -> None:
-        self._sinks, self._name, self._asking, self._model = sinks, name, asking, model
+        self._sinks, self._name, self._asking, self._model = sinks, name, context, model
         self.prompt_tokens, self.output_tokens, self._class = prompt_tokens, 0, request_class
         self._arrived_s, self._sent_s, self._first_s = arrived_s, math.nan, math.nan
         self._worker, self._tries, self._continued = "", 0, False
@@ -129,12 +129,12 @@ class Story:
 
     def ended(self, outcome: Outcome, status: int) -> None:
         """The request ended: report it to the sinks."""
-        asking, caller = self._asking, self._asking.caller
+        context, caller = self._asking, self._asking.caller
         one = Ended(
             self._name,
             outcome,
             status,
-            asking.head.path,
+            context.head.path,
             self._model,
             caller.tenant if caller else "",
             self._class,
@@ -147,7 +147,7 @@ class Story:
             self._sent_s,
             self._first_s,
             time.monotonic(),
-            asking.traceparent,
+            context.traceparent,
         )
         for sink in self._sinks:
             sink(one)

@@ -20,10 +20,10 @@ from evenstep.engines.streams.answers import Answer, Prefilled
 from evenstep.engines.streams.closing import closing
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.usage import SoFar
-from evenstep.engines.view import Asked
-from evenstep.gateway.connections.asking import Asking
+from evenstep.engines.view import UsageOptions
 from evenstep.gateway.connections.client import Client
-from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.connections.request_context import RequestContext
+from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.ended import Outcome, Story
 from evenstep.gateway.serve.legs import Collecting, Prefill, Stream, Whole
 from evenstep.gateway.serve.served import ServedModel
@@ -44,7 +44,7 @@ class Exchange:
         client: the client's connection.
         request: the request.
         name: its id, shown to client and engines.
-        asking: the parsed head.
+        context: the parsed head.
 
     Attributes:
         number: the dispatcher's.
@@ -68,55 +68,57 @@ class Exchange:
     _leg: Collecting | None = None
     _before: SoFar | None = None
     _handover = _body = b""
-    _asked = Asked()
+    _usage_options = UsageOptions()
     _stalled = False
     _are_denials: bool | None = None  # whether all legs that were lost were of engines that do not serve the model
 
-    def __init__(self, model: ServedModel, client: Client, request: GenerationRequest, name: str, asking: Asking) -> None:
-        self.model, self.client, self.request, self.name, self.asking = model, client, request, name, asking
+    def __init__(
+        self, model: ServedModel, client: Client, request: GenerationRequest, name: str, context: RequestContext
+    ) -> None:
+        self.model, self.client, self.request, self.name, self.context = model, client, request, name, context
         self.can_continue = request.stream and can_break(request)
 
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
-    def prefill(self, command: SendPrefill, attached: Attached) -> None:
+    def prefill(self, command: SendPrefill, backend: Backend) -> None:
         """Send the prefill leg."""
         self._handover = b""
         if self.story is not None:
-            self.story.sent(attached.name)
-        self._write_body(attached)
-        leg = self._leg = Prefill(self, command.leg, attached)
-        self._send(leg, attached, bodies.prefill_leg(self._body), attached.endpoint.settings.answer_s)
+            self.story.sent(backend.name)
+        self._write_body(backend)
+        leg = self._leg = Prefill(self, command.leg, backend)
+        self._send(leg, backend, bodies.prefill_leg(self._body), backend.endpoint.settings.answer_s)
 
-    def decode(self, command: SendDecode, attached: Attached) -> None:
+    def decode(self, command: SendDecode, backend: Backend) -> None:
         """Send the request itself."""
-        self._write_body(attached)
+        self._write_body(backend)
         self._before, self.held = None, b""
         if self.story is not None:
-            self.story.sent(attached.name)
+            self.story.sent(backend.name)
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
-        settings = attached.endpoint.settings
+        settings = backend.endpoint.settings
         if self.request.stream:
-            leg = self._leg = Stream(self, command.leg, attached, command.row, self._reply(attached, None))
-            self._send(leg, attached, body, settings.first_byte_s)
+            leg = self._leg = Stream(self, command.leg, backend, command.row, self._reply(backend, None))
+            self._send(leg, backend, body, settings.first_byte_s)
         else:
-            leg = self._leg = Whole(self, command.leg, attached, command.row)
-            self._send(leg, attached, body, settings.answer_s)
+            leg = self._leg = Whole(self, command.leg, backend, command.row)
+            self._send(leg, backend, body, settings.answer_s)
 
-    def resume(self, command: Continue, attached: Attached) -> None:
+    def resume(self, command: Continue, backend: Backend) -> None:
         """Continue after the text that the client has."""
         before = self._before
         assert before is not None
         if self.story is not None:
-            self.story.sent(attached.name)
-        self._write_body(attached)
-        found = continuation(self.request, self._body, before, attached.continuing)
-        reply = self._reply(attached, before, found.ids)
-        leg = self._leg = Stream(self, command.leg, attached, command.row, reply)
+            self.story.sent(backend.name)
+        self._write_body(backend)
+        found = continuation(self.request, self._body, before, backend.continuing)
+        reply = self._reply(backend, before, found.ids)
+        leg = self._leg = Stream(self, command.leg, backend, command.row, reply)
         leg.counted, self.why = max(leg.counted, command.produced), found.why_not
         if not found.body:
             self.lost(leg, "unable" if found.is_engines else "client", found.why_not, 0.0)
             return
-        self._send(leg, attached, found.body, attached.endpoint.settings.first_byte_s)
+        self._send(leg, backend, found.body, backend.endpoint.settings.first_byte_s)
 
     def abort(self, number: int) -> None:
         """Close a leg that the dispatcher aborts."""
@@ -207,10 +209,10 @@ class Exchange:
         self._leg, self._stalled = None, kind == "stall"
         self._are_denials = leg.is_denied and self._are_denials is not False
         self.only_too_many &= leg.status == _TOO_MANY
-        self.model.lost(leg.attached.name, kind, why, self.name)
+        self.model.lost(leg.backend.name, kind, why, self.name)
         before = self._before
         if self.has_started and before is not None and before.produced and kind != "client":
-            found = continuation(self.request, self._body, before, leg.attached.dialect)
+            found = continuation(self.request, self._body, before, leg.backend.dialect)
             if found.spent:
                 self._close_stream(before)
                 self.model.finished(self, leg.number)
@@ -270,7 +272,7 @@ class Exchange:
         """The client has read what was buffered: read from the engine again."""
         leg = self._leg
         if leg is not None and leg.connection is not None:
-            leg.connection.resume(self.model.now_s() + leg.attached.endpoint.settings.silence_s)
+            leg.connection.resume(self.model.now_s() + leg.backend.endpoint.settings.silence_s)
 
     # --- small things --------------------------------------------------------------------------------------------
 
@@ -282,36 +284,36 @@ class Exchange:
                 story.output_tokens = self._before.produced
             story.ended(outcome, status)
 
-    def _write_body(self, attached: Attached) -> None:
+    def _write_body(self, backend: Backend) -> None:
         """The body for engines of this dialect."""
         request = self.request
         if request.goes_unchanged:
             self._body = request.body
             return
-        dialect = attached.dialect
+        dialect = backend.dialect
         wants_ids = self.can_continue and (dialect.chat_from_ids or not self.request.chat)
-        self._body, self._asked = bodies.upstream(request, dialect, token_ids=wants_ids)
+        self._body, self._usage_options = bodies.upstream(request, dialect, token_ids=wants_ids)
 
-    def _send(self, leg: Collecting, attached: Attached, body: bytes, patience_s: float) -> None:
-        head = attached.generation_head(self.request.chat, self.name, len(body), self.asking.carried)
-        attached.endpoint.send(leg, (head, body), patience_s)
+    def _send(self, leg: Collecting, backend: Backend, body: bytes, patience_s: float) -> None:
+        head = backend.generation_head(self.request.chat, self.name, len(body), self.context.carried)
+        backend.endpoint.send(leg, (head, body), patience_s)
 
-    def _reply(self, attached: Attached, before: SoFar | None, given: bytes = b"") -> ReplyStream:
-        request, dialect = self.request, attached.dialect
+    def _reply(self, backend: Backend, before: SoFar | None, given: bytes = b"") -> ReplyStream:
+        request, dialect = self.request, backend.dialect
         return ReplyStream(
             dialect,
             chat=request.chat,
             client=request.asked,
-            engine=self._asked,
+            engine=self._usage_options,
             choices=request.n,
             prompts=request.prompts,
             before=before,
             given=given,
             keep=self.can_continue,
-            fingerprint=attached.fingerprint,
+            fingerprint=backend.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
             limit=_EVENT_BYTES + _BYTES_PER_ID * request.prompt_bytes,
-            habits=attached.habits,
+            templates=backend.templates,
             hands_back=not request.stops_at_recomputed,
         )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from evenstep.dispatch.events import Kind
 from evenstep.gateway.connections.engine import EngineConnection
-from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.backend import Backend
 from evenstep.http.head import ResponseHead
 
 _MOST = 4 << 20
@@ -68,20 +68,20 @@ class _Version(msgspec.Struct):
     version: str
 
 
-async def learn_version(attached: Attached, patience_s: float) -> None:
+async def learn_version(backend: Backend, patience_s: float) -> None:
     """Ask an engine for its version, if its dialect depends on it; without an answer, assume the newest known version."""
-    if not attached.wants_version:
+    if not backend.wants_version:
         return
-    status, body = await fetch(attached, "/version", patience_s)
+    status, body = await fetch(backend, "/version", patience_s)
     if status == 200:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            attached.speaks(msgspec.json.decode(body, type=_Version).version)
+            backend.speaks(msgspec.json.decode(body, type=_Version).version)
 
 
-async def fetch(attached: Attached, path: str, patience_s: float) -> tuple[int, bytes]:
+async def fetch(backend: Backend, path: str, patience_s: float) -> tuple[int, bytes]:
     """Status and body of a GET; status 0 where there is no answer in time."""
-    endpoint = attached.endpoint
-    data = attached.head("GET", path, "", 0), b""
+    endpoint = backend.endpoint
+    data = backend.head("GET", path, "", 0), b""
     question = _Question(endpoint.loop.create_future(), lambda asked: endpoint.send_fresh(asked, data, patience_s))
     endpoint.send(question, data, patience_s)
     try:

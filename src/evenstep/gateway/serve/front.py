@@ -20,15 +20,15 @@ from evenstep.engines.requests.prompt_blocks import name_key, prompt_blocks, pro
 from evenstep.engines.requests.refusals import Refusal
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Limits
-from evenstep.gateway.connections.asking import Asking, ClientHeads, asking_of
 from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.request_context import ClientHeads, RequestContext, context_of
 from evenstep.gateway.connections.service import Received
 from evenstep.gateway.serve.ended import Sink, Story
 from evenstep.gateway.serve.exchange import Exchange
 from evenstep.gateway.serve.models import page
 from evenstep.gateway.serve.pools import Pools
-from evenstep.gateway.serve.proxying import Passing
+from evenstep.gateway.serve.proxying import ProxiedRequest
 from evenstep.http.head import read_request_head
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Front:
         self.pools = pools
         self.clients: set[Client] = set()
         self.codes: Counter[int] = Counter()
-        self.passing: set[Passing] = set()
+        self.passing: set[ProxiedRequest] = set()
         self.is_draining = False
         self.why_not_ready = "starting"
         self.sinks: tuple[Sink, ...] = ()
@@ -101,59 +101,59 @@ class Front:
 
     def serve(self, request: Received, client: Client) -> None:
         """Answer a request, now or later."""
-        asking = request.asking
-        if asking.kind == "other" and asking.head.path in _HEALTH:
-            self._health(asking.head.path, client)
-        elif asking.refusal is not None and (asking.kind != "other" or asking.caller is None):
-            self._turn_away(request, client, asking.refusal)
-        elif asking.kind == "other":
+        context = request.context
+        if context.kind == "other" and context.head.path in _HEALTH:
+            self._health(context.head.path, client)
+        elif context.refusal is not None and (context.kind != "other" or context.caller is None):
+            self._turn_away(request, client, context.refusal)
+        elif context.kind == "other":
             self._other(request, client)
         else:
-            self._generate(asking.kind, request, client)
+            self._generate(context.kind, request, client)
 
-    def _read_head(self, head: bytes) -> tuple[Asking, int, bool]:
+    def _read_head(self, head: bytes) -> tuple[RequestContext, int, bool]:
         """For `Heads`; of heads with a wrong key nothing is kept."""
         found = read_request_head(head)
-        asking = asking_of(found, self._callers, self._session_headers)
-        return asking, found.length, asking.caller is not None
+        context = context_of(found, self._callers, self._session_headers)
+        return context, found.length, context.caller is not None
 
     # --- generations ---------------------------------------------------------------------------------------------
 
     def _generate(self, kind: Kind, received: Received, client: Client) -> None:
-        asking = received.asking
+        context = received.context
         try:
             request = read_request(kind, received.body)
         except InputError as error:
             self._turn_away(received, client, refusals.bad_request(error))
             return
-        caller, name = asking.caller, received.name
+        caller, name = context.caller, received.name
         assert caller is not None
         pool = self.pools.pool_of(request.model)
         if pool is None:
             self._turn_away(received, client, self._unknown(request.model))
             return
         now_s = time.monotonic()
-        exchange = Exchange(pool, client, request, name, asking)
+        exchange = Exchange(pool, client, request, name, context)
         estimate = pool.estimate(exchange)
-        sinks = self.class_sinks if asking.number else self.sinks
+        sinks = self.class_sinks if context.number else self.sinks
         if sinks:
-            exchange.story = Story(sinks, name, asking, now_s, request.model, estimate, asking.number)
+            exchange.story = Story(sinks, name, context, now_s, request.model, estimate, context.number)
         salt, blocks = self._salt, ()
         if pool.reads_cached:
             blocks = tuple(prompt_blocks(request, salt, block_bytes=pool.settings.prefix_block_bytes))
-        session = asking.session or asking.task or request.user
+        session = context.session or context.task or request.user
         event = Arrived(
             now_s=now_s,
             request=pool.number(exchange),
             prompt_tokens=estimate,
             tenant=caller.tenant,
-            request_class=asking.number,
+            request_class=context.number,
             key=prompt_key(request, salt),
             session=name_key(session, salt) if session else 0,
-            task=name_key(asking.task, salt) if asking.task else 0,
-            priority=asking.priority,
+            task=name_key(context.task, salt) if context.task else 0,
+            priority=context.priority,
             max_tokens=max(0, request.max_tokens),
-            expected_tokens=asking.expected,
+            expected_tokens=context.expected,
             copies=request.best_of * request.prompts,
             can_continue=exchange.can_continue,
             blocks=blocks,
@@ -163,9 +163,9 @@ class Front:
     def _turn_away(self, received: Received, client: Client, refusal: Refusal) -> None:
         """Refuse a request that no pool has seen."""
         client.refuse(refusal)
-        sinks = self.class_sinks if received.asking.number else self.sinks
+        sinks = self.class_sinks if received.context.number else self.sinks
         if sinks:
-            story = Story(sinks, received.name, received.asking, time.monotonic())
+            story = Story(sinks, received.name, received.context, time.monotonic())
             story.ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:
@@ -197,7 +197,7 @@ class Front:
             return "draining"
         if self.why_not_ready:
             return self.why_not_ready
-        if not any(pool.attached for pool in self.pools.all):
+        if not any(pool.backends for pool in self.pools.all):
             waiting = self.pools.unknown
             return f"no worker has said which models it serves ({len(waiting)} asked)" if waiting else "no worker"
         if not any(worker.is_known for pool in self.pools.all for worker in pool.dispatcher.mirror.workers):
@@ -205,7 +205,7 @@ class Front:
         return ""
 
     def _other(self, request: Received, client: Client) -> None:
-        head = request.asking.head
+        head = request.context.head
         path = head.path
         if path == "/v1/models" and head.method in ("GET", "HEAD"):
             client.reply(200, page(self.pools.listed().values()))
@@ -237,8 +237,8 @@ class Front:
             return
         story = None
         if self.sinks:
-            story = Story(self.sinks, request.name, request.asking, time.monotonic(), model)
-        passing = Passing(client, request, engines, not self._callers.has_keys, self.passing.discard, story)
+            story = Story(self.sinks, request.name, request.context, time.monotonic(), model)
+        passing = ProxiedRequest(client, request, engines, not self._callers.has_keys, self.passing.discard, story)
         self.passing.add(passing)
         client.job = passing
         passing.send()
@@ -254,7 +254,7 @@ def _is_plain(path: str) -> bool:
 
 def _model_of(request: Received) -> str:
     """The model that a body names; empty where it is no JSON object or names none."""
-    if "json" not in request.asking.head.headers.get("content-type", ""):
+    if "json" not in request.context.head.headers.get("content-type", ""):
         return ""
     try:
         return msgspec.json.decode(request.body, type=_Named).model or ""

@@ -15,10 +15,10 @@ from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
 from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, read_prefilled
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.errors import EngineError
-from evenstep.gateway.connections.asking import Asking
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection
-from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.connections.request_context import RequestContext
+from evenstep.gateway.serve.backend import Backend
 from evenstep.http.head import ResponseHead
 
 _MOST_REFUSAL = 64 * 1024
@@ -34,7 +34,7 @@ class Counter(Protocol):
 
     def produced(self, row: int, tokens: int, now_s: float) -> None: ...
 
-    def denied(self, attached: Attached, model: str) -> None: ...
+    def denied(self, backend: Backend, model: str) -> None: ...
 
 
 class Owner(Protocol):
@@ -45,7 +45,7 @@ class Owner(Protocol):
     why: str
 
     @property
-    def asking(self) -> Asking: ...
+    def context(self) -> RequestContext: ...
 
     @property
     def client(self) -> Client: ...
@@ -81,7 +81,7 @@ class Collecting:
     Args:
         exchange: whose.
         number: of the leg, as the dispatcher has it.
-        attached: the worker.
+        backend: the worker.
 
     Attributes:
         is_denied: the engine says that it does not serve the model.
@@ -94,8 +94,8 @@ class Collecting:
     _refused = False
     _size = 0
 
-    def __init__(self, exchange: Owner, number: int, attached: Attached) -> None:
-        self.exchange, self.number, self.attached = exchange, number, attached
+    def __init__(self, exchange: Owner, number: int, backend: Backend) -> None:
+        self.exchange, self.number, self.backend = exchange, number, backend
         self._pieces: list[bytes] = []
 
     def abort(self) -> None:
@@ -161,14 +161,14 @@ class Collecting:
         status, exchange = head.status, self.exchange
         is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
         if status in _ABOUT_KEYS:
-            is_clients = exchange.asking.carries_key and not self.attached.has_key
+            is_clients = exchange.context.carries_key and not self.backend.has_key
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
         if status == _NOT_FOUND and denies_model(said):  # it gets only models it is configured to serve
             is_clients, self.is_denied = False, True
         self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
         if self.is_denied:
-            exchange.model.denied(self.attached, exchange.request.model)
+            exchange.model.denied(self.backend, exchange.request.model)
 
     def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
         self.abort()
@@ -194,14 +194,14 @@ class Whole(Collecting):
         row: what `Dispatcher.produced` wants to hear.
     """
 
-    def __init__(self, exchange: Owner, number: int, attached: Attached, row: int) -> None:
-        self.exchange, self.number, self.attached, self.row = exchange, number, attached, row
+    def __init__(self, exchange: Owner, number: int, backend: Backend, row: int) -> None:
+        self.exchange, self.number, self.backend, self.row = exchange, number, backend, row
         self._pieces = []
 
     def whole(self, body: bytes) -> None:
         try:
             hands_back = not self.exchange.request.stops_at_recomputed
-            answer = read_answer(body, self.attached.dialect.finish_reasons, hands_back)
+            answer = read_answer(body, self.backend.dialect.finish_reasons, hands_back)
         except EngineError as error:
             self._lose("stream", str(error))
             return
@@ -222,18 +222,18 @@ class Stream(Collecting):
     kind = "text/event-stream"
     at_once = None  # type: ignore[assignment]  # it goes out piece by piece
 
-    def __init__(self, exchange: Owner, number: int, attached: Attached, row: int, reply: ReplyStream) -> None:
-        self.exchange, self.number, self.attached, self.row, self.reply = (
+    def __init__(self, exchange: Owner, number: int, backend: Backend, row: int, reply: ReplyStream) -> None:
+        self.exchange, self.number, self.backend, self.row, self.reply = (
             exchange,
             number,
-            attached,
+            backend,
             row,
             reply,
         )
         self._pieces = []
         self.counted = reply.produced  # tokens reported to the dispatcher
         self._seen = reply.produced  # tokens at the last check
-        self.silence_s = attached.endpoint.settings.silence_s
+        self.silence_s = backend.endpoint.settings.silence_s
 
     def chunks(self, data: bytes) -> bytes:
         exchange, reply = self.exchange, self.reply
@@ -320,7 +320,7 @@ class Stream(Collecting):
         if reply.starts_anew:
             exchange.why = "the engine asked for the rest answers from the start"
             if exchange.request.chat:
-                self.attached.cannot_continue()
+                self.backend.cannot_continue()
             kind = "status"
         self._lose(kind, why)
 
@@ -328,5 +328,5 @@ class Stream(Collecting):
         if self.connection is not None:
             self.connection.let_go()
         reply = self.reply
-        self.attached.fingerprint = reply.fingerprint
+        self.backend.fingerprint = reply.fingerprint
         self.exchange.completed(self, out, reply.produced - self.counted, now_s)

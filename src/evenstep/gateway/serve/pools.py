@@ -21,7 +21,7 @@ from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.endpoint import Endpoint
-from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.decision_log import log_of
 from evenstep.gateway.serve.fetching import fetch, learn_version
 from evenstep.gateway.serve.models import ModelCard, card_of, joined, read_models
@@ -82,7 +82,7 @@ class Pools:
 
     # --- workers -------------------------------------------------------------------------------------------------
 
-    def attached(self, worker: Worker) -> Attached:
+    def backend_of(self, worker: Worker) -> Backend:
         """A worker with its endpoint; ranks with the same URL share it.
 
         Raises:
@@ -92,7 +92,7 @@ class Pools:
         endpoint = self._endpoints.get(worker.url)
         if endpoint is None:
             endpoint = Endpoint(worker.url, self.config.engines, self.loop, self.tls)
-        return Attached(worker, endpoint, key)
+        return Backend(worker, endpoint, key)
 
     def add(self, worker: Worker) -> None:
         """A worker joins, or is described anew.
@@ -100,25 +100,25 @@ class Pools:
         Raises:
             InputError: it cannot; nothing has changed then.
         """
-        attached = self.attached(worker)
+        backend = self.backend_of(worker)
         known = self.workers.get(worker.name)
         self.check_role(worker)
         worker.spec(self.config.slots)
-        self._endpoints.setdefault(worker.url, attached.endpoint)
+        self._endpoints.setdefault(worker.url, backend.endpoint)
         self.workers[worker.name] = worker
-        attached.endpoint.continues_chats = True  # it may be another engine now
+        backend.endpoint.continues_chats = True  # it may be another engine now
         pool = self._pool_of.get(worker.name)
         if worker.models:
             self._stop_learning(worker.name)
-            self._place(attached, [card_of(name) for name in worker.models])
-            self._later(learn_version(attached, _PROBE_S))
+            self._place(backend, [card_of(name) for name in worker.models])
+            self._later(learn_version(backend, _PROBE_S))
         elif pool is not None and known is not None and known.url == worker.url:
-            attached.serves = pool.attached[worker.name].serves
-            self._attach(pool, attached)
-            self._later(learn_version(attached, _PROBE_S))
+            backend.serves = pool.backends[worker.name].serves
+            self._attach(pool, backend)
+            self._later(learn_version(backend, _PROBE_S))
         elif worker.name not in self._learning or (known is not None and known.url != worker.url):
             self._stop_learning(worker.name)
-            task = self.loop.create_task(self._learn(attached))
+            task = self.loop.create_task(self._learn(backend))
             self._learning[worker.name] = task
 
     def check_role(self, worker: Worker) -> None:
@@ -181,9 +181,9 @@ class Pools:
                 prefix_hit=_counted(sample.prefix_hit),
             )
         )
-        if name in self.counted_here and name in pool.attached:  # its page is there after all
+        if name in self.counted_here and name in pool.backends:  # its page is there after all
             self.counted_here.discard(name)
-            self._attach(pool, pool.attached[name])
+            self._attach(pool, pool.backends[name])
 
     def counts_alone(self, name: str) -> None:
         """A worker has no metrics page of its engine: it counts as one that is not scraped, and not as full."""
@@ -191,8 +191,8 @@ class Pools:
             return
         self.counted_here.add(name)
         pool = self._pool_of.get(name)
-        if pool is not None and name in pool.attached:
-            self._attach(pool, pool.attached[name])
+        if pool is not None and name in pool.backends:
+            self._attach(pool, pool.backends[name])
 
     def scrape_failed(self, name: str) -> None:
         """The metrics of a worker could not be read."""
@@ -214,33 +214,33 @@ class Pools:
     def ask_again(self) -> None:
         """Ask every worker once more which models it serves: adapters may have been loaded since."""
         for pool in self._pools.values():
-            for attached in pool.attached.values():
-                if not attached.worker.models and attached.name not in self._learning:
-                    self._later(self._look_again(pool, attached))
+            for backend in pool.backends.values():
+                if not backend.worker.models and backend.name not in self._learning:
+                    self._later(self._look_again(pool, backend))
 
-    async def _look_again(self, pool: ServedModel, attached: Attached) -> None:
-        cards = await _cards_of(attached)
-        attached.serves |= {card.name for card in cards}
+    async def _look_again(self, pool: ServedModel, backend: Backend) -> None:
+        cards = await _cards_of(backend)
+        backend.serves |= {card.name for card in cards}
         for card in cards:
             self.by_model.setdefault(card.name, pool)
         self.cards = joined(self.cards, cards)
 
-    async def _learn(self, attached: Attached) -> None:
+    async def _learn(self, backend: Backend) -> None:
         """Ask a worker for its models until it says."""
         wait_s, said = _AGAIN_S, False
         while True:
-            cards = await _cards_of(attached)
+            cards = await _cards_of(backend)
             if cards:
                 break
             if not said:
                 said = True
-                _log.warning("%s does not say which models it serves; asking on", attached.name)
+                _log.warning("%s does not say which models it serves; asking on", backend.name)
             await asyncio.sleep(wait_s)
             wait_s = min(_AGAIN_CAP_S, 2 * wait_s)
-        await learn_version(attached, _PROBE_S)
-        del self._learning[attached.name]
+        await learn_version(backend, _PROBE_S)
+        del self._learning[backend.name]
         try:
-            self._place(attached, cards)
+            self._place(backend, cards)
         except InputError as error:
             _log.error("%s", error)
 
@@ -254,23 +254,23 @@ class Pools:
         if task is not None:
             task.cancel()
 
-    def _place(self, attached: Attached, cards: Iterable[ModelCard]) -> None:
+    def _place(self, backend: Backend, cards: Iterable[ModelCard]) -> None:
         """Into the pool of its models."""
         cards = list(cards)
         known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
         pool = next(known, None) or self._new_pool(cards[0].name)
-        attached.serves = frozenset(card.name for card in cards)
+        backend.serves = frozenset(card.name for card in cards)
         for card in cards:
             self.by_model.setdefault(card.name, pool)
         self.cards = joined(self.cards, cards)
-        self._attach(pool, attached)
+        self._attach(pool, backend)
 
-    def _attach(self, pool: ServedModel, attached: Attached) -> None:
-        old = self._pool_of.get(attached.name)
-        pool.attach(attached, self.config.slots, self.is_scraped and attached.name not in self.counted_here)
-        self._pool_of[attached.name] = pool
+    def _attach(self, pool: ServedModel, backend: Backend) -> None:
+        old = self._pool_of.get(backend.name)
+        pool.attach(backend, self.config.slots, self.is_scraped and backend.name not in self.counted_here)
+        self._pool_of[backend.name] = pool
         if old is not None and old is not pool:
-            old.detach(attached.name, drain=True)
+            old.detach(backend.name, drain=True)
 
     def _new_pool(self, name: str) -> ServedModel:
         config = self.config
@@ -295,45 +295,45 @@ class Pools:
         if self._pool_of.get(name) in (pool, None):
             self.gone(name)
 
-    def _denied(self, pool: ServedModel, attached: Attached) -> None:
-        self._later(self._serves(pool, attached))
+    def _denied(self, pool: ServedModel, backend: Backend) -> None:
+        self._later(self._serves(pool, backend))
 
-    async def _serves(self, pool: ServedModel, attached: Attached) -> bool:
+    async def _serves(self, pool: ServedModel, backend: Backend) -> bool:
         """Ask a worker that denied a model for its models, and let it serve them; return whether they are unchanged."""
-        cards = await _cards_of(attached)
-        worker, names = self.workers.get(attached.name), {card.name for card in cards}
-        if not names or worker is None or self._pool_of.get(attached.name) is not pool:
+        cards = await _cards_of(backend)
+        worker, names = self.workers.get(backend.name), {card.name for card in cards}
+        if not names or worker is None or self._pool_of.get(backend.name) is not pool:
             return False
-        if attached.denied <= names:
+        if backend.denied <= names:
             return True
         text = "%s does not serve %s any more; it serves %s"
-        _log.warning(text, attached.name, ", ".join(sorted(attached.denied)), ", ".join(sorted(names)))
+        _log.warning(text, backend.name, ", ".join(sorted(backend.denied)), ", ".join(sorted(names)))
         if not worker.models:  # else its operator names its models, and it gets no requests until it serves them
-            fresh = self.attached(worker)
+            fresh = self.backend_of(worker)
             fresh.endpoint.continues_chats = True
             await learn_version(fresh, _PROBE_S)
-            if self._pool_of.get(attached.name) is pool:
+            if self._pool_of.get(backend.name) is pool:
                 self._place(fresh, cards)
         return False
 
     # --- health --------------------------------------------------------------------------------------------------
 
-    def _probe(self, pool: ServedModel, attached: Attached) -> None:
-        self._later(self._ask_health(pool, attached))
+    def _probe(self, pool: ServedModel, backend: Backend) -> None:
+        self._later(self._ask_health(pool, backend))
 
-    async def _ask_health(self, pool: ServedModel, attached: Attached) -> None:
-        status, _ = await fetch(attached, attached.adapter.health_path, _PROBE_S)
+    async def _ask_health(self, pool: ServedModel, backend: Backend) -> None:
+        status, _ = await fetch(backend, backend.adapter.health_path, _PROBE_S)
         is_well = status == 200
-        if is_well and attached.denied:
-            is_well = await self._serves(pool, attached)
+        if is_well and backend.denied:
+            is_well = await self._serves(pool, backend)
             if is_well:
-                attached.denied.clear()
-        pool.probed(attached.name, is_well)
+                backend.denied.clear()
+        pool.probed(backend.name, is_well)
 
 
-async def _cards_of(attached: Attached) -> list[ModelCard]:
+async def _cards_of(backend: Backend) -> list[ModelCard]:
     """The models that a worker lists; none where it does not say."""
-    status, body = await fetch(attached, "/v1/models", _PATIENCE_S)
+    status, body = await fetch(backend, "/v1/models", _PATIENCE_S)
     try:
         return read_models(body) if status == 200 else []
     except EngineError:

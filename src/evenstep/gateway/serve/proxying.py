@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
-from evenstep.gateway.connections.asking import carried
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection
+from evenstep.gateway.connections.request_context import carried
 from evenstep.gateway.connections.service import Received
-from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.ended import Outcome, Story
 from evenstep.http.head import CHUNKED, UNTIL_CLOSED, ResponseHead
 
@@ -37,7 +37,7 @@ _MOST_HELD = 1 << 20  # of an answer that says how long it is; it is passed on w
 _CUT = refusals.stream_broken("no other engine has its beginning")
 
 
-class Passing:
+class ProxiedRequest:
     """One request that is forwarded without the dispatcher, until its answer has ended.
 
     Args:
@@ -55,18 +55,18 @@ class Passing:
         self,
         client: Client,
         request: Received,
-        engines: Sequence[Attached],
+        engines: Sequence[Backend],
         carries_key: bool,
-        over: Callable[[Passing], None],
+        over: Callable[[ProxiedRequest], None],
         story: Story | None = None,
     ) -> None:
         self.client, self._request, self._over, self._story = client, request, over, story
         self.connection: EngineConnection | None = None
         self.is_off = False
-        self.is_head = request.asking.head.method == "HEAD"
+        self.is_head = request.context.head.method == "HEAD"
         self._left = list(engines)
-        self._attached: Attached | None = None
-        self._more = carried(request.asking.head.headers, carries_key, _REQUEST_FIELDS)
+        self._backend: Backend | None = None
+        self._more = carried(request.context.head.headers, carries_key, _REQUEST_FIELDS)
         self._answer: ResponseHead | None = None
         self._refused, self._started, self._is_repeated, self._is_held = False, False, False, False
         self._pieces: list[bytes] = []
@@ -79,16 +79,16 @@ class Passing:
             self.client.refuse(refusal)
             self._end("error", refusal.status)
             return
-        attached = self._left.pop(0)
-        attached.passing += 1
-        self._attached, self._answer, self._refused, self._is_held = attached, None, False, False
+        backend = self._left.pop(0)
+        backend.passing += 1
+        self._backend, self._answer, self._refused, self._is_held = backend, None, False, False
         self._pieces.clear()
         self._size = 0
         if self._story is not None:
-            self._story.sent(attached.name)
-        head, body = self._request.asking.head, self._request.body
-        data = attached.head(head.method, head.target, self._request.name, len(body), self._more), body
-        attached.endpoint.send(self, data, attached.endpoint.settings.answer_s)
+            self._story.sent(backend.name)
+        head, body = self._request.context.head, self._request.body
+        data = backend.head(head.method, head.target, self._request.name, len(body), self._more), body
+        backend.endpoint.send(self, data, backend.endpoint.settings.answer_s)
 
     # --- called by the engine's connection -----------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class Passing:
         if self._is_held:
             self._pieces.append(data)
             return
-        assert self.connection is not None and self._attached is not None
-        self.connection.deadline.set(time.monotonic() + self._attached.endpoint.settings.silence_s)
+        assert self.connection is not None and self._backend is not None
+        self.connection.deadline.set(time.monotonic() + self._backend.endpoint.settings.silence_s)
         self._started = True
         if self._story is not None:
             self._story.started()
@@ -160,8 +160,8 @@ class Passing:
         if self._started:  # bytes sent cannot be taken back
             self._break_off(_CUT)
             return
-        if kind == "stale" and not self._left and not self._is_repeated and self._attached is not None:
-            self._left.append(self._attached)  # no other engine is left, and it may not have seen the request
+        if kind == "stale" and not self._left and not self._is_repeated and self._backend is not None:
+            self._left.append(self._backend)  # no other engine is left, and it may not have seen the request
             self._is_repeated = True
         self._again()
 
@@ -184,8 +184,8 @@ class Passing:
 
     def client_resumed(self) -> None:
         """The client has read what was buffered: read from the engine again."""
-        if self.connection is not None and self._attached is not None:
-            self.connection.resume(time.monotonic() + self._attached.endpoint.settings.silence_s)
+        if self.connection is not None and self._backend is not None:
+            self.connection.resume(time.monotonic() + self._backend.endpoint.settings.silence_s)
 
     def _break_off(self, refusal: Refusal) -> None:
         """The client's answer is incomplete: report that if its format allows."""
@@ -205,9 +205,9 @@ class Passing:
             self.connection.close()
 
     def _leave(self) -> None:
-        if self._attached is not None:
-            self._attached.passing -= 1
-            self._attached = None
+        if self._backend is not None:
+            self._backend.passing -= 1
+            self._backend = None
 
     @property
     def _status(self) -> int:

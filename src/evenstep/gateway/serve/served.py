@@ -28,9 +28,9 @@ from evenstep.engines.requests.prompt_size import PromptSizes
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.service import Job
-from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.decision_log import DecisionLog
-from evenstep.gateway.serve.fitting import Fitting
+from evenstep.gateway.serve.training import Trainer
 
 _log = logging.getLogger("evenstep.gateway")
 _ASK_AGAIN_S = 1.0
@@ -49,11 +49,11 @@ class Placed(Job, Protocol):
     @property
     def request(self) -> GenerationRequest: ...
 
-    def prefill(self, command: co.SendPrefill, attached: Attached) -> None: ...
+    def prefill(self, command: co.SendPrefill, backend: Backend) -> None: ...
 
-    def decode(self, command: co.SendDecode, attached: Attached) -> None: ...
+    def decode(self, command: co.SendDecode, backend: Backend) -> None: ...
 
-    def resume(self, command: co.Continue, attached: Attached) -> None: ...
+    def resume(self, command: co.Continue, backend: Backend) -> None: ...
 
     def abort(self, number: int) -> None: ...
 
@@ -80,7 +80,7 @@ class ServedModel:
         tenants: whose limits hold for other models, too; None = there are no others.
 
     Attributes:
-        attached: workers by name.
+        backends: workers by name.
         sizes: bytes per token of prompts.
 
     Raises:
@@ -95,9 +95,9 @@ class ServedModel:
         settings: Settings,
         *,
         loop: asyncio.AbstractEventLoop,
-        probe: Callable[[ServedModel, Attached], None],
+        probe: Callable[[ServedModel, Backend], None],
         removed: Callable[[ServedModel, str], None],
-        denied: Callable[[ServedModel, Attached], None],
+        denied: Callable[[ServedModel, Backend], None],
         tokenizer: str = "",
         log: DecisionLog | None = None,
         tenants: Tenants | None = None,
@@ -109,8 +109,8 @@ class ServedModel:
         )
         self._turn, self._count = self.dispatcher.parts.turn, self.dispatcher.produced
         if tenants is not None:
-            self.dispatcher.parts.door.share(tenants)
-        self.attached: dict[str, Attached] = {}
+            self.dispatcher.parts.limits.share(tenants)
+        self.backends: dict[str, Backend] = {}
         self._tokenizer = TokenizerFile(Path(tokenizer)) if tokenizer else None
         self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
         self.log = log
@@ -121,7 +121,7 @@ class ServedModel:
         self._ended: list[ev.Finished] = []  # to be told before these
         self._is_telling = self._is_looking = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._fitting = Fitting(loop, lambda: self.dispatcher.fit, self.tell)
+        self._fitting = Trainer(loop, lambda: self.dispatcher.fit, self.tell)
         self._do: dict[type[Any], Callable[[Any], None]] = {
             co.SendPrefill: self._send_prefill,
             co.SendDecode: self._send_decode,
@@ -259,22 +259,22 @@ class ServedModel:
         """Log that a leg failed."""
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
 
-    def denied(self, attached: Attached, model: str) -> None:
+    def denied(self, backend: Backend, model: str) -> None:
         """A worker answered that it does not serve a model.
 
         If it was listed for that model, it gets no requests until its models are read again.
         """
         now_s = time.monotonic()
-        if model in attached.serves and now_s >= attached.denied_s + _ASK_AGAIN_S:
-            attached.denied.add(model)
-            attached.denied_s = now_s
-            self.probed(attached.name, False)
-            self._denied(self, attached)
+        if model in backend.serves and now_s >= backend.denied_s + _ASK_AGAIN_S:
+            backend.denied.add(model)
+            backend.denied_s = now_s
+            self.probed(backend.name, False)
+            self._denied(self, backend)
 
     @property
     def reads_cached(self) -> bool:
         """Whether the policy looks at prefix caches."""
-        return self.dispatcher.parts.deciding.door.reads_cached
+        return self.dispatcher.parts.deciding.call.reads_cached
 
     def estimate(self, exchange: Placed) -> int:
         """Estimated tokens of a prompt, until an engine reports them; at most what the largest engine can hold."""
@@ -293,7 +293,7 @@ class ServedModel:
 
     # --- workers -------------------------------------------------------------------------------------------------
 
-    def attach(self, attached: Attached, slots: int, is_scraped: bool) -> None:
+    def attach(self, backend: Backend, slots: int, is_scraped: bool) -> None:
         """A worker joins, or is described anew.
 
         Args:
@@ -303,25 +303,25 @@ class ServedModel:
         Raises:
             InputError: it is there with another role.
         """
-        spec = attached.worker.spec(slots)
-        scraped = spec.scraped and is_scraped and bool(attached.adapter.metrics_path)
+        spec = backend.worker.spec(slots)
+        scraped = spec.scraped and is_scraped and bool(backend.adapter.metrics_path)
         spec = msgspec.structs.replace(spec, scraped=scraped)
         self.tell(ev.WorkerAdded(now_s=time.monotonic(), spec=spec))
-        self.attached[attached.name] = attached
+        self.backends[backend.name] = backend
 
     def detach(self, name: str, drain: bool) -> None:
         """A worker leaves."""
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
-    def by_work(self) -> list[Attached]:
+    def by_work(self) -> list[Backend]:
         """The workers that decode: healthy ones first, then those with the fewest requests."""
         mirror = self.dispatcher.mirror
 
-        def work(one: Attached) -> tuple[bool, int]:
+        def work(one: Backend) -> tuple[bool, int]:
             place = mirror.place[one.name]
             return not mirror.workers[place].is_up, one.passing + mirror.at.running[place] + mirror.at.sent[place]
 
-        return sorted((one for one in self.attached.values() if one.name in mirror.place), key=work)
+        return sorted((one for one in self.backends.values() if one.name in mirror.place), key=work)
 
     def probed(self, name: str, ok: bool) -> None:
         """A worker's health is known."""
@@ -378,13 +378,13 @@ class ServedModel:
     # --- commands ------------------------------------------------------------------------------------------------
 
     def _send_prefill(self, command: co.SendPrefill) -> None:
-        self._exchanges[command.request].prefill(command, self.attached[command.worker])
+        self._exchanges[command.request].prefill(command, self.backends[command.worker])
 
     def _send_decode(self, command: co.SendDecode) -> None:
-        self._exchanges[command.request].decode(command, self.attached[command.worker])
+        self._exchanges[command.request].decode(command, self.backends[command.worker])
 
     def _continue(self, command: co.Continue) -> None:
-        self._exchanges[command.request].resume(command, self.attached[command.worker])
+        self._exchanges[command.request].resume(command, self.backends[command.worker])
 
     def _abort(self, command: co.Abort) -> None:
         exchange = self._exchanges.get(command.request)
@@ -403,10 +403,10 @@ class ServedModel:
         self._exchanges.pop(command.request).fail(command)
 
     def _ask_health(self, command: co.Probe) -> None:
-        self._probe(self, self.attached[command.worker])
+        self._probe(self, self.backends[command.worker])
 
     def _forget(self, command: co.Removed) -> None:
-        self.attached.pop(command.worker, None)
+        self.backends.pop(command.worker, None)
         self._removed(self, command.worker)
 
     def _notice(self, command: co.Notice) -> None:

@@ -73,7 +73,7 @@ def run(
     _open_closed_loop(state, cluster)
     conditions = _conditions(policy, cluster, step_time, predictor, options.seed, name)
     gathered = _Gathered(conditions, options, options.slo)
-    asked = _Asked(predictor, trace, state.run.fixed) if prediction >= model.DEPARTURES else None
+    asked = _Predictions(predictor, trace, state.run.fixed) if prediction >= model.DEPARTURES else None
     caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
     plain = door_of(policy, kernel, state, name, caches)
     _carry(_Course(state, kernel, plain, gathered, asked, name))
@@ -121,7 +121,7 @@ class _Course(NamedTuple):
     kernel: Any
     plain: PlainDoor | None
     gathered: _Gathered
-    asked: _Asked | None
+    asked: _Predictions | None
     name: str
 
 
@@ -211,7 +211,7 @@ class _Gathered:
         self.hash = StreamingDigest()
         self.steps: list[StepTable] = []
         self.decided: list[DecisionTable] = []
-        self.passing = short_loop.Passing()
+        self.passing = short_loop.Unrecorded()
 
     def take(self, state: State, more: bool) -> None:
         """Empty the record buffers; `more` says that the loop will fill them again."""
@@ -281,11 +281,11 @@ def _decision_rows(run: model.Run) -> DecisionTable:
     return DecisionTable(**{name: column(rows, name).copy() for name in names})
 
 
-class _Asked:
+class _Predictions:
     """Asks a predictor about the running requests that are due, and lets it learn from those that end."""
 
     def __init__(self, predictor: Any, trace: Trace, fixed: model.Fixed) -> None:
-        self.predictor, self.trace = predictor, trace
+        self.trace = trace
         self.gate = Gate(predictor, int(fixed.horizon))
         self.expects, self.fits = fixed.prediction == model.EXPECTED, isinstance(predictor, Fits)
         self.seen = 0  # completions in the record buffer the predictor has learned from
@@ -298,7 +298,7 @@ class _Asked:
     def answer(self, run: Any) -> None:
         self._learn(run)
         if self.fits:
-            fit_now(self.predictor)
+            fit_now(self.gate.predictor)
         due = cut(run.ahead.due, 0, int(run.now.due))
         slots = column(due, "slot")
         order = np.lexsort((column(run.slots.rows, "row")[slots], slots // run.fixed.slots_max))
@@ -322,7 +322,7 @@ class _Asked:
             prompt_tokens=trace.prompt_tokens[row],
             prompt_key=key if key.size else np.zeros_like(row),
             max_tokens=cap if cap.size else np.zeros_like(row),
-            true_left=finish + 1 - step if is_oracle(self.predictor) else NOTHING,
+            true_left=finish + 1 - step if is_oracle(self.gate.predictor) else NOTHING,
         )
 
     def _learn(self, run: Any) -> None:
@@ -333,7 +333,7 @@ class _Asked:
         place = row if run.fixed.keep else np.arange(self.seen, end)
         row = row[np.lexsort((row, column(run.records.done, "finished_s")[place]))]
         key = np.zeros_like(row) if self.trace.prompt_key is None else self.trace.prompt_key[row]
-        self.predictor.learn(Finished(row, run.requests.prompt[row], run.requests.output[row], key))
+        self.gate.predictor.learn(Finished(row, run.requests.prompt[row], run.requests.output[row], key))
         self.seen = end
 
 

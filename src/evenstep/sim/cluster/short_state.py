@@ -141,7 +141,7 @@ def _requests(columns: dict[str, Any], place: I8, times: StepTimes) -> RequestTa
     )
 
 
-class Passing:
+class Unrecorded:
     """Requests that were admitted and have not completed, where no records are kept: the loop writes at admission."""
 
     def __init__(self) -> None:

@@ -72,7 +72,7 @@ class _Chat(_Body):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class EmulatedRequest:
     """One parsed request.
 
     Args:
@@ -126,7 +126,7 @@ class Asked:
         return self.transfer.get("do_remote_prefill") is True
 
 
-def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool = False) -> Asked:
+def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool = False) -> EmulatedRequest:
     """Parse the body of a request.
 
     Args:
@@ -154,7 +154,7 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
     _check(read, prompts)
     size = max(int(prompt.size) for prompt in prompts)
     options = read.stream_options or _StreamOptions()
-    return Asked(
+    return EmulatedRequest(
         chat=chat,
         prompts=prompts,
         n=1 if read.n is None else read.n,

@@ -11,12 +11,12 @@ from evenstep.engines.streams import full_reply as replies
 from evenstep.engines.streams import template as quicks
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.template import learned, spoken
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.view import Dialect, UsageOptions
 from evenstep.http.framing import Chunked, framed
 
-ALL = Asked(usage=True, continuous=True, token_ids=True)
-USAGE = Asked(usage=True, continuous=True)
-IDS = Asked(token_ids=True)
+ALL = UsageOptions(usage=True, continuous=True, token_ids=True)
+USAGE = UsageOptions(usage=True, continuous=True)
+IDS = UsageOptions(token_ids=True)
 
 
 def read(stream, sent: list[bytes], client, engine, lessons: int):
@@ -51,7 +51,11 @@ def whole(found):
 
 @examples(300)
 @given(
-    usual_streams(), st.sampled_from([Asked(), USAGE, ALL]), st.sampled_from([ALL, Asked()]), *[st.booleans()] * 2, st.data()
+    usual_streams(),
+    st.sampled_from([UsageOptions(), USAGE, ALL]),
+    st.sampled_from([ALL, UsageOptions()]),
+    *[st.booleans()] * 2,
+    st.data(),
 )
 def test_the_compiled_way_reads_the_same(stream, client, told, is_framed, is_cut, data):
     events = stream.events(told)
@@ -68,17 +72,17 @@ def test_the_compiled_way_reads_the_same(stream, client, told, is_framed, is_cut
 
 @pytest.mark.parametrize("text", [" w", "é", "漢字", "😀"])
 @pytest.mark.parametrize("burst", [1, 8])
-@pytest.mark.parametrize("told", [ALL, Asked()])
+@pytest.mark.parametrize("told", [ALL, UsageOptions()])
 def test_nearly_all_events_go_the_compiled_way(monkeypatch, text, burst, told):
     steps = tuple((0, (100 + i,), f"{text}{i}", None) for i in range(200))
     stream = EngineStream(True, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "")
     events = stream.events(told)
     sent = [b"".join(map(framed, events[i : i + burst])) for i in range(0, len(events), burst)]
-    found, short = read_chunks(stream, sent, Asked(), ALL, True)
-    assert found == whole(read(stream, events, Asked(), ALL, 0))
+    found, short = read_chunks(stream, sent, UsageOptions(), ALL, True)
+    assert found == whole(read(stream, events, UsageOptions(), ALL, 0))
     assert short > 0.9 * sum(map(len, sent)) or not quicks.change.is_compiled
     monkeypatch.setattr(quicks.change, "is_compiled", False)
-    assert read_chunks(stream, sent, Asked(), ALL, True) == (found, 0), "without a compiler nothing is taken"
+    assert read_chunks(stream, sent, UsageOptions(), ALL, True) == (found, 0), "without a compiler nothing is taken"
 
 
 @pytest.mark.parametrize("text", [b"\x80", b"\xc1\x81", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe9"])
@@ -109,12 +113,12 @@ def test_what_is_no_http_chunk_is_not_taken():
 @examples(300)
 @given(
     usual_streams(),
-    st.sampled_from([Asked(), USAGE, IDS, ALL]),
+    st.sampled_from([UsageOptions(), USAGE, IDS, ALL]),
     st.sampled_from([USAGE, IDS, ALL]),
     st.data(),
 )
 def test_every_event_reads_the_same_both_ways(stream, client, engine, data):
-    engine = Asked(
+    engine = UsageOptions(
         client.usage or engine.usage,
         client.continuous or engine.continuous,
         client.token_ids or engine.token_ids,
@@ -132,7 +136,7 @@ def test_an_event_with_a_byte_that_is_not_as_it_was_reads_the_same_both_ways(str
     place = data.draw(st.integers(0, len(event) - 1))
     event[place : place + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
     events[number] = bytes(event)
-    assert read(stream, events, Asked(), ALL, 4) == read(stream, events, Asked(), ALL, 0)
+    assert read(stream, events, UsageOptions(), ALL, 4) == read(stream, events, UsageOptions(), ALL, 0)
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -145,7 +149,7 @@ def test_nearly_all_events_go_the_short_way(monkeypatch, chat, engine, burst):
     stream = EngineStream(chat, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "")
     events = stream.events(engine)
     sent = [b"".join(events[i : i + burst]) for i in range(0, len(events), burst)]
-    _, produced, *_ = read(stream, sent, Asked(), engine, 4)
+    _, produced, *_ = read(stream, sent, UsageOptions(), engine, 4)
     assert produced == 201 and len(full) < 6 + burst
 
 
@@ -181,7 +185,7 @@ def test_an_event_that_is_unlike_the_others_reads_the_same_both_ways(chat, old, 
     place = 5 + chat
     assert old in events[place]
     events[place] = events[place].replace(old, new)
-    assert read(stream, events, Asked(), ALL, 4) == read(stream, events, Asked(), ALL, 0)
+    assert read(stream, events, UsageOptions(), ALL, 4) == read(stream, events, UsageOptions(), ALL, 0)
 
 
 def test_what_needs_more_than_a_look_is_not_learned():

@@ -15,7 +15,7 @@ from evenstep.predict.view import Fit
 _log = logging.getLogger("evenstep.gateway")
 
 
-class Fitting:
+class Trainer:
     """Makes the fits of one served model.
 
     Args:

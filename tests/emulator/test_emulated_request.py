@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evenstep.emulator.asked import RefusedError, asked
+from evenstep.emulator.emulated_request import RefusedError, asked
 from evenstep.emulator.tokens import tokenise
 
 

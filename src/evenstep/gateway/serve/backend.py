@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 from evenstep import names
-from evenstep.engines.streams.template_cache import Habits
+from evenstep.engines.streams.template_cache import TemplateCache
 from evenstep.engines.view import Dialect, EngineAdapter
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.endpoint import Endpoint
@@ -20,7 +20,7 @@ _log = logging.getLogger("evenstep.gateway")
 _PATHS = {True: "/v1/chat/completions", False: "/v1/completions"}
 
 
-class Attached:
+class Backend:
     """A worker and its endpoint.
 
     Args:
@@ -30,7 +30,7 @@ class Attached:
 
     Attributes:
         fingerprint: ``system_fingerprint`` of its chunks, once known.
-        habits: the observed form of its streams.
+        templates: the observed form of its streams.
         passing: running requests that are not generations.
         serves: names of the models it is configured to serve; denied: those of them that it has refused.
         denied_s: time of its last refusal.
@@ -44,7 +44,7 @@ class Attached:
         self.name = worker.name
         self.adapter: EngineAdapter = names.build("engines", names.parse(worker.engine))
         self.dialect: Dialect = self.adapter.dialect
-        self.fingerprint, self.habits = b"", Habits()
+        self.fingerprint, self.templates = b"", TemplateCache()
         self.passing, self.denied_s = 0, -math.inf
         self.serves, self.denied = frozenset[str](), set[str]()
         self.has_key = bool(api_key)

@@ -12,13 +12,13 @@ import pytest
 _CODE = """
 import os
 import numba
-from evenstep.gateway.operate.shedding import shed_compiler
+from evenstep.gateway.operate.unload_compiler import unload_compiler
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 numba.njit(lambda x: x + 1)(1)
-before, shed = resident(), shed_compiler()
+before, shed = resident(), unload_compiler()
 assert shed > 0
 print(before - resident(), numba.njit(lambda x: x + 2)(1))
 """

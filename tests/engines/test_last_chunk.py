@@ -1,4 +1,4 @@
-"""Ends of streams that are like earlier ones: never anything but what reading in full finds."""
+"""LastChunks of streams that are like earlier ones: never anything but what reading in full finds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.strategies import EngineStream, examples
 
 from evenstep.engines.streams import full_reply as replies
-from evenstep.engines.streams.last_chunk import Ends, told
+from evenstep.engines.streams.last_chunk import LastChunks, told
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.template import learned
-from evenstep.engines.streams.template_cache import Habits
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.streams.template_cache import TemplateCache
+from evenstep.engines.view import Dialect, UsageOptions
 
-ALL = Asked(usage=True, continuous=True, token_ids=True)
+ALL = UsageOptions(usage=True, continuous=True, token_ids=True)
 LAST = (
     b'data: {"id":"a","choices":[{"index":0,"delta":{"content":" x"},"finish_reason":"%b","token_ids":[7]}],'
     b'"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}}\n\n'
@@ -26,7 +26,7 @@ USAGE = (
 )
 
 
-def quick(reason=b"stop", prompt=40, count=5):
+def template(reason=b"stop", prompt=40, count=5):
     raw = LAST % (reason, prompt, prompt + count, count)
     found = learned(raw, raw, " x", chat=True)
     assert found is not None
@@ -34,13 +34,13 @@ def quick(reason=b"stop", prompt=40, count=5):
 
 
 def test_a_last_chunk_is_known_with_another_text_and_other_counts():
-    ends, usual = Ends(), quick(b"")
-    ends.keep_last(usual, quick())
+    ends, usual = LastChunks(), template(b"")
+    ends.keep_last(usual, template())
     event = LAST % (b"stop", 40, 49, 9)
     kept = bytearray()
     assert ends.last(usual, event + b"data: more", 8, kept) == (len(event), event)
     assert kept == b' x"7"'
-    assert ends.last(quick(b"", 3), LAST % (b"stop", 3, 12, 9), 8, None)[0] > 0
+    assert ends.last(template(b"", 3), LAST % (b"stop", 3, 12, 9), 8, None)[0] > 0
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_a_last_chunk_is_known_with_another_text_and_other_counts():
     ],
 )
 def test_one_that_does_not_fit_is_not_known(event):
-    ends = Ends()
-    ends.keep_last(quick(b""), quick())
+    ends = LastChunks()
+    ends.keep_last(template(b""), template())
     kept = bytearray()
-    assert ends.last(quick(b""), event, 8, kept) == (0, b"")
+    assert ends.last(template(b""), event, 8, kept) == (0, b"")
     assert not kept
 
 
 def test_a_usage_is_expected_with_what_differs_put_in():
-    ends = Ends()
+    ends = LastChunks()
     assert ends.usage(told(b'"b"', b"9", 4, 2))[0] == b""
     ends.keep_usage(USAGE % (b"a", 7, 3, 8, 5), told(b'"a"', b"7", 3, 5), b'"fp"')
     assert ends.usage(told(b'"b"', b"9", 41, 2)) == (USAGE % (b"b", 9, 41, 43, 2), b'"fp"')
@@ -79,8 +79,8 @@ def stream_of(texts, reason, prompt, number):
     return [re.sub(rb'"id":"[^"]*"', b'"id":"chatcmpl-%d"' % number, event) for event in events]
 
 
-def read(parts, client, habits):
-    reply = ReplyStream(Dialect(), chat=True, client=client, engine=ALL, keep=True, habits=habits)
+def read(parts, client, templates):
+    reply = ReplyStream(Dialect(), chat=True, client=client, engine=ALL, keep=True, templates=templates)
     out = b"".join([reply.feed(part) for part in parts]) + reply.end()
     return (
         out,
@@ -94,9 +94,9 @@ def read(parts, client, habits):
 
 
 @examples(60)
-@given(st.sampled_from([Asked(), ALL, Asked(usage=True)]), st.data())
+@given(st.sampled_from([UsageOptions(), ALL, UsageOptions(usage=True)]), st.data())
 def test_streams_in_any_writes_end_as_if_each_were_read_in_full(client, data):
-    habits = Habits()
+    templates = TemplateCache()
     for number in range(3):
         texts = data.draw(st.lists(st.sampled_from([" a", "é", ""]), min_size=2, max_size=5))
         prompt, reason = data.draw(st.integers(1, 12)), data.draw(st.sampled_from(["stop", "length"]))
@@ -106,15 +106,15 @@ def test_streams_in_any_writes_end_as_if_each_were_read_in_full(client, data):
         whole, cuts = b"".join(events), st.lists(st.integers(1, 4000), max_size=4)
         places = sorted({place % len(whole) for place in data.draw(cuts)})
         parts = [whole[a:b] for a, b in zip([0, *places], [*places, len(whole)], strict=True)]
-        assert read(parts, client, habits) == read(events, client, None)
+        assert read(parts, client, templates) == read(events, client, None)
 
 
 def test_the_end_of_a_stream_like_the_last_one_is_not_parsed(monkeypatch):
-    habits = Habits()
+    templates = TemplateCache()
     first = stream_of([" a", " b", " c"], "length", 3, 0)
-    read(first, Asked(), habits)
+    read(first, UsageOptions(), templates)
     second = stream_of([" a", " b", " c", " d"], "length", 11, 1)
-    reply = ReplyStream(Dialect(), chat=True, client=Asked(), engine=ALL, keep=True, habits=habits)
+    reply = ReplyStream(Dialect(), chat=True, client=UsageOptions(), engine=ALL, keep=True, templates=templates)
     for event in second[:3]:
         reply.feed(event)
     monkeypatch.setattr(replies, "read_chunk", lambda data: pytest.fail("it was parsed"))

@@ -6,20 +6,20 @@ import pytest
 
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.sections import ApiKey, RequestClass
-from evenstep.gateway.connections.asking import Asking, ClientHeads, asking_of
 from evenstep.gateway.connections.callers import ANONYMOUS, Callers
+from evenstep.gateway.connections.request_context import ClientHeads, RequestContext, context_of
 from evenstep.http.head import read_request_head
 
 KEYS = GatewayConfig(keys=[ApiKey("sesame", "us", ["fast"])], classes={"fast": RequestClass(), "slow": RequestClass()})
 
 
-def asking(*lines: str, config: GatewayConfig = KEYS, path: str = "/v1/completions"):
+def context(*lines: str, config: GatewayConfig = KEYS, path: str = "/v1/completions"):
     head = "\r\n".join((f"POST {path} HTTP/1.1", "Host: a", *lines, "", "")).encode()
-    return asking_of(read_request_head(head), Callers(config), ("x-session",))
+    return context_of(read_request_head(head), Callers(config), ("x-session",))
 
 
 def test_a_head_says_who_asks_for_what():
-    found = asking(
+    found = context(
         "Authorization: Bearer sesame",
         "X-Request-Id: r-1",
         "X-Session: s",
@@ -34,14 +34,14 @@ def test_a_head_says_who_asks_for_what():
 
 
 def test_what_may_not_be_is_refused_and_says_why():
-    assert asking().caller is None and asking().refusal.status == 401
+    assert context().caller is None and context().refusal.status == 401
     for line, code in (("X-Evenstep-Class: slow", 403), ("X-Evenstep-Expected-Tokens: 0", 400)):
-        found = asking("Authorization: Bearer sesame", line)
+        found = context("Authorization: Bearer sesame", line)
         assert found.caller is not None and found.refusal.status == code
 
 
 def test_without_keys_everybody_may_and_a_key_is_the_engines():
-    found = asking("Authorization: Bearer own", "X-Request-Id: a b", config=GatewayConfig(), path="/v1/models")
+    found = context("Authorization: Bearer own", "X-Request-Id: a b", config=GatewayConfig(), path="/v1/models")
     assert found.caller.tenant == ANONYMOUS and found.carries_key and b"own" in found.carried
     assert (found.name, found.kind) == ("", "other")
 
@@ -67,9 +67,9 @@ TRACES = [f"00-{number:032x}-00f067aa0ba902b7-01" for number in range(3)]
 def test_a_head_that_differs_in_its_traceparent_asks_for_what_it_would_alone(path, lines, config):
     callers = Callers(config)
 
-    def read(head: bytes) -> tuple[Asking, int, bool]:
+    def read(head: bytes) -> tuple[RequestContext, int, bool]:
         found = read_request_head(head)
-        asked = asking_of(found, callers, ())
+        asked = context_of(found, callers, ())
         return asked, found.length, asked.caller is not None
 
     heads = ClientHeads(read)
@@ -86,9 +86,9 @@ def test_a_head_that_differs_in_its_traceparent_asks_for_what_it_would_alone(pat
 def test_heads_that_differ_in_their_traceparent_are_parsed_once():
     parsed: list[bytes] = []
 
-    def read(head: bytes) -> tuple[Asking, int, bool]:
+    def read(head: bytes) -> tuple[RequestContext, int, bool]:
         parsed.append(head)
-        return asking_of(read_request_head(head), Callers(GatewayConfig()), ()), 0, True
+        return context_of(read_request_head(head), Callers(GatewayConfig()), ()), 0, True
 
     heads = ClientHeads(read)
     for trace in TRACES:
@@ -99,10 +99,10 @@ def test_heads_that_differ_in_their_traceparent_are_parsed_once():
 
 @pytest.mark.parametrize(("value", "said"), [("-2.5", -2.5), ("", 0.0), ("1e3", 1000.0)])
 def test_a_priority_is_a_finite_number(value: str, said: float):
-    assert asking("Authorization: Bearer sesame", f"X-Evenstep-Priority: {value}").priority == said
+    assert context("Authorization: Bearer sesame", f"X-Evenstep-Priority: {value}").priority == said
 
 
 @pytest.mark.parametrize("value", ["high", "nan", "inf"])
 def test_a_priority_that_is_no_number_is_refused(value: str):
-    found = asking("Authorization: Bearer sesame", f"X-Evenstep-Priority: {value}")
+    found = context("Authorization: Bearer sesame", f"X-Evenstep-Priority: {value}")
     assert found.refusal is not None and found.refusal.status == 400 and found.priority == 0.0

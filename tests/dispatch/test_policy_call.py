@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.dispatch.told import Story
 
-from evenstep.dispatch.rounds.door import PolicyDoor, sealed
+from evenstep.dispatch.rounds.policy_call import PolicyCall, sealed
 from evenstep.errors import InputError
 
 
@@ -14,7 +14,7 @@ def run(policy, plain):
     for name in "abc":
         story.worker(name, slots=4)
     if plain:
-        story.d.parts.deciding.door._kernel = None
+        story.d.parts.deciding.call._kernel = None
     told = []
     for request in range(9):
         story.arrives(request, prompt_tokens=1 + 7 * request % 5)
@@ -24,7 +24,7 @@ def run(policy, plain):
 
 @pytest.mark.parametrize("policy", ["round-robin", "br-0", "jsq", "br-h:horizon=3", "bf-io:horizon=2"])
 def test_both_doors_answer_alike(policy):
-    assert PolicyDoor(policy).has_kernel
+    assert PolicyCall(policy).has_kernel
     assert run(policy, plain=True) == run(policy, plain=False)
 
 
@@ -36,7 +36,7 @@ def test_something_that_cannot_route_is_no_policy(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("class policy: pass\n")
     with pytest.raises(InputError, match="route"):
-        PolicyDoor(str(file))
+        PolicyCall(str(file))
 
 
 def test_a_sealed_window_cannot_be_written():

@@ -9,22 +9,22 @@ import pytest
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.connections.asking import carried
 from evenstep.gateway.connections.endpoint import Endpoint
-from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.connections.request_context import carried
+from evenstep.gateway.serve.backend import Backend
 from evenstep.http.head import read_request_head
 
 
-def attached(**fields):
+def backend(**fields):
     async def made():
         worker = Worker(**{"url": "http://h:81/base/", "name": "w", **fields})
-        return Attached(worker, Endpoint(worker.url, Engines(), asyncio.get_running_loop()), fields.get("api_key", ""))
+        return Backend(worker, Endpoint(worker.url, Engines(), asyncio.get_running_loop()), fields.get("api_key", ""))
 
     return asyncio.run(made())
 
 
 def test_a_generations_head_has_the_workers_rank_and_key_and_the_requests_id():
-    one = attached(rank=3, api_key="secret")
+    one = backend(rank=3, api_key="secret")
     found = read_request_head(one.generation_head(True, "abc", 12, carried({"traceparent": "00-1", "x-other": "1"}, False)))
     assert found.path == "/base/v1/chat/completions"
     assert found.headers == {
@@ -40,7 +40,7 @@ def test_a_generations_head_has_the_workers_rank_and_key_and_the_requests_id():
 
 
 def test_other_heads():
-    one = attached()
+    one = backend()
     assert "content-length" not in read_request_head(one.head("GET", "/health", "", 0)).headers
     assert read_request_head(one.head("POST", "/v1/x?y", "n", 0)).headers["content-length"] == "0"
 
@@ -53,12 +53,12 @@ def test_of_a_client_only_what_is_listed_goes_on():
 
 def test_an_engine_that_is_not_known_is_an_error():
     with pytest.raises(InputError, match="vlm"):
-        attached(engine="vlm")
+        backend(engine="vlm")
 
 
 def test_an_engine_that_cannot_continue_a_chat_says_so_once_for_all_ranks_at_its_address(caplog):
-    one = attached(engine="vllm:version=0.32.0")
-    rank = Attached(Worker(url="http://h:81", name="w#1", engine="vllm:version=0.32.0"), one.endpoint)
+    one = backend(engine="vllm:version=0.32.0")
+    rank = Backend(Worker(url="http://h:81", name="w#1", engine="vllm:version=0.32.0"), one.endpoint)
     assert one.continuing is one.dialect and one.dialect.chat_from_ids
     one.cannot_continue()
     rank.cannot_continue()

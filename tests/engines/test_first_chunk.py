@@ -1,4 +1,4 @@
-"""Starts of streams that are like earlier ones: never anything but what reading in full finds."""
+"""FirstChunks of streams that are like earlier ones: never anything but what reading in full finds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 from tests.strategies import EngineStream
 
 from evenstep.engines.streams import full_reply as replies
-from evenstep.engines.streams.first_chunk import Start, Starts
+from evenstep.engines.streams.first_chunk import FirstChunks, Start
 from evenstep.engines.streams.reply import ReplyStream
-from evenstep.engines.streams.template_cache import Habits
-from evenstep.engines.view import Asked, Dialect
+from evenstep.engines.streams.template_cache import TemplateCache
+from evenstep.engines.view import Dialect, UsageOptions
 
-ALL = Asked(usage=True, continuous=True, token_ids=True)
+ALL = UsageOptions(usage=True, continuous=True, token_ids=True)
 FIRST = (
     b'data: {"id":%b,"created":%b,"model":"50%%","choices":[{"index":0,"delta":{"role":"assistant","content":""}}],'
     b'"usage":{"prompt_tokens":%b,"total_tokens":%b,"completion_tokens":0},"prompt_token_ids":%b}\n\n'
@@ -26,7 +26,7 @@ def first(request_id=b'"a"', created=b"7", tokens=b"2", total=b"", ids=b"[5,6]",
 
 
 def learned():
-    starts = Starts()
+    starts = FirstChunks()
     starts.keep(*first())
     return starts
 
@@ -37,7 +37,7 @@ def test_a_start_is_known_under_another_id_and_with_another_prompt():
 
 
 def test_one_that_goes_on_as_the_engine_sent_it_is_known_too():
-    starts = Starts()
+    starts = FirstChunks()
     raw, start = first()
     starts.keep(raw, Start(*[getattr(start, name) for name in start.__struct_fields__[:-1]], raw))
     other, _ = first(b'"b"', b"8", b"3", ids=b"[7]")
@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_not_known(raw):
     ],
 )
 def test_from_one_that_cannot_be_told_apart_nothing_is_learned(raw, start):
-    for starts, known in ((Starts(), None), (learned(), first()[1])):
+    for starts, known in ((FirstChunks(), None), (learned(), first()[1])):
         starts.keep(raw, start)
         assert starts.read(first()[0]) == known
 
@@ -97,11 +97,11 @@ def test_a_start_that_brings_a_token_or_more_than_a_role_is_read_in_full(monkeyp
         (b'"content":""', b'"content":"","reasoning":"so"'),
         (b'"completion_tokens":0', b'"completion_tokens":1'),
     ):
-        habits, other = Habits(), role.replace(*change)
+        templates, other = TemplateCache(), role.replace(*change)
         assert other != role
         for _ in range(3):
             full.clear()
-            reply = ReplyStream(Dialect(), chat=True, client=Asked(), engine=ALL, keep=True, habits=habits)
+            reply = ReplyStream(Dialect(), chat=True, client=UsageOptions(), engine=ALL, keep=True, templates=templates)
             reply.feed(other)
             assert len(full) == 1
 
@@ -109,9 +109,9 @@ def test_a_start_that_brings_a_token_or_more_than_a_role_is_read_in_full(monkeyp
 def test_a_role_that_comes_in_pieces_is_read_as_in_full():
     stream = EngineStream(True, (1, 2), ((0, (100,), " w", None), (0, (7,), " end", "stop")), 1, "")
     whole, found = b"".join(stream.events(ALL)), []
-    for habits in (Habits(), None):
+    for templates in (TemplateCache(), None):
         for cut in (0, 0, *range(1, 250)):
-            reply = ReplyStream(Dialect(), chat=True, client=Asked(), engine=ALL, keep=True, habits=habits)
+            reply = ReplyStream(Dialect(), chat=True, client=UsageOptions(), engine=ALL, keep=True, templates=templates)
             out = reply.feed(whole[:cut]) + reply.feed(whole[cut:])
             assert reply.done
             found.append((out, reply.so_far()))

@@ -34,7 +34,7 @@ _NOBODY: I8 = np.zeros(0, np.int64)
 _show, _holds, _list_seen = map(compiled.entry, (showing.show, showing.holds, showing.list_seen))
 
 
-class PolicyDoor:
+class PolicyCall:
     """One policy and its memory between decisions.
 
     Args:

@@ -27,7 +27,7 @@ _TRACE = re.compile(r"[\x20-\x7e]{1,512}")
 _NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
 
 
-class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
+class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A head and what follows from it under the current config.
 
     Args:
@@ -60,7 +60,7 @@ class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
     task: str
     traceparent: str
 
-    def traced(self, traceparent: bytes) -> Asking:
+    def traced(self, traceparent: bytes) -> RequestContext:
         """The same head, which had an empty ``traceparent``, with this one."""
         carried = b"traceparent: %b\r\n%b" % (traceparent, self.carried)
         return msgspec.structs.replace(self, traceparent=traceparent.decode("ascii"), carried=carried)
@@ -77,22 +77,22 @@ class ClientHeads:
         read: as `Heads` takes it.
     """
 
-    def __init__(self, read: Callable[[bytes], tuple[Asking, int, bool]]) -> None:
+    def __init__(self, read: Callable[[bytes], tuple[RequestContext, int, bool]]) -> None:
         self._heads = Heads(read)
 
-    def read(self, head: bytes) -> tuple[Asking, int]:
+    def read(self, head: bytes) -> tuple[RequestContext, int]:
         """What a head asks for, and the length of its body."""
         found = _TRACEPARENT.match(head, max(0, head.find(_TRACED) - 3))
         if found is None:
             return self._heads.read(head)
         begin, end = found.span(1)
-        asking, length = self._heads.read(head[:begin] + head[end:])
-        if asking.kind == "other" or asking.traceparent:  # its lines go on in another way, or there are two of it
+        context, length = self._heads.read(head[:begin] + head[end:])
+        if context.kind == "other" or context.traceparent:  # its lines go on in another way, or there are two of it
             return self._heads.read(head)
-        return asking.traced(head[begin:end]), length
+        return context.traced(head[begin:end]), length
 
 
-def asking_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> Asking:
+def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> RequestContext:
     """What a head asks for.
 
     Args:
@@ -110,7 +110,7 @@ def asking_of(head: RequestHead, callers: Callers, session_headers: tuple[str, .
         refusal = next((one for one in (number, expected, first) if isinstance(one, Refusal)), None)
     given = headers.get("x-request-id", "")
     carries_key = not callers.has_keys and "authorization" in headers
-    return Asking(
+    return RequestContext(
         head=head,
         name=given if _NAME.fullmatch(given) else "",
         kind=kind_of(head.method, head.target),

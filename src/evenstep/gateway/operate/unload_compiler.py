@@ -10,7 +10,7 @@ _MAPS = Path("/proc/self/maps")
 _COMPILER = "llvmlite"
 
 
-def shed_compiler() -> int:
+def unload_compiler() -> int:
     """Release the pages of the compiler's code; the system reads them from the file again on demand.
 
     Only pages identical to the file are released: they are never written.

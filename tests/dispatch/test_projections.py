@@ -9,7 +9,7 @@ import pytest
 
 from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.rows import NEVER, Rows
-from evenstep.dispatch.rounds.projections import Ahead
+from evenstep.dispatch.rounds.projections import Projections
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.transitions import State
 from evenstep.errors import PolicyError
@@ -68,17 +68,17 @@ def project(ahead, table, load, count):
 
 def test_who_is_expected_to_leave_counts_until_then():
     table = running((0, 10, 2, 1), (1, 5, 0, 1))
-    assert project(Ahead(Says(2.0), 3, False), table, [12, 5], [1, 1]) == [[12, 13, 0, 0], [5, 6, 0, 0]]
+    assert project(Projections(Says(2.0), 3, False), table, [12, 5], [1, 1]) == [[12, 13, 0, 0], [5, 6, 0, 0]]
 
 
 def test_below_the_gate_and_beyond_the_window_nobody_leaves():
     for says in (Says(2.0, leaves=0.4), Says(3.0)):
-        assert project(Ahead(says, 3, False), running((0, 10, 2, 1)), [12], [1]) == [[12, 13, 14, 15]]
+        assert project(Projections(says, 3, False), running((0, 10, 2, 1)), [12], [1]) == [[12, 13, 14, 15]]
 
 
 def test_a_request_is_asked_about_again_after_so_many_tokens_or_when_it_outlived_the_answer():
     says = Says(6.0)
-    ahead, table = Ahead(says, 8, False), running((0, 10, 0, 1))
+    ahead, table = Projections(says, 8, False), running((0, 10, 0, 1))
     for produced, times in ((0, 1), (3, 1), (4, 2), (7, 2), (8, 3)):
         table.at.produced[0] = produced
         project(ahead, table, [10 + produced], [1])
@@ -89,13 +89,13 @@ def test_a_request_is_asked_about_again_after_so_many_tokens_or_when_it_outlived
 
 
 def test_copies_grow_and_leave_together():
-    assert project(Ahead(Says(2.0), 3, False), running((0, 10, 4, 2)), [14], [2]) == [[14, 16, 0, 0]]
+    assert project(Projections(Says(2.0), 3, False), running((0, 10, 4, 2)), [14], [2]) == [[14, 16, 0, 0]]
 
 
 def test_expected_loads_weigh_each_request_by_its_chance_to_be_there():
-    ahead = Ahead(SaysCurve(2.0), 2, True)
+    ahead = Projections(SaysCurve(2.0), 2, True)
     assert project(ahead, running((0, 7, 1, 1)), [8], [1]) == [[8.0, 4.5, 2.5]]
-    assert not Ahead(Says(2.0), 2, True).expects  # without a curve as everybody else
+    assert not Projections(Says(2.0), 2, True).expects  # without a curve as everybody else
 
 
 def test_by_a_curve_a_request_is_expected_to_leave_where_less_than_half_of_it_is_left():
@@ -105,7 +105,7 @@ def test_by_a_curve_a_request_is_expected_to_leave_where_less_than_half_of_it_is
 
     for says, leave in ((SaysCurve(0), 7), (Stays(0), NEVER)):
         table = running((0, 10, 5, 1))
-        project(Ahead(says, 3, True), table, [15], [1])
+        project(Projections(says, 3, True), table, [15], [1])
         assert table.at.leave[0] == leave  # half of it after one token, a quarter after two
 
 
@@ -114,7 +114,7 @@ def test_who_outlived_its_curve_is_asked_about_again():
     says.curve = lambda active, horizon: (
         says.asked.append(1) or np.tile(np.arange(horizon + 1.0) < 2, (active.age.size, 1)).astype(float)
     )
-    ahead, table = Ahead(says, 2, True), running((0, 10, 0, 1))
+    ahead, table = Projections(says, 2, True), running((0, 10, 0, 1))
     for produced, times in ((0, 1), (1, 1), (2, 2)):
         table.at.produced[0] = produced
         project(ahead, table, [10 + produced], [1])
@@ -123,7 +123,7 @@ def test_who_outlived_its_curve_is_asked_about_again():
 
 def test_the_predictor_learns_before_it_is_asked_and_in_order():
     says = Says(2.0)
-    ahead = Ahead(says, 3, False)
+    ahead = Projections(says, 3, False)
     ahead.ended(7, 1, 2, 0)
     ahead.ended(3, 1, 2, 0)
     project(ahead, running((0, 10, 2, 1)), [12], [1])
@@ -150,7 +150,7 @@ def test_much_learning_and_many_predictions_take_turns():
             return super().predict(active, horizon)
 
     slow = Slow(6.0)
-    ahead, table = Ahead(slow, 8, False), running(*[(0, 10, 2, 1)] * 300)
+    ahead, table = Projections(slow, 8, False), running(*[(0, 10, 2, 1)] * 300)
     mirror = mirror_of([3600], [300])
     ahead.ended(999, 1, 2, 0)
     learned, asked = [], []
@@ -174,9 +174,9 @@ def test_a_predictor_that_keeps_requests_hears_of_those_that_went_away():
         def gone(self, unfinished):
             self.learned.append((unfinished.request_id.tolist(), unfinished.output_tokens.tolist()))
 
-    kept, ahead = Kept(2.0), Ahead(Says(2.0), 3, False)
+    kept, ahead = Kept(2.0), Projections(Says(2.0), 3, False)
     ahead.gone(7, 10, 2, 0)  # it keeps none
-    ahead = Ahead(kept, 3, False)
+    ahead = Projections(kept, 3, False)
     ahead.gone(7, 10, 2, 0)
     assert kept.learned == [([7], [2])]
     kept.gone = lambda unfinished: 1 / 0
@@ -189,13 +189,13 @@ def test_an_answer_of_another_shape_is_an_error():
     says = Says(2.0)
     says.predict = lambda active, horizon: Prediction(np.zeros(9), np.zeros(9))
     with pytest.raises(PolicyError, match="answered"):
-        project(Ahead(says, 3, False), running((0, 10, 2, 1)), [12], [1])
+        project(Projections(says, 3, False), running((0, 10, 2, 1)), [12], [1])
 
 
 @pytest.mark.parametrize("expects", [False, True])
 def test_only_workers_that_have_changed_are_looked_at_again(expects):
     ahead, table, mirror = (
-        Ahead(SaysCurve(2.0), 2, expects),
+        Projections(SaysCurve(2.0), 2, expects),
         running((0, 10, 0, 1), (1, 20, 0, 1)),
         mirror_of([10, 20], [1, 1]),
     )
@@ -207,22 +207,22 @@ def test_only_workers_that_have_changed_are_looked_at_again(expects):
     mirror.at.load[0], mirror.at.foreign_load[0] = 11.0, 5.0
     assert ahead.project(table, mirror).tolist()[0] == ([16.0, 11.0, 8.25] if expects else [16.0, 17.0, 18.0])
     mirror.at.changes[0] += 1
-    ahead.predictor.curve = ahead.predictor.predict = None
+    ahead.gate.predictor.curve = ahead.gate.predictor.predict = None
     assert ahead.project(table, mirror).tolist() == ahead.project(table, mirror).tolist()
 
 
 def test_what_a_failing_predictor_left_undone_is_done_the_next_time():
-    ahead, table, mirror = Ahead(Says(1.0), 2, False), running((0, 10, 0, 1)), mirror_of([10], [1])
-    predict, ahead.predictor.predict = ahead.predictor.predict, lambda active, horizon: 1 / 0
+    ahead, table, mirror = Projections(Says(1.0), 2, False), running((0, 10, 0, 1)), mirror_of([10], [1])
+    predict, ahead.gate.predictor.predict = ahead.gate.predictor.predict, lambda active, horizon: 1 / 0
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             ahead.project(table, mirror)
-    ahead.predictor.predict = predict
+    ahead.gate.predictor.predict = predict
     assert ahead.project(table, mirror).tolist() == [[10, 0, 0]]
 
 
 def test_a_client_that_told_its_length_is_believed_until_it_is_longer():
-    ahead, table = Ahead(Says(2.0), 3, False), running((0, 10, 0, 1), (0, 20, 0, 1), (0, 30, 0, 1))
+    ahead, table = Projections(Says(2.0), 3, False), running((0, 10, 0, 1), (0, 20, 0, 1), (0, 30, 0, 1))
     table.at.expected[0], table.at.expected[1] = 1, 50
     assert project(ahead, table, [60], [3]) == [[60, 52, 22, 23]]  # the third as predicted
     for row in range(3):
@@ -232,7 +232,7 @@ def test_a_client_that_told_its_length_is_believed_until_it_is_longer():
 
 
 def test_expected_loads_believe_it_too():
-    ahead, table = Ahead(SaysCurve(2.0), 2, True), running((0, 7, 1, 1), (1, 7, 1, 1))
+    ahead, table = Projections(SaysCurve(2.0), 2, True), running((0, 7, 1, 1), (1, 7, 1, 1))
     table.at.expected[0] = 2
     assert project(ahead, table, [8, 8], [1, 1]) == [[8.0, 0.0, 0.0], [8.0, 4.5, 2.5]]
     table.at.produced[0] = 2  # it was not true

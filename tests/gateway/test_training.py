@@ -12,7 +12,7 @@ from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw,
 from tests.gateway.test_served import BODY, CLOSE
 
 from evenstep.gateway.config.worker import Worker
-from evenstep.gateway.serve.fitting import Fitting
+from evenstep.gateway.serve.training import Trainer
 from evenstep.predict.trees import TreesFit
 
 
@@ -32,7 +32,7 @@ class Held:
 async def looked_at(fits, due):
     """A host that is shown these fits one after the other, and what it told when all were let go."""
     told = []
-    fitting = Fitting(asyncio.get_running_loop(), lambda: due, told.append)
+    fitting = Trainer(asyncio.get_running_loop(), lambda: due, told.append)
     for fit in fits:
         fitting.look(fit)
     await until(lambda: fits[0].thread is not None)
@@ -93,7 +93,7 @@ def test_a_gateway_puts_models_in_while_it_serves(monkeypatch):
             (pool,) = server.gateway.pools.all
             for _ in range(40):
                 await asyncio.gather(*(raw(server, request(BODY, headers=CLOSE)) for _ in range(4)))
-                if pool.dispatcher.parts.deciding.ahead.counted()["predictor_fits"]:
+                if pool.dispatcher.parts.deciding.ahead.gate.counted()["predictor_fits"]:
                     return
             raise AssertionError("no models were put in")
 

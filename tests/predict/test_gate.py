@@ -1,0 +1,58 @@
+"""The gate on predicted departures, and the check of curves: one text for the simulator and the dispatcher."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evenstep.errors import PolicyError
+from evenstep.predict.gate import Gate
+from evenstep.predict.view import NOTHING, Active, Prediction
+
+THREE = Active(*(np.arange(3) for _ in range(5)), true_left=NOTHING)
+
+
+def asked(steps, leaves, **options):
+    answer = Prediction(np.array(steps, float), np.array(leaves, float))
+    gate = Gate(SimpleNamespace(predict=lambda active, horizon: answer, **options), 8)
+    return gate.steps_left(THREE).tolist(), gate.counted()
+
+
+def test_a_departure_counts_where_it_is_likely_enough_and_inside_the_window():
+    assert asked([0.2, 5.5, 9.0], [0.5, 0.9, 0.9]) == ([1.0, 5.5, -1.0], {"predictions": 3, "predictions_accepted": 3})
+    assert asked([2.0, 2.0, 2.0], [0.49, 0.6, 0.6], gate=0.6)[0] == [-1.0, 2.0, 2.0]
+
+
+def test_a_literal_refresh_lets_what_stays_leave_with_the_window():
+    left, counted = asked([2.0, 2.0, 9.0], [0.4, 0.6, 0.6], refresh="literal", counted={"learned": 7})
+    assert left == [8.0, 2.0, 8.0]
+    assert counted == {"predictions": 3, "predictions_accepted": 2, "predictor_learned": 7}
+
+
+@pytest.mark.parametrize("steps", [[1.0, 2.0], [1.0, 2.0, np.nan]])
+def test_a_prediction_of_another_shape_or_not_finite_is_refused(steps):
+    with pytest.raises(PolicyError, match="3 requests; expected finite values, one a request"):
+        asked(steps, [1.0] * len(steps))
+
+
+def curves(rows):
+    gate = Gate(SimpleNamespace(curve=lambda active, ahead: np.array(rows)), 1)
+    return gate.curves(THREE, 1).tolist(), gate.counted()
+
+
+def test_every_curve_is_accepted():
+    rows = [[1.0, 0.5], [1.0, 0.0], [1.0, 1.0]]
+    assert curves(rows) == (rows, {"predictions": 3, "predictions_accepted": 3})
+
+
+@pytest.mark.parametrize("last", [[0.9, 0.5], [1.0, np.nan], [1.0, -np.inf], [1.0, np.inf]])
+def test_a_curve_that_does_not_begin_with_one_or_is_not_finite_is_refused(last):
+    with pytest.raises(PolicyError, match=r"expected \(3, 2\), finite, with 1 in column 0"):
+        curves([[1.0, 0.5], [1.0, 0.5], last])
+
+
+def test_curves_of_another_shape_are_refused():
+    with pytest.raises(PolicyError, match=r"a curve of shape \(3, 1\) for 3 requests"):
+        curves([[1.0], [1.0], [1.0]])
