@@ -11,7 +11,8 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -136,6 +137,22 @@ def read_yaml(path: str | Path) -> Document:
         hint = f"Add the line `version: {VERSION}`." if version == "missing" else ""
         raise InputError(document.where("version"), "version", version, str(VERSION), hint)
     return document
+
+
+@contextmanager
+def in_file(path: str | Path, about: str) -> Generator[None]:
+    """Errors raised inside whose place is `about` name the line of this YAML file, as those of `load` do.
+
+    Raises:
+        InputError: what was raised inside, at its place in the file.
+    """
+    try:
+        yield
+    except InputError as error:
+        if error.where != about:
+            raise
+        where = read_yaml(path).where(error.field)
+        raise InputError(where, error.field, error.value, error.expected, error.hint) from None
 
 
 def load(path: str | Path, kind: type[T]) -> T:
@@ -498,3 +515,15 @@ def finite(where: str, field: str, value: object) -> float:
     if not math.isfinite(number):
         raise InputError(where, field, number, "a finite number")
     return number
+
+
+def check_at_least(where: str, low: int, given: object, *names: str) -> None:
+    """See that values that are given by flags are so large; None = not given.
+
+    Raises:
+        InputError: naming the first that is not.
+    """
+    for name in names:
+        value = getattr(given, name)
+        if value is not None and value < low:
+            raise InputError(where, f"--{name}", value, f"an integer >= {low}")

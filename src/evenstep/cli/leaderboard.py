@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
-from evenstep.cli.parts.flags import add_many, add_processes, add_values, check_at_least
+from evenstep.cli.parts.flags import add_many, add_processes, add_values
+from evenstep.config import check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.leaderboard.board import Board

@@ -75,16 +75,11 @@ command = Load()
 
 def _trace(settings: LoadSettings) -> Trace:
     """The requests, with the times they are due at."""
+    from evenstep.experiments.sources import Reading
     from evenstep.load.run import timed
-    from evenstep.names import parse
     from evenstep.workload.replicate import replicate, rescaled
-    from evenstep.workload.sources import open_source
 
-    options: dict[str, Any] = {**parse(settings.format_name)} if settings.format_name is not None else {}
-    name = options.pop("name", None)
-    found = open_source(
-        settings.source, name, skip_bad_rows=settings.skip_bad_rows, limit=settings.limit, seed=settings.seed, **options
-    )
+    found = replace(Reading.of(settings), prefix_blocks=True).workload()
     source = found.source
     if found.requests_per_s is not None and settings.rate is None and not settings.closed:
         source = rescaled(source, requests_per_s=found.requests_per_s, seed=settings.seed)

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts.flags import add_format
+from evenstep.config import in_file
 
 if TYPE_CHECKING:
     from evenstep.measure.network_records import Live, NetworkRun
@@ -91,7 +92,7 @@ def _live(args: argparse.Namespace) -> int:
     found = networks.compare(args.file, orders=orders, seeds=seeds, seed=args.seed, until_s=args.until_s)
     rows: list[tuple[NetworkRun, Live]] = []
     for one, simulated in zip(networks.in_orders(network, orders), found, strict=True):
-        with networks.in_file(args.file):
+        with in_file(args.file, "network"):
             rows += [(run, run_live(one, traces=traces, seed=run.seed, speed=speed)) for run in simulated.runs]
     return outputs.answer(args, {"version": 1, "runs": [page.live_object(*pair) for pair in rows]}, page.live_lines(rows))
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli.parts.flags import add_format, add_many, add_processes, add_values, check_at_least
+from evenstep.cli.parts.flags import add_format, add_many, add_processes, add_values
+from evenstep.config import check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.reproduce import Setting

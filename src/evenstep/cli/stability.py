@@ -6,7 +6,8 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli.parts.flags import add_flags, add_format, add_many, add_processes, check_at_least, settled
+from evenstep.cli.parts.flags import add_flags, add_format, add_many, add_processes, settled
+from evenstep.config import check_at_least
 
 if TYPE_CHECKING:
     from evenstep.experiments.stability import Answer, Judged

@@ -10,12 +10,13 @@ from typing import get_args
 
 import numpy as np
 
+from evenstep.config import in_file
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
 from evenstep.errors import InputError, nearest
 from evenstep.measure.comparison import paired_difference
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
-from evenstep.sim.network.description import EngineSection, Network, Order, in_file, load, read_traces
+from evenstep.sim.network.description import EngineSection, Network, Order, load, read_traces
 from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
@@ -151,7 +152,7 @@ def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, di
 def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> Checked:
     """The analytical verdict on a file with one run of it."""
     network, traces = settled(path, until_s)
-    with in_file(path):
+    with in_file(path, "network"):
         judged, run = judge(network, traces), simulate_network(network, traces=traces, seed=seed)
     over = [one for one in judged.stations if one.load > 1] if run.counted_s > 0 else []
     growth = {" and ".join(one.calls): (one.load - 1, grown(network, run, one.calls)) for one in over}
@@ -188,7 +189,7 @@ def compare(
     network, traces = settled(path, until_s)
     found: list[Ordered] = []
     for one in in_orders(network, orders):
-        with in_file(path):
+        with in_file(path, "network"):
             runs = tuple(simulate_network(one, traces=traces, seed=seed + k) for k in range(seeds))
         versus = None
         if found:

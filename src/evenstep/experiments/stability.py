@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep import names
+from evenstep import config, names
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.compare.engine_settings import EngineSettings
 
@@ -128,10 +128,9 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
 
 
 def _check(settings: StabilitySettings) -> None:
-    for name, low in (("seeds", 1), ("seed", 0), ("limit", 1), ("requests", 1_000)):
-        value = getattr(settings, name)
-        if value is not None and value < low:
-            raise InputError(_WHERE, f"--{name}", value, f"an integer >= {low}")
+    config.check_at_least(_WHERE, 1, settings, "seeds", "limit")
+    config.check_at_least(_WHERE, 0, settings, "seed")
+    config.check_at_least(_WHERE, 1_000, settings, "requests")
     if settings.requests > _MOST_REQUESTS:
         raise InputError(_WHERE, "--requests", settings.requests, f"an integer from 1000 to {_MOST_REQUESTS}")
     if settings.rate is not None and not (math.isfinite(settings.rate) and settings.rate > 0):

@@ -145,8 +145,7 @@ def gateway_config(network: Network, routing: str, ports: Mapping[str, int], lis
 def _measured(network: Network, calls: Calls, outcome: Outcome, seed: int, speed: float) -> Live:
     """Times of the run in the file's own."""
     ended_s, due_s = outcome.records.ended_s * speed, outcome.records.due_s * speed
-    end_s = np.full(calls.arrival_s.size, -math.inf)
-    np.maximum.at(end_s, calls.task, np.where(np.isnan(ended_s), math.inf, ended_s))
+    end_s = calls.task_ends(ended_s)
     done, ran = np.isfinite(end_s), ~np.isnan(ended_s)
     spans = latencies("task", (end_s - calls.arrival_s)[done]) | latencies("call", (ended_s - due_s)[ran])
     failed = sum(bool(error) and over for error, over in zip(outcome.records.error, ran.tolist(), strict=True))

@@ -204,9 +204,14 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
     for i, p in enumerate(shares.tolist()):
         if not n[i + 1] > p * n[i]:
             found.append(f"n_{i + 2} / n_{i + 1} is {n[i + 1]} / {n[i]}; it has to be above {p:.4g}")
-    if held > kv_tokens:
-        found.append(f"a full batch holds {held:.4g} KV tokens, the memory {kv_tokens:.4g}: the gates may block")
-    return found
+    return [*found, *doubts_of_memory(held, kv_tokens)]
+
+
+def doubts_of_memory(held: float, kv_tokens: float) -> list[str]:
+    """What to doubt of a memory in which full batches hold so many KV tokens."""
+    if held <= kv_tokens:
+        return []
+    return [f"a full batch holds {held:.4g} KV tokens, the memory {kv_tokens:.4g}: the gates may block"]
 
 
 def check_types(types: Types) -> None:

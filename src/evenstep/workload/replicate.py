@@ -64,7 +64,7 @@ def how(source: Source) -> str:
 
 
 def _rotated(trace: Trace, number: int, seed: int) -> Trace:
-    unit, units = _units(trace)
+    unit, units = units_of(trace)
     if units < 2:
         return trace
     offset = _offset(units, number, seed)
@@ -92,7 +92,7 @@ def _offset(units: int, number: int, seed: int) -> int:
     return offset
 
 
-def _units(trace: Trace) -> tuple[I8, int]:
+def units_of(trace: Trace) -> tuple[I8, int]:
     """The unit (session, or single request) of each row, numbered in order of their first rows, and their number."""
     session = trace.column("session")
     alone = session < 0

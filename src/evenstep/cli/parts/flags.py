@@ -109,18 +109,6 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, metavar="N", help=text)
 
 
-def check_at_least(where: str, low: int, args: argparse.Namespace, *names: str) -> None:
-    """See that flags that are given are so large.
-
-    Raises:
-        InputError: naming the first that is not.
-    """
-    for name in names:
-        value = getattr(args, name)
-        if value is not None and value < low:
-            raise InputError(where, f"--{name}", value, f"an integer >= {low}")
-
-
 def add_columns_flag(parser: argparse.ArgumentParser) -> None:
     """``--columns`` for any CSV file; `format_of` reads it."""
     parser.add_argument(

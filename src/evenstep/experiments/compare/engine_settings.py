@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from evenstep import names
+from evenstep import config, names
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,10 +98,8 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
     Raises:
         InputError: naming the first flag that is not.
     """
-    for name, low in (("seeds", 1), ("seed", 0), ("limit", 1), ("processes", 1)):
-        value = getattr(settings, name)
-        if value is not None and value < low:
-            raise InputError(where, f"--{name}", value, f"an integer >= {low}")
+    config.check_at_least(where, 1, settings, "seeds", "limit", "processes")
+    config.check_at_least(where, 0, settings, "seed")
     for name in ("rate", "load", "until_s"):
         value = getattr(settings, name)
         if value is not None and not (math.isfinite(value) and value > 0):

@@ -49,10 +49,8 @@ def _of_wait(policy: Wait, trace: Trace, engine: Engine, law: BatchTime) -> list
     types, is_timed = _types(trace, [kind == k for k in present], law)
     thresholds = np.array(policy.thresholds, np.int64)[present]
     found = wait_thresholds.doubts(types, thresholds) if is_timed else []
-    held, memory = wait_thresholds.solved(types, thresholds).kv_tokens, _memory(engine)
-    if held > memory:
-        found.append(f"a full batch holds {held:.4g} KV tokens, the memory {memory:.4g}: the gates may block")
-    return found
+    held = wait_thresholds.solved(types, thresholds).kv_tokens
+    return [*found, *nested_thresholds.doubts_of_memory(held, _memory(engine))]
 
 
 def _of_nested(policy: NestedWait, trace: Trace, engine: Engine, law: BatchTime) -> list[str]:

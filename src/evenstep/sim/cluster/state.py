@@ -21,6 +21,7 @@ from evenstep.sim.cluster.drift import Drift, cumulated, units_per_token
 from evenstep.sim.cluster.model import Fixed, Run, ShortRun
 from evenstep.sim.cluster.roots import root_table
 from evenstep.sim.cluster.short_state import fits, is_linear
+from evenstep.workload.replicate import units_of
 
 MOST_PARAMETERS = 1088  # words of a policy's fields
 ANY_DEPTH = 1 << 40  # queue depth "any number"
@@ -384,20 +385,14 @@ _NO_SESSIONS = model.Sessions(*(np.zeros(0, np.int64) for _ in range(6)), think_
 def _sessions(trace: Trace) -> model.Sessions:
     """Sessions in order of their first request; a request without a session is one by itself."""
     n = len(trace)
-    after, session = trace.column("after"), trace.column("session").copy()
-    alone = session < 0
-    session[alone] = session.max(initial=-1) + 1 + np.arange(int(alone.sum()))
-    _, first, number = np.unique(session, return_index=True, return_inverse=True)
-    rank = np.empty(first.size, np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
-    session = rank[number]
+    after, (session, count) = trace.column("after"), units_of(trace)
     follows, roots = np.flatnonzero(after >= 0), np.flatnonzero(after < 0)
     return model.Sessions(
         child_offsets=_offsets(after[follows], n),
         children=follows[np.argsort(after[follows], kind="stable")],
         session=session,
-        left=np.bincount(session, minlength=first.size),
-        root_offsets=_offsets(session[roots], first.size),
+        left=np.bincount(session, minlength=count),
+        root_offsets=_offsets(session[roots], count),
         roots=roots[np.argsort(session[roots], kind="stable")],
         think_s=np.ascontiguousarray(trace.column("think_s"), np.float64),
     )

@@ -233,22 +233,6 @@ def load(path: str | Path) -> Network:
     return Reading(place, file).made(Network, {"name": place.stem, **file.values}, "")
 
 
-@contextmanager
-def in_file(path: str | Path) -> Generator[None]:
-    """Errors about a network name the line of NETWORK.yaml, as those of `load` do.
-
-    Raises:
-        InputError: what was raised inside, at its place in the file.
-    """
-    try:
-        yield
-    except InputError as error:
-        if error.where != "network":
-            raise
-        where = config.read_yaml(path).where(error.field)
-        raise InputError(where, error.field, error.value, error.expected, error.hint) from None
-
-
 def read_traces(path: str | Path, network: Network) -> dict[str, Trace]:
     """The recorded traces that NETWORK.yaml names, by type of task."""
     from evenstep.workload import reading

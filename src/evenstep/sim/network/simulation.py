@@ -172,8 +172,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
     row[ready.number] = np.arange(row.size)
     finished = np.array(column(net.requests.hidden, "finished_s"))[row]
     owner = np.array(column(net.calls, "engine"))[:-1][row]
-    end_s = np.full(calls.arrival_s.size, -math.inf)
-    np.maximum.at(end_s, calls.task, np.where(np.isnan(finished), math.inf, finished))
+    end_s = calls.task_ends(finished)
     until_s = max((run.totals.makespan_s for run in engines.values()), default=0.0)
     if network.until_s is not None:
         until_s = min(until_s, network.until_s)

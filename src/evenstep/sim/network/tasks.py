@@ -52,6 +52,16 @@ class Calls:
     child: I8
     kinds: tuple[tuple[str, str], ...]
 
+    def task_ends(self, ended_s: F8) -> F8:
+        """float64[T], when the last call of each task ended: inf where one has not, -inf without any.
+
+        Args:
+            ended_s: float64[C], nan for a call that has not ended.
+        """
+        end_s = np.full(self.arrival_s.size, -math.inf)
+        np.maximum.at(end_s, self.task, np.where(np.isnan(ended_s), math.inf, ended_s))
+        return end_s
+
     def engine_of(self, network: Network) -> list[str]:
         """The engine or group of each kind."""
         found: list[str] = []

@@ -180,14 +180,11 @@ def check_means(path: str | Path, source: Source) -> None:
         return
     own = {"": (source.prompt, source.output)}
     own |= {f".classes[{k}]": (one.prompt, one.output) for k, one in enumerate(source.classes)}
-    try:
+    with config.in_file(path, str(path)):
         for place, both in own.items():
             for part, law in zip(("prompt", "output"), both, strict=True):
                 if law is not None:
                     laws.check_mean(str(path), law, f"synthetic{place}.{part}")
-    except InputError as error:
-        where = config.read_yaml(path).where(error.field)
-        raise InputError(where, error.field, error.value, error.expected, error.hint) from None
 
 
 def _synthetic(file: config.Document, section: SyntheticSection | None, name: str) -> Synthetic:
