@@ -20,8 +20,8 @@ SOURCE = ROOT / "src" / "evenstep"
 #: The most of each that there may be today. The goals: 10 wide and 12 long functions, 15 basic files, 60 skips, 8 kernel
 #: twins, and none of the rest.
 CEILINGS = {
-    "functions of more than 8 parameters": 10,
-    "functions of more than 60 lines": 9,
+    "functions of more than 8 parameters": 8,
+    "functions of more than 60 lines": 7,
     "files with `pyright: basic`": 1,
     "lines with `fmt: skip`": 0,
     "files named *_layout.py": 0,
