@@ -9,7 +9,7 @@ from tests.scheduling._keys import key_of_one
 
 from evenstep import streams
 from evenstep.errors import InputError
-from evenstep.scheduling.order import ARRIVAL, QueueOrder, key_of, level, order_of
+from evenstep.scheduling.order import ARRIVAL, QueueOrder, key_of, level, order_of, share_of_bounds
 from evenstep.scheduling.view import EVICTIONS, HIGH, ID, LOST_AT, LOW, PRODUCED, PROMPT, REACHED
 
 WEIGHTS = st.floats(-3, 3)
@@ -123,3 +123,7 @@ def test_a_policy_without_an_order_is_shown_first_come_first():
 def test_a_bad_weight_is_named(field, value):
     with pytest.raises(InputError, match=field):
         QueueOrder(**{field: value})
+
+
+def test_each_statistic_is_a_point_between_the_bounds():
+    assert [np.dot(share_of_bounds(s), (10, 30)) for s in ("low", "middle", "high")] == [10, 20, 30]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.scheduling.view import CLASS, EVICTIONS, HIGH, ID, LOST_AT, LOW, PRODUCED, PROMPT, REACHED
 from evenstep.streams import stream_number
+
+#: Points of [output_low, output_high], what is believed of an output length.
+Statistic = Literal["low", "middle", "high"]
 
 #: The stream chances are drawn from.
 CHANCE = "queue-order"
@@ -98,6 +102,11 @@ class QueueOrder:
         rows[CLASS] = request_class
         fill_keys(self.weights, seed, rows, np.array(arrival_s, np.float64), key)
         return key
+
+
+def share_of_bounds(statistic: Statistic) -> tuple[float, float]:
+    """What the lower and the upper bound of an output length count in a statistic of it."""
+    return {"low": (1.0, 0.0), "middle": (0.5, 0.5), "high": (0.0, 1.0)}[statistic]
 
 
 @jit

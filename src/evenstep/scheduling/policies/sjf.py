@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from evenstep.errors import InputError
 from evenstep.scheduling.batch import Batch
-from evenstep.scheduling.believed import Statistic, weights
-from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.order import QueueOrder, Statistic, share_of_bounds
 from evenstep.scheduling.policies.sarathi import decodes_first
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
@@ -36,7 +35,7 @@ class Sjf(Ruled):
 
     @property
     def order(self) -> QueueOrder:
-        low, high = weights(self.statistic)
+        low, high = share_of_bounds(self.statistic)
         return QueueOrder(prompt=self.prompt_weight, low=low, high=high)
 
 

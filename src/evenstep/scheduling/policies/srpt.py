@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenstep.compiled import part
-from evenstep.scheduling.believed import Statistic, weights
 from evenstep.scheduling.by_key import KeyedWork, check_watermark, run_by_key
-from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.order import QueueOrder, Statistic, share_of_bounds
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
 
@@ -41,7 +40,7 @@ class Srpt(Ruled):
 
     @property
     def order(self) -> QueueOrder:
-        low, high = weights(self.statistic)
+        low, high = share_of_bounds(self.statistic)
         return QueueOrder(low=low, high=high, produced=-1.0)
 
 

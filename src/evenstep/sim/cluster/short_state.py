@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import column, cut
+from evenstep.compiled import Floats, Ints, IntTable, Table, column, cut, declared, signature
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.measure.digest import StreamingDigest
 from evenstep.measure.records import RequestTable, StepTable
 from evenstep.request import F8, I8
 from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.model import SHIFT, ShortRun
-from evenstep.sim.cluster.short_rows import follow
 
 _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
 
@@ -139,6 +138,29 @@ def _requests(columns: dict[str, Any], place: I8, times: StepTimes) -> RequestTa
         finished_s=seconds[2],
         restarts=np.zeros(place.size, np.int64),
     )
+
+
+@declared(signature(int, Ints, Ints, Floats, Floats, int, IntTable, Table))
+def follow(place: Ints, output: Ints, began_s: Floats, ended_s: Floats, first: int, whole: IntTable, times: Table) -> int:
+    """Fill in the rows of completed requests; answers how many.
+
+    Args:
+        place: int64[N], `Admitted.place` of each, written at its admission.
+        output: int64[N], tokens.
+        began_s, ended_s: float64[K], start and end of the steps from `first` on.
+        first: the first of these steps.
+        whole: int64[3, N], filled with worker, first and last decode step.
+        times: float64[3, N], seconds, filled with admission, first token and end.
+    """
+    worker_part = (1 << SHIFT) - 1
+    for i in range(output.size):
+        r = np.uintp(i)
+        admitted = place[r] >> SHIFT
+        finished = admitted + output[r] - 1
+        begin, end = np.uintp(admitted - first), np.uintp(finished - first)
+        whole[0, r], whole[1, r], whole[2, r] = place[r] & worker_part, admitted, finished
+        times[0, r], times[1, r], times[2, r] = began_s[begin], ended_s[begin], ended_s[end]
+    return output.size
 
 
 class Unrecorded:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstep.sim.cluster.model import SHIFT
-from evenstep.sim.cluster.short_rows import follow
+from evenstep.sim.cluster.short_state import follow
 
 
 @given(
