@@ -36,14 +36,14 @@ def _templates() -> list[tuple[ChunkTemplate, tuple[bool, bool, bool]]]:
         raw = _event(b" a", 1, *kind)
         out = re.sub(rb',"usage":\{[^}]*\}|,"token_ids":\[\d+\]', b"", raw)
         for given in {raw, out}:
-            quick = learned(raw, given, " a", kind[2])
-            assert quick is not None
-            found.append((quick, kind))
+            template = learned(raw, given, " a", kind[2])
+            assert template is not None
+            found.append((template, kind))
     return found
 
 
 def _expected(
-    quick: ChunkTemplate, pattern: re.Pattern[bytes], data: bytes, count: int, is_framed: bool
+    template: ChunkTemplate, pattern: re.Pattern[bytes], data: bytes, count: int, is_framed: bool
 ) -> tuple[int, int, bytes]:
     """What the function has to take of these bytes, by a regular expression a chunk."""
     at, out = 0, b""
@@ -54,15 +54,15 @@ def _expected(
         events, tokens, place = b"", count, begin
         while place < stop and (found := pattern.match(data, place, stop)):
             tokens += 1
-            numbers = [int(value) for value in found.groups()[1 + bool(quick.lead) :]]
-            wanted = [quick.prompt_tokens + tokens, tokens] if quick.total_first else [tokens, quick.prompt_tokens + tokens]
+            numbers = [int(value) for value in found.groups()[1 + bool(template.lead) :]]
+            wanted = [template.prompt_tokens + tokens, tokens] if template.total_first else [tokens, template.prompt_tokens + tokens]
             try:
                 found[1].decode()
             except UnicodeDecodeError:
                 break
             if numbers and numbers != wanted:
                 break
-            events += data[place : found.end(1)] + quick.tail if quick.tail else found[0]
+            events += data[place : found.end(1)] + template.tail if template.tail else found[0]
             place = found.end()
         if place != stop:
             break
@@ -70,10 +70,10 @@ def _expected(
     return at, count, framed(out) if is_framed and out else out
 
 
-def _pattern(quick: ChunkTemplate) -> re.Pattern[bytes]:
-    rest = re.escape(quick.rest.replace(b"%%", b"%")).replace(re.escape(b"%d"), _NUMBER)
-    lead = re.escape(quick.lead) + _NUMBER if quick.lead else b""
-    return re.compile(re.escape(quick.prefix) + rb'([^"\\\x00-\x1f]*)' + lead + rest)
+def _pattern(template: ChunkTemplate) -> re.Pattern[bytes]:
+    rest = re.escape(template.rest.replace(b"%%", b"%")).replace(re.escape(b"%d"), _NUMBER)
+    lead = re.escape(template.lead) + _NUMBER if template.lead else b""
+    return re.compile(re.escape(template.prefix) + rb'([^"\\\x00-\x1f]*)' + lead + rest)
 
 
 def _text(draw: random.Random) -> bytes:
@@ -116,10 +116,10 @@ def fuzz(inputs: int, seed: int, every: int = 1) -> tuple[int, int]:
         IndexError: an index outside its array, in the checked build.
     """
     draw, taken = random.Random(seed), 0
-    kinds = [(quick, kind, _pattern(quick)) for quick, kind in _templates()]
+    kinds = [(template, kind, _pattern(template)) for template, kind in _templates()]
     large, small = (np.full(size + 2 * _GUARD, _CANARY, np.uint8) for size in (1 << 14, 256))
     for number in range(inputs):
-        quick, kind, pattern = kinds[number % len(kinds)]
+        template, kind, pattern = kinds[number % len(kinds)]
         before, events = draw.randrange(12), draw.randrange(1, 4)
         made = [_event(_text(draw), max(1, before + 1 + i + _error(draw)), *kind) for i in range(events)]
         whole = b"".join(map(framed, made)) if draw.random() < 0.7 else framed(b"".join(made))
@@ -128,14 +128,14 @@ def fuzz(inputs: int, seed: int, every: int = 1) -> tuple[int, int]:
         is_framed, is_small = draw.random() < 0.5, draw.random() < 0.2
         around = small if is_small else large
         out = around[_GUARD:-_GUARD]
-        at, count, start, stop, kept = read_chunks(data, begin, end, quick.shape, quick.parts, before, is_framed, out)
+        at, count, start, stop, kept = read_chunks(data, begin, end, template.shape, template.parts, before, is_framed, out)
         assert (around[:_GUARD] == _CANARY).all() and (around[-_GUARD:] == _CANARY).all(), data
         assert 0 <= start <= stop <= out.size // 2 <= kept <= out.size
         first = max(begin, 0)
         taken += at > first
         if is_small or number % every:
             continue
-        read, tokens, given = _expected(quick, pattern, data[first : max(first, end)], before, is_framed)
+        read, tokens, given = _expected(template, pattern, data[first : max(first, end)], before, is_framed)
         assert (at - first, count, bytes(out[start:stop])) == (read, tokens, given), (data, begin, end)
     return taken, inputs - taken
 
