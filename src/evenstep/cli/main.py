@@ -89,7 +89,6 @@ def parser_of(name: str) -> ArgumentParser:
         prog=f"evenstep {name}",
         description=command.description,
         epilog=examples_text(command.examples),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
     parser.set_defaults(run=command.run)
