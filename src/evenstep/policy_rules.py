@@ -72,7 +72,7 @@ def _entry(door: Door, made: Any, policy: type) -> Any:
     kinds = list(_arrays(work, names, door))[len(door.given) :]
     room = module.get("room") or _room(kinds, door)
     if room is None:
-        raise TypeError(f"{policy.__module__} has a Work with arrays; expected a function room beside it")
+        raise TypeError(f"{policy.__module__} has a Work with arrays; expected a function room in the same file")
     scope: dict[str, Any] = {**door.scope, "rule": made, "read": part(read), "room": part(room)}
     windows, lines = list(door.given), []
     ends = {"scratch_i": str(door.taken[0]), "scratch_f": str(door.taken[1])}

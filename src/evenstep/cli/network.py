@@ -105,7 +105,9 @@ def _run(args: argparse.Namespace) -> int:
     _checked(args)
     outputs.check_report(args.report)
     if args.speed is not None:
-        raise InputError("evenstep network", "--speed", args.speed, "--live with it", "Simulated time takes no time.")
+        raise InputError(
+            "evenstep network", "--speed", args.speed, "no value without --live", "Simulated time takes no time."
+        )
     replicates = 3 if args.seeds is None else args.seeds
     found = networks.compare(args.file, orders=_orders(args), seeds=replicates, seed=args.seed, until_s=args.until_s)
     told: list[str] = []

@@ -127,7 +127,9 @@ def _all(args: argparse.Namespace, setting: Setting) -> int:
     from evenstep.report.papers import page
 
     if args.trace:
-        raise InputError("evenstep reproduce", "--trace", ", ".join(args.trace), "none: all takes each experiment's own")
+        raise InputError(
+            "evenstep reproduce", "--trace", ", ".join(args.trace), "no trace: `all` uses the traces of each experiment"
+        )
     found: dict[str, Reproduction | str] = {}
     every = names.members("experiments")
     for number, name in enumerate(every, 1):

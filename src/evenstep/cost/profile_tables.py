@@ -271,7 +271,7 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
     if np.isnan(grid).any():
         hole = np.argwhere(np.isnan(grid))[0]
         at = {name: float(axes[k][hole[k]]) for k, name in enumerate(AXES)}
-        raise InputError(where, "row", at, "a time there or beside it")
+        raise InputError(where, "row", at, "a measured time there or at a neighbouring point")
     return grid
 
 

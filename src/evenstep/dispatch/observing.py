@@ -265,7 +265,7 @@ def observe(path: str | Path) -> Observed:
     served = [r for r in watch.done if r in watch.arrived and r in watch.sent]
     served.sort(key=lambda request: (watch.arrived[request], request))
     if not served:
-        raise InputError(where, "requests", 0, "at least one request that arrived and ended as it should")
+        raise InputError(where, "requests", 0, "at least one request that arrived, ran and finished")
     groups: dict[str, list[tuple[WorkerSpec, float]]] = {}
     for spec, capacity in watch.fleet:
         groups.setdefault(spec.group or f"\0{spec.name}", []).append((spec, capacity))

@@ -144,7 +144,7 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
         raise settled.refusal("model", "a name")
     for name in ("overhead_s", "per_token_s", "sync_s"):
         if value.law is not None and settled.origin[name] != "default":
-            raise settled.refusal(name, "none beside a law", "Give it to the law.")
+            raise settled.refusal(name, "no value when a law is given", "Give it to the law.")
     value.step_time()
     for text in value.faults:
         fault_of(text, value.ranks, value.dialect)

@@ -245,7 +245,7 @@ def _note_lost(ended: Ended, lost: dict[str, int], say: Callable[[str], None]) -
     lost[label] = lost.get(label, 0) + 1
     if lost[label] > RETRIES:
         hint = "If it was memory, ask for fewer --processes. Finished runs are kept."
-        raise InputError(label, "process", ended.lost, "one that lives; it was tried twice", hint)
+        raise InputError(label, "process", ended.lost, "a process that finishes the run; two attempts were lost", hint)
     say(f"{label}: its process was {ended.lost}; tried again")
 
 

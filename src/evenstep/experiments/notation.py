@@ -39,7 +39,7 @@ def drift_of(text: str | None) -> Drift:
         if key not in _DRIFT:
             raise InputError("drift", "option", key, "a known option", nearest(key, _DRIFT))
     if "sequence" in spec and "growth" in spec:
-        raise InputError("drift", "growth", spec["growth"], "none beside a sequence, which stands in its place")
+        raise InputError("drift", "growth", spec["growth"], "no growth with a sequence", "Leave one of them out.")
     made: dict[str, Any] = {key: _number(key, value) for key, value in spec.items() if key != "sequence"}
     if "sequence" in spec:
         made["sequence"] = numbers_of("drift", "sequence", spec["sequence"])

@@ -250,11 +250,11 @@ def checked(settled: Settled[Any]) -> Any:
         hint = f"The rate is {value.rate:g}; leave one of them out."
         raise settled.refusal("load", "a rate or a load, not both", hint)
     if value.law is not None and value.worker_speeds is not None:
-        raise settled.refusal("worker_speeds", "none beside a law", "Write per-worker:speed=... as the law.")
+        raise settled.refusal("worker_speeds", "no value when a law is given", "Write per-worker:speed=... as the law.")
     for name in ("overhead_s", "per_token_s", "sync_s"):
         if value.law is not None and settled.origin[name] != "default":
             hint = f"Give it to the law, e.g. linear:{name.replace('_', '-')}=..."
-            raise settled.refusal(name, "none beside a law", hint)
+            raise settled.refusal(name, "no value when a law is given", hint)
     arrived = _with_arrivals(settled)
     if value.prefillers and arrived.arrivals != "timed":
         raise settled.refusal("prefillers", "0 unless arrivals are timed", "Give --load or --rate.")
@@ -303,7 +303,7 @@ def _with_arrivals(settled: Settled[Any]) -> Any:
     closed = value.users > 0 or value.think_s is not None or value.sessions > 0
     implied = [kind for kind, given in (("timed", timed), ("closed", closed)) if given]
     if len(implied) == 2:
-        raise settled.refusal("load" if value.load is not None else "rate", "none of it with closed arrivals")
+        raise settled.refusal("load" if value.load is not None else "rate", "no value with closed arrivals")
     if value.sessions > 0 and (value.users > 0 or value.think_s is not None):
         raise settled.refusal("sessions", "0 where users are given: users take the trace's requests one by one")
     if not implied or value.arrivals == implied[0]:

@@ -63,7 +63,7 @@ class Reading:
             options["prefix_blocks"] = self.prefix_blocks  # blocks are most of a file: they are read where they are used
             return open_source(source, name, skip_bad_rows=self.skip_bad_rows, limit=limit, seed=self.seed, **options)
         if limit is not None and not isinstance(source, Trace):
-            expected = "none for a workload that is drawn; it has its own number of requests"
+            expected = "no limit for a synthetic workload; its file sets the number of requests"
             raise InputError("compare", "limit", limit, expected)
         return Workload(source.head(limit) if limit is not None else source)
 

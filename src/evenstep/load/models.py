@@ -37,7 +37,7 @@ def first_model(target: Target, api_key: str | None) -> str:
     try:
         models = msgspec.json.decode(body, type=_Models).data
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise EngineError(f"{target.authority}: /v1/models is no list of models. {hint}") from None
+        raise EngineError(f"{target.authority}: /v1/models is not a list of models. {hint}") from None
     if not models:
         raise EngineError(f"{target.authority}: /v1/models lists no model. {hint}")
     return models[0].id

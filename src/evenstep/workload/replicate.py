@@ -51,7 +51,7 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
         return source
     if source.synthetic:
         raise InputError(
-            source.name or "trace", "replicate", number, "0", "Give the workload it was drawn from, to draw anew."
+            source.name or "trace", "replicate", number, "0", "Give the workload file of the trace, to draw it again."
         )
     return _rotated(source, number, seed)
 

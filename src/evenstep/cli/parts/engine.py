@@ -51,7 +51,7 @@ def compare(args: argparse.Namespace) -> int:
     strange = [name for name in vars(args) if name not in known | _BESIDE]
     if strange:
         flag = "--" + strange[0].replace("_", "-")
-        raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag beside --engine")
+        raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag with --engine")
     found = settled(args, EngineSettings)
     settings = check(found.value)
     need_source("evenstep compare", settings.source)

@@ -288,7 +288,7 @@ def _judged(found: SweepFile, slo: str) -> SweepFile:
         InputError: the sweep varies the objective itself.
     """
     if "slo" in found.over:
-        raise InputError("evenstep sweep", "--slo", slo, "left out where over.slo varies it")
+        raise InputError("evenstep sweep", "--slo", slo, "no value when the sweep varies over.slo")
     shown = [] if any(name in SLO_METRICS for name in found.metrics) else ["slo_share"]
     return replace(found, fixed={**found.fixed, "slo": slo}, metrics=[*found.metrics, *shown])
 

@@ -45,7 +45,7 @@ def digest_of(text: str, where: str, field: str) -> bytes:
     if text.startswith(_HASH):
         digits = text.removeprefix(_HASH)
         if not re.fullmatch(r"[0-9a-fA-F]{64}", digits):
-            raise InputError(where, field, "sha256:...", "64 hexadecimal digits behind sha256:")
+            raise InputError(where, field, "sha256:...", "64 hexadecimal digits after sha256:")
         return bytes.fromhex(digits)
     return hashlib.sha256(read_secret(text, where, field).encode()).digest()
 

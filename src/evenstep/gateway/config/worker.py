@@ -81,14 +81,14 @@ class Worker:
             raise InputError(where, "first_rank", self.first_rank, "an integer >= 0")
         if self.first_rank and self.rank is None and self.ranks is None:
             hint = "Say how many ranks are behind the URL: ranks=1 or more."
-            raise InputError(where, "first_rank", self.first_rank, "ranks or rank beside it", hint)
+            raise InputError(where, "first_rank", self.first_rank, "0 unless ranks or rank is given", hint)
         if self.ranks is None:
             if self.rank is not None and self.rank < 0:
                 raise InputError(where, "rank", self.rank, "an integer >= 0")
             name = self.name or (address if self.rank is None else f"{address}#{self.rank}")
             return [dataclasses.replace(self, name=name)]
         if self.rank is not None:
-            raise InputError(where, "ranks", self.ranks, "no ranks beside rank", "Leave one of them out.")
+            raise InputError(where, "ranks", self.ranks, "either ranks or rank, not both", "Leave one of them out.")
         if self.ranks < 1:
             raise InputError(where, "ranks", self.ranks, "an integer >= 1")
         base = self.name or address

@@ -150,7 +150,7 @@ class _Connection(asyncio.Protocol):
         elif piece.over:
             self._complete()
         elif piece.fault:
-            self._fail(EngineError(f"metrics page: its answer is no HTTP; expected a page. {piece.fault}"))
+            self._fail(EngineError(f"metrics page: its answer is not valid HTTP; expected a page. {piece.fault}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False

@@ -116,4 +116,4 @@ def _own_namespace(where: str) -> str:
     try:
         return _NAMESPACE.read_text(encoding="utf-8").strip()
     except OSError:
-        raise InputError(where, "namespace", "missing", "a namespace", "This is no pod that has one.") from None
+        raise InputError(where, "namespace", "missing", "a namespace", "This process does not run in a pod.") from None

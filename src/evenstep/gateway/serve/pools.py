@@ -122,23 +122,23 @@ class Pools:
             self._learning[worker.name] = task
 
     def check_role(self, worker: Worker) -> None:
-        """See that a worker's role is the one it has.
+        """Check that a worker which is known keeps its role.
 
         Raises:
-            InputError: it is not.
+            InputError: the role differs.
         """
         known = self.workers.get(worker.name)
         if known is not None and known.role != worker.role:
             raise InputError(f"worker {worker.name}", "role", worker.role, known.role, "Remove it first.")
 
     def remove(self, name: str, drain: bool) -> None:
-        """A worker leaves.
+        """Remove a worker.
 
         Raises:
             InputError: there is no such worker.
         """
         if name not in self.workers:
-            raise InputError("workers", "name", name, "a worker that is there")
+            raise InputError("workers", "name", name, "the name of a known worker")
         self._stop_learning(name)
         pool = self._pool_of.get(name)
         if pool is None:

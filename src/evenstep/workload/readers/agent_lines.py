@@ -24,7 +24,7 @@ from evenstep.request import F8, I8, Trace
 from evenstep.workload.readers import links
 from evenstep.workload.table import Bool, Table
 
-NOTE = "{:,} sub-agents run beside the main line: each follows the main request that launched it, and is waited for."
+NOTE = "{:,} sub-agents run in parallel to the main line: each follows the main request that launched it, and is waited for."
 _ROUNDING_S = 1.0  # recorded times are whole seconds
 
 

@@ -62,7 +62,7 @@ def source(
             path.name,
             "length files",
             0,
-            "chunk-i-dataset.json files beside the rates",
+            "chunk-i-dataset.json files in the folder of the rates",
             "The file holds rates only: no requests can be drawn from it; `evenstep trace inspect` shows the rates.",
         )
     notes: list[str] = []
