@@ -10,7 +10,7 @@ from evenstep.sim.cluster.model import SHIFT
 
 @declared(signature(int, Ints, Ints, Floats, Floats, int, IntTable, Table))
 def follow(place: Ints, output: Ints, began_s: Floats, ended_s: Floats, first: int, whole: IntTable, times: Table) -> int:
-    """Fill in the rows of completed requests; answers how many.
+    """Fill in the rows of completed requests; returns their number N.
 
     Args:
         place: int64[N], `Admitted.place` of each, written at its admission.
