@@ -1,4 +1,4 @@
-"""One decision through a policy's compiled door, from the same view as the plain one.
+"""Makes one decision through a policy's compiled rule and its plain one, to compare them.
 
 Hosts keep their arrays in the kernel's layout and call it themselves; this is for checks and tests.
 """
@@ -14,13 +14,13 @@ from evenstep.scheduling.view import BatchDecision, EngineView, SchedulingPolicy
 
 
 def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None:
-    """The call that makes this decision through the compiled door; None when the policy has no kernel."""
+    """The call that makes this decision through the compiled rule; None if the policy has no compiled rule."""
     door = compiled.kernel_of(policy)
     return None if door is None else call_of(door, policy, view)
 
 
 def difference(plain: BatchDecision, kernel: BatchDecision) -> str:
-    """Where two decisions on one view differ, as a sentence; empty when they are equal in bits."""
+    """The difference of two decisions on one view, as a sentence; empty if they are equal in bits."""
     for name in ("tokens", "evict", "memory"):
         one, other = getattr(plain, name), getattr(kernel, name)
         if one.shape != other.shape:

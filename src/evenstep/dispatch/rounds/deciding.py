@@ -159,7 +159,7 @@ class Deciding:
 
     @property
     def kv_reserve(self) -> float:
-        """KV tokens kept free for each request on a worker: as set, else the mean of a running request's remaining output."""
+        """KV tokens kept free for each request on a worker: as set, else a running request's mean remaining output."""
         if self.settings.kv_reserve is not None:
             return self.settings.kv_reserve
         outputs, squares, _ = self.learned
