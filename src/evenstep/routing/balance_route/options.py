@@ -1,4 +1,4 @@
-"""The options that BR-0 and BR-H share: their bounds."""
+"""Bounds of the options that BR-0 and BR-H share."""
 
 from __future__ import annotations
 
