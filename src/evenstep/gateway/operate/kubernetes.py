@@ -72,7 +72,7 @@ class Pods:
                             await tell(told)
 
     def workers(self) -> list[Worker]:
-        """A worker, or its ranks, for each pod that is ready and stays."""
+        """The workers of each pod that is ready and not terminating."""
         settings, found = self._settings, list[Worker]()
         for name, pod in sorted(self._pods.items()):
             host = (pod.get("status") or {}).get("podIP")

@@ -1,4 +1,4 @@
-"""Whether the requests of each class keep to its targets."""
+"""Counts for each class how many requests met its targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenstep.gateway.serve.ended import Ended
 
 
 class Attainment:
-    """Counts requests that kept to the targets of their class, and requests that did not.
+    """Counts of requests that met the targets of their class, and of requests that did not.
 
     A request that ended with an error kept to nothing; one that its client left, or that has no class, is not counted.
     A target on further tokens holds for requests that have some.
@@ -24,7 +24,7 @@ class Attainment:
         self.counted: Counter[tuple[str, bool]] = Counter()
 
     def reload(self, classes: Mapping[str, RequestClass]) -> None:
-        """Other targets from now on."""
+        """Use other targets from now on."""
         self._classes = list(classes.items())
 
     def ended(self, one: Ended) -> None:
@@ -35,11 +35,11 @@ class Attainment:
         self.counted[name, one.outcome == "complete" and _met(kind, one)] += 1
 
     def weights(self) -> dict[str, float]:
-        """Class -> its weight."""
+        """The weight of each class, by its name."""
         return {name: kind.weight for name, kind in self._classes}
 
     def counts(self) -> list[dict[str, object]]:
-        """How many requests of each class kept to its targets, and how many did not."""
+        """For each class, the number of requests that met its targets and that did not."""
         return [
             {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
             for name, _ in self._classes
