@@ -226,7 +226,7 @@ class FullReply:
         return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
 
     def so_far(self) -> SoFar:
-        """The part of the answer that the client has. Only with `keep`, and for one choice."""
+        """The part of the answer that the client has; only with `keep`, and for one choice."""
         self._settle()
         by_text = not self._ids_seen
         ids = self._ids[: self._settled] if by_text else self._ids
