@@ -17,7 +17,7 @@ from evenstep.request import I8
 
 
 class RefusedError(EvenstepError):
-    """A request the engine answers with an error object.
+    """A request that the engine answers with an error object.
 
     Args:
         param: the invalid field, if there is one.

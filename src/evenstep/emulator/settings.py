@@ -85,12 +85,12 @@ class EmulatorSettings:
 
     @property
     def longest(self) -> int:
-        """Tokens of prompt and answer that a request may have."""
+        """The most tokens of prompt and answer that a request may have."""
         held = self.blocks * self.block_size
         return held if self.max_model_len is None else min(held, self.max_model_len)
 
     def step_time(self) -> StepTime:
-        """The step-time law."""
+        """The step-time law that these settings describe."""
         from evenstep import names
         from evenstep.cost.linear import Linear
         from evenstep.cost.view import StepTime

@@ -1,4 +1,4 @@
-"""Which models a server serves: one blocking question before a run starts."""
+"""Asks a server, before a run, which models it serves."""
 
 from __future__ import annotations
 

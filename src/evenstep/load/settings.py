@@ -61,7 +61,7 @@ class LoadSettings:
 
     @property
     def chat(self) -> bool:
-        """Whether chats are asked for."""
+        """Whether requests go to the chat endpoint."""
         return self.endpoint == "chat"
 
     def objectives(self) -> dict[str, float]:
