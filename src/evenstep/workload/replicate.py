@@ -57,7 +57,7 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
 
 
 def how(source: Source) -> str:
-    """One sentence on what replicates of this workload are, for reports."""
+    """A sentence for reports on how replicates of this workload are made."""
     if isinstance(source, Trace):
         return "replicates rotate the recorded trace by a keyed offset (the first is the trace as it is)"
     return "replicates are new draws"

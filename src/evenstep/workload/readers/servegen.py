@@ -1,4 +1,4 @@
-"""ServeGen: not requests but clients, in the tar as it is; requests are drawn from them for a window of time."""
+"""ServeGen: a tar of client models; requests are drawn from the clients for a window of time."""
 
 from __future__ import annotations
 
