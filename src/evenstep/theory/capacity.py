@@ -106,7 +106,7 @@ class Closed:
 
 
 def by_tokens(law: BatchTime) -> bool:
-    """Whether an iteration's time depends on its tokens alone."""
+    """Whether an iteration's time depends on its tokens only."""
     return not law.table()[[PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID]].any()
 
 
@@ -141,7 +141,7 @@ def conserving(served: Served) -> float:
 
 
 def smooth(served: Served, cap: float) -> float:
-    """The rate with at most `cap` decodes, if each iteration also runs their mean prefill.
+    """Requests a second with at most `cap` decodes, if each iteration also runs the mean prefill of those requests.
 
     x / (m_d t(x (1 + m_p / m_d))) with x = min(cap, b m_d / (m_p + m_d)).
     """

@@ -35,7 +35,7 @@ def total_latency(starts: I8, output_tokens: I8) -> int:
 
 
 def same_order(first: I8, second: I8) -> bool:
-    """Whether no two requests start one way round in one schedule and the other way round in the other: int64[N] each.
+    """Whether no two requests start in opposite orders in the two schedules; int64[N] start iterations each.
 
     Source: Interval scheduling, Definition 8.1.
     """
