@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Leaderboard:
-    """The command."""
+    """The command ``evenstep leaderboard``; see `main.Command`."""
 
     summary = "rank policies on every workload of a board, or check a published ranking"
     description = (

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NetworkCommand:
-    """Both actions, and what they share."""
+    """The command ``evenstep network`` with its actions; see `main.Command`."""
 
     summary = "run or check a network of engines whose tasks are made of several calls"
     description = (

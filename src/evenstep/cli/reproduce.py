@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Reproduce:
-    """The command."""
+    """The command ``evenstep reproduce``; see `main.Command`."""
 
     summary = "run an experiment of a paper and print its numbers next to ours"
     description = (

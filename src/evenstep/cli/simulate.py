@@ -62,7 +62,7 @@ MOST_SAMPLED = 50_000_000
 
 
 class Simulate:
-    """The command."""
+    """The command ``evenstep simulate``; see `main.Command`."""
 
     summary = "run one policy once and write its records"
     description = (

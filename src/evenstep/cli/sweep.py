@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SweepCommand:
-    """The command."""
+    """The command ``evenstep sweep``; see `main.Command`."""
 
     summary = "run policies over a grid or a sample of parameters"
     description = (

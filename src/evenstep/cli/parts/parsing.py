@@ -42,7 +42,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[str]:
-    """Long flags of a parser and of its subcommands."""
+    """All long flags of a parser and of its subcommands."""
     found: list[str] = []
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         found += [flag for flag in action.option_strings if flag.startswith("--")]
