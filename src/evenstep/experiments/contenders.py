@@ -22,7 +22,7 @@ Asked: TypeAlias = "str | Mapping[str, Any] | RoutingPolicy | tuple[RoutingPolic
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One policy with its predictor, as asked for.
+    """One policy with its predictor, as the user asked for it.
 
     Args:
         name: what tables and reports call it.
@@ -96,7 +96,7 @@ def contenders(asked: Sequence[Asked]) -> list[Contender]:
 
 
 def check_each_once(names: Iterable[str]) -> None:
-    """Refuse a policy that is asked for twice: its rows and lines would hide each other.
+    """Refuse a policy that is given twice, because its rows would hide each other.
 
     Raises:
         InputError: two have the same name.

@@ -43,7 +43,7 @@ def recorded() -> Record:
 
 
 def papers() -> tuple[Paper, ...]:
-    """Every item of the five papers with code, command and verdict; that of an item that is run follows from the record.
+    """Every item of the five papers with code, command and verdict; verdicts of items that run follow from the record.
 
     Raises:
         InputError: an item whose stated verdict is not weaker than the recorded one, or that the record knows nothing of.
@@ -53,7 +53,7 @@ def papers() -> tuple[Paper, ...]:
 
 
 def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
-    """The recorded claims that an item's verdict follows from: those of its runs that contain one of its `claims`, or all.
+    """The recorded claims that decide an item's verdict: those that contain one of its `claims`, or all of its runs.
 
     Raises:
         InputError: one of its `claims` is in none of them, or there are no such claims.

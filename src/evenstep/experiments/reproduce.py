@@ -60,7 +60,7 @@ class Setting:
 
     @property
     def replicates(self) -> int:
-        """How many replicates."""
+        """The number of replicates."""
         return self.seeds if self.seeds is not None else QUICK_SEEDS if self.quick else SEEDS
 
     def pick(self, full: Any, quick: Any) -> Any:

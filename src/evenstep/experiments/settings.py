@@ -105,7 +105,7 @@ class FleetSettings:
     skip_bad_rows: bool = False
 
     def cluster(self) -> Cluster:
-        """The fleet."""
+        """The fleet that these settings describe."""
         from evenstep.experiments.notation import drift_of, outages_of
         from evenstep.sim.cluster.simulation import Cluster
 
@@ -142,7 +142,7 @@ class FleetSettings:
         return PrefillTier(self.prefillers, law, self.prefill_budget)
 
     def step_time(self) -> StepTime:
-        """What a step costs."""
+        """The step-time law that these settings describe."""
         from evenstep.cost.per_worker import PerWorker
         from evenstep.experiments.notation import law_of, speeds_of
 
@@ -228,7 +228,7 @@ _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 
 
 def mapping(elsewhere: Mapping[str, str], description: str) -> dict[str, Any]:
-    """The schema of a mapping of settings of `compare`, less those that a file has `elsewhere`."""
+    """The JSON Schema of a mapping of `compare` settings, without those that a file has `elsewhere`."""
     known = schema(CompareSettings, "")["properties"]
     kept = {name: one for name, one in known.items() if name not in (*elsewhere, "version")}
     return {"type": "object", "properties": kept, "additionalProperties": False, "description": description}
@@ -277,7 +277,7 @@ def _check_slots(settled: Settled[Any]) -> None:
 
 
 def check_fits(settled: Settled[Any], source: Source) -> None:
-    """See that a recorded trace has what its arrivals need; what is drawn is seen to when it is run.
+    """Check that a recorded trace has what its arrivals need; drawn workloads are checked when they run.
 
     Raises:
         InputError: timed arrivals on a trace without times, or closed ones without users or sessions.

@@ -42,12 +42,12 @@ class Reading:
 
     @classmethod
     def of(cls, settings: Any) -> Reading:
-        """What settings of a fleet or an engine say of it."""
+        """The part of a fleet's or engine's settings that says how to read the workload."""
         kept = {name: getattr(settings, name) for name in ("source", "limit", "format_name", "skip_bad_rows", "seed")}
         return cls(**kept, prefix_blocks=getattr(settings, "prefix_cache_blocks", 0) > 0)
 
     def workload(self) -> Workload:
-        """The workload, before it is brought to a rate or load.
+        """Open the workload, before it is scaled to a rate or load.
 
         Raises:
             InputError: a file that cannot be read, a limit on what is no trace, or an object of another kind.
@@ -90,7 +90,7 @@ def scaled(
     load: float | None = None,
     seed: int = 0,
 ) -> Source:
-    """The workload at a rate or load, or at the one its file asks for.
+    """The workload scaled to a rate or load, or to the one that its file asks for.
 
     Args:
         found: the workload.

@@ -72,7 +72,7 @@ class EngineSettings:
     processes: int | None = None
 
     def server(self) -> Engine:
-        """The engine.
+        """The engine that these settings describe.
 
         Raises:
             InputError: an unknown key or a value that does not fit.

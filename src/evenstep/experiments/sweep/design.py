@@ -1,4 +1,4 @@
-"""The design of a sweep: every point with its settings and contenders, all seen to be good before the first run."""
+"""The design of a sweep: every point with its settings and contenders, all checked before the first run."""
 
 from __future__ import annotations
 
