@@ -38,7 +38,7 @@ class Leg(Protocol):
 
     @property
     def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
-        """A function for answers that arrive whole, called when the connection is free again; None = the leg takes pieces."""
+        """A function for whole answers, called once the connection is free again; None = the leg takes pieces."""
         ...
 
     def head(self, head: ResponseHead, length: int) -> None:
