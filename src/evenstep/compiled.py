@@ -316,7 +316,7 @@ def column(table: Rows[Any], name: str) -> NDArray[Any]:
 
 
 def fill(table: Rows[Any], **words: Any) -> None:
-    """Set words of all records, each to one value or to one value a record."""
+    """Set fields of all records, each to one value for all or to one value for each record."""
     for name, values in words.items():
         if _is_list(table):
             for row, value in zip(table, np.broadcast_to(values, len(table)).tolist(), strict=True):

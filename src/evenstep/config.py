@@ -202,7 +202,7 @@ def schema(kind: type[Any], title: str) -> dict[str, Any]:
 
 
 def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema in its published form: the fields of `body`, ``version``, and the parts it refers to."""
+    """A complete JSON Schema: title, the fields of `body`, a required ``version``, and `parts` as its ``$defs``."""
     body["properties"] = {"version": {"const": VERSION}} | {k: v for k, v in body["properties"].items() if k != "version"}
     body["required"] = ["version", *(name for name in body.get("required", []) if name != "version")]
     return {

@@ -69,7 +69,7 @@ class Late:
 
     @functools.cached_property
     def made(self) -> Any:
-        """The compiled kernel."""
+        """The compiled kernel, made on first use."""
         return self._make()
 
     @property

@@ -47,7 +47,7 @@ def listening(where: str, host: str, port: int) -> socket.socket:
 
 
 def need_parser(where: str) -> None:
-    """See that the HTTP parser is installed.
+    """Check that the HTTP parser is installed.
 
     Raises:
         InputError: it is not.

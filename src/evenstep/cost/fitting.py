@@ -53,7 +53,7 @@ FEWEST, TRIED = 20, 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """One fitted law.
+    """One fitted batch-time law.
 
     Args:
         law: its name.

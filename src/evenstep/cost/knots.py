@@ -93,7 +93,7 @@ def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) ->
 
 
 def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
-    """Knots of a line over KV load, read and seen to be a law from load 0 on.
+    """Parse knots of a line over KV load, and check that they form a law from load 0 on.
 
     Raises:
         InputError: as `pairs_of` and `check_knots`, or a first line below 0 at load 0.

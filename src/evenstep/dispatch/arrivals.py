@@ -21,7 +21,7 @@ _ARRIVES = Cause.ARRIVES_FOR_DECODE
 
 
 class Arrivals:
-    """Lets requests in.
+    """Admits or refuses requests that arrive.
 
     Args:
         parts: where everything about requests and workers is kept.

@@ -24,7 +24,7 @@ _count = compiled.entry(count_chunks)
 
 
 class Deliveries:
-    """Counts chunks.
+    """Counts delivered chunks: their tokens and steps.
 
     Args:
         parts: where everything about requests and workers is kept.

@@ -51,7 +51,7 @@ class Law:
 
 @dataclass(slots=True, eq=False)
 class Observed:
-    """A recorded run.
+    """A recorded run, as read from a decision log.
 
     Args:
         policy, predictor: that decided.

@@ -43,7 +43,7 @@ class Host(Protocol):
     """Runs the sequences of an answer."""
 
     def stop(self, key: int, finish: str) -> None:
-        """No more of this sequence."""
+        """Stop a sequence: no more tokens are wanted."""
         ...
 
     def strike(self, rank: int, fault: Fault) -> None:
@@ -61,7 +61,7 @@ class Part(Choice):
 
 
 class Answer:
-    """One answer.
+    """One answer to a request, under construction.
 
     Args:
         keys: names of its sequences, in order of their index.

@@ -73,7 +73,7 @@ class _Chat(_Body):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """One parsed request.
+    """A parsed request for tokens.
 
     Args:
         chat: chat or completion.

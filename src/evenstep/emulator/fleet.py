@@ -132,7 +132,7 @@ class Fleet:
             self.stop(part.key, "abort")
 
     def stop(self, key: int, finish: str) -> None:
-        """No more of a sequence."""
+        """Stop a sequence: no more tokens are wanted."""
         if key in self._parts:
             answer, _ = self._parts.pop(key)
             self._tell(self._home[answer.rank], Cancelled(key, finish))

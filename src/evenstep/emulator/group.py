@@ -170,7 +170,7 @@ class Group:
         return not (self._live or self._leases or any(r.memory.used for r in self.ranks))
 
     def check(self) -> None:
-        """See that every sequence is in one place and all memory is accounted for.
+        """Check that every sequence is in exactly one place, and that all memory is accounted for.
 
         Raises:
             RuntimeError: where it is not; a bug of ours.

@@ -128,7 +128,7 @@ class Rank:
         self.release(one)
 
     def check(self) -> None:
-        """See that slots and memory add up.
+        """Check that slots and memory add up.
 
         Raises:
             RuntimeError: where they do not; a bug of ours.

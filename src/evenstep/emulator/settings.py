@@ -123,7 +123,7 @@ _AT_LEAST = {
 
 
 def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
-    """The settings, seen to be in range and to fit together.
+    """The settings, checked for ranges and consistency.
 
     Raises:
         InputError: naming the field as its layer writes it.

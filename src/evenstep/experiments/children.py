@@ -28,7 +28,7 @@ def can_start() -> bool:
 
 
 class Child:
-    """One such process.
+    """A child process that carries out jobs.
 
     Args:
         shared: what all its jobs need; it can be pickled.

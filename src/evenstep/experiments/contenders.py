@@ -61,7 +61,7 @@ def _usual(policy: Any) -> dict[str, Any] | None:
 
 
 def contender(asked: Asked) -> Contender:
-    """The contender that a spec, mapping, policy or pair stands for; nothing is built yet.
+    """The contender that a spec, mapping, policy or pair describes; nothing is built yet.
 
     Raises:
         InputError: a spec that cannot be read.

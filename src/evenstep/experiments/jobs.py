@@ -81,7 +81,7 @@ class Plan:
 
 
 def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:
-    """All replicates, seen to differ: equal ones would make an interval of width zero, which is a lie.
+    """All replicates; an error if two are equal, because their interval would falsely have width zero.
 
     Args:
         make: the replicate of an index.

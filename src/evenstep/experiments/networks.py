@@ -159,7 +159,10 @@ def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> C
 
 
 def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
-    """Seconds of work of some calls that a second adds to what all tasks have before them, in the arrivals' second half."""
+    """Growth of the work of some calls, in engine seconds a second, over the second half of the arrivals.
+
+    The work counts all these calls of tasks that have arrived and have not finished the call.
+    """
     seconds = np.zeros(len(run.kinds))
     for k, (task, call) in enumerate(run.kinds):
         if f"{task}.{call}" in calls:

@@ -43,10 +43,12 @@ def recorded() -> Record:
 
 
 def papers() -> tuple[Paper, ...]:
-    """Every item of the five papers with code, command and verdict; verdicts of items that run follow from the record.
+    """Every item of the five papers, with code, command and verdict.
+
+    The verdict of an item that experiments cover follows from the recorded claims.
 
     Raises:
-        InputError: an item whose stated verdict is not weaker than the recorded one, or that the record knows nothing of.
+        InputError: an item states a verdict that is not weaker than the recorded one, or needs claims that are not recorded.
     """
     found, known = load(_FOLDER / "papers.yaml", Papers).papers, recorded()
     return tuple(replace(paper, rows=tuple(_with_verdict(paper, item, known) for item in paper.rows)) for paper in found)

@@ -235,7 +235,7 @@ def mapping(elsewhere: Mapping[str, str], description: str) -> dict[str, Any]:
 
 
 def checked(settled: Settled[Any]) -> Any:
-    """The settings, seen to be in range and to fit together, with the arrivals that the other fields imply.
+    """The settings, checked for ranges and consistency, with the arrivals that other fields imply.
 
     Raises:
         InputError: naming the field as its layer writes it (``--workers`` on the command line).

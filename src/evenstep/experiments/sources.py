@@ -69,7 +69,7 @@ class Reading:
 
 
 def check_source(source: Any) -> None:
-    """See that an object is a trace, something that draws traces, or a path.
+    """Check that an object is a trace, a generator of traces, or a path.
 
     Raises:
         InputError: it is none of them.

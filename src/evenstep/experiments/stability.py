@@ -101,7 +101,7 @@ class Answer:
 
 
 def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
-    """Judge every policy.
+    """Find every policy's largest stable rate, and judge the given rate, if there is one.
 
     Raises:
         InputError: a bad source, engine, policy or number; a law without a finite mean.

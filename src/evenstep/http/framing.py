@@ -63,7 +63,7 @@ def framing_of(length: int) -> Framing:
 
 
 class Sized:
-    """A body with a Content-Length.
+    """The framing of a body with a Content-Length.
 
     Args:
         length: its bytes.
@@ -87,7 +87,7 @@ class Sized:
 
 
 class UntilClosed:
-    """The body of an answer that ends with its connection (RFC 9112 section 6.3, rule 8)."""
+    """The framing of a body that ends with its connection (RFC 9112 section 6.3, rule 8)."""
 
     __slots__ = ()
     is_between, over, rest, announced, ends_with_connection = False, False, b"", 0, True
@@ -105,7 +105,7 @@ def _length(line: bytes) -> int:
 
 
 class Chunked:
-    """A chunked body."""
+    """The framing of a chunked body."""
 
     ends_with_connection = False
     __slots__ = ("_left", "_line", "_state", "_trailers", "is_between", "over", "rest")

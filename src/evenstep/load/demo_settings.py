@@ -39,7 +39,7 @@ class DemoSettings:
 
 
 def checked(settled: Settled[DemoSettings]) -> DemoSettings:
-    """The settings, seen to be in range.
+    """The settings, checked for ranges.
 
     Raises:
         InputError: naming the field as its layer writes it.

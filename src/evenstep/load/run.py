@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A finished run.
+    """The results of a finished run.
 
     Args:
         records: the result of each request.

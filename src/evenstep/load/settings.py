@@ -128,7 +128,7 @@ def target_of(url: str) -> Target:
 
 
 def checked(settled: Settled[LoadSettings]) -> LoadSettings:
-    """The settings, seen to be in range and to fit together.
+    """The settings, checked for ranges and consistency.
 
     Raises:
         InputError: naming the field as its layer writes it.

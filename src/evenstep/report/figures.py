@@ -80,7 +80,7 @@ def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence
 
 
 def worker_lines(axes: Any, x: F8, load: F8, points: int = 200) -> None:
-    """KV load of every worker in thousands of tokens, thinned to so many points.
+    """Draw the KV load of every worker over time, in thousands of tokens, thinned to `points` points a line.
 
     Args:
         axes: to draw on.

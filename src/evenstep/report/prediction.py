@@ -55,7 +55,7 @@ def sentence(found: Evaluation) -> str:
 
 
 def json_object(found: Evaluation) -> dict[str, Any]:
-    """The machine-readable form."""
+    """The evaluation as JSON values."""
     return {
         "trace": found.trace,
         "trained": found.trained,

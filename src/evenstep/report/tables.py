@@ -37,7 +37,7 @@ def mean_text(found: Interval | None, factor: float = 1.0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """One column of a text table.
 
     Args:
         heading, unit: above it.

@@ -127,7 +127,7 @@ class EngineView:
 
 
 class RuleView(NamedTuple):
-    """What a rule sees: `EngineView`, but that what is known of a request stands in its row.
+    """A rule's view: as `EngineView`, but facts of a request are in its row of one table.
 
     `running` and `waiting` list the rows, in order of admission and in the policy's `order`. All arrays from `request_id`
     to `arrival_s` are read as ``view.left[row]``. A position numbers those that run from 0 on, then those that wait.

@@ -88,7 +88,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def need_source(where: str, source: str) -> None:
-    """See that a trace is named.
+    """Check that a trace is given.
 
     Raises:
         InputError: neither on the command line nor in a file of settings.
@@ -133,7 +133,7 @@ def add_columns_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def format_of(args: argparse.Namespace, named: str | None) -> str | None:
-    """The format of a trace file: ``columns:...`` where ``--columns`` is given.
+    """The format of a trace file: ``columns:...`` if ``--columns`` is given, else `named`.
 
     Args:
         args: the command line.
@@ -146,7 +146,7 @@ def format_of(args: argparse.Namespace, named: str | None) -> str | None:
     if columns is None:
         return named
     if named is not None:
-        raise InputError(ORIGIN, "--format-name", named, "left out where --columns is given")
+        raise InputError(ORIGIN, "--format-name", named, "no value with --columns")
     if "=" not in columns:
         raise InputError(ORIGIN, "--columns", columns, "KEY=NAME,...", "Write prompt=COLUMN,output=COLUMN.")
     return f"columns:{columns}"

@@ -12,7 +12,7 @@ from evenstep.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error answer.
+    """An error answer to a client.
 
     Args:
         status: HTTP status.

@@ -65,7 +65,7 @@ def capacity(trace: Trace, settings: EngineSettings) -> float:
 
 
 def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
-    """The replicates at the rate or load asked for, seen to differ.
+    """The replicates at the requested rate or load; an error if two are equal.
 
     Raises:
         InputError: a file that cannot be read, or two replicates that are the same.

@@ -93,7 +93,7 @@ class EngineSettings:
 
 
 def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:
-    """The settings, seen to be in range; `where` is for errors.
+    """The settings, checked for ranges; `where` is for errors.
 
     Raises:
         InputError: naming the first flag that is not.

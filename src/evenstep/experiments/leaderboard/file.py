@@ -90,7 +90,7 @@ class BoardFile:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A workload of a board, seen to be good.
+    """A checked workload of a board.
 
     Args:
         line: what a page says of it.

@@ -45,7 +45,7 @@ class Service(Protocol):
 
 
 class Client(asyncio.Protocol):
-    """A client's connection.
+    """A client's connection to the gateway.
 
     Args:
         service: answers its requests.

@@ -12,8 +12,8 @@ from evenstep.gateway.serve.ended import Ended
 class Attainment:
     """Counts of requests that met the targets of their class, and of requests that did not.
 
-    A request that ended with an error kept to nothing; one that its client left, or that has no class, is not counted.
-    A target on further tokens holds for requests that have some.
+    A request that ended with an error missed its targets. One that its client left, or without a class, is not counted. The
+    target on further tokens applies only to requests with more than one token.
 
     Args:
         classes: name -> class, in the order of their numbers.
@@ -28,7 +28,7 @@ class Attainment:
         self._classes = list(classes.items())
 
     def ended(self, one: Ended) -> None:
-        """Count a request that ended."""
+        """Count a request that ended, as having met or missed its class's targets."""
         if not 0 < one.request_class <= len(self._classes) or one.outcome == "cancelled":
             return
         name, kind = self._classes[one.request_class - 1]

@@ -253,7 +253,7 @@ class ServedModel:
         self._exchanges.pop(exchange.number, None)
 
     def over(self, exchange: Placed) -> None:
-        """Forget a request."""
+        """Forget a request that has ended."""
         self._exchanges.pop(exchange.number, None)
 
     def lost(self, worker: str, kind: str, why: str, name: str) -> None:

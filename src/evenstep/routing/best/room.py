@@ -64,7 +64,7 @@ def make_room(moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None
 
 @part
 def most_room(room: Floats) -> int:
-    """The first worker with the most room."""
+    """The number of the worker with the most room, the first of equal ones."""
     most = 0
     for g in range(1, room.size):
         if room[g] > room[most]:

@@ -56,7 +56,7 @@ def remaining(view: RuleView, row: int, length: int) -> int:
 
 @part
 def put(ahead: Ahead, at: int, more: int, number: int, own: int) -> None:
-    """Write one entry."""
+    """Write one entry of the ordered requests."""
     ahead.more[at], ahead.number[at], ahead.base[at] = more, number, own
 
 

@@ -81,7 +81,10 @@ Work = Joining
 
 @rule
 def form_batch(view: RuleView, options: Best, work: Joining) -> None:
-    """Run decodes, then running prefills and newcomers, the shortest of these first; then admit further requests."""
+    """Form a batch: decodes, running prefills and newcomers, the shortest of the latter first; then further requests.
+
+    If prefills pay better apart from decodes (`knee.apart`), decodes run only in batches without prefills.
+    """
     batch, memory = work.batch, work.batch.memory
     knee.learned(memory, view.now_s, view.running.size)
     pace.learned(memory, view.now_s)

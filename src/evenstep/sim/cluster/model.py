@@ -125,7 +125,7 @@ class Worker(Record):
 
 
 class Group(Record):
-    """A barrier group."""
+    """A barrier group: its workers and its step under way."""
 
     step: int
     busy: int  # inside a step

@@ -132,7 +132,7 @@ class Requests(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Rows of requests, int64[N] each."""
+    """Lists of request rows, int64[N] each: requests to come, running, waiting and finished."""
 
     coming: Ints  # in order of arrival, equal times in order of key and row
     running: Ints  # in order of admission

@@ -70,7 +70,7 @@ def of_table(
 
 
 def seen_share(blocks: PrefixBlocks, session: I8) -> float:
-    """Share of prompt blocks that stand at the front of a prompt and were all seen in earlier rows.
+    """Share of prompt blocks that belong to a leading run of blocks which earlier rows had all seen.
 
     Rows are taken in their order with a cache that never forgets; in scope ``session`` the cache is one session's own.
 

@@ -88,7 +88,7 @@ class Case:
 
 
 def even(prompt: int, lower: int, upper: int) -> Case:
-    """As many of every output."""
+    """A case with equally many requests of every output."""
     return Case(prompt, lower, np.where(np.arange(1, upper + 1) < lower, 0.0, 1.0))
 
 
