@@ -60,7 +60,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def mode() -> str:
-    """``numba <version>``, or ``plain Python (slow)`` where kernels are not compiled; the checked build says so."""
+    """``numba <version>``, or ``plain Python (slow)`` if kernels are not compiled; the checked build says so."""
     if numba is None:
         return "plain Python (slow)"
     if not change.is_compiled:
@@ -106,7 +106,7 @@ def allocating(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """A helper that becomes part of its caller's code: for pieces of a loop that pass many arrays."""
+    """Mark a helper to be inlined into its callers, for pieces of a loop that pass many arrays."""
     return _later(function, lambda: numba.njit(inline="always", **_FLAGS)(function))
 
 
@@ -115,7 +115,7 @@ _BORROWING: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wr
 
 
 def part(function: F) -> F:
-    """A piece of a rule or loop: compiled into its callers' code, so that structs are passed on for nothing.
+    """Mark a piece of a rule or loop: compiled into its callers' code, so that passing structs costs nothing.
 
     It is kept on disk as a part of them, not by itself.
     """
@@ -123,7 +123,7 @@ def part(function: F) -> F:
 
 
 def borrowing(function: F) -> F:
-    """A helper that only borrows arrays: it may not allocate or slice, counts no references, is called by kernels only.
+    """Mark a helper that only borrows arrays: no allocation, no slices, no reference counts, called by kernels only.
 
     For loops that pass many arrays, where counting would cost more than the work.
     """
@@ -131,7 +131,7 @@ def borrowing(function: F) -> F:
 
 
 def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
-    """A Python function that kernels call by a symbol of this name, in any process that has made it. It must not raise.
+    """Make a Python function that kernels can call by this symbol name, in any process that has made it. It must not raise.
 
     Args:
         name: its symbol, one for the whole program.
@@ -182,7 +182,7 @@ _plain_texts: dict[Any, Any] = {}
 
 
 def as_plain(kernel: Any) -> Any:
-    """A kernel's text as plain Python, down to the kernels that it calls: what compiled code is checked against."""
+    """The plain Python form of a kernel and of the kernels it calls, to check compiled code against."""
     text = getattr(kernel, "py_func", None)
     if text is None:
         return kernel
@@ -217,7 +217,7 @@ def address_of(kernel: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayOf:
-    """How the compiler sees an array of a struct: its numbers, its dimensions, and whether a rule may write it."""
+    """The compiler's type of a struct's array: kind of numbers, dimensions, and whether a rule may write it."""
 
     dtype: str
     dimensions: int = 1
@@ -311,12 +311,12 @@ def cut(table: Rows[R], start: int, end: int) -> Rows[R]:
 
 
 def column(table: Rows[Any], name: str) -> NDArray[Any]:
-    """One word of every record: a window where kernels are compiled, in plain Python a copy."""
+    """One field of every record: a window if kernels are compiled, a copy in plain Python."""
     return np.array([getattr(row, name) for row in table]) if _is_list(table) else cast("Any", table)[name]
 
 
 def fill(table: Rows[Any], **words: Any) -> None:
-    """Set words of all records, each to one value or to one value a record."""
+    """Set fields of all records, each to one value for all or to one value for each record."""
     for name, values in words.items():
         if _is_list(table):
             for row, value in zip(table, np.broadcast_to(values, len(table)).tolist(), strict=True):
@@ -326,7 +326,7 @@ def fill(table: Rows[Any], **words: Any) -> None:
 
 
 def widened(table: Rows[R], count: int) -> Rows[R]:
-    """A table of `count` records that begins with those of `table`."""
+    """A table of `count` records that begins with the records of `table`."""
     if _is_list(table):
         made = rows(table.shape, count)
         made[: len(table)] = table
@@ -362,7 +362,7 @@ def signature(returns: Any, *arguments: Any) -> Any:
 
 
 def several(kind: Any, count: int) -> Any:
-    """The type of so many values of one type, for a `signature`; None without numba."""
+    """The type of `count` values of one type, for a `signature`; None without numba."""
     return None if numba is None else numba.types.UniTuple(kind, count)
 
 
@@ -440,7 +440,7 @@ def _imported(root: Path, source: Path) -> set[Path]:
 
 
 def drop_stale_caches(root: Path) -> None:
-    """Forget compiled kernels older than any source they may contain: numba looks at their own file alone.
+    """Delete compiled kernels older than any source they may contain; numba checks only their own file.
 
     Args:
         root: the package's folder, where kernels are kept next to their sources.
@@ -583,7 +583,7 @@ batch_kernel = declared(BATCH)
 
 
 def parameters(policy: object) -> NDArray[np.float64]:
-    """The fields of a policy, law or the like as one float64 vector, in the order they are declared.
+    """The fields of a policy or law as one float64 vector, in the order of declaration.
 
     Booleans become 0 or 1, ``None`` becomes nan, a choice becomes its index in the field's ``Literal``, and a tuple of
     numbers its length and the numbers.
@@ -652,7 +652,7 @@ _ENTRIES: dict[str, list[tuple[dict[str, Any], Callable[[type], Any]]]] = {}
 
 
 def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any]) -> None:
-    """Policies of this module have a rule; `entry` makes what `kernel_of` answers for the class of one.
+    """Register that policies of this module have a rule; `entry` makes the compiled door of a policy class.
 
     Args:
         scope: the module's names: two files of users may give their modules the same name.
@@ -661,7 +661,7 @@ def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any]) -
 
 
 def rule_of(policy: type) -> Callable[[type], Any] | None:
-    """How to make the compiled door of a policy by the rule of its file; None where the file has no rule."""
+    """The function that makes the compiled door of a policy class from its file's rule; None without a rule."""
     found = _ENTRIES.get(policy.__module__, [])
     own = [entry for scope, entry in found if scope.get(policy.__name__) is policy]
     return own[-1] if own else None
@@ -677,7 +677,7 @@ def door_of(policy: object) -> Any | None:
 
 
 def kernel_file(policy: object) -> Path | None:
-    """The file of a policy's rule; None for a policy without a rule, or whose rule stands in no file."""
+    """The file of a policy's rule; None for a policy without a rule, or with a rule that is not in a file."""
     home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)
     return None if home is None or rule_of(type(policy)) is None else Path(home)
 

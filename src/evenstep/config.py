@@ -29,7 +29,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML file, read: its values and the line each of them stands on.
+    """A parsed YAML file: its values, and the line of each value.
 
     Args:
         path: the file, as the user wrote it.
@@ -78,13 +78,13 @@ class Settled(Generic[T]):
     origin: dict[str, str]
 
     def refusal(self, name: str, expected: str, hint: str = "") -> InputError:
-        """The error for a setting, named as its layer writes it (``--workers`` on the command line)."""
+        """The error for a setting, named as its source writes it (``--workers`` on the command line)."""
         origin = self.origin[name]
         shown = "--" + name.replace("_", "-") if origin == "command line" else name
         return InputError(origin, shown, getattr(self.value, name), expected, hint)
 
     def check_numbers(self, at_least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
-        """See that settings are in range; one that is absent, None or no number is not looked at.
+        """Check that numeric settings are in range. Settings that are absent or None are skipped.
 
         Raises:
             InputError: one that is not finite, below its least value, or not above 0.
@@ -219,7 +219,7 @@ def schema(kind: type[Any], title: str) -> dict[str, Any]:
 
 
 def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema as we publish it: the fields of `body` and ``version``, with the parts that it refers to."""
+    """A complete JSON Schema: title, the fields of `body`, a required ``version``, and `parts` as its ``$defs``."""
     body["properties"] = {"version": {"const": VERSION}} | {k: v for k, v in body["properties"].items() if k != "version"}
     body["required"] = ["version", *(name for name in body.get("required", []) if name != "version")]
     return {
@@ -345,7 +345,7 @@ def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) ->
 
 
 def renamed(kind: Any, name: str) -> str:
-    """What became of a former field of a dataclass, by its `RENAMED` and `RETIRED`; empty if it never had this field."""
+    """A sentence on what became of a former field, by its class's `RENAMED` and `RETIRED`; empty if it never existed."""
     found = getattr(kind, "RENAMED", {}).get(name, "")
     return f"It is called {found}." if found else getattr(kind, "RETIRED", {}).get(name, "")
 
@@ -413,7 +413,7 @@ def numeral(value: Any, hint: Any) -> Any:
 
 
 def expectation(said: str, hint: Any) -> str:
-    """What would have been accepted, from msgspec's message and the type of the field."""
+    """What would have been accepted, derived from msgspec's message and the field's type."""
     choices = _choices(hint)
     return f"one of {', '.join(choices)}" if choices else _expected(said)
 
@@ -474,7 +474,7 @@ def _reachable(kind: Any) -> list[Any]:
 
 
 def meaning(kind: Any) -> dict[str, str]:
-    """Field -> its text in the ``Args:`` of the dataclass and of its base classes."""
+    """The text of each field, from the ``Args:`` of the dataclass and its base classes."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         _, _, tail = (base.__doc__ or "").partition("Args:")

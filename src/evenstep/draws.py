@@ -1,4 +1,4 @@
-"""`streams.uniform` for kernels: the stream is given by its number."""
+"""`streams.uniform` for kernels, with streams given by number."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def _mix(state: np.uint64, word: np.uint64) -> np.uint64:
 
 @jit
 def head(seed: int, stream_number: int) -> np.uint64:
-    """What all draws of one asker share, as uint64: the first half of the mixing, done once a decision."""
+    """The part of the mixing that all draws of a decision share, as uint64; computed once a decision."""
     return _mix(_mix(_ZERO, np.uint64(seed)), np.uint64(stream_number))
 
 
 @jit
 def uniform_from(head: np.uint64, request_id: int, draw: int) -> float:
-    """`uniform` for the asker whose `head` it is."""
+    """As `uniform`, from the shared `head` of a decision."""
     z = _mix(_mix(head, np.uint64(request_id)), np.uint64(draw))
     return np.float64(z >> _S11) * 2.0**-53
 

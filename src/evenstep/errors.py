@@ -36,7 +36,7 @@ class InputError(EvenstepError):
 
 
 class EngineError(EvenstepError):
-    """An engine upstream broke its word."""
+    """An engine upstream broke its protocol or contract."""
 
 
 class PolicyError(EvenstepError):
@@ -44,7 +44,7 @@ class PolicyError(EvenstepError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A sentence that offers the known names nearest to ``word``, or all of them when none is near."""
+    """A sentence that offers the known names nearest to ``word``, or all of them if none is near; empty without names."""
     names = sorted(set(known))
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
     if close:

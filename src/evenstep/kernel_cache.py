@@ -40,11 +40,11 @@ class Place:
 
     @property
     def is_kept(self) -> bool:
-        """Whether kernels outlive the process that compiled them."""
+        """Whether compiled kernels outlive the process that compiled them."""
         return self.is_beside or self.folder is not None
 
     def folder_of(self, source: Path) -> Path | None:
-        """The folder of one source's kernels; None = nowhere."""
+        """The folder for one source's kernels; None = they are not kept."""
         if self.is_beside and source.is_relative_to(ROOT):
             return source.parent / "__pycache__"
         if self.folder is None:
@@ -54,7 +54,7 @@ class Place:
         return self.folder / hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
 
     def has(self, source: Path) -> bool:
-        """Whether a source has kernels there that are not older than itself."""
+        """Whether this place has kernels of a source that are not older than the source."""
         folder = self.folder_of(source)
         if folder is None:
             return False
@@ -62,7 +62,7 @@ class Place:
         return any(index.stat().st_mtime >= written for index in folder.glob(f"{source.stem}.*.nbi"))
 
     def is_noted(self, what: str) -> bool:
-        """Whether all kernels of something were compiled there, by these sources (`note`)."""
+        """Whether all kernels of `what` were compiled here from the present sources, as `note` recorded."""
         file = self._note_of(what)
         try:
             return file is not None and file.stat().st_mtime >= (_newest_source() if self.is_beside else 0.0)
@@ -70,7 +70,7 @@ class Place:
             return False
 
     def note(self, what: str) -> None:
-        """Keep that all kernels of something are there; a folder that is full keeps nothing."""
+        """Record that all kernels of `what` are here. On a full disk, nothing is recorded."""
         file = self._note_of(what)
         if file is not None:
             with suppress(OSError):
@@ -82,12 +82,12 @@ class Place:
         return None if folder is None else folder / f"{name}.compiled"
 
     def lock_file(self) -> Path | None:
-        """The file whose bytes are locked while kernels are compiled (`kernel_locks`); None = nothing is kept."""
+        """The file whose bytes are locked while kernels are compiled (`kernel_locks`); None = kernels are not kept."""
         folder = ROOT / "__pycache__" if self.is_beside else self.folder
         return None if folder is None else folder / "compiling.lock"
 
     def said(self) -> str:
-        """What an operator should know of it; empty where it is as usual."""
+        """A sentence for operators on an unusual place; empty if it is the usual one."""
         if self.is_beside:
             return ""
         if self.folder is None:
@@ -100,7 +100,7 @@ class Place:
 
 @cache
 def place() -> Place:
-    """Where this process keeps its kernels."""
+    """The place where this process keeps its kernels."""
     if os.environ.get("EVENSTEP_CHECKED") == "1":  # its code never meets that of another build
         bases = (ROOT / "__pycache__", *_bases())
         return Place(False, next((found for base in bases if (found := _usable(base / "checked")) is not None), None))
@@ -151,7 +151,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def lend_to_drawing() -> None:
-    """Let matplotlib and fontconfig keep their caches next to the kernels, for a user whose home is not writable.
+    """Let matplotlib and fontconfig keep their caches in the kernels' folder, if the user's home is not writable.
 
     Without a folder both complain on stderr, or refuse to work.
     """
@@ -179,7 +179,7 @@ def _newest_source() -> float:
 
 
 class Announcer:
-    """Says, once a process and before it is silent for long, that kernels are being compiled.
+    """Announces once a process, before a long silence, that kernels are being compiled.
 
     Attributes:
         say: takes the line; None = it is not said.
@@ -201,7 +201,7 @@ class Announcer:
             self.say(doing)
 
     def waiting(self) -> None:
-        """Kernels are about to be compiled by another process, and this one waits for them."""
+        """Announce that another process compiles kernels, and that this one waits for it."""
         self._tell("another process compiles kernels; waiting for it, then loading them")
 
     def _tell(self, line: str) -> None:

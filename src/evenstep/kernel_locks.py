@@ -1,4 +1,4 @@
-"""Lets one process compile a kernel while the others that need it wait, and then load what it compiled.
+"""Lets one process compile a kernel while others that need it wait, and then load the result.
 
 The lock of a kernel is one byte of a file in the folder of compiled kernels, locked by the system. A process that dies
 loses its locks, so nothing waits for it. A folder that cannot be written, or a system without such locks, has no locks:
@@ -28,7 +28,7 @@ _LOOK_S = 0.05
 
 
 class Locks:
-    """The locks of one folder, for one process. Its threads take turns at compiling, which numba sees to.
+    """The locks of one folder, for one process. Numba lets only one thread compile at a time.
 
     Args:
         file: its bytes are locked; nothing is written to it. None = nothing is locked.
@@ -47,7 +47,7 @@ class Locks:
                 self._file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def take(self, kernel: str) -> None:
-        """Return when no other process compiles this kernel, or when it took too long; `release` follows."""
+        """Wait until no other process compiles this kernel, or until that takes too long; `release` must follow."""
         if self._file < 0:
             return
         byte = zlib.crc32(kernel.encode())
@@ -60,7 +60,7 @@ class Locks:
             waited_s += _LOOK_S
 
     def release(self, kernel: str) -> None:
-        """Let others have it; a kernel that is not held is left alone."""
+        """Release a kernel's lock; does nothing if it is not held."""
         byte = zlib.crc32(kernel.encode())
         if byte not in self._held:
             return

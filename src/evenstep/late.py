@@ -1,4 +1,4 @@
-"""Kernels that run as plain Python until this process changes over to their compiled code, at equal bits.
+"""Kernels that run as plain Python until this process switches to their compiled code; results are equal in bits.
 
 A long-lived process can so begin at once on a machine that has no compiled kernels. It sets `kernel_cache.begins_plain`
 before it imports `compiled`, and has another process compile. It loads what that compiled in a thread
@@ -20,7 +20,7 @@ from typing import Any
 
 
 class Change:
-    """Whether this process runs compiled code.
+    """Whether this process runs compiled code yet.
 
     Attributes:
         is_compiled: it does; False for ever where nothing is compiled.
@@ -69,7 +69,7 @@ class Late:
 
     @functools.cached_property
     def made(self) -> Any:
-        """The compiled kernel."""
+        """The compiled kernel, made on first use."""
         return self._make()
 
     @property
@@ -88,7 +88,7 @@ _all: list[Late] = []
 
 @contextmanager
 def in_compiled_code() -> Generator[None]:
-    """This thread alone runs compiled code inside the block: it loads what the others will need."""
+    """Let only this thread run compiled code inside the block, to load what other threads will need."""
     change.threads.add(get_ident())
     try:
         for kernel in list(_all):
@@ -100,7 +100,7 @@ def in_compiled_code() -> Generator[None]:
 
 
 def change_over() -> None:
-    """From now on every thread runs compiled code. Names of modules that stand for loaded kernels lead straight to them."""
+    """Let every thread run compiled code from now on. Module names that stood for kernels then lead straight to them."""
     if not _all:
         return
     change.is_compiled = True

@@ -127,7 +127,7 @@ def options(text: str, where: str) -> dict[str, str]:
 
 
 def build(room: str, spec: Mapping[str, Any]) -> Any:
-    """Make a member from its name and options; text is converted to the type of the field.
+    """Make a member from its name and options; text is converted to the field's type.
 
     Raises:
         InputError: unknown name or option (with the nearest), or a value that does not fit; every bad option at once.

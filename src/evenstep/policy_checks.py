@@ -1,4 +1,4 @@
-"""Promises that routing and scheduling policies share, each a named check on the answers to a set of views."""
+"""Promises that routing and scheduling policies share, each a named check of the answers to a set of views."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenstep.traps import watching
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found; `message` is a sentence, empty when there is nothing to say."""
+    """The result of one check; `message` is a sentence, empty if the check passed."""
 
     name: str
     passed: bool
@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """A policy and how it is asked.
+    """A policy under check, and how to ask it.
 
     Args:
         policy: the policy.
@@ -48,11 +48,11 @@ class Judged:
     kernel_call: Callable[[Any, Any], KernelCall | None]
 
     def raw(self, view: Any) -> Any:
-        """What the policy answers."""
+        """The policy's own answer to a view."""
         return getattr(self.policy, self.verb)(view)
 
     def ask(self, view: Any) -> Any:
-        """The same as own copies."""
+        """The policy's answer to a view, copied."""
         return self.own(self.raw(view))
 
 
@@ -63,7 +63,7 @@ Simulate = Callable[[Any, str], str]
 def run(
     judged: Judged, first: Finding | None, contract: Callable[[list[Any]], list[Finding]], simulate: Simulate | None
 ) -> list[Finding]:
-    """Run every check on a policy; where it gives no answers, those that need them are left out.
+    """Run every check on a policy. If it gives no answers, checks that need them are left out.
 
     Args:
         judged: the policy.
@@ -87,7 +87,7 @@ def run(
 
 
 def window(values: Any, kind: type[Any], spare: int) -> Any:
-    """A read-only window of a larger array, as a host hands it out; `spare` stands in front of it and behind it."""
+    """A read-only window of a larger array, as hosts give; `spare` entries lie before and after it."""
     array = np.ascontiguousarray(values, dtype=kind)
     host = np.full(array.size + 2, spare + 1).astype(kind)
     shown = host[1 : array.size + 1].reshape(array.shape)
@@ -102,7 +102,7 @@ def verdict(name: str, message: str) -> Finding:
 
 
 def frozen(policy: Any) -> Finding:
-    """Its fields are its parameters, and stay as they are."""
+    """Check that the policy's fields are its parameters and cannot change."""
     parameters: Any = getattr(type(policy), "__dataclass_params__", None)
     is_frozen = parameters is not None and parameters.frozen
     text = f"{type(policy).__name__} is no frozen dataclass; write @dataclass(frozen=True) above it"
@@ -110,7 +110,7 @@ def frozen(policy: Any) -> Finding:
 
 
 def answers(judged: Judged) -> tuple[Finding, list[Any]]:
-    """It answers every view, also an empty one, with a decision. Its first imports happen here.
+    """Check that the policy answers every view, even an empty one, with a decision. Its first imports happen here.
 
     Returns:
         The verdict, and the answers as they are.
@@ -133,7 +133,7 @@ def answers(judged: Judged) -> tuple[Finding, list[Any]]:
 
 
 def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[str], str]) -> dict[str, str]:
-    """By check, the first rule that an answer breaks, as a sentence; empty when none.
+    """The first rule that an answer breaks, as a sentence for each check; empty if it breaks none.
 
     Args:
         names: of the checks. rules: for each view the broken rule, empty when none. owner: the check that owns a rule.
@@ -146,7 +146,7 @@ def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[st
 
 
 def outside(judged: Judged) -> list[Finding]:
-    """It looks at nothing but its view: no frames or objects of the host, no clock, no chance of its own, no system."""
+    """Check that a policy uses only its view: no frames or objects of the host, no clock, own chance or system."""
     views, seen = judged.views(1000), dict[str, str]()
     with watching() as found:
         said = [judged.ask(view) for view in views]
@@ -176,7 +176,7 @@ def _behind_the_window(judged: Judged, said: Sequence[Any]) -> str:
 
 
 def deterministic(judged: Judged) -> Finding:
-    """The same view gets the same answer, at once."""
+    """Check that the same view, asked again at once, gets the same answer."""
     for number, (view, again) in enumerate(zip(judged.views(0), judged.views(0), strict=True)):
         differs = judged.differ(judged.ask(view), judged.ask(again), view)
         if differs:
@@ -186,7 +186,7 @@ def deterministic(judged: Judged) -> Finding:
 
 
 def view_left_alone(judged: Judged) -> Finding:
-    """Nothing in the view changes: no value, no array taken off its read-only lock, no field replaced."""
+    """Check that nothing in the view changes: no value, no array made writable, no field replaced."""
     for number, view in enumerate(judged.views(0)):
         fields = {f.name: getattr(view, f.name) for f in dataclasses.fields(view)}
         before = copy.deepcopy(fields)
@@ -207,7 +207,7 @@ def view_left_alone(judged: Judged) -> Finding:
 
 
 def pure_memory(judged: Judged) -> Finding:
-    """What it remembers goes through `memory`: the answer does not depend on what was asked before."""
+    """Check that everything the policy remembers is in `memory`, so that answers do not depend on earlier questions."""
     views = judged.views(0)
     forward = [judged.ask(view) for view in views]
     backward = [judged.ask(view) for view in reversed(judged.views(0))][::-1]
@@ -219,7 +219,7 @@ def pure_memory(judged: Judged) -> Finding:
 
 
 def doors_agree(judged: Judged) -> Finding:
-    """A rule, compiled, gives the same bits as its plain text, and writes only where it may."""
+    """Check that a compiled rule gives the same bits as plain Python, and writes only where it may."""
     for number, view in enumerate(judged.views(0)):
         call, again = (judged.kernel_call(judged.policy, view) for _ in range(2))
         if call is None or again is None:
@@ -231,7 +231,7 @@ def doors_agree(judged: Judged) -> Finding:
 
 
 def same_digest(policy: Any, simulate: Simulate) -> Finding:
-    """A short run comes to its end with one digest: again, and through the other door."""
+    """Check that a short run ends, and has the same digest when repeated and through the other door."""
     doors = ["plain", "plain"] + ["compiled"] * (compiled.kernel_of(policy) is not None)
     try:
         digests = [simulate(policy, door) for door in doors]

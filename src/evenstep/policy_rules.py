@@ -1,4 +1,4 @@
-"""The compiled door of a policy, generated for the rule of its file: what routing and engine policies share.
+"""The compiled door of a policy, generated for the rule of its file; shared by routing and engine policies.
 
 A rule reads its view, its options and its working space by name. `Work` declares that space, each array with its length::
 
@@ -30,7 +30,7 @@ _GUARD, _INT, _FLOAT = 8, -77777, -77777.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Door:
-    """How the doors of one kind of policy are generated.
+    """Settings for generating the doors of one kind of policy.
 
     Args:
         text: of the function, which has `parameters`, `scratch_i` and `scratch_f`; ``{lengths}`` and ``{work}`` are filled.
@@ -72,7 +72,7 @@ def _entry(door: Door, made: Any, policy: type) -> Any:
     kinds = list(_arrays(work, names, door))[len(door.given) :]
     room = module.get("room") or _room(kinds, door)
     if room is None:
-        raise TypeError(f"{policy.__module__} has a Work with arrays; expected a function room beside it")
+        raise TypeError(f"{policy.__module__} has a Work with arrays; expected a function room in the same file")
     scope: dict[str, Any] = {**door.scope, "rule": made, "read": part(read), "room": part(room)}
     windows, lines = list(door.given), []
     ends = {"scratch_i": str(door.taken[0]), "scratch_f": str(door.taken[1])}
@@ -150,7 +150,7 @@ def _filled(work: type, names: dict[str, Any] | None, door: Door, windows: Itera
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
-    """One decision through a compiled door: a view as its arguments, own copies that the call writes.
+    """One decision through a compiled door: the view as arguments, and copies that the call writes.
 
     Args:
         function: the kernel, ready to be called with `arguments`.
@@ -165,15 +165,15 @@ class KernelCall:
     guarded: dict[str, Any]
 
     def in_plain(self) -> KernelCall:
-        """The same call of the rule's plain text."""
+        """The same call, of the rule in plain Python."""
         return replace(self, function=compiled.as_plain(self.function))
 
     def decision(self) -> Any:
-        """Make the call."""
+        """Make the call; returns the decision."""
         return self.answer(float(self.function(*self.arguments)))
 
     def overrun(self) -> str:
-        """Which array the kernel wrote beyond its end, as a sentence; empty when none."""
+        """A sentence on an array that the kernel wrote beyond its end; empty if it did not."""
         for name, array in self.guarded.items():
             if np.any(array[..., -_GUARD:] != (_INT if array.dtype == np.int64 else _FLOAT)):
                 return f"the kernel writes beyond the end of {name}"

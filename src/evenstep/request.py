@@ -1,4 +1,4 @@
-"""One request, and a trace of them."""
+"""Requests, and traces of requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ABSENT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One row of a trace.
+    """One request: a row of a trace.
 
     Args:
         request_id: running number, unique in its trace; key of every random draw for this request.
@@ -155,7 +155,7 @@ class Trace:
 
     @property
     def request_id(self) -> I8:
-        """int64[N], 0..N-1."""
+        """int64[N], the row numbers 0..N-1."""
         return np.arange(len(self), dtype=np.int64)
 
     def __getitem__(self, index: int) -> Request:
@@ -171,7 +171,7 @@ class Trace:
         return ABSENT[name] if column is None else column[row].item()
 
     def column(self, name: str) -> Any:
-        """The column, or one filled with what its absence means."""
+        """A column, or an array of the default value that its absence stands for."""
         present = getattr(self, name)
         if present is not None:
             return present
@@ -179,7 +179,7 @@ class Trace:
         return np.full(len(self), ABSENT[name], dtype=kind)
 
     def take(self, rows: I8) -> Trace:
-        """The trace of these rows, in this order, numbered anew; `after` is mapped, -1 where its row is left out."""
+        """The trace of these rows, in this order, renumbered; `after` is mapped, -1 if its row is left out."""
         changes: dict[str, Any] = {}
         for name in COLUMNS:
             column = getattr(self, name)
@@ -194,7 +194,7 @@ class Trace:
         return replace(self, **changes)
 
     def head(self, rows: int) -> Trace:
-        """The first `rows` rows (all of them when there are fewer)."""
+        """The first `rows` rows, or all if there are fewer."""
         return self if rows >= len(self) else self.take(np.arange(rows, dtype=np.int64))
 
     def with_notes(self, *notes: str) -> Trace:

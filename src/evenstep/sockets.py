@@ -1,4 +1,4 @@
-"""What every host of sockets needs before its first one: an address, a fast loop, enough files, the parser."""
+"""What every host of sockets needs first: an address, a fast event loop, enough files, the parser."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def listening(where: str, host: str, port: int) -> socket.socket:
 
 
 def need_parser(where: str) -> None:
-    """See that the HTTP parser is installed.
+    """Check that the HTTP parser is installed.
 
     Raises:
         InputError: it is not.
@@ -72,7 +72,7 @@ def _need(where: str, package: str) -> None:
 
 
 def said(line: str) -> None:
-    """Print a line about a service; a stdout that is full or closed does not end the service, and gets no more lines."""
+    """Print a line about a service. If stdout is full or closed, the service continues without further lines."""
     try:
         print(line, flush=True)
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def said(line: str) -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's loops where it is installed, else the standard ones."""
+    """uvloop's event loops if it is installed, else the standard ones."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop
     import uvloop  # type: ignore[import-not-found,unused-ignore]
@@ -92,7 +92,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def allow_files() -> None:
-    """Let this process have as many sockets as the system lets it, up to what streams need."""
+    """Raise this process's limit of open files as far as the system allows, up to what streams need."""
     if sys.platform == "win32":
         return
     import resource

@@ -23,7 +23,7 @@ _TO_UNIT = 2.0**-53
 
 @cache
 def stream_number(stream: str) -> int:
-    """The 63-bit number a stream's name stands for (first bytes of its SHA-256)."""
+    """The 63-bit number of a stream's name (first bytes of its SHA-256)."""
     return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
 
 

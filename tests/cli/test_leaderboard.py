@@ -65,7 +65,7 @@ def test_a_flipped_order_fails_the_check_and_is_printed(folder, capsys):
             ["b.yaml", "--workload", "tim"],
             "--workload is 'tim'; expected one on the board. Did you mean timed?",
         ),
-        (["b.yaml", "--part", "3"], "--part is 3; expected it beside --check"),
+        (["b.yaml", "--part", "3"], "--part is 3; expected no value without --check"),
         (["b.yaml", "--check", "s.parquet", "--part", "10"], "--part is 10; expected an integer from 0 to 9"),
         (
             ["b.yaml", "--check", "none.parquet"],

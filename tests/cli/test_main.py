@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 
@@ -190,6 +191,18 @@ def test_every_command_has_a_summary_a_description_and_examples_that_parse():
         assert command.description, name
         assert command.examples, name
         assert f"evenstep {name}" in cli.parser_of(name).format_help()
+
+
+@pytest.mark.parametrize("name", sorted(names.members("cli")))
+def test_no_help_breaks_a_name_at_its_hyphens(name, monkeypatch):
+    for columns in (60, 80, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        parser = cli.parser_of(name)
+        inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        parsers = [parser, *(child for action in inner for child in action.choices.values())]
+        for one in parsers:
+            broken = [line for line in one.format_help().splitlines() if re.search(r"\w-$", line)]
+            assert not broken, columns
 
 
 #: What takes long to import, and rooms that import it.

@@ -94,7 +94,7 @@ def test_a_time_that_is_none_is_refused(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--speed", "2"], "--speed is 2.0; expected --live with it"),
+        (["--speed", "2"], "--speed is 2.0; expected no value without --live"),
         (["--live", "--report", "x.html"], "--report is 'x.html'; expected no report with --live"),
         (["--live", "--speed", "0"], "--speed is 0.0; expected a finite number > 0"),
         (["--live", "--orders", "lifo"], "--orders is 'lifo'; expected a known order"),

@@ -149,7 +149,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder, capsys, monkeypatch):
         (["s.yaml", "--until", "ci(idle) < 2%"], "Did you mean idle_share"),
         (["s.yaml", "--until", "ci(idle_share) < 2%", "--most-seeds", "1"], "--most-seeds is 1"),
         (["s.yaml", "--processes", "0"], "--processes is 0"),
-        (["s.yaml", "--ray-address", "auto"], "--ray-address is 'auto'; expected it beside --executor ray"),
+        (["s.yaml", "--ray-address", "auto"], "--ray-address is 'auto'; expected no value without --executor ray"),
         (["s.yaml", "--executor", "rya"], "Did you mean ray?"),
         (["s.yaml", "--out", "/nowhere/at/all/x.parquet"], "/nowhere/at/all"),
         (["s.yaml", "--report", "/nowhere/at/all/x.html"], "/nowhere/at/all"),
@@ -214,7 +214,9 @@ def test_goodput_without_an_objective_is_refused_and_one_that_is_swept_is_not_gi
     text = "version: 1\nsource: sample:azure-conv\npolicies: [jsq]\nfixed: {limit: 20}\n"
     file.write_text(text + "over: {workers: [2, 4]}\nmetrics: [slo_share]\n")
     assert main(["sweep", str(file)]) == 2
-    assert "metrics is 'slo_share'; expected an objective beside it. Give --slo" in capsys.readouterr().err
+    assert (
+        "metrics is 'slo_share'; expected objectives (slo), which this metric needs. Give --slo" in capsys.readouterr().err
+    )
     file.write_text(text + "over: {slo: [ttft=1, ttft=2]}\nmetrics: [slo_share]\n")
     assert main(["sweep", str(file), "--slo", "ttft=1"]) == 2
-    assert "expected left out where over.slo varies it" in capsys.readouterr().err
+    assert "expected no value when the sweep varies over.slo" in capsys.readouterr().err

@@ -106,6 +106,6 @@ def test_any_csv_is_read_by_naming_its_columns(capsys, tmp_path):
     assert main([*words, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["span_s"] == 1.5
     assert main([*words, "--format-name", "lengths"]) == 2
-    assert "expected left out where --columns is given" in capsys.readouterr().err
+    assert "expected no value with --columns" in capsys.readouterr().err
     assert main(["trace", "inspect", str(path), "--columns", "in"]) == 2
     assert "--columns is 'in'; expected KEY=NAME" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_a_full_chunk_with_decodes_takes_longer_by_as_much_as_it_does_alone():
     found = filled("x", grid, axes)
     assert np.array_equal(found[2, :, 1, 1], [5 + 4, 6 + 5])
     assert found[0, 0, 0, 0] == 0 and found[0, 1, 1, 1] == 1
-    with pytest.raises(InputError, match="a time there or beside it"):
+    with pytest.raises(InputError, match="a measured time there or at a neighbouring point"):
         filled("x", np.full((3, 2, 2, 2), np.nan), axes)
 
 

@@ -78,7 +78,7 @@ def test_the_default_share_is_the_measured_one():
         ({"sync_s": -1.0}, "sync_s is -1.0; "),
         ({"knots": "0:0"}, "knots is '1 knots'; "),
         ({"knots": "10:1/20:9"}, "knots is '10:1'; expected a first line not below 0"),
-        ({"knots": "0:0/1:1", "per_token_s": 1e-6}, "per_token_s is 1e-06; expected none beside knots"),
+        ({"knots": "0:0/1:1", "per_token_s": 1e-6}, "per_token_s is 1e-06; expected no value when knots are given"),
     ],
 )
 def test_a_bad_option_is_named(options, said):

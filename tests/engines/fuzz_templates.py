@@ -55,7 +55,11 @@ def _expected(
         while place < stop and (found := pattern.match(data, place, stop)):
             tokens += 1
             numbers = [int(value) for value in found.groups()[1 + bool(template.lead) :]]
-            wanted = [template.prompt_tokens + tokens, tokens] if template.total_first else [tokens, template.prompt_tokens + tokens]
+            wanted = (
+                [template.prompt_tokens + tokens, tokens]
+                if template.total_first
+                else [tokens, template.prompt_tokens + tokens]
+            )
             try:
                 found[1].decode()
             except UnicodeDecodeError:

@@ -46,7 +46,7 @@ def test_a_drift_is_what_it_says(text, meant):
         ("tokens_per_step=1.5", "tokens_per_step is '1.5'; expected an integer"),
         ("tokens_per_step=0", "tokens_per_step is 0"),
         ("sequence=1/a", "sequence is 'a'"),
-        ("growth=1,sequence=1", "none beside a sequence"),
+        ("growth=1,sequence=1", "no growth with a sequence"),
         ("growth=1,growth=2", "each option once"),
     ],
 )

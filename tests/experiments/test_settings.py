@@ -134,7 +134,7 @@ def test_a_fleet_may_have_slots_drift_outages_and_a_law_of_its_own():
 
 @pytest.mark.parametrize("name", ["overhead_s", "per_token_s", "sync_s"])
 def test_a_law_has_its_own_overhead(name):
-    with pytest.raises(InputError, match=r"none beside a law.*linear:"):
+    with pytest.raises(InputError, match=r"no value when a law is given.*linear:"):
         checked(settled(law="linear", **{name: 0.001}))
 
 

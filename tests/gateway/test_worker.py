@@ -46,7 +46,7 @@ def test_an_address_that_is_none_is_refused_by_name(url):
 
 
 def test_rank_and_ranks_exclude_each_other():
-    with pytest.raises(InputError, match="ranks is 2; expected no ranks beside rank"):
+    with pytest.raises(InputError, match="ranks is 2; expected either ranks or rank, not both"):
         Worker("http://a:1", rank=0, ranks=2).each()
     with pytest.raises(InputError, match="ranks is 0"):
         Worker("http://a:1", ranks=0).each()
@@ -62,7 +62,7 @@ def test_the_first_rank_of_a_further_node_is_told_with_its_ranks():
     ]
     with pytest.raises(InputError, match="first_rank is -1; expected an integer >= 0"):
         Worker("http://a:1", ranks=2, first_rank=-1).each()
-    with pytest.raises(InputError, match="first_rank is 4; expected ranks or rank beside it"):
+    with pytest.raises(InputError, match="first_rank is 4; expected 0 unless ranks or rank is given"):
         Worker("http://a:1", first_rank=4).each()
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Compare:
-    """The command."""
+    """The command ``evenstep compare``; see `main.Command`."""
 
     summary = "compare routing policies on a fleet, or scheduling policies inside one engine"
     description = (

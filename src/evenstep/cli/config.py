@@ -8,7 +8,7 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Config:
-    """The command."""
+    """The command ``evenstep config``; see `main.Command`."""
 
     summary = "print the settings of a gateway, and where each value comes from"
     description = (

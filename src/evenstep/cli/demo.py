@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Demo:
-    """The command."""
+    """The command ``evenstep demo``; see `main.Command`."""
 
     summary = "see the gateway even out emulated engines, policy by policy"
     description = (

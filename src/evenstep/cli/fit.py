@@ -9,7 +9,7 @@ from evenstep.cli.parts.flags import add_format
 
 
 class FitLaws:
-    """The command."""
+    """The command ``evenstep fit``; see `main.Command`."""
 
     summary = "fit batch-time laws to a log of iterations"
     description = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Leaderboard:
-    """The command."""
+    """The command ``evenstep leaderboard``; see `main.Command`."""
 
     summary = "rank policies on every workload of a board, or check a published ranking"
     description = (
@@ -71,7 +71,7 @@ def _leaderboard(args: argparse.Namespace) -> int:
 
     check_at_least("evenstep leaderboard", 1, args, "processes")
     if args.check is None and args.part is not None:
-        raise InputError("evenstep leaderboard", "--part", args.part, "it beside --check")
+        raise InputError("evenstep leaderboard", "--part", args.part, "no value without --check")
     out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".md")
     stored = read_table(Path(args.check)) if args.check is not None else None
     if stored is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Load:
-    """The command."""
+    """The command ``evenstep load``; see `main.Command`."""
 
     summary = "send a trace to an OpenAI endpoint and measure what comes back"
     description = (

@@ -1,4 +1,4 @@
-"""The command line: finds the command that was asked for, runs it, and turns what goes wrong into one line.
+"""The command line: finds the command, runs it, and turns an error into one line.
 
 Exit codes: 0 fine, 1 a check failed, 2 bad input, 70 a bug of ours, 130 interrupted. A command is a file of
 this room that binds `command` (see `Command`); only the one asked for is imported, so that it starts quickly.
@@ -22,7 +22,7 @@ FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
 
 
 class Command(Protocol):
-    """The value a command's file binds to `command`. Its module imports nothing heavy at its top."""
+    """The value that a command's file binds to `command`. Its module imports nothing heavy at its top."""
 
     @property
     def summary(self) -> str:
@@ -42,7 +42,7 @@ class Command(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it; the answer is the exit code."""
+        """Run the command; returns the exit code."""
         ...
 
 
@@ -89,7 +89,6 @@ def parser_of(name: str) -> ArgumentParser:
         prog=f"evenstep {name}",
         description=command.description,
         epilog=examples_text(command.examples),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
     parser.set_defaults(run=command.run)
@@ -103,7 +102,7 @@ def examples_text(examples: Sequence[str]) -> str:
 
 
 def overview() -> str:
-    """What ``evenstep`` alone prints."""
+    """The text that ``evenstep`` prints without arguments."""
     known = names.members("cli")
     width = max((len(name) for name in known), default=0)
     lines = [f"  {name:<{width}}  {names.find('cli', name).summary}" for name in known]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NetworkCommand:
-    """Both actions, and what they share."""
+    """The command ``evenstep network`` with its actions; see `main.Command`."""
 
     summary = "run or check a network of engines whose tasks are made of several calls"
     description = (
@@ -106,7 +106,9 @@ def _run(args: argparse.Namespace) -> int:
     _checked(args)
     outputs.check_report(args.report)
     if args.speed is not None:
-        raise InputError("evenstep network", "--speed", args.speed, "--live with it", "Simulated time takes no time.")
+        raise InputError(
+            "evenstep network", "--speed", args.speed, "no value without --live", "Simulated time takes no time."
+        )
     replicates = 3 if args.seeds is None else args.seeds
     found = networks.compare(args.file, orders=_orders(args), seeds=replicates, seed=args.seed, until_s=args.until_s)
     told: list[str] = []

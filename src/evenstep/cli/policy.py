@@ -17,7 +17,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 class Policy:
-    """The command."""
+    """The command ``evenstep policy``; see `main.Command`."""
 
     summary = "list, show, create and check policies"
     description = (

@@ -8,7 +8,7 @@ from evenstep.cli.parts.flags import add_columns_flag, add_format, add_many, add
 
 
 class Predict:
-    """The command."""
+    """The command ``evenstep predict``; see `main.Command`."""
 
     summary = "judge predictors of output lengths on a trace"
     description = (

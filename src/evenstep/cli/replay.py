@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """The command."""
+    """The command ``evenstep replay``; see `main.Command`."""
 
     summary = "replay a decision log, with the same rules or others"
     description = (

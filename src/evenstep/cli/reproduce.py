@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reproduce:
-    """The command."""
+    """The command ``evenstep reproduce``; see `main.Command`."""
 
     summary = "run an experiment of a paper and print its numbers next to ours"
     description = (
@@ -128,7 +128,9 @@ def _all(args: argparse.Namespace, setting: Setting) -> int:
     from evenstep.report.papers import page
 
     if args.trace:
-        raise InputError("evenstep reproduce", "--trace", ", ".join(args.trace), "none: all takes each experiment's own")
+        raise InputError(
+            "evenstep reproduce", "--trace", ", ".join(args.trace), "no trace: `all` uses the traces of each experiment"
+        )
     found: dict[str, Reproduction | str] = {}
     every = names.members("experiments")
     for number, name in enumerate(every, 1):

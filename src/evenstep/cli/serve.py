@@ -8,7 +8,7 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Serve:
-    """The command."""
+    """The command ``evenstep serve``; see `main.Command`."""
 
     summary = "run a gateway that evens out the load of vLLM or SGLang engines"
     description = (

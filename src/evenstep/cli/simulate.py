@@ -62,7 +62,7 @@ MOST_SAMPLED = 50_000_000
 
 
 class Simulate:
-    """The command."""
+    """The command ``evenstep simulate``; see `main.Command`."""
 
     summary = "run one policy once and write its records"
     description = (
@@ -176,7 +176,7 @@ def _table(run: Run) -> list[str]:
 
 
 def class_lines(classes: list[dict[str, Any]]) -> list[str]:
-    """A line a class below a line of headings; nothing where there are no classes."""
+    """Lines of a text table: a heading, and a line for each class; empty without classes."""
     if not classes:
         return []
     lines = ["  ".join(heading for heading, _ in OF_CLASS.values())]

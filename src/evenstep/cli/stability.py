@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StabilityCommand:
-    """The command."""
+    """The command ``evenstep stability``; see `main.Command`."""
 
     summary = "find the largest arrival rate at which an engine keeps up"
     description = (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SweepCommand:
-    """The command."""
+    """The command ``evenstep sweep``; see `main.Command`."""
 
     summary = "run policies over a grid or a sample of parameters"
     description = (
@@ -85,7 +85,7 @@ def _sweep(args: argparse.Namespace) -> int:
 
     check_at_least("evenstep sweep", 1, args, "processes")
     if args.ray_address is not None and args.executor != "ray":
-        raise InputError("evenstep sweep", "--ray-address", args.ray_address, "it beside --executor ray")
+        raise InputError("evenstep sweep", "--ray-address", args.ray_address, "no value without --executor ray")
     out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".parquet")
     cache = Path(args.cache) if args.cache is not None else out.with_name(out.name + ".cache")
     outputs.check_report(str(out), "--out", ".parquet")

@@ -9,7 +9,7 @@ from evenstep.cli.parts.flags import add_format, add_values
 
 
 class Thresholds:
-    """The command."""
+    """The command ``evenstep thresholds``; see `main.Command`."""
 
     summary = "solve WAIT's and Nested WAIT's thresholds for a trace and an engine"
     description = (

@@ -11,7 +11,7 @@ from evenstep.cli.parts.flags import add_columns_flag, format_of
 
 
 class Trace:
-    """Both actions, and what they share."""
+    """The command ``evenstep trace`` with its two actions; see `main.Command`."""
 
     summary = "inspect a trace file, or convert it to Parquet"
     description = (

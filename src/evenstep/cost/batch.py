@@ -1,4 +1,4 @@
-"""The batch-time law: seconds of one iteration of an engine from the content of its batch, and the law as numbers.
+"""The batch-time law: seconds of an engine's iteration from its batch, and the same law as an array of numbers.
 
 Compiled loops take laws as data. Every law here is the same sum with other numbers, laid out in one float64 vector::
 

@@ -29,7 +29,7 @@ from evenstep.request import F8
 
 @jit
 def before(law: F8, first: int, points: int, at: float) -> int:
-    """The stretch between knots that stand from `first` on a value lies in: 0..points - 2."""
+    """The segment 0..points - 2 that a value lies in, between knots stored from `first` on."""
     low, high = 0, points - 1
     while high - low > 1:
         middle = (low + high) >> 1
@@ -42,7 +42,7 @@ def before(law: F8, first: int, points: int, at: float) -> int:
 
 @jit
 def on_lines(law: F8, first: int, knots: int, at: float) -> float:
-    """Seconds on straight lines between knots that stand at `first`; the end lines go on."""
+    """Seconds by linear interpolation between knots stored at `first`; the end segments are extended."""
     k = before(law, first, knots, at)
     left, right = law[first + k], law[first + k + 1]
     low, high = law[first + knots + k], law[first + knots + k + 1]
@@ -51,7 +51,7 @@ def on_lines(law: F8, first: int, knots: int, at: float) -> float:
 
 @jit
 def cell(law: F8, first: int, points: int, at: float) -> tuple[int, float]:
-    """The cell of an axis a value lies in, and how far into it, 0..1 (beyond the last point above 1)."""
+    """The cell of an axis that a value lies in, and its fraction within the cell, 0..1 (above 1 past the last point)."""
     if points == 1:
         return 0, 0.0
     k = before(law, first, points, at)
@@ -62,7 +62,7 @@ def cell(law: F8, first: int, points: int, at: float) -> tuple[int, float]:
 
 @jit
 def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: float, context: float) -> float:
-    """Seconds between the points of a table over (prefill chunk, its context, decodes, their mean context)."""
+    """Seconds by linear interpolation in a table over prefill chunk, its context, decodes, and their mean context."""
     a, b, c, d = int(law[first]), int(law[first + 1]), int(law[first + 2]), int(law[first + 3])
     at = first + 6
     i, x = cell(law, at, a, chunk)

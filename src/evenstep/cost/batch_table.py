@@ -1,4 +1,4 @@
-"""Batch time by the tokens a batch runs, as they were measured: a file of iterations."""
+"""Batch time by the tokens of a batch, from a file of measured iterations."""
 
 from __future__ import annotations
 

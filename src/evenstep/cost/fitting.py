@@ -1,4 +1,4 @@
-"""Batch-time laws fitted to a log of iterations, each with how much of the variation it explains."""
+"""Fits batch-time laws to a log of iterations, each with the share of variation it explains."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FEWEST, TRIED = 20, 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """One fitted law.
+    """One fitted batch-time law.
 
     Args:
         law: its name.
@@ -72,7 +72,7 @@ class Fit:
 
     @property
     def is_poor(self) -> bool:
-        """Whether it explains less than `LEAST` of the variation, or none at all."""
+        """Whether the law explains less than `LEAST` of the variation."""
         return not self.r_squared >= LEAST
 
     @property
@@ -130,7 +130,7 @@ def read_log(path: Any) -> dict[str, F8]:
 
 
 def fit_laws(columns: Mapping[str, F8]) -> Fitted:
-    """Every law whose columns are there, fitted by least squares with no parameter below 0.
+    """Fit every law whose columns are present, by least squares with no parameter below 0.
 
     Args:
         columns: as `read_log` gives them.

@@ -41,7 +41,7 @@ def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float],
 
 
 class OfLoad:
-    """A step-time law of C, a synchronisation term and straight lines of the load: what those laws have in common."""
+    """Base of step-time laws made of an overhead, a synchronisation term, and straight lines over the load."""
 
     __slots__ = ()
     name: ClassVar[str]
@@ -49,17 +49,17 @@ class OfLoad:
     sync_s: Any
 
     def check(self, *seconds: str) -> None:
-        """Read the synchronisation term, and refuse fields that are not finite numbers of seconds >= 0."""
+        """Parse the synchronisation term, and check that these fields are finite seconds >= 0."""
         for field in seconds:
             check_seconds(self.name, field, getattr(self, field))
         object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))
 
     def table(self) -> PiecewiseLinear:
-        """The straight lines of this law; every law gives its own."""
+        """The law's straight lines; each law defines its own."""
         raise NotImplementedError
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G] seconds from KV tokens, requests, and KV tokens of the longest of them; most laws read the first."""
+        """float64[G] seconds of each worker, from its KV tokens, requests, and longest request in KV tokens."""
         table = self.table()
         return table.local_seconds(table.effective_load(load, running, longest))
 
@@ -68,13 +68,13 @@ class OfLoad:
 
 
 def check_seconds(where: str, field: str, value: float) -> None:
-    """Refuse values that are not finite numbers of seconds >= 0."""
+    """Refuse a value that is not a finite number of seconds >= 0."""
     if not (math.isfinite(value) and value >= 0):
         raise InputError(where, field, value, "a finite number of seconds >= 0")
 
 
 def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) -> None:
-    """Refuse knots of a law that are no law: fewer than two, loads not ascending, seconds that fall or are negative.
+    """Refuse invalid knots: fewer than two, loads not ascending, or seconds that fall or are negative.
 
     Raises:
         InputError: naming the first bad knot.
@@ -93,7 +93,7 @@ def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) ->
 
 
 def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
-    """Knots of a line over KV load, read and seen to be a law from load 0 on.
+    """Parse knots of a line over KV load, and check that they form a law from load 0 on.
 
     Raises:
         InputError: as `pairs_of` and `check_knots`, or a first line below 0 at load 0.
@@ -107,7 +107,7 @@ def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float
 
 
 def check_sync(where: str, field: str, sync: Sync) -> Sync:
-    """The synchronisation term with its text read.
+    """The synchronisation term, parsed if it is text.
 
     Raises:
         InputError: negative seconds, a group size below 1, or sizes that do not ascend.
@@ -142,7 +142,7 @@ def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
 
 
 def as_lines(knots: Sequence[tuple[float, float]], above: float = 0.0) -> PiecewiseLinear:
-    """The knots as the arrays compiled loops take, `above` seconds taken off."""
+    """The knots as arrays for compiled loops, with `above` seconds subtracted."""
     load, seconds = np.array(knots, np.float64).T
     return PiecewiseLinear(np.ascontiguousarray(load), np.ascontiguousarray(seconds[None, :] - above))
 

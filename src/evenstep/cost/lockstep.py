@@ -1,4 +1,4 @@
-"""Batch time of data-parallel ranks in lock-step: a law taken apart into what each does alone and what they do together."""
+"""Batch time of data-parallel ranks in lock-step: a law split into each rank's own part and the common part."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Parts:
     shares_path: bool = False
 
     def seconds(self, batches: F8, overhead_s: float, beside_s: F8) -> tuple[float, F8]:
-        """Seconds of a step, and each rank's own part of it.
+        """Seconds of a step, and of each rank's own part.
 
         Args:
             batches: float64[R, FEATURES], each rank's batch; all zero without one.
@@ -68,13 +68,13 @@ class Parts:
         return float(own.max()) + together, own
 
     def share(self, tokens: F8) -> float:
-        """Tokens of each of equal ranks whose collectives take as long as these ranks'."""
+        """Tokens of each of equal ranks whose collectives would take as long as those of these ranks."""
         if self.shares_path or tokens.size == 1:
             return float(tokens.sum()) / tokens.size
         return float(tokens.sum() - tokens.min()) / (tokens.size - 1)
 
     def padded(self, tokens: F8) -> F8:
-        """float64[R], tokens each rank runs, the dummy and the padding included."""
+        """float64[R], tokens that each rank runs, including dummy batches and padding."""
         found = np.maximum(tokens, 1.0)
         if not self.sizes:
             return found
@@ -86,13 +86,13 @@ class Parts:
 
 @runtime_checkable
 class TakenApart(Protocol):
-    """A law that knows what ranks do together."""
+    """A law that can split off the part that ranks do together."""
 
     def in_lockstep(self, ranks: int) -> Parts: ...
 
 
 def parts_of(law: BatchTime, ranks: int) -> Parts:
-    """The law for so many ranks; one that does not say what they do together has them do nothing together.
+    """Split a law for so many ranks; a law without a common part is all each rank's own.
 
     Raises:
         InputError: the law is of another number of ranks.

@@ -1,4 +1,4 @@
-"""Batch time put together from measured tables of a model's layers and of its attention."""
+"""Batch time composed from measured tables of a model's layers and attention."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Profile:
 
     @cached_property
     def tables(self) -> Tables:
-        """The tables as they were read when the law was made."""
+        """The tables, as they were read when the law was created."""
         return read_tables(self.path, self.collective)
 
     def seconds(self, batch: Batch) -> float:
@@ -93,7 +93,9 @@ class Profile:
         return self._numbers
 
     def in_lockstep(self, ranks: int) -> Parts:
-        """The law for data-parallel ranks that share their experts: dense layers, attention and head stay with each.
+        """Split the law for data-parallel ranks that share their experts.
+
+        Dense layers, attention and head stay with each rank.
 
         Raises:
             InputError: the experts lie on another number of devices.
@@ -160,7 +162,7 @@ class Profile:
 
 
 def along(table: F8, at: F8) -> F8:
-    """A measured line, float64[2, P], at some points; its last segment is extended beyond the end."""
+    """Interpolate a measured line, float64[2, P], at some points; its last segment is extended beyond the end."""
     x, y = table
     cell = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
     slope = (y[cell + 1] - y[cell]) / (x[cell + 1] - x[cell])
@@ -168,7 +170,7 @@ def along(table: F8, at: F8) -> F8:
 
 
 def captured(most: int) -> list[int]:
-    """Batch sizes a graph is captured for, up to `most` tokens.
+    """Batch sizes for which a CUDA graph is captured, up to `most` tokens.
 
     Source: vLLM's default `cudagraph_capture_sizes`: 1, 2, 4, steps of 8 below 256, of 16 from there.
     """

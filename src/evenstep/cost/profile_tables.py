@@ -135,7 +135,7 @@ def bundled() -> tuple[str, ...]:
 
 
 def needed(folder: Path, name: str) -> Path:
-    """A table that must be there."""
+    """The path of a required table; an error if the file is missing."""
     found = _file(folder, name)
     if found is None:
         raise InputError(f"profile {folder}", "table", name, f"a file {name} or {name}.gz")
@@ -195,7 +195,7 @@ def _number(path: Path, row: int, column: str, text: str | None) -> float:
 
 
 def lines_of(path: Path, by: str) -> dict[str, F8]:
-    """A line for each layer of a table."""
+    """The measured line of each layer in a table, by name."""
     rows = rows_of(path, (by, "time_us"), "layer")
     names = np.array(rows["layer"])
     return {
@@ -271,7 +271,7 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
     if np.isnan(grid).any():
         hole = np.argwhere(np.isnan(grid))[0]
         at = {name: float(axes[k][hole[k]]) for k, name in enumerate(AXES)}
-        raise InputError(where, "row", at, "a time there or beside it")
+        raise InputError(where, "row", at, "a measured time there or at a neighbouring point")
     return grid
 
 

@@ -1,4 +1,4 @@
-"""Batch time as a sum: so many seconds a token, a request, a KV token and so on."""
+"""Batch time as a weighted sum of a batch's tokens, requests, KV tokens and further counts."""
 
 from __future__ import annotations
 

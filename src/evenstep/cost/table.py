@@ -55,7 +55,7 @@ class Table(OfLoad):
 
 
 def read_steps(path: Path) -> list[tuple[float, float]]:
-    """Pairs of load and seconds of a measured file, as they stand in it.
+    """Pairs of load and seconds from a measured file, in the order of the file.
 
     Raises:
         InputError: naming file, line and value.

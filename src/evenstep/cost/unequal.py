@@ -52,7 +52,7 @@ class Unequal(OfLoad):
         if not self.knots:
             return
         if self.per_token_s != _PER_TOKEN_S:
-            raise InputError("unequal", "per_token_s", self.per_token_s, "none beside knots", "Leave one out.")
+            raise InputError("unequal", "per_token_s", self.per_token_s, "no value when knots are given", "Leave one out.")
         object.__setattr__(self, "knots", line_knots("unequal", "knots", self.knots))
 
     def table(self) -> PiecewiseLinear:

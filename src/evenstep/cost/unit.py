@@ -1,4 +1,4 @@
-"""Batch time one for any batch."""
+"""Batch time of one, for any batch."""
 
 from __future__ import annotations
 

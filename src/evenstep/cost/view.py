@@ -25,14 +25,16 @@ class PiecewiseLinear:
     longest_share: float = 0.0
 
     def effective_load(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G], KV tokens the lines are read at: the load, and a share of what it lacks to `running` requests all
-        as long as the longest."""
+        """float64[G], KV tokens at which the lines are read: the load plus a share of the padding.
+
+        The padding is what the load lacks to `running` requests that are all as long as the longest.
+        """
         if self.longest_share == 0.0:
             return load
         return load + self.longest_share * np.maximum(running * longest - load, 0.0)
 
     def local_seconds(self, load: F8) -> F8:
-        """float64[G] from float64[G]: the plain reference of what the compiled loop does with the arrays."""
+        """float64[G] seconds from float64[G] KV tokens: the plain form of the compiled loop's interpolation."""
         cell = np.clip(np.searchsorted(self.load, load, side="right") - 1, 0, self.load.size - 2)
         row = np.arange(load.size) % self.seconds.shape[0]
         low, high = self.seconds[row, cell], self.seconds[row, cell + 1]

@@ -1,4 +1,4 @@
-"""Rounds that are due: what they are about, and how their decisions are carried out.
+"""Decides the rounds that are due, and sends the requests they admit.
 
 A round must not keep the host from its reads, however large fleet and pool are. So it looks at the oldest `pool_window`
 requests and offers `round_slots` slots at most; the rest is decided in the next round, right after the next reads. Where
@@ -38,7 +38,7 @@ class Admission:
         self._exclusions, self._timers, self._meters = parts.exclusions, parts.fleet.timers, parts.meters
 
     def close_rounds(self) -> None:
-        """Decide the rounds that need not wait any longer, if there is one."""
+        """Decide the rounds that need not wait any longer, if there are any."""
         turn, rounds, deciding = self._turn, self._rounds, self._deciding
         gather_s = turn.settings.gather_ms / 1000
         if not rounds.ripe and rounds.deadline_s(gather_s) > turn.now_s:
@@ -56,7 +56,7 @@ class Admission:
             self._decide(0, gathering)
 
     def bind_waiting(self) -> None:
-        """Pool bypass: what waits is sent as soon as that can be (BalanceRoute App. D.6)."""
+        """Pool bypass: bind waiting requests to workers as soon as possible (BalanceRoute App. D.6)."""
         self._decide(self._turn.settings.bypass_margin)
 
     def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Requests that arrive: which may come in, and the row and the queue of each.
+"""Admits or refuses requests that arrive, and gives each a row and a queue.
 
 The order of checks is the order of errors and refusals: a request that is told twice or has no tokens is a bug or an error
 of the host. Then come draining, the fleet's size, the queue's length and the limits of tenants.
@@ -21,7 +21,7 @@ _ARRIVES = Cause.ARRIVES_FOR_DECODE
 
 
 class Arrivals:
-    """Lets requests in.
+    """Admits or refuses requests that arrive.
 
     Args:
         parts: where everything about requests and workers is kept.
@@ -120,7 +120,11 @@ class Arrivals:
         return row
 
     def refusal(self, event: Arrived, now_s: float) -> tuple[int, str, int] | None:
-        """Status, reason and Retry-After of a request that is turned away at once; None for one that comes in."""
+        """The refusal of a request that is turned away at once; None for an admitted one.
+
+        Returns:
+            HTTP status, reason, and Retry-After in seconds.
+        """
         if self._turn.is_draining:
             return 503, "draining", 1
         capacity, slots = self._most or self.most
@@ -150,7 +154,7 @@ class Arrivals:
         return self._most
 
     def fleet_changed(self) -> None:
-        """Other workers, or other sizes of them."""
+        """Forget the sizes of the largest workers, because workers or their sizes changed."""
         self._most = None
 
 

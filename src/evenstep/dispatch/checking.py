@@ -1,4 +1,4 @@
-"""Every invariant of a dispatcher, looked at from the requests' side."""
+"""Checks every invariant of a dispatcher, starting from the requests' states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMED = (State.FOR_PREFILLER, State.POOLED, State.SEATING)
 
 
 def check(parts: Parts) -> None:
-    """See that queues, slots, limits and deadlines are what the requests' states say.
+    """Check that queues, slots, limits and deadlines agree with the requests' states.
 
     Raises:
         RuntimeError: one is not.

@@ -55,7 +55,7 @@ _NAMES = {
 
 
 def dump(parts: Parts) -> bytes:
-    """The state of a dispatcher between two events; empty where its predictor is not one of ours or cannot be kept."""
+    """The state of a dispatcher between two events, as bytes; empty if its predictor is a user's or cannot be pickled."""
     predictor = parts.deciding.predictor
     if predictor is not None and not type(predictor).__module__.startswith(_PREDICTORS):
         return b""
@@ -66,7 +66,7 @@ def dump(parts: Parts) -> bytes:
 
 
 def load(state: bytes) -> Parts:
-    """The parts of a dispatcher in this state.
+    """Rebuild the parts of a dispatcher from the bytes of `dump`.
 
     Raises:
         InputError: bytes that are no state of a dispatcher, that name something else, or that an earlier version wrote.

@@ -39,7 +39,7 @@ class Columns(Generic[T]):
         self.take(np.zeros((whole, size), np.int64), np.zeros((len(hints) - whole, size)))
 
     def take(self, ints: I8, floats: F8) -> None:
-        """Have these numbers from now on."""
+        """Replace all values of the table by these, int64[columns, rows] and float64[columns, rows]."""
         self.ints, self.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
         whole, others = iter(self.ints), iter(self.floats)
         self.arrays: T = self.shape(*(next(whole if is_int else others) for is_int in self._is_int))
@@ -57,17 +57,17 @@ class Columns(Generic[T]):
         return self.ints.shape[1]
 
     def add(self, rows: int) -> None:
-        """So many rows more, every number 0."""
+        """Append rows to the table, filled with 0."""
         ints, floats = np.zeros((len(self.ints), rows), np.int64), np.zeros((len(self.floats), rows))
         self.take(np.concatenate([self.ints, ints], axis=1), np.concatenate([self.floats, floats], axis=1))
 
     def remove(self, row: int) -> None:
-        """Take a row out; those after it move up by one."""
+        """Delete a row; the rows after it move up by one."""
         self.take(np.delete(self.ints, row, axis=1), np.delete(self.floats, row, axis=1))
 
 
 def numbers(column: Any) -> Any:
-    """A memory view of a column; a list where it is empty, since an empty array has no bytes to look at."""
+    """A memory view of a column; an empty list for an empty column, which has no memory to view."""
     if not column.size:
         return []
     return memoryview(column).cast("B").cast("q" if column.dtype == np.int64 else "d")

@@ -53,7 +53,7 @@ class Abort(msgspec.Struct, frozen=True, gc=False):
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """The prefiller need not keep the request's KV any longer: no decode leg will fetch it."""
+    """Let the prefiller drop the request's KV, because no decode leg will fetch it."""
 
     request: int
     worker: str
@@ -102,7 +102,7 @@ class WakeAt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Removed(msgspec.Struct, frozen=True, gc=False):
-    """A worker that was to leave runs nothing any more; forget it."""
+    """Forget a worker that was to leave: nothing runs there any more."""
 
     worker: str
 

@@ -100,7 +100,7 @@ class Dispatcher:
 
     @property
     def now_s(self) -> float:
-        """The time. Events set it; the host may set it before a batch of chunks."""
+        """The dispatcher's time in seconds. Events set it; the host may set it before a batch of chunks."""
         return self._turn.now_s
 
     @now_s.setter
@@ -109,22 +109,22 @@ class Dispatcher:
 
     @property
     def due(self) -> bool:
-        """Whether a `Tick` is wanted as soon as the reads at hand are done; `produced` may set it."""
+        """Whether the host should send a `Tick` after the reads at hand; `produced` may set it."""
         return self._turn.due
 
     @property
     def settings(self) -> Settings:
-        """Limits and deadlines."""
+        """The limits and deadlines in force."""
         return self._turn.settings
 
     @property
     def history(self) -> deque[tuple[Event, list[Command]]]:
-        """The last events, each with all commands that were given together with its own, for debugging."""
+        """The last events, each with the commands it led to, for debugging."""
         return self._journal.history
 
     @property
     def is_logged(self) -> bool:
-        """Whether it writes a decision log."""
+        """Whether the dispatcher writes a decision log."""
         return self._journal.log is not None
 
     @property
@@ -134,7 +134,7 @@ class Dispatcher:
 
     @property
     def fit(self) -> Fit | None:
-        """A fit that is due; the same until `Fitted`, or until the next one falls due.
+        """The fit of the predictor's models that is due, or None.
 
         A decision never runs a fit. The host runs it outside the decisions and tells `Fitted`: the new models decide from
         that event on. In a replay no host has run the fit, so that event runs it, from the same data.
@@ -153,11 +153,11 @@ class Dispatcher:
         self._journal.flush()
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that is measured, as plain numbers by metric name."""
+        """All measured values, as plain numbers by metric name."""
         return snapshot(self.parts)
 
     def check(self) -> None:
-        """See that all parts agree with each other.
+        """Check the invariants that hold between all parts.
 
         Raises:
             RuntimeError: they do not; a bug of ours.
@@ -165,7 +165,7 @@ class Dispatcher:
         check(self.parts)
 
     def resume(self, state: bytes) -> None:
-        """Go on from the state that a checkpoint of a decision log keeps.
+        """Continue from the state in a checkpoint of a decision log.
 
         Raises:
             InputError: bytes that are no state of a dispatcher, or that an earlier version wrote.
@@ -178,7 +178,7 @@ class Dispatcher:
         self._take(parts)
 
     def reload(self, policy: str, predictor: str) -> None:
-        """Decide by other rules from now on; empty = as before.
+        """Use another policy and predictor from now on; empty = keep the present one.
 
         Raises:
             InputError: no such policy or predictor; nothing has changed then.
@@ -192,7 +192,7 @@ class Dispatcher:
     # --- events --------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> list[Command]:
-        """What to do about an event, in order; see `handle_all`.
+        """Handle one event, and return the commands it leads to, in order; see `handle_all`.
 
         Raises:
             InputError: a new policy, predictor or worker that is invalid; a request of no tokens. Nothing has changed then.

@@ -1,4 +1,4 @@
-"""The path of a chunk: how many tokens came for which request, and which step of its group they belong to.
+"""Counts delivered chunks: tokens for each request, and the step of the barrier group that they belong to.
 
 Rules of this file. `steps.counting` counts chunks, steps that begin and end with them included. What it leaves to the host
 is done here: first tokens, more room, and rounds that waited for the end of a step. `Deliveries.produced` has a shortcut for
@@ -24,7 +24,7 @@ _count = compiled.entry(count_chunks)
 
 
 class Deliveries:
-    """Counts chunks.
+    """Counts delivered chunks: their tokens and steps.
 
     Args:
         parts: where everything about requests and workers is kept.
@@ -42,7 +42,7 @@ class Deliveries:
         self.look()
 
     def produced(self, row: int, tokens: int) -> None:
-        """A chunk of the request in this row carried so many tokens, 1 or more, of all its copies together."""
+        """Count a chunk of the request in this row: `tokens` (1 or more) over all its copies."""
         now_s = self._turn.now_s
         if self._is_logged:
             self._chunks.append((row, tokens, now_s))
@@ -72,7 +72,7 @@ class Deliveries:
                 self._barriers.stepped()
 
     def deliver(self, row: int, tokens: int) -> None:
-        """A chunk that `count_chunks` leaves to the host: a first token, or more room is needed."""
+        """Count a chunk that `count_chunks` leaves to the host: a first token, or one that needs more room."""
         worker, last, joined = self._on[row], self._step_of[row], -1
         if last == NEW:
             self._requests.first_token(row, worker)
@@ -85,7 +85,7 @@ class Deliveries:
             self._bind()
 
     def look(self) -> None:
-        """Something may have changed: columns were replaced, or a decision waits for the end of a step."""
+        """Refresh references to columns that may have been replaced, and whether a decision waits for a step to end."""
         barriers, rounds, bound = self._barriers, self._rounds, self._bound
         steps = barriers.all
         is_bound = self._rows.at is bound[0] and self._mirror.group is bound[1] and steps is bound[2]

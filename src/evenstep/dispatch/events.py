@@ -108,7 +108,7 @@ class Finished(Base, frozen=True):
 
 
 class Failed(Base, frozen=True):
-    """A leg failed.
+    """A call to an engine (a leg) failed.
 
     Args:
         kind: see `Kind`.
@@ -128,8 +128,7 @@ class ClientGone(Base, frozen=True):
 
 
 class Sampling(Base, frozen=True):
-    """A worker's metrics are about to be read: its `Sampled` may or may not include requests that are sent or end there
-    from now on."""
+    """A worker's metrics are about to be read. Its `Sampled` may miss requests that are sent or end from now on."""
 
     worker: str
 

@@ -1,4 +1,4 @@
-"""The life of a request after its arrival: first token, failure, retry, end.
+"""Moves a request through its life after arrival: first token, failure, retry, end.
 
 Rules of this file. A method moves one request on and appends the commands that follow. Each change of state is a cause in
 `transitions.TABLE`.
@@ -24,7 +24,7 @@ _LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
 class Requests:
-    """Moves requests on.
+    """Moves requests through their states: first token, failure, retry, end.
 
     Args:
         parts: where everything about requests and workers is kept.
@@ -43,7 +43,7 @@ class Requests:
         self._deciding, self._journal, self._barriers = parts.deciding, parts.journal, parts.barriers
 
     def row_of(self, request: int, leg: int) -> int:
-        """Row of the request, if this is its current leg; otherwise -1, and the event counts as late."""
+        """The row of a request if `leg` is its current call; otherwise -1, and the event is counted as late."""
         row = self._rows.by_request.get(request, -1)
         if row >= 0:
             at = self._rows.at
@@ -55,7 +55,10 @@ class Requests:
     # --- queues --------------------------------------------------------------------------------------------------
 
     def enqueue(self, row: int, cause: Cause) -> None:
-        """Put a request into the queue that the cause leads to; for two probes at most if all engines left are ejected."""
+        """Put a request into the queue that the cause leads to, with a deadline.
+
+        If all engines left for it are ejected, it waits for two probes at most.
+        """
         rows, now_s, settings = self._rows, self._turn.now_s, self._turn.settings
         rows.move(row, cause)
         rows.at.queued_s[row] = now_s
@@ -70,7 +73,7 @@ class Requests:
             self._rounds.open()
 
     def correct(self, row: int, prompt_tokens: int) -> None:
-        """Correct the number of prompt tokens, and the loads that include it."""
+        """Correct a request's number of prompt tokens, and the loads that include it."""
         at, mirror = self._rows.at, self._mirror
         more = prompt_tokens - at.prompt[row]
         if self._prefills.prefiller_of:
@@ -83,7 +86,7 @@ class Requests:
             mirror.at.changes[worker] += 1
 
     def first_token(self, row: int, worker: int) -> None:
-        """A request that was sent decodes now."""
+        """Handle the first token of a request: from now on it runs on its worker."""
         rows, mirror, at, now_s = self._rows, self._mirror, self._rows.at, self._turn.now_s
         rows.move(row, _FIRST_TOKEN)
         load = rows.load(row)
@@ -103,7 +106,7 @@ class Requests:
     # --- failures ------------------------------------------------------------------------------------------------
 
     def again(self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True) -> None:
-        """A leg failed on this engine: retry the request elsewhere, continue it elsewhere, or end it.
+        """Handle a failed call: retry the request elsewhere, continue it elsewhere, or end it.
 
         Args:
             kind: how it failed. retry_after_s: what the engine asked for.
@@ -161,12 +164,12 @@ class Requests:
         self._timers.set(("backoff", row), self._turn.now_s + (0.0 if kind == "stale" else delay_s))
 
     def backed_off(self, row: int) -> None:
-        """The wait of a request before its next try is over."""
+        """Queue a request whose wait before its next try is over."""
         needs_prefill = self._fleet.is_split and not self._rows.at.produced[row]
         self.enqueue(row, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
 
     def give_up(self, row: int, reason: str) -> None:
-        """The request failed for good: a status before the first token, an error event after it."""
+        """End a request that failed for good: with a status before its first token, else with an error event."""
         self._deciding.gone(row)
         request, meters, out = self._rows.at.request[row], self._meters, self._turn.out
         if self._rows.at.produced[row]:
@@ -180,7 +183,7 @@ class Requests:
         self.end(row, told=True)
 
     def answered(self, row: int, name: str) -> None:
-        """An engine served the request, so the engines on which it failed before are to blame for those failures."""
+        """Note that an engine served the request, and eject engines that its earlier failures now count against."""
         for other in self._breaker.answered(name, self._rows.at.request[row]):
             self.eject(other)
             self._turn.due = True
@@ -196,7 +199,7 @@ class Requests:
     # --- ends ----------------------------------------------------------------------------------------------------
 
     def finished(self, events: Sequence[Finished]) -> None:
-        """Decode legs ended as they should, in order."""
+        """Handle decode calls that ended correctly, in order."""
         turn, journal, is_logged = self._turn, self._journal, self._journal.log is not None
         at, mirror = self._rows.at, self._mirror
         for event in events:
@@ -236,7 +239,7 @@ class Requests:
             meters.prediction_error.add(abs(at.leave[row] - tokens))
 
     def gone(self, row: int) -> None:
-        """The client of a request left."""
+        """Handle a client that left."""
         self._meters.cancelled += 1
         self._meters.requests["cancelled"] += 1
         self.abort(row)
@@ -253,7 +256,7 @@ class Requests:
             self._turn.out.append(co.Abort(at.request[row], at.leg[row], name))
 
     def end(self, row: int, told: bool) -> None:
-        """The request is over: nothing is kept of it.
+        """End a request, and drop everything kept about it.
 
         Args:
             told: whether a prefiller that keeps its KV is to be told.
@@ -293,14 +296,14 @@ class Requests:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def at(self, name: str) -> list[int]:
-        """Rows of the requests on a worker, or at a prefiller."""
+        """Rows of the requests on this worker or prefiller."""
         place = self._mirror.place.get(name)
         if place is None:
             return sorted(self._fleet.prefill.prefillers[name].requests)
         return [row for row in self._rows.by_request.values() if self._rows.at.worker[row] == place]
 
     def forget_if_empty(self, name: str) -> None:
-        """Take a worker that leaves out of the fleet once nothing is left there."""
+        """Remove a leaving worker from the fleet if it has no requests left."""
         place = self._mirror.place.get(name)
         if place is None:
             self._prefills.forget_if_empty(name)
@@ -316,12 +319,12 @@ class Requests:
         self.regroup()
 
     def regroup(self) -> None:
-        """Places or groups of workers changed: rounds and steps begin anew, and what policies kept is forgotten."""
+        """Begin rounds and steps anew, because places or groups of workers changed."""
         self._barriers.begin()
         self._prefixes.resize(self._mirror.names)
 
     def give_up_stranded(self) -> None:
-        """A worker leaves: end the requests that wait and have failed on all others."""
+        """End waiting requests that have failed on every worker but one that is leaving."""
         at, excluded = self._rows.at, self._exclusions.excluded
         for row in list(excluded):
             waits = at.state[row] in (_POOLED, _FOR_PREFILLER)

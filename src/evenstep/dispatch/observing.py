@@ -1,4 +1,4 @@
-"""What a decision log shows of the run it was written in: its fleet, its steps and the times of its requests.
+"""Reads a decision log as a recorded run: its fleet, its steps, and the times of its requests.
 
 The log is replayed and observed. The dispatcher's own mirror knows loads and steps, so that a figure of a
 recorded run comes out of the same functions as that of a simulated one (`measure.tally`).
@@ -51,7 +51,7 @@ class Law:
 
 @dataclass(slots=True, eq=False)
 class Observed:
-    """A recorded run.
+    """A recorded run, as read from a decision log.
 
     Args:
         policy, predictor: that decided.
@@ -78,7 +78,7 @@ class Observed:
 
     @property
     def law(self) -> Law | None:
-        """The law of its steps; None with fewer than `FEWEST` of them."""
+        """The fitted time of a step by its heaviest load; None with fewer than `FEWEST` steps."""
         if len(self.steps) < FEWEST:
             return None
         envelope = np.array([max(load) for _, load, _, _, _, _ in self.steps])
@@ -109,7 +109,7 @@ class Observed:
         return found
 
     def summary(self, slo: Slo | None = None) -> dict[str, Any]:
-        """Every metric that a recorded run has, by the names of a simulated one, and None for the others.
+        """Every metric of a recorded run, named as for a simulated one; None for metrics it lacks.
 
         Args:
             slo: objective for goodput.
@@ -195,7 +195,7 @@ def _line(x: F8, y: F8) -> tuple[float, float, float]:
 
 
 class Watch:
-    """Looks on while a log is replayed (`replay.Watch`)."""
+    """Collects requests, steps and workers while a log is replayed (`replay.Watch`)."""
 
     def __init__(self) -> None:
         self.arrived: dict[int, float] = {}
@@ -208,7 +208,7 @@ class Watch:
         self._counted: list[int] = []
 
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """A record was given, or a decision compared."""
+        """Called after each record is handled, and after each decision is compared."""
         now = dispatcher.now_s
         if isinstance(record, ev.Arrived):
             self.arrived[record.request] = now
@@ -228,7 +228,7 @@ class Watch:
         self._look(dispatcher)
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """A chunk of the request in this row is about to be counted."""
+        """Called before a chunk of the request in this row is counted."""
         request = int(dispatcher.rows.at.request[row])
         if request not in self.first:
             self.first[request] = dispatcher.now_s
@@ -249,7 +249,7 @@ class Watch:
 
 
 def observe(path: str | Path) -> Observed:
-    """Replay a decision log by its own rules, and see what run it was.
+    """Replay a decision log with its own policy, and collect the run it recorded.
 
     Args:
         path: the log, or one of its parts; the later ones in its folder are read too.
@@ -265,7 +265,7 @@ def observe(path: str | Path) -> Observed:
     served = [r for r in watch.done if r in watch.arrived and r in watch.sent]
     served.sort(key=lambda request: (watch.arrived[request], request))
     if not served:
-        raise InputError(where, "requests", 0, "at least one request that arrived and ended as it should")
+        raise InputError(where, "requests", 0, "at least one request that arrived, ran and finished")
     groups: dict[str, list[tuple[WorkerSpec, float]]] = {}
     for spec, capacity in watch.fleet:
         groups.setdefault(spec.group or f"\0{spec.name}", []).append((spec, capacity))

@@ -21,7 +21,7 @@ from evenstep.dispatch.turn import Turn
 
 
 class Parts:
-    """The parts of one dispatcher, each made with those it uses.
+    """The parts of one dispatcher, each built from the ones before it.
 
     Args:
         settings: limits and deadlines.

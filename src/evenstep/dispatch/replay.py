@@ -1,4 +1,4 @@
-"""Replay: the events of a decision log through a dispatcher of this process, and whether it decides the same."""
+"""Replays a decision log through a dispatcher of this process, and compares the decisions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay found.
+    """The result of a replay.
 
     Args:
         policy, predictor: the rules of this replay. is_changed: whether the caller chose other rules than those of the log.
@@ -58,14 +58,14 @@ class Replayed:
 
 
 class Watch(Protocol):
-    """Looks on while a log is replayed."""
+    """Observes a replay, step by step."""
 
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """A record was given, or a decision compared."""
+        """Called after each record is handled, and after each decision is compared."""
         ...
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """A chunk of the request in this row is about to be counted."""
+        """Called before a chunk of the request in this row is counted."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a dispatcher is told about itself and about its workers: plain values, checked once."""
+"""Settings of a dispatcher and of its workers: plain values, checked once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dispatcher measures, as plain numbers under the names of the exported metrics, less ``evenstep_``."""
+"""The measured values of a dispatcher, as plain numbers by metric name, less ``evenstep_``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenstep.late import change
 
 
 def snapshot(parts: Parts) -> dict[str, Any]:
-    """Plain numbers, lists and dictionaries, with None in place of inf and nan."""
+    """All measured values as numbers, lists and dictionaries, with None in place of inf and nan."""
     return {
         "pool_depth": len(parts.pool),
         "pool_oldest_seconds": _oldest_s(parts),

@@ -1,4 +1,4 @@
-"""What the parts of a dispatcher share while it handles an event: the time, the rules, and what follows."""
+"""The state that the parts of a dispatcher share while it handles an event: time, settings, commands."""
 
 from __future__ import annotations
 

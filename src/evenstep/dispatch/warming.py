@@ -1,4 +1,4 @@
-"""Compiled parts loaded before the first request comes: the first call of each takes up to seconds."""
+"""Loads compiled parts before the first request; the first call of each takes up to seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONG = 2100  # tokens of one answer: more than a predictor first has room for
 
 
 def warm(policy: str, predictor: str = "") -> None:
-    """Run a small fleet through all that a dispatcher with these rules does, on made-up requests.
+    """Run made-up requests through a small fleet, so that every compiled part for these rules is loaded.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``, as for a `Dispatcher`.

@@ -1,4 +1,4 @@
-"""One HTTP answer in the making: tokens in, bytes out, and the faults that strike in mid-stream."""
+"""One HTTP answer under construction: tokens in, bytes out, and the faults injected in mid-stream."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PAGE = b"<html><body><h1>It works!</h1></body></html>"
 
 
 class Out(Protocol):
-    """Where an answer goes."""
+    """The connection that an answer is written to."""
 
     paused: bool
     resumed: Callable[[], None] | None  # called when the client reads again
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """A whole answer."""
+        """Send a whole answer."""
         ...
 
     def start(self) -> None:
@@ -43,11 +43,11 @@ class Host(Protocol):
     """Runs the sequences of an answer."""
 
     def stop(self, key: int, finish: str) -> None:
-        """No more of this sequence."""
+        """Stop a sequence: no more tokens are wanted."""
         ...
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """A rank, or its group, dies."""
+        """Kill a rank, or its group."""
         ...
 
 
@@ -61,7 +61,7 @@ class Part(Choice):
 
 
 class Answer:
-    """One answer.
+    """One answer to a request, under construction.
 
     Args:
         keys: names of its sequences, in order of their index.
@@ -99,7 +99,7 @@ class Answer:
         ]
 
     def begin(self) -> bool:
-        """Send the events before any token; False if the answer is over with that."""
+        """Send the events before the first token. Returns False if the answer is already over."""
         kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
         if kind == "status":
             self._status()
@@ -144,7 +144,7 @@ class Answer:
         part.finish = finish
 
     def flush(self) -> None:
-        """Send the new text in one write; nothing while the client does not read: later it comes in fewer events."""
+        """Send the new text in one write, unless the client does not read; then it comes later, in fewer events."""
         if self.over or self._silent or (self._out.paused and self.asked.stream):
             return
         if self._count == 0 and not self._garbage and all(part.finish is None for part in self.parts):

@@ -52,13 +52,16 @@ class _Limits:
 
 
 class Service(Protocol):
-    """Answers requests. `serve` returns a function to call when the client leaves before the answer is over, or None."""
+    """Answers requests.
+
+    `serve` returns a function to call when the client leaves before the answer is over, or None.
+    """
 
     def serve(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None: ...
 
 
 class Connection(asyncio.Protocol):
-    """One connection.
+    """One client's connection to the emulator.
 
     Args:
         alive: every open connection; this one adds and removes itself.
@@ -108,7 +111,7 @@ class Connection(asyncio.Protocol):
     # what an answer calls
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """A whole answer."""
+        """Send a whole answer."""
         if self._is_answering:
             fields = "".join(f"{name}: {value}\r\n" for name, value in headers).encode("latin-1", "replace")
             self._transport.write(self._machine.whole(status, kind.encode("latin-1", "replace"), body, fields))

@@ -17,7 +17,7 @@ from evenstep.request import I8
 
 
 class RefusedError(EvenstepError):
-    """A request the engine answers with an error object.
+    """A request that the engine answers with an error object.
 
     Args:
         param: the invalid field, if there is one.
@@ -73,7 +73,7 @@ class _Chat(_Body):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmulatedRequest:
-    """One parsed request.
+    """A parsed request for tokens.
 
     Args:
         chat: chat or completion.

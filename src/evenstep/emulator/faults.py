@@ -32,7 +32,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault that the emulator injects.
+    """One fault for the emulator to inject.
 
     Args:
         fault: which; ``docs/reference/emulator.md`` says what each does.
@@ -100,7 +100,7 @@ def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") 
 
 
 class Faults:
-    """The faults that are on, oldest first, each with the rest of its count."""
+    """The active faults, oldest first, each with the number of times it is still to strike."""
 
     def __init__(self, seed: int) -> None:
         self.on: list[Fault] = []
@@ -119,7 +119,7 @@ class Faults:
         return None
 
     def metrics_delay_s(self) -> float:
-        """How long ``/metrics`` has to wait."""
+        """Seconds that an answer of ``/metrics`` is delayed."""
         for index, fault in enumerate(self.on):
             if fault.fault == "slow-metrics":
                 return self._used(index).seconds

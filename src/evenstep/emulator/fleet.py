@@ -1,4 +1,4 @@
-"""The host of the emulated ranks: it stamps events with engine time, wakes the groups, and passes tokens to answers.
+"""Hosts the emulated ranks: stamps events with engine time, wakes the groups, and passes tokens to answers.
 
 Engine time is wall-clock time since the start, times `speed`. A group that is woken late continues from its planned time,
 so that the pace is right on average. If it is late by more than a step it continues from now, and the step is counted as
@@ -76,7 +76,7 @@ class Fleet:
         return (self._loop.time() - self._start_s) * self.settings.speed
 
     def rank(self, number: int) -> Rank:
-        """A rank by its number in the fleet."""
+        """The rank with this number in the fleet."""
         group = self._home[number]
         return group.ranks[number - group.first]
 
@@ -132,13 +132,13 @@ class Fleet:
             self.stop(part.key, "abort")
 
     def stop(self, key: int, finish: str) -> None:
-        """No more of a sequence."""
+        """Stop a sequence: no more tokens are wanted."""
         if key in self._parts:
             answer, _ = self._parts.pop(key)
             self._tell(self._home[answer.rank], Cancelled(key, finish))
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """A rank dies, and with it, sooner or later, its group."""
+        """Kill a rank by a fault; its group follows sooner or later."""
         group = self._home[rank]
         members = range(group.first, group.first + len(group.ranks))
         if fault.fault == "kill-group":
@@ -151,21 +151,25 @@ class Fleet:
             self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, members)
 
     def kill(self, ranks: Sequence[int]) -> None:
-        """Ranks die: their connections break, and new ones are not answered."""
+        """Kill ranks: their connections break, and new ones are not answered."""
         for number in ranks:
             group = self._home[number]
             self._tell(group, Killed((number - group.first,)))
         self.ranks_changed()
 
     def revive(self, ranks: Sequence[int] | None = None) -> None:
-        """Dead ranks, or these of them, start again."""
+        """Restart these dead ranks, or all of them."""
         for number in range(self.settings.ranks) if ranks is None else ranks:
             group = self._home[number]
             self._tell(group, Revived((number - group.first,)))
         self.ranks_changed()
 
     def pulled(self, key: int, begun: int) -> bool:
-        """Give the KV of a finished sequence away; False if it is not there, or is that of another prompt."""
+        """Hand over the KV of a finished sequence.
+
+        Returns:
+            False if the KV is gone, or belongs to another prompt.
+        """
         for group in self.groups:
             group.expire(self.now_s)
             one = group.leased(key)

@@ -24,7 +24,7 @@ from evenstep.request import F8
 
 
 class Arrived(NamedTuple):
-    """A sequence reached a rank; with `awaits` its KV has to be fetched first."""
+    """Event: a sequence reached a rank; with `awaits` its KV has to be fetched first."""
 
     sequence: Sequence
     rank: int
@@ -32,27 +32,27 @@ class Arrived(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The KV of a sequence that awaited it is here, or, with `found` False, could not be had."""
+    """Event: the KV that a sequence awaited has arrived, or, with `found` False, could not be fetched."""
 
     key: int
     found: bool
 
 
 class Pulled(NamedTuple):
-    """Another engine has fetched the KV of a finished sequence; its blocks are free."""
+    """Event: another engine has fetched the KV of a finished sequence, whose blocks are now free."""
 
     key: int
 
 
 class Cancelled(NamedTuple):
-    """A sequence is no longer needed: the client has left (abort), or a stop text is complete (stop)."""
+    """Event: a sequence is no longer needed, because the client left (abort) or a stop text is complete (stop)."""
 
     key: int
     finish: str = "abort"
 
 
 class Killed(NamedTuple):
-    """Ranks die, with all they have."""
+    """Event: ranks die, with all their sequences and memory."""
 
     ranks: tuple[int, ...]
 
@@ -64,11 +64,11 @@ class Revived(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The time of the last `Wake` has come."""
+    """Event: the time of the last `Wake` has come."""
 
 
 class Produced(NamedTuple):
-    """A sequence has one token more; with a `finish` (stop, length) it was the last."""
+    """Command: a sequence has one more token; with a `finish` (stop, length) it was the last."""
 
     key: int
     token: int
@@ -76,14 +76,14 @@ class Produced(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A sequence is gone: its rank is dead, or its KV could not be fetched."""
+    """Command: a sequence is lost, because its rank is dead or its KV could not be fetched."""
 
     key: int
     reason: str
 
 
 class Wake(NamedTuple):
-    """Send `Due` at this engine time; it takes the place of an earlier wish."""
+    """Command: send `Due` at this engine time; it replaces an earlier one."""
 
     at_s: float
 
@@ -149,7 +149,7 @@ class Group:
         return self._wakes(now_s)
 
     def expire(self, now_s: float) -> None:
-        """Drop the leases that have run out; they are kept in order of their ends."""
+        """Drop the expired leases; they are kept in order of their ends."""
         while self._leases:
             key, (one, end_s) = next(iter(self._leases.items()))
             if end_s > now_s:
@@ -162,15 +162,15 @@ class Group:
         return self._leases[key][0] if key in self._leases else None
 
     def awaiting(self, rank: int) -> int:
-        """Sequences of a rank whose KV is on its way."""
+        """Number of a rank's sequences whose KV is still being fetched."""
         return sum(self._live[key].rank == rank for key in self._awaiting)
 
     def empty(self) -> bool:
-        """Whether nothing waits, runs, is fetched or is leased."""
+        """Whether no sequence waits, runs, fetches KV or has a lease."""
         return not (self._live or self._leases or any(r.memory.used for r in self.ranks))
 
     def check(self) -> None:
-        """See that every sequence is in one place and all memory is accounted for.
+        """Check that every sequence is in exactly one place, and that all memory is accounted for.
 
         Raises:
             RuntimeError: where it is not; a bug of ours.

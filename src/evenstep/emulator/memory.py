@@ -52,7 +52,7 @@ class Memory:
         self._free += blocks
 
     def found(self, chain: list[int]) -> int:
-        """How many leading blocks of a prompt are there."""
+        """How many leading blocks of a prompt are in memory."""
         if not self.sharing:
             return 0
         for index, block in enumerate(chain):
@@ -67,14 +67,14 @@ class Memory:
             self._holders[block] = self._holders.get(block, 0) + 1
 
     def publish(self, block: int) -> bool:
-        """Make one private block shared, held by its owner; False if there is such a block already."""
+        """Make one private block shared, held by its owner. Returns False if an equal shared block exists."""
         if not self.sharing or block in self._holders or block in self._idle:
             return False
         self._holders[block] = 1
         return True
 
     def leave(self, chain: list[int]) -> None:
-        """Release shared blocks; those without a holder become idle, the last of a prompt oldest."""
+        """Release shared blocks. Blocks without a holder become idle, the last of a prompt counting as oldest."""
         for block in reversed(chain):
             left = self._holders[block] - 1
             if left:

@@ -18,7 +18,7 @@ from evenstep.emulator.memory import Memory
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One answer being made.
+    """One sequence of an answer, waiting or running on a rank.
 
     Args:
         key: its name towards the host.
@@ -122,13 +122,13 @@ class Rank:
         one.private, one.held, one.published, one.resident = 0, [], 0, 0
 
     def remove(self, one: Sequence) -> None:
-        """Take a sequence out, whether it waits or runs."""
+        """Remove a sequence, waiting or running."""
         one.gone = True
         (self.running if one in self.running else self.waiting).remove(one)
         self.release(one)
 
     def check(self) -> None:
-        """See that slots and memory add up.
+        """Check that slots and memory add up.
 
         Raises:
             RuntimeError: where they do not; a bug of ours.
@@ -218,7 +218,7 @@ class Rank:
         self.scheduled.append(one)
 
     def publish(self, one: Sequence) -> None:
-        """Share the prompt blocks that are full by now."""
+        """Share the prompt blocks of a sequence that are now full."""
         full = min(one.resident // self.memory.block_size, len(one.chain))
         while one.published < full:
             if self.memory.publish(one.chain[one.published]):

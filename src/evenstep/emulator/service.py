@@ -1,4 +1,4 @@
-"""The emulator's endpoints: those of the engine, and its own under ``/emulator``."""
+"""The emulator's endpoints: the engine's, and its own under ``/emulator``."""
 
 from __future__ import annotations
 

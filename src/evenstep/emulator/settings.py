@@ -85,12 +85,12 @@ class EmulatorSettings:
 
     @property
     def longest(self) -> int:
-        """Tokens of prompt and answer that a request may have."""
+        """The most tokens of prompt and answer that a request may have."""
         held = self.blocks * self.block_size
         return held if self.max_model_len is None else min(held, self.max_model_len)
 
     def step_time(self) -> StepTime:
-        """The step-time law."""
+        """The step-time law that these settings describe."""
         from evenstep import names
         from evenstep.cost.linear import Linear
         from evenstep.cost.view import StepTime
@@ -123,7 +123,7 @@ _AT_LEAST = {
 
 
 def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
-    """The settings, seen to be in range and to fit together.
+    """The settings, checked for ranges and consistency.
 
     Raises:
         InputError: naming the field as its layer writes it.
@@ -144,7 +144,7 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
         raise settled.refusal("model", "a name")
     for name in ("overhead_s", "per_token_s", "sync_s"):
         if value.law is not None and settled.origin[name] != "default":
-            raise settled.refusal(name, "none beside a law", "Give it to the law.")
+            raise settled.refusal(name, "no value when a law is given", "Give it to the law.")
     value.step_time()
     for text in value.faults:
         fault_of(text, value.ranks, value.dialect)

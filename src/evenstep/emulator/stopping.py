@@ -1,4 +1,4 @@
-"""Stop texts: what of an answer may be shown while one of them may still be coming."""
+"""Stop texts: decides how much of an answer may be shown while a stop text may still be coming."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Stopping:
         self._held = ""
 
     def feed(self, text: str) -> tuple[str, str | None]:
-        """What may be shown now, and the stop text that ends the answer, if one is complete.
+        """Add text; returns the text that may be shown now, and the stop text if one is complete, else None.
 
         What could be the beginning of a stop text is held back; nothing of a stop text itself is ever shown.
         """
@@ -30,7 +30,7 @@ class Stopping:
         return shown, None
 
     def rest(self) -> str:
-        """The held text, if the answer ends for another reason."""
+        """The text held back, to be shown if the answer ends for another reason."""
         rest, self._held = self._held, ""
         return rest
 

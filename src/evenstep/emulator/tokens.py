@@ -35,14 +35,14 @@ _MASK = (1 << 64) - 1
 
 
 def tokenise(text: str) -> list[int]:
-    """Ids of a text. Appending words to a text appends their ids, and changes none before them."""
+    """Token ids of a text. Appending words to a text appends ids, and changes none of the ids before."""
     pieces = _PIECE.findall(text)
     known = _ID.get
     return [known(piece) or _FIRST_PIECE + _checksum(piece) for piece in pieces]
 
 
 def text_of(ids: Iterable[int]) -> str:
-    """Text of produced ids; those of pieces show as ``<id>``."""
+    """Text of produced ids; ids of word pieces show as ``<id>``."""
     return "".join(TEXT[i] if i < _FIRST_PIECE else f" <{i}>" for i in ids)
 
 

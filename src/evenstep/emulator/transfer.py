@@ -34,7 +34,7 @@ class Transfer:
         self.engine_id = f"emulated-{address[1]}-{seed}"
 
     def left(self, name: str, one: Sequence, settings: EmulatorSettings) -> dict[str, Any]:
-        """``kv_transfer_params`` of a prefill leg's answer."""
+        """The ``kv_transfer_params`` of a prefill leg's answer."""
         blocks = -(-one.prompt // settings.block_size)
         return {
             "do_remote_prefill": True,
@@ -67,7 +67,7 @@ class Transfer:
         return host, port, name
 
     async def fetch(self, source: tuple[str, int, str], begun: int) -> bool:
-        """Fetch KV; False if it is not there any more, or not of this prompt."""
+        """Fetch KV from another engine. Returns False if it is gone, or belongs to another prompt."""
         host, port, name = source
         if (host, port) == self._address:
             return self.give(name, begun)
@@ -78,7 +78,7 @@ class Transfer:
             return False
 
     def give(self, name: str, begun: int) -> bool:
-        """Give KV away by the name that `left` gave it; False if it is not there, or not of this prompt."""
+        """Hand over the KV that `left` named. Returns False if it is gone, or belongs to another prompt."""
         parts = name.rsplit("-", 2)
         if len(parts) != 3 or not parts[1].isdecimal() or parts[2] != f"{begun:016x}":
             return False

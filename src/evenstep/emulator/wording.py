@@ -52,7 +52,7 @@ class Choice:
 
 
 class Wording:
-    """How one request is answered.
+    """Writes the bytes that answer one request.
 
     Args:
         answer_id: its id, ``cmpl-...`` or ``chatcmpl-...``.
@@ -74,13 +74,13 @@ class Wording:
         self._usual_tail = self._tail(Choice(0, []))
 
     def events(self, choice: Choice) -> list[bytes]:
-        """The new part of one answer. SGLang ends a chat by an event of its own."""
+        """The events with the newest part of one answer. SGLang ends a chat with an event of its own."""
         if choice.finish is None or not (self._asked.chat and self._dialect == "sglang"):
             return [self.event(choice)]
         return [self.event(replace(choice, finish=None, stop_reason=None)), self._finish_event(choice)]
 
     def event(self, choice: Choice) -> bytes:
-        """An event with the new part of one answer; empty for a chat without new text."""
+        """An event with the newest part of one answer; empty for a chat without new text."""
         if len(choice.ids) == 1 and not self._asked.stop:
             text = _TEXT[choice.ids[0]]
         else:
@@ -101,7 +101,7 @@ class Wording:
         )
 
     def role_event(self, choice: Choice) -> bytes:
-        """The first event of a chat's answer: a role, and no token."""
+        """The first event of a chat's answer: a role, without a token."""
         delta = {"role": "assistant", "content": ""}
         value = {"index": choice.index, "delta": delta, "logprobs": None, "finish_reason": None}
         tail = self._usage_so_far(choice.prompt_tokens, 0)
@@ -141,7 +141,7 @@ class Wording:
         return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
 
     def whole(self, choices: Sequence[Choice], cached_tokens: int, transfer: dict[str, Any] | None) -> bytes:
-        """The JSON of a whole answer, without a stream."""
+        """The JSON of a whole answer that does not stream."""
         completion_tokens = sum(len(choice.ids) for choice in choices)
         value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
         value["usage"] = self.usage(completion_tokens, cached_tokens)
@@ -152,7 +152,7 @@ class Wording:
         return orjson.dumps(value)
 
     def usage(self, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
-        """A usage object."""
+        """A usage object with these counts."""
         found: dict[str, Any] = {
             "prompt_tokens": self._asked.prompt_tokens,
             "total_tokens": self._asked.prompt_tokens + completion_tokens,
@@ -199,7 +199,7 @@ def error_event(message: str) -> bytes:
 
 
 def models_body(model: str, longest: int, created: int) -> bytes:
-    """The answer of ``/v1/models``."""
+    """The body of ``/v1/models``."""
     one = {"id": model, "object": "model", "created": created, "owned_by": "evenstep", "root": model}
     return orjson.dumps({"object": "list", "data": [{**one, "parent": None, "max_model_len": longest}]})
 

@@ -1,1 +1,1 @@
-"""What each engine speaks: bytes in, values out, no I/O."""
+"""Engine dialects: bytes in, values out, no I/O."""

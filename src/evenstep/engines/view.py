@@ -13,7 +13,7 @@ Off = Literal["absent", "null"]
 
 
 class NotItsPageError(EngineError):
-    """A page was read that lacks metrics of this engine: it is not the engine's metrics page."""
+    """A page lacks metrics of this engine, so it is not the engine's metrics page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +82,21 @@ class EngineSample:
 
 
 class EngineAdapter(Protocol):
-    """One engine: its paths, headers and dialect, and how its metrics read. A frozen dataclass, found by name."""
+    """One engine: paths, headers, dialect, and how to read its metrics. A frozen dataclass, found by name."""
 
     @property
     def dialect(self) -> Dialect:
-        """Its dialect."""
+        """The ways in which this engine's streams differ."""
         ...
 
     @property
     def health_path(self) -> str:
-        """Path that answers 200 when it serves."""
+        """The path that answers 200 while the engine serves."""
         ...
 
     @property
     def metrics_path(self) -> str:
-        """Path of its Prometheus page; empty where it has none."""
+        """The path of the engine's Prometheus page; empty if it has none."""
         ...
 
     @property
@@ -105,7 +105,7 @@ class EngineAdapter(Protocol):
         ...
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
-        """Each rank's state from a metrics page, by rank.
+        """Parse each rank's state from a metrics page, by rank.
 
         Raises:
             NotItsPageError: a line that is needed is not there.

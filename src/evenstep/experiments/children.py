@@ -23,12 +23,12 @@ _left: list[subprocess.Popen[bytes]] = []  # processes that end by themselves
 
 
 def can_start() -> bool:
-    """Whether this system can hand a pipe to a new interpreter."""
+    """Whether this system can pass a pipe to a new interpreter."""
     return os.name == "posix" and bool(sys.executable)
 
 
 class Child:
-    """One such process.
+    """A child process that carries out jobs.
 
     Args:
         shared: what all its jobs need; it can be pickled.
@@ -56,25 +56,25 @@ class Child:
             self.pipe.send_bytes(pickle.dumps(shared))
 
     def give_way(self) -> None:
-        """From now on it takes only processor time that no other process wants."""
+        """Let the process use only processor time that no other process wants, from now on."""
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, self._process.pid, _LEAST)
 
     def leave(self) -> None:
-        """Let it end by itself after its job."""
+        """Let the process end by itself after its job."""
         self.give_way()
         self.pipe.close()
         _left.append(self._process)
 
     def end(self) -> None:
-        """End it at once."""
+        """End the process at once."""
         self.pipe.close()
         self._process.kill()
         self._process.wait()
 
 
 def serve(file: int) -> None:
-    """Carry out the jobs that come from this end of a pipe, until it is closed."""
+    """Carry out the jobs that arrive on this end of a pipe, until it is closed."""
     pipe = Connection(file)
     with suppress(EOFError, OSError):
         sys.path[:] = pipe.recv()

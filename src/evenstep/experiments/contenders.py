@@ -22,7 +22,7 @@ PolicySpec: TypeAlias = "str | Mapping[str, Any] | RoutingPolicy | tuple[Routing
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One policy with its predictor, as asked for.
+    """One policy with its predictor, as the user asked for it.
 
     Args:
         name: what tables and reports call it.
@@ -61,7 +61,7 @@ def _usual(policy: Any) -> dict[str, Any] | None:
 
 
 def contender(asked: PolicySpec) -> Contender:
-    """The contender that a spec, mapping, policy or pair stands for; nothing is built yet.
+    """The contender that a spec, mapping, policy or pair describes; nothing is built yet.
 
     Raises:
         InputError: a spec that cannot be read.
@@ -96,7 +96,7 @@ def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
 
 
 def check_each_once(names: Iterable[str]) -> None:
-    """Refuse a policy that is asked for twice: its rows and lines would hide each other.
+    """Refuse a policy that is given twice, because its rows would hide each other.
 
     Raises:
         InputError: two have the same name.

@@ -1,4 +1,4 @@
-"""The one way that comparisons, sweeps, leaderboards and bisections have their jobs carried out.
+"""Carries out the jobs of comparisons, sweeps, leaderboards and bisections, in this process or in others.
 
 A crew begins in this process, in plain Python where kernels still have to be compiled, and goes on in several processes or
 on a Ray cluster. A job is a pure function, so its result has the same bits wherever it was made. Where processes cannot be
@@ -22,7 +22,7 @@ from evenstep.experiments.warming import Warming, cold_kernels, compile_notice
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where jobs are carried out.
+    """Where to carry out jobs: this process, other processes, or machines.
 
     Args:
         executor: ``processes`` or ``ray``.
@@ -41,7 +41,7 @@ class Places:
 
     @property
     def are_asked(self) -> bool:
-        """Whether other processes are wanted however short the jobs are."""
+        """Whether the user wants other processes, however short the jobs are."""
         return self.executor == "ray" or (self.processes or 0) > 1
 
 
@@ -64,14 +64,18 @@ class Kernels:
     rehearse: Callable[[int], object] = lambda place: None
 
     def begin(self, places: Places) -> tuple[Warming, bool]:
-        """What compiles them in other processes, and whether runs begin in plain Python."""
+        """Start compiling kernels in other processes.
+
+        Returns:
+            The compilation under way, and whether runs begin in plain Python.
+        """
         cold = cold_kernels([one.build()[0] for one in self.asked], self.loops)
         if self.may_begin_plain and places.executor != "ray":
             return begin(cold, places.most - 1, [one.policy for one in self.asked])
         return Warming(cold, places.most - 1), False
 
     def load(self, warming: Warming, places: Places) -> None:
-        """Have all of them compiled, and loaded here where processes are forked, which then have them at once.
+        """Compile all kernels; where processes are forked, also load them here, so that children have them.
 
         A policy of the user's is not rehearsed: it may do more than decide.
         """
@@ -99,7 +103,7 @@ class Crew:
         self._away: Executor | None = None
 
     def carry_out(self, jobs: Sequence[Job], kernels: Kernels, *, longest_first: bool = True) -> Iterator[Ended]:
-        """Carry the jobs out; what has ended comes at once, with its result or its error.
+        """Carry out the jobs, and yield each as it ends, with its result or error.
 
         In one process jobs are carried out in their order. In several, the first job of each kind tells what the others
         cost. The longest start first, so that no process is left with a long job at the end.

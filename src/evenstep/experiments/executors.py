@@ -1,4 +1,4 @@
-"""Executors: in this process, or in several of this machine. `crew` decides which of them carries out what.
+"""Executors: carry out jobs in this process, or in several of this machine; `crew` chooses.
 
 An executor carries out jobs. A job is a small value that can be pickled; what all jobs need (`Workloads`, a plan and its
 traces) is handed to each process once. Each process has a pipe of its own and one job at a time, so when a process dies
@@ -27,7 +27,7 @@ RETRIES = 1
 
 
 class Job(Protocol):
-    """One run to be made.
+    """One job: a run to be made.
 
     Args:
         label: what messages call it.
@@ -37,13 +37,13 @@ class Job(Protocol):
     def label(self) -> str: ...
 
     def carry_out(self, shared: Any) -> Any:
-        """Make the run; the answer can be pickled."""
+        """Do the job; its result can be pickled."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a job ended: with one of `result`, `error` and `lost`.
+    """A job that ended, with one of `result`, `error` and `lost`.
 
     Args:
         job: the job.
@@ -65,7 +65,7 @@ class Executor(Protocol):
 
     @property
     def free(self) -> int:
-        """Jobs that can be given to it now."""
+        """The number of jobs that can be submitted now."""
         ...
 
     def submit(self, job: Job) -> None:
@@ -82,7 +82,7 @@ class Executor(Protocol):
 
 
 class Here:
-    """One job at a time, in this process.
+    """Carries out one job at a time, in this process.
 
     Args:
         shared: what all jobs need.
@@ -245,12 +245,12 @@ def _note_lost(ended: Ended, lost: dict[str, int], say: Callable[[str], None]) -
     lost[label] = lost.get(label, 0) + 1
     if lost[label] > RETRIES:
         hint = "If it was memory, ask for fewer --processes. Finished runs are kept."
-        raise InputError(label, "process", ended.lost, "one that lives; it was tried twice", hint)
+        raise InputError(label, "process", ended.lost, "a process that finishes the run; two attempts were lost", hint)
     say(f"{label}: its process was {ended.lost}; tried again")
 
 
 def attempt(job: Any, shared: Any) -> Ended:
-    """Carry a job out; what it raises becomes part of the answer, in a form that can be pickled."""
+    """Carry out a job; an error becomes part of the result, in a form that can be pickled."""
     started = time.perf_counter()
     try:
         return Ended(job, job.carry_out(shared), seconds=time.perf_counter() - started)
@@ -268,19 +268,19 @@ def cores() -> int:
 
 
 def can_fork() -> bool:
-    """Whether a child may be forked: on Linux, while this process has one Python thread."""
+    """Whether this process may be forked: on Linux, while it has one Python thread."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
 def is_worthwhile(spent: float, done: int, left: int) -> bool:
-    """Whether the jobs left take so long that other processes pay, judged by the seconds that `done` jobs took."""
+    """Whether other processes pay for the jobs left, judged by the `spent` seconds of `done` jobs."""
     start = 0.3 if can_fork() else 3.0
     return done > 0 and spent / done * left > start and (can_fork() or spent > start)
 
 
 @contextmanager
 def interrupts_later() -> Generator[None]:
-    """Delays Ctrl-C to the end of the block, and keeps it from the processes started inside."""
+    """Delay Ctrl-C to the end of the block, and keep it from processes started inside."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -293,7 +293,7 @@ def interrupts_later() -> Generator[None]:
 
 
 def serve_spawned(pipe: Connection) -> None:
-    """Carries out one job after the other, until the pipe is closed; what all need comes first."""
+    """Carry out one job after another until the pipe is closed; the shared object comes first."""
     with suppress(EOFError, OSError):
         _serve(pipe, pickle.loads(pipe.recv_bytes()))
 

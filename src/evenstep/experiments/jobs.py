@@ -61,7 +61,7 @@ class Plan:
         return replicate(self.source, index, self.seed)
 
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
-        """One run."""
+        """Run one contender on a replicate."""
         policy, predictor = contender.build()
         return simulate(
             trace,
@@ -81,7 +81,7 @@ class Plan:
 
 
 def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:
-    """All replicates, seen to differ: equal ones would make an interval of width zero, which is a lie.
+    """All replicates; an error if two are equal, because their interval would falsely have width zero.
 
     Args:
         make: the replicate of an index.
@@ -134,7 +134,7 @@ class RunJob:
     label: str
 
     def kind(self) -> int:
-        """What its cost and its kernels go by."""
+        """The number of the contender, which sets the job's cost and kernels."""
         return self.contender
 
     def carry_out(self, shared: Any) -> Any:
@@ -144,7 +144,7 @@ class RunJob:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison of routing policies need."""
+    """What all runs of a comparison of routing policies share."""
 
     plan: Plan
     asked: Sequence[Contender]
@@ -156,7 +156,7 @@ class Shared:
 
     @property
     def kernels(self) -> Kernels:
-        """The loops and rules of the contenders; none where the plan says how policies enter the simulator."""
+        """The loops and rules that the contenders need; none if the plan fixes how policies enter the simulator."""
         if self.plan.door != "auto":
             return Kernels(kind=RunJob.kind)
         policies = [one.build()[0] for one in self.asked]
@@ -172,7 +172,7 @@ class Shared:
 
 
 def run_all(shared: Any, processes: int | None = None, watch: Progress | None = None) -> Iterator[Ended]:
-    """Every contender on every replicate; the runs come as they are ready.
+    """Run every contender on every replicate; yields runs as they end.
 
     Args:
         shared: what the runs share, with `names`, `traces`, `kernels` and `run_of` as `Shared` has them.
@@ -195,7 +195,7 @@ def run_all(shared: Any, processes: int | None = None, watch: Progress | None = 
 
 
 def run_first(plan: Plan, asked: Contender, trace: Trace) -> Run:
-    """The first replicate of one contender, in plain Python where its kernels are not compiled in time.
+    """The first replicate of a contender, in plain Python if its kernels are not compiled in time.
 
     Raises:
         InputError, PolicyError: see `simulate`.

@@ -1,4 +1,4 @@
-"""Networks of engines: what their loads say, what the simulator says, and orders compared with each other."""
+"""Analyses networks of engines: verdicts from their loads, simulations, and comparisons of orders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def tokens_per_s(section: EngineSection) -> float:
 
 
 def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
-    """Every call as a share of its engine; a recorded trace is one flow, at its mean rate."""
+    """The flow of every call: its share of its engine's time. A recorded trace is one flow, at its mean rate."""
     found: list[Flow] = []
     for name, task in network.tasks.items():
         if task.trace is not None:
@@ -64,7 +64,7 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
 
 
 def rate_per_s(network: Network, name: str) -> float:
-    """Tasks of a type a second: of its process, else of so many that it draws."""
+    """Tasks of a type a second, from its arrival process, else from the number of tasks drawn."""
     process = network.tasks[name].arrivals
     given = getattr(process, "requests_per_s", None)
     if given is not None:
@@ -83,7 +83,7 @@ def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
 
 
 def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged:
-    """The analytical verdict: loads above 1 are unstable; below 1 it takes a theorem to call a network stable."""
+    """The analytical verdict: a load above 1 is unstable; below 1, calling a network stable takes a theorem."""
     found = flows(network, traces)
     engines, stations = tuple(engine_loads(found)), tuple(virtual_stations(found))
     verdict, why = _verdict(network, found, engines, stations)
@@ -123,7 +123,7 @@ def _verdict(
 
 
 def hot_keys(network: Network, found: Sequence[Flow]) -> str:
-    """Whether tasks of one key overload the engine that a hash sends them to; empty where none does.
+    """A sentence on tasks of one key that overload the engine their hash chooses; empty without any.
 
     A hash with a bound below the number of engines sends what is above it elsewhere.
     """
@@ -142,7 +142,7 @@ def hot_keys(network: Network, found: Sequence[Flow]) -> str:
 
 
 def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, dict[str, Trace]]:
-    """A network from its file, stopped at another time if one is given."""
+    """Read a network from its file, with another time limit if one is given."""
     network = load(path)
     if until_s is not None:
         network = replace(network, until_s=until_s)
@@ -150,7 +150,7 @@ def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, di
 
 
 def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> Checked:
-    """The analytical verdict on a file with one run of it."""
+    """The analytical verdict on a network file, with one simulated run."""
     network, traces = settled(path, until_s)
     with in_file(path, "network"):
         judged, run = judge(network, traces), simulate_network(network, traces=traces, seed=seed)
@@ -160,7 +160,10 @@ def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> C
 
 
 def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
-    """Seconds of work of some calls that a second adds to what all tasks have before them, in the arrivals' second half."""
+    """Growth of the work of some calls, in engine seconds a second, over the second half of the arrivals.
+
+    The work counts all these calls of tasks that have arrived and have not finished the call.
+    """
     seconds = np.zeros(len(run.kinds))
     for k, (task, call) in enumerate(run.kinds):
         if f"{task}.{call}" in calls:
@@ -205,7 +208,7 @@ def compare(
 
 
 def in_orders(network: Network, orders: Sequence[str] = ()) -> list[Network]:
-    """The network under each order; under its own where none is named.
+    """The network under each of these orders; under its own if none is given.
 
     Raises:
         InputError: an unknown order.

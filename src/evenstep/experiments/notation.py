@@ -1,4 +1,4 @@
-"""Parts of a fleet as a person writes them in one word: its drift, its outages, its step-time law.
+"""Parses parts of a fleet from their short notation: drift, outages, step-time law.
 
 On a command line commas part options, so a list inside an option is written with slashes (see `evenstep.cost.knots`).
 """
@@ -25,7 +25,7 @@ _DRIFT = ("growth", "tokens_per_step", "sequence")
 
 
 def drift_of(text: str | None) -> Drift:
-    """The drift that ``growth=0.25``, ``growth=3,tokens_per_step=3`` or ``sequence=1/1/0.5`` means; None = +1 a step.
+    """Parse a drift: ``growth=0.25``, ``growth=3,tokens_per_step=3`` or ``sequence=1/1/0.5``; None = +1 a step.
 
     Raises:
         InputError: an unknown option, a value out of range, or both a growth and a sequence.
@@ -39,7 +39,7 @@ def drift_of(text: str | None) -> Drift:
         if key not in _DRIFT:
             raise InputError("drift", "option", key, "a known option", nearest(key, _DRIFT))
     if "sequence" in spec and "growth" in spec:
-        raise InputError("drift", "growth", spec["growth"], "none beside a sequence, which stands in its place")
+        raise InputError("drift", "growth", spec["growth"], "no growth with a sequence", "Leave one of them out.")
     made: dict[str, Any] = {key: _number(key, value) for key, value in spec.items() if key != "sequence"}
     if "sequence" in spec:
         made["sequence"] = numbers_of("drift", "sequence", spec["sequence"])
@@ -89,7 +89,7 @@ def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:
 
 
 def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: float | str) -> StepTime:
-    """The step-time law of this name and these options; None = the linear law with the other three.
+    """Build the step-time law from its name and options; None = the linear law with the other three arguments.
 
     Raises:
         InputError: an unknown law or option, or a value out of range.

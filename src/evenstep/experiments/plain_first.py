@@ -49,7 +49,7 @@ class PlainFirst:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there are runs that would be made in plain Python now."""
+        """Whether a run that starts now would be made in plain Python."""
         if self._left_s() <= 0.0 if self._is_alone else self._warming.are_ready():
             self.close()
         return self._child is not None
@@ -119,5 +119,5 @@ def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) ->
 
 
 def may_begin_plain(policies: list[Any]) -> bool:
-    """Whether another process can make these contenders' runs: an object may remember what it saw, which would be lost."""
+    """Whether other processes can make these contenders' runs; objects with own memory would lose it."""
     return can_start() and all(isinstance(policy, Mapping) for policy in policies)

@@ -14,7 +14,7 @@ class Progress:
     """The messages of a comparison for its display; this one shows nothing."""
 
     def begin(self, total: int) -> None:
-        """That many runs are ahead."""
+        """Called before the runs, with their total number."""
 
     def say(self, line: str) -> None:
         """Something worth a line."""
@@ -26,13 +26,13 @@ class Progress:
         """Something else is about to be printed."""
 
     def show(self) -> None:
-        """It has been."""
+        """Called after each run."""
 
     def end(self) -> None: ...
 
 
 def rich_bar(stream: TextIO, **options: Any) -> Any:
-    """A bar with its count and its time on a terminal; it is gone when it ends."""
+    """A terminal progress bar with count and time, removed when it ends."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as RichProgress

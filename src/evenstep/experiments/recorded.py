@@ -43,17 +43,19 @@ def recorded() -> Record:
 
 
 def papers() -> tuple[Paper, ...]:
-    """Every item of the five papers with code, command and verdict; that of an item that is run follows from the record.
+    """Every item of the five papers, with code, command and verdict.
+
+    The verdict of an item that experiments cover follows from the recorded claims.
 
     Raises:
-        InputError: an item whose stated verdict is not weaker than the recorded one, or that the record knows nothing of.
+        InputError: an item states a verdict that is not weaker than the recorded one, or needs claims that are not recorded.
     """
     found, known = load(_FOLDER / "papers.yaml", Papers).papers, recorded()
     return tuple(replace(paper, rows=tuple(_with_verdict(paper, item, known) for item in paper.rows)) for paper in found)
 
 
 def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
-    """The recorded claims that an item's verdict follows from: those of its runs that contain one of its `claims`, or all.
+    """The recorded claims that decide an item's verdict: those that contain one of its `claims`, or all of its runs.
 
     Raises:
         InputError: one of its `claims` is in none of them, or there are no such claims.

@@ -60,7 +60,7 @@ class Setting:
 
     @property
     def replicates(self) -> int:
-        """How many replicates."""
+        """The number of replicates."""
         return self.seeds if self.seeds is not None else QUICK_SEEDS if self.quick else SEEDS
 
     def pick(self, full: Any, quick: Any) -> Any:
@@ -99,7 +99,7 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
     experiment: Experiment = names.find("experiments", name)
     if len(how.traces) > experiment.most_traces:
         most = experiment.most_traces
-        expected = f"at most {most} for {name}" if most else f"none: {name} makes its own instance"
+        expected = f"at most {most} for {name}" if most else f"no trace: {name} makes its own instance"
         raise InputError("reproduce", "--trace", ", ".join(how.traces), expected)
     found = experiment.run(how)
     if how.traces:

@@ -105,7 +105,7 @@ class FleetSettings:
     skip_bad_rows: bool = False
 
     def cluster(self) -> Cluster:
-        """The fleet."""
+        """The fleet that these settings describe."""
         from evenstep.experiments.notation import drift_of, outages_of
         from evenstep.sim.cluster.simulation import Cluster
 
@@ -142,7 +142,7 @@ class FleetSettings:
         return PrefillTier(self.prefillers, law, self.prefill_budget)
 
     def step_time(self) -> StepTime:
-        """What a step costs."""
+        """The step-time law that these settings describe."""
         from evenstep.cost.per_worker import PerWorker
         from evenstep.experiments.notation import law_of, speeds_of
 
@@ -228,14 +228,14 @@ _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 
 
 def mapping(elsewhere: Mapping[str, str], description: str) -> dict[str, Any]:
-    """The schema of a mapping of settings of `compare`, less those that a file has `elsewhere`."""
+    """The JSON Schema of a mapping of `compare` settings, without those that a file has `elsewhere`."""
     known = schema(CompareSettings, "")["properties"]
     kept = {name: one for name, one in known.items() if name not in (*elsewhere, "version")}
     return {"type": "object", "properties": kept, "additionalProperties": False, "description": description}
 
 
 def checked(settled: Settled[Any]) -> Any:
-    """The settings, seen to be in range and to fit together, with the arrivals that the other fields imply.
+    """The settings, checked for ranges and consistency, with the arrivals that other fields imply.
 
     Raises:
         InputError: naming the field as its layer writes it (``--workers`` on the command line).
@@ -250,11 +250,11 @@ def checked(settled: Settled[Any]) -> Any:
         hint = f"The rate is {value.rate:g}; leave one of them out."
         raise settled.refusal("load", "a rate or a load, not both", hint)
     if value.law is not None and value.worker_speeds is not None:
-        raise settled.refusal("worker_speeds", "none beside a law", "Write per-worker:speed=... as the law.")
+        raise settled.refusal("worker_speeds", "no value when a law is given", "Write per-worker:speed=... as the law.")
     for name in ("overhead_s", "per_token_s", "sync_s"):
         if value.law is not None and settled.origin[name] != "default":
             hint = f"Give it to the law, e.g. linear:{name.replace('_', '-')}=..."
-            raise settled.refusal(name, "none beside a law", hint)
+            raise settled.refusal(name, "no value when a law is given", hint)
     arrived = _with_arrivals(settled)
     if value.prefillers and arrived.arrivals != "timed":
         raise settled.refusal("prefillers", "0 unless arrivals are timed", "Give --load or --rate.")
@@ -277,7 +277,7 @@ def _check_slots(settled: Settled[Any]) -> None:
 
 
 def check_fits(settled: Settled[Any], source: Source) -> None:
-    """See that a recorded trace has what its arrivals need; what is drawn is seen to when it is run.
+    """Check that a recorded trace has what its arrivals need; drawn workloads are checked when they run.
 
     Raises:
         InputError: timed arrivals on a trace without times, or closed ones without users or sessions.
@@ -303,7 +303,7 @@ def _with_arrivals(settled: Settled[Any]) -> Any:
     closed = value.users > 0 or value.think_s is not None or value.sessions > 0
     implied = [kind for kind, given in (("timed", timed), ("closed", closed)) if given]
     if len(implied) == 2:
-        raise settled.refusal("load" if value.load is not None else "rate", "none of it with closed arrivals")
+        raise settled.refusal("load" if value.load is not None else "rate", "no value with closed arrivals")
     if value.sessions > 0 and (value.users > 0 or value.think_s is not None):
         raise settled.refusal("sessions", "0 where users are given: users take the trace's requests one by one")
     if not implied or value.arrivals == implied[0]:

@@ -42,12 +42,12 @@ class Reading:
 
     @classmethod
     def of(cls, settings: Any) -> Reading:
-        """What settings of a fleet or an engine say of it."""
+        """The part of a fleet's or engine's settings that says how to read the workload."""
         kept = {name: getattr(settings, name) for name in ("source", "limit", "format_name", "skip_bad_rows", "seed")}
         return cls(**kept, prefix_blocks=getattr(settings, "prefix_cache_blocks", 0) > 0)
 
     def workload(self) -> Workload:
-        """The workload, before it is brought to a rate or load.
+        """Open the workload, before it is scaled to a rate or load.
 
         Raises:
             InputError: a file that cannot be read, a limit on what is no trace, or an object of another kind.
@@ -63,13 +63,13 @@ class Reading:
             options["prefix_blocks"] = self.prefix_blocks  # blocks are most of a file: they are read where they are used
             return open_source(source, name, skip_bad_rows=self.skip_bad_rows, limit=limit, seed=self.seed, **options)
         if limit is not None and not isinstance(source, Trace):
-            expected = "none for a workload that is drawn; it has its own number of requests"
+            expected = "no limit for a synthetic workload; its file sets the number of requests"
             raise InputError("compare", "limit", limit, expected)
         return Workload(source.head(limit) if limit is not None else source)
 
 
 def check_source(source: Any) -> None:
-    """See that an object is a trace, something that draws traces, or a path.
+    """Check that an object is a trace, a generator of traces, or a path.
 
     Raises:
         InputError: it is none of them.
@@ -90,7 +90,7 @@ def scaled(
     load: float | None = None,
     seed: int = 0,
 ) -> Source:
-    """The workload at a rate or load, or at the one its file asks for.
+    """The workload scaled to a rate or load, or to the one that its file asks for.
 
     Args:
         found: the workload.

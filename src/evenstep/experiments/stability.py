@@ -1,4 +1,4 @@
-"""``evenstep stability``: up to which rate an engine keeps up under each policy, and what a closed form says.
+"""``evenstep stability``: the highest rate at which an engine keeps up under each policy, and a closed form's.
 
 Its imports stay light, so that ``--help`` answers at once.
 """
@@ -27,7 +27,7 @@ _MOST_REQUESTS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class StabilitySettings:
-    """What may arrive, and the engine and policies that have to keep up.
+    """The arriving requests, and the engine and policies that have to keep up.
 
     Args:
         source: a trace file, a workload YAML, sample:azure-conv, or laws of lengths as PROMPT/OUTPUT, for instance 129/112
@@ -71,7 +71,7 @@ class StabilitySettings:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One policy.
+    """The verdict on one policy.
 
     Args:
         policy: as it was asked for.
@@ -88,7 +88,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the command says.
+    """The result of the command.
 
     Args:
         source: what arrives, in words. rate: that was judged; None where none was given.
@@ -101,7 +101,7 @@ class Answer:
 
 
 def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
-    """Judge every policy.
+    """Find every policy's largest stable rate, and judge the given rate, if there is one.
 
     Raises:
         InputError: a bad source, engine, policy or number; a law without a finite mean.

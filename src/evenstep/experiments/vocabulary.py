@@ -1,4 +1,4 @@
-"""The words an experiment is written in: what it measures, its rows, its claims and their verdicts, its data and lines.
+"""The building blocks of an experiment: what it measures, its rows, claims and verdicts, its data and lines.
 
 An experiment imports them as ``from evenstep.experiments import vocabulary as ex``.
 """
@@ -26,18 +26,18 @@ V = TypeVar("V")
 
 
 def parted(found: Mapping[K, tuple[V, str]]) -> tuple[dict[K, V], str]:
-    """What was found by case, and the sentence on what stands in for the paper's data in any of them."""
+    """Split results by case from the sentence on what stands in for the paper's data."""
     told = dict.fromkeys(told for _, told in found.values())
     return {case: own for case, (own, _) in found.items()}, "; ".join(told)
 
 
 def values(runs: Sequence[Any], name: str, factor: float = 1.0) -> list[float]:
-    """A field of the `summary` of runs of any kind, one number a replicate; nan where a replicate has none."""
+    """A field of the runs' summaries, one number for each replicate; nan if a replicate has no value."""
     return [float("nan") if (v := run.summary[name]) is None else factor * float(v) for run in runs]
 
 
 def mean(runs: Sequence[Run], name: str, factor: float = 1.0) -> Interval:
-    """A field's mean over replicates with its interval."""
+    """The mean of a field over replicates, with its interval."""
     return mean_interval(values(runs, name, factor))
 
 
@@ -47,7 +47,7 @@ def pair(runs: Mapping[Any, Sequence[Any]], one: Any, other: Any, name: str) -> 
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
-    """Mean of the replicates' own ratios with its interval: paired, so common luck cancels."""
+    """The mean of ratios taken replicate by replicate, with its interval; pairing cancels common luck."""
     return mean_interval(quotients(above, below))
 
 
@@ -111,14 +111,14 @@ def joined(tables: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def clearly(difference: Interval, sign: int) -> bool | None:
-    """Whether a paired difference has this sign: None if its interval holds 0, or without a difference."""
+    """Whether a paired difference has this sign; None if its interval contains 0 or there is no difference."""
     if difference.low is None or difference.high is None or not difference.is_clear:
         return None
     return (difference.value > 0) == (sign > 0)
 
 
 def within(value: Interval, low: float, high: float) -> bool | None:
-    """Whether a value lies in a range: None if its interval reaches over an end, or without an interval."""
+    """Whether a value lies in a range; None if its interval crosses an end or is missing."""
     if value.low is None or value.high is None:
         return None
     return True if low <= value.low and value.high <= high else False if value.high < low or value.low > high else None
@@ -130,7 +130,7 @@ def near(value: Interval, target: float, share: float) -> bool | None:
 
 
 def below(one: Interval, other: Interval) -> bool | None:
-    """Whether one interval lies below another, of independent replicates: None if they overlap, or without an interval."""
+    """Whether one interval lies below another of independent replicates; None if they overlap or one is missing."""
     if one.low is None or one.high is None or other.low is None or other.high is None:
         return None
     return True if one.high < other.low else False if one.low > other.high else None
@@ -148,18 +148,18 @@ def slopes(x: Sequence[float], y: Sequence[Sequence[float]]) -> list[float]:
 
 
 def all_of(verdicts: Sequence[bool | None]) -> bool | None:
-    """The verdict on a claim that is made of several cases: False if one does not hold, None if one is not settled."""
+    """The verdict on a claim about several cases: False if one case fails, None if one is undecided, else True."""
     return False if False in verdicts else None if None in verdicts else True
 
 
 def beyond(value: Interval, limit: float) -> Interval:
-    """How far a value is above a limit."""
+    """The interval of a value minus a limit."""
     low, high = (None if end is None else end - limit for end in (value.low, value.high))
     return Interval(value.value - limit, low, high)
 
 
 def constants(table: str) -> list[Constant]:
-    """The constants of a table, a line each: ``name | value | why``; a line that is indented goes on the one above."""
+    """Parse the constants of a table, one a line: ``name | value | why``; an indented line continues the one above."""
     entries = re.split(r"\n(?! )", textwrap.dedent(table).strip())
     return [Constant(*re.split(r" \| ", re.sub(r"\s+", " ", entry))) for entry in entries]
 
@@ -181,7 +181,7 @@ def placed(says: str, value: Interval, low: float, high: float, seen: str = "{}"
 
 
 def listed(items: Iterable[Any]) -> str:
-    """``4, 8, 16``."""
+    """The items as text, separated by commas: ``4, 8, 16``."""
     return ", ".join(map(str, items))
 
 
@@ -203,7 +203,7 @@ def flat(found: Mapping[Any, Sequence[Any]]) -> list[Any]:
 
 
 def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> None:
-    """A line of its own colour for each label, through its x and y; `style` is matplotlib's."""
+    """Draw a line in its own colour for each label, through its x and y; `style` is matplotlib's."""
     for colour, (label, (x, y)) in zip(COLOURS, series.items(), strict=False):
         axes.plot(x, y, color=colour, label=label, **style)
 
@@ -211,7 +211,7 @@ def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> Non
 def bands(
     axes: Any, series: Mapping[str, tuple[Sequence[float], Sequence[Interval]]], colours: Sequence[str] = COLOURS
 ) -> None:
-    """The same through means, in bands of their intervals."""
+    """Draw lines through means for each label, in bands of their intervals."""
     for colour, (label, (x, y)) in zip(colours, series.items(), strict=False):
         band_line(axes, x, y, label, colour)
 

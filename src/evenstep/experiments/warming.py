@@ -1,4 +1,4 @@
-"""Which kernels are compiled, and compiling the others: other processes compile the loop and the policies' kernels.
+"""Compiles missing kernels in other processes: the loop's and the policies' kernels.
 
 Only the first comparison on a machine has anything to compile; the results go to the disk cache that all processes share.
 """
@@ -23,7 +23,7 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Loads a module and its kernels (`executors.Job`)."""
+    """A job that loads a module and its kernels (`executors.Job`)."""
 
     label: str
 
@@ -61,11 +61,11 @@ class Warming:
 
     @property
     def pipes(self) -> list[Connection]:
-        """What to wait for; `note` takes those that have something to read."""
+        """The connections to wait for; pass the readable ones to `note`."""
         return list(self._busy)
 
     def note(self, ready: Iterable[object]) -> None:
-        """Take note of processes that are done with a module, and give them the next."""
+        """Handle processes that have compiled a module, and give each the next one."""
         for pipe in ready:
             if pipe not in self._busy:
                 continue
@@ -83,11 +83,11 @@ class Warming:
         return self._pending().isdisjoint(self._modules[contender])
 
     def are_ready(self) -> bool:
-        """Whether no other process still compiles."""
+        """Whether no other process is still compiling."""
         return not self._pending()
 
     def ready(self, contender: int) -> None:
-        """Return when this process has the contender's loop and its kernel, from the cache or compiled.
+        """Load the contender's loop and kernel, from the cache or by compiling; returns when they are loaded.
 
         What could not be compiled elsewhere is compiled here.
         """
@@ -100,7 +100,7 @@ class Warming:
             load(module)
 
     def end(self, *, at_once: bool = False) -> None:
-        """Let the processes go: each ends when the module that it compiles is in the cache, or at once."""
+        """End the processes: each when its present module is in the cache, or at once."""
         for child, _ in self._busy.values():
             if at_once:
                 child.end()
@@ -123,14 +123,14 @@ class Warming:
 
 
 def load(module: str) -> None:
-    """Import a kernel module, which compiles it, or the module of a policy, and compile its rule."""
+    """Import a module, and compile its kernels or its policy's rule."""
     policy = getattr(importlib.import_module(module), "policy", None)
     if policy is not None:
         compiled.kernel_of(policy())
 
 
 def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[str]]:
-    """For each policy the modules the disk cache does not have: its run's loop, and its kernel if it is one of ours.
+    """The modules that the disk cache lacks for each policy: its run's loop, and its kernel if it is ours.
 
     Args:
         policies: the policies to be run.
@@ -147,7 +147,7 @@ def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[
 
 
 def compile_notice() -> str:
-    """A line that says that kernels cannot be compiled; empty where they can."""
+    """A line that says that kernels cannot be compiled; empty if they can."""
     if compiled.numba is None:
         return f"kernels run as {compiled.mode()}: install numba for compiled ones"
     return ""

@@ -1,4 +1,4 @@
-"""A running gateway as operation sees it: workers, rules, readiness, and its end."""
+"""A running gateway, as operation code sees it: workers, rules, readiness, and its end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Gateway:
         self.front = Front(self.pools, config, salt)
 
     def check(self) -> None:
-        """See that the workers of the config can be taken, and files that are needed later be used.
+        """Check that the workers of the config can be taken, and that files needed later are usable.
 
         Raises:
             InputError: one of them cannot be.
@@ -60,7 +60,7 @@ class Gateway:
             self.pools.backend_of(worker)
 
     def start(self) -> None:
-        """Take the workers of the config: what decisions need is compiled.
+        """Become ready, and add the workers of the config. Call it once what decisions need is compiled.
 
         Raises:
             InputError: see `check`.
@@ -74,7 +74,7 @@ class Gateway:
         return self._config
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything measured, as plain numbers."""
+        """All measured values, as plain numbers."""
         front = self.front
         return {
             "models": {pool.name: pool.snapshot() for pool in self.pools.all},
@@ -98,11 +98,11 @@ class Gateway:
         }
 
     def workers(self) -> list[Worker]:
-        """Every worker it knows, those that leave included."""
+        """Every worker of the gateway, including those that are leaving."""
         return list(self.pools.workers.values())
 
     def not_ready(self) -> str:
-        """Why it should get no requests yet, or no more; empty when it is ready."""
+        """The reason why the gateway should get no requests, or no more; empty if it is ready."""
         return self.front.not_ready()
 
     def notes(self) -> list[str]:
@@ -110,7 +110,7 @@ class Gateway:
         return self.front.notes()
 
     def add_worker(self, worker: Worker) -> None:
-        """A worker joins, or is described anew.
+        """Add a worker, or change the description of a known one.
 
         Raises:
             InputError: it cannot; nothing has changed then.
@@ -118,7 +118,7 @@ class Gateway:
         self.pools.add(worker)
 
     def remove_worker(self, name: str, drain: bool) -> None:
-        """A worker leaves: what it runs ends there (drain), or goes on elsewhere at once.
+        """Remove a worker: its requests finish there (drain), or continue elsewhere at once.
 
         Raises:
             InputError: there is no such worker.
@@ -126,24 +126,24 @@ class Gateway:
         self.pools.remove(name, drain)
 
     def sampling(self, names: tuple[str, ...]) -> None:
-        """The metrics of these workers are about to be read."""
+        """Note that the metrics of these workers are about to be read."""
         for name in names:
             self.pools.sampling(name)
 
     def sampled(self, name: str, sample: EngineSample) -> None:
-        """A worker's metrics were read."""
+        """Take a reading of a worker's metrics."""
         self.pools.sampled(name, sample)
 
     def counts_alone(self, name: str) -> None:
-        """A worker has no metrics page of its engine, so the gateway only knows the load that it sends there itself."""
+        """Rely on the gateway's own counts for a worker, whose engine has no metrics page."""
         self.pools.counts_alone(name)
 
     def scrape_failed(self, name: str) -> None:
-        """The metrics of a worker could not be read."""
+        """Note that a worker's metrics could not be read."""
         self.pools.scrape_failed(name)
 
     def reload(self, config: GatewayConfig) -> None:
-        """Use another config from now on, except for its workers, which join and leave by the two methods above.
+        """Use another config from now on, except for its workers; see `add_worker` and `remove_worker`.
 
         Where it listens, how it speaks with engines it knows, and the decision log stay as they were.
 
@@ -176,7 +176,7 @@ class Gateway:
             client.close_if_idle()
 
     async def drained(self, within_s: float) -> bool:
-        """Wait until everything has ended; whether it has."""
+        """Wait up to `within_s` seconds until every request has ended. Returns whether all have."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + within_s
         while any(client.is_busy for client in self.front.clients):

@@ -1,4 +1,4 @@
-"""Listening and ending: the gateway's socket, and the process around it."""
+"""The gateway's listening socket, and the process around it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Server:
         self._warming: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Listen; then, in the background, compile what decisions need and take the workers.
+        """Listen, and in the background compile what decisions need and add the workers.
 
         Raises:
             InputError: a port that is taken, an address that is not this machine's, a secret that cannot be read.
@@ -90,7 +90,7 @@ class Server:
         self._warming = loop.create_task(self._warm())
 
     async def ready(self) -> None:
-        """Wait until what decisions need is compiled, and workers are asked for their models.
+        """Wait until what decisions need is compiled, and workers have been asked for their models.
 
         Raises:
             Exception: what went wrong with it; this gateway will not be ready.
@@ -99,7 +99,7 @@ class Server:
         await asyncio.shield(self._warming)
 
     async def drain(self, within_s: float) -> bool:
-        """Stop listening, let what runs end; whether it has."""
+        """Stop listening, and wait up to `within_s` seconds for requests to end. Returns whether all ended."""
         if self._server is not None:
             self._server.close()
         self.gateway.drain()

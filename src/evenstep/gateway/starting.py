@@ -26,7 +26,7 @@ MEANWHILE = "until kernels are compiled, plain Python decides, with the same dec
 
 
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
-    """Serve; kernels that are not compiled yet are compiled meanwhile. See `server.serve`.
+    """Start the gateway while kernels that are not compiled yet are compiled; see `server.serve`.
 
     Raises:
         InputError: see `server.serve`.
@@ -52,7 +52,7 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
 
 
 class WaitingRoom:
-    """Answers on a socket of the gateway until the gateway does: healthy, not ready, and 503 to everything else.
+    """Answers on the gateway's socket until the gateway is up: healthy, not ready, and 503 to everything else.
 
     Args:
         bound: the gateway's own socket; clients that come last wait in it for the gateway.

@@ -1,4 +1,4 @@
-"""The client's side of one connection: which answer bytes bring. No socket, no loop, no clock.
+"""The client's side of one HTTP connection, which parses answers from bytes. No socket, no loop, no clock.
 
 Rules of this file. A connection carries one request at a time. It may carry another one only if the answer ended exactly
 where its framing said and nothing followed. The server must not have announced a close either (RFC 9112 sections 9.3 and
@@ -74,7 +74,7 @@ class Client:
         self.head: ResponseHead | None = None
 
     def ask(self, is_head: bool = False) -> None:
-        """A request is sent; the next answer is its answer.
+        """Note that a request is sent; the next answer is its answer.
 
         Args:
             is_head: it is a HEAD request: its answer has no body, even where its head gives a length.
@@ -83,11 +83,11 @@ class Client:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is expected, and the last one ended in order."""
+        """Whether no answer is expected, and the last one ended correctly."""
         return self._state is _IDLE
 
     def receive(self, data: bytes) -> Piece | None:
-        """Take bytes of the server; what they bring, None = nothing yet."""
+        """Take bytes from the server; returns the part of an answer they bring, None = nothing yet."""
         if self.framing is not None:
             return self._read_body(data, self.framing)
         if self._state is _WAITING:
@@ -103,7 +103,7 @@ class Client:
         return self._broken("it sends what was not asked for") if self._state is _IDLE else None
 
     def end(self) -> Piece | None:
-        """The server closed its side in order; what that brings."""
+        """Handle the end of the server's side; returns what that completes, if anything."""
         state, framing = self._state, self.framing
         self._state, self.framing, self.keeps = _BROKEN, None, False
         if state is _BODY and framing is not None and framing.ends_with_connection:

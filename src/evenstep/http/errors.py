@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class HttpError(Exception):
-    """What a peer sent breaks a rule.
+    """A peer broke a rule of HTTP.
 
     Args:
         message: the reason, as a sentence.
@@ -18,10 +18,10 @@ class HttpError(Exception):
 
 
 def head_too_large(limit: int) -> HttpError:
-    """A head over its limit (RFC 6585 section 5)."""
+    """The error for a head over its limit (RFC 6585 section 5)."""
     return HttpError(f"The request's headers are larger than {limit} bytes.", 431, "headers_too_large")
 
 
 def body_too_large(limit: int) -> HttpError:
-    """A body over its limit (RFC 9110 section 15.5.14)."""
+    """The error for a body over its limit (RFC 9110 section 15.5.14)."""
     return HttpError(f"The request body is larger than {limit} bytes.", 413, "request_too_large")

@@ -1,4 +1,4 @@
-"""How long a body is (RFC 9112 section 6.3), and chunked bodies, strictly (section 7.1): bytes in, bytes out.
+"""Finds the length of a body (RFC 9112 section 6.3), and parses chunked bodies strictly (section 7.1).
 
 Each of the three framings takes bytes in any pieces and returns the part that belongs to the body. A chunk's size is at most
 eight hexadecimal digits. An extension (section 7.1.1) has no control characters and is ignored. Lines end with CRLF.
@@ -25,7 +25,7 @@ _AT_SIZE, _IN_DATA, _AT_END, _AT_TRAILER, _OVER = range(5)
 
 
 class Framing(Protocol):
-    """Where one body ends.
+    """Finds the end of one body.
 
     Attributes:
         is_between: the next byte begins a chunk.
@@ -63,7 +63,7 @@ def framing_of(length: int) -> Framing:
 
 
 class Sized:
-    """A body with a Content-Length.
+    """The framing of a body with a Content-Length.
 
     Args:
         length: its bytes.
@@ -76,7 +76,7 @@ class Sized:
         self.announced, self.over, self.rest = length, not length, b""
 
     def feed(self, data: bytes) -> bytes:
-        """See `Framing`."""
+        """The part of these bytes that belongs to the body; see `Framing`."""
         left = self.announced
         if len(data) < left:
             self.announced = left - len(data)
@@ -87,13 +87,13 @@ class Sized:
 
 
 class UntilClosed:
-    """The body of an answer that ends with its connection (RFC 9112 section 6.3, rule 8)."""
+    """The framing of a body that ends with its connection (RFC 9112 section 6.3, rule 8)."""
 
     __slots__ = ()
     is_between, over, rest, announced, ends_with_connection = False, False, b"", 0, True
 
     def feed(self, data: bytes) -> bytes:
-        """See `Framing`."""
+        """All of these bytes, which belong to the body; see `Framing`."""
         return data
 
 
@@ -105,7 +105,7 @@ def _length(line: bytes) -> int:
 
 
 class Chunked:
-    """A chunked body."""
+    """The framing of a chunked body."""
 
     ends_with_connection = False
     __slots__ = ("_left", "_line", "_state", "_trailers", "is_between", "over", "rest")
@@ -120,11 +120,11 @@ class Chunked:
 
     @property
     def announced(self) -> int:
-        """Bytes of the current chunk that have not come."""
+        """Bytes of the current chunk still to come."""
         return self._left
 
     def feed(self, data: bytes) -> bytes:
-        """See `Framing`."""
+        """The part of these bytes that belongs to the body, without chunk framing; see `Framing`."""
         if self.is_between:
             stop = data.find(b"\r\n", 0, 12)
             length = _length(data[:stop]) if stop > 0 else 0
@@ -215,7 +215,7 @@ class Chunked:
 
 
 def framed(data: bytes, last: bool = False) -> bytes:
-    """Bytes as a chunk; `last` ends the body with it."""
+    """Bytes framed as one HTTP chunk; `last` also ends the body."""
     if not data:
         return _END if last else b""
     return b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if last else b"%x\r\n%b\r\n" % (len(data), data)

@@ -132,7 +132,7 @@ class PartialHead:
         self.searched = 0
 
     def add(self, more: bytes) -> int:
-        """Add bytes; where the head ends, -1 = not yet."""
+        """Add bytes; returns the offset at which the head ends, -1 = not yet."""
         data = self.data
         data += more
         found = data.find(b"\r\n\r\n", max(0, self.searched - 3))
@@ -142,7 +142,7 @@ class PartialHead:
         return found + 4
 
     def take(self, end: int) -> tuple[bytes, bytes]:
-        """Remove everything: the head, and the bytes after it."""
+        """Remove and return everything: the head, and the bytes after it."""
         data = self.data
         head, more = bytes(data[:end]), bytes(data[end:])
         data.clear()

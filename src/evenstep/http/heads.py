@@ -37,9 +37,12 @@ class Heads(Generic[T]):
         self._last: tuple[bytes, bytes, T] | None = None
 
     def split(self, data: bytes) -> tuple[T, int, int] | None:
-        """The value of the head at the start of these bytes, the length of its body, and the offset of the body.
+        """Recognise the head at the start of these bytes, if it equals the last one except for its Content-Length.
 
         None if it differs from the last head; `read` then parses it once it is whole.
+
+        Returns:
+            The value of the head, the length of the body, and the offset at which the body begins; None if it differs.
         """
         if self._last is None:
             return None
@@ -54,7 +57,7 @@ class Heads(Generic[T]):
         return None
 
     def read(self, head: bytes) -> tuple[T, int]:
-        """The value of a head, and the length of its body."""
+        """Parse a whole head; returns its value, and the length of the body."""
         place = _length_at(head)
         if place is not None:
             at, stop = place
@@ -100,7 +103,7 @@ def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
 
 
 def response_heads() -> Heads[ResponseHead]:
-    """A cache for the answers of one server; heads of errors are parsed each time."""
+    """A cache for the answers of one server; heads with an error status are parsed each time."""
 
     def make(head: bytes) -> tuple[ResponseHead, int, bool]:
         found = read_response_head(head)

@@ -1,4 +1,4 @@
-"""The server's side of one connection: bytes to requests, answers to bytes. No socket, no loop, no clock.
+"""The server's side of one HTTP connection: bytes to requests, answers to bytes. No socket, no loop, no clock.
 
 The rule of this file is one line of states. `Server.receive` moves a connection along it, up to ``ANSWERING``; the answer
 brings it back to the beginning or ends it:
@@ -30,7 +30,7 @@ _FIRST_LINES = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) fo
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """The phase of a connection."""
 
     IDLE = "no byte of the next request has come"
     HEAD = "a part of a head has come"
@@ -43,7 +43,7 @@ _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
 class Parsed(Protocol):
-    """What a server keeps of a head."""
+    """The facts that a server keeps of a parsed head."""
 
     @property
     def head(self) -> RequestHead: ...
@@ -57,7 +57,7 @@ class Reads(Protocol[P_co]):
     """Parses heads of requests, as `Heads` does."""
 
     def read(self, head: bytes) -> tuple[P_co, int]:
-        """The parsed head, and the length of its body.
+        """Parse a head; returns its value, and the length of the body.
 
         Raises:
             HttpError: the head breaks a rule.
@@ -76,7 +76,7 @@ class Bounds(Protocol):
 
 
 class Rules(Protocol[P_co]):
-    """What all connections of a service share; a service may exchange both at any time."""
+    """The settings that all connections of a service share; a service may replace them at any time."""
 
     @property
     def heads(self) -> Reads[P_co]: ...
@@ -86,14 +86,14 @@ class Rules(Protocol[P_co]):
 
 
 class Request(msgspec.Struct, Generic[P], frozen=True, eq=False, gc=False):
-    """A whole request."""
+    """A whole request: its parsed head and its body."""
 
     parsed: P
     body: bytes
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
-    """The client sends its body only after a `CONTINUE`."""
+    """Event: the client sends its body only after a `CONTINUE`."""
 
 
 WAITS = Waits()
@@ -137,7 +137,7 @@ class Server(Generic[P]):
     # --- reading -------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> Event[P] | None:
-        """Take bytes of the client; what they bring, None = nothing yet."""
+        """Take bytes from the client; returns the event they bring, None = nothing yet."""
         state = self.state
         if state is _IDLE:
             if self._waiting:
@@ -158,11 +158,11 @@ class Server(Generic[P]):
 
     @property
     def waiting(self) -> int:
-        """Bytes of later requests."""
+        """Bytes of later requests that wait for the present answer."""
         return len(self._waiting)
 
     def following(self) -> Event[P] | None:
-        """What the bytes bring that waited for the last answer. To be called after each answer if any wait."""
+        """The event in bytes that waited for the last answer. Call it after each answer if any bytes wait."""
         return self.receive(b"")
 
     def _gather(self, data: bytes) -> Event[P] | None:
@@ -252,7 +252,7 @@ class Server(Generic[P]):
     # --- answering -----------------------------------------------------------------------------------------------
 
     def whole(self, status: int, kind: bytes, body: bytes, fields: bytes = b"") -> bytes:
-        """A whole answer, to be written.
+        """The bytes of a whole answer.
 
         Args:
             kind: its content type.
@@ -277,7 +277,7 @@ class Server(Generic[P]):
         return b"".join(pieces)
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
-        """Begin an answer that comes in pieces. Its head goes out with the first of them.
+        """Begin an answer that comes in pieces; its head is part of the first piece's bytes.
 
         Args:
             kind, fields: as in `whole`.
@@ -293,7 +293,7 @@ class Server(Generic[P]):
         self._prefix = b"%b%bContent-Type: %b\r\n%b%b\r\n" % (first, fields, kind, framing, stays)
 
     def piece(self, data: bytes, last: bool = False) -> bytes:
-        """A piece of the answer, to be written; `last` ends the answer."""
+        """The bytes of a piece of the answer; `last` ends the answer."""
         if self.is_framed:  # RFC 9112 section 7.1
             data = b"%x\r\n%b\r\n" % (len(data), data) if data and not last else framed(data, last)
         if self._prefix:
@@ -303,13 +303,13 @@ class Server(Generic[P]):
         return data
 
     def forward(self, data: bytes) -> bytes:
-        """A piece that is framed as `is_framed` says, to be written."""
+        """The bytes of a piece that is already framed as `is_framed` says."""
         if self._prefix:
             data, self._prefix = self._prefix + data, b""
         return data
 
     def close(self) -> None:
-        """Read nothing more, and forget what was read."""
+        """Stop reading, and drop what was read."""
         self.state, self.keep_alive = _OVER, False
         self._framing = None
         self._pieces.clear()

@@ -33,7 +33,7 @@ _GOOD = frozenset(("stop", "length", "tool_calls"))
 
 
 class Meters:
-    """What all answers add to: tokens over time, and gaps between chunks.
+    """Counters that all answers add to: tokens over time, and gaps between chunks.
 
     Args:
         start_s: the clock's time that counts as 0.
@@ -57,7 +57,7 @@ class Meters:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """One answer."""
+    """One streamed answer under way."""
 
     max_tokens: int
     meters: Meters
@@ -77,7 +77,7 @@ class Answer:
     _usage: int = -1
 
     def feed(self, body: bytes, now_s: float) -> None:
-        """Bytes of the body, as they come."""
+        """Take bytes of the body as they arrive."""
         if self.error:
             return
         for _, data in self._events.feed(body):
@@ -87,7 +87,7 @@ class Answer:
             self.fail("bad-chunk", str(self._events.fault))
 
     def end(self, now_s: float) -> None:
-        """The body has ended as its framing says."""
+        """Note that the body ended as its framing says."""
         if self.error:
             return
         for _, data in self._events.end():

@@ -1,4 +1,4 @@
-"""The connections to one server: made as they are needed, kept while they are of use."""
+"""The connections to one server: opened on demand, kept while they are useful."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Client:
         self._address = (str(found[0][4][0]), int(found[0][4][1]))
 
     def request(self, body: bytes, lines: bytes = b"") -> bytes:
-        """The bytes of a request, with its own header lines."""
+        """The bytes of a request with these extra header lines."""
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines, len(body), body)
 
     def start(self, call: Call) -> None:

@@ -20,7 +20,7 @@ _EVENTS = "text/event-stream"
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request on its way, and what comes back.
+    """One request under way, and its answer so far.
 
     Args:
         answer: takes the body of a stream.
@@ -42,7 +42,7 @@ class Call:
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
     def fail(self, kind: str, message: str) -> None:
-        """Record a failure."""
+        """Note that the call failed."""
         self.answer.fail(kind, message)
         connection = self.connection
         self.over()
@@ -50,7 +50,7 @@ class Call:
             connection.drop()
 
     def over(self) -> None:
-        """End the call: stop its time-out, and report that it has ended. Once."""
+        """End the call once: stop its time-out, and report its end."""
         if self.is_over:
             return
         self.is_over = True
@@ -66,7 +66,7 @@ class Call:
 
 
 class Owner(Protocol):
-    """Keeps connections for reuse, and what their answers' heads say."""
+    """Keeps connections for reuse, and parsed heads of their answers."""
 
     heads: Heads[ResponseHead]
 
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether it can take no more requests."""
+        """Whether the connection takes no more requests."""
         return self._transport.is_closing()
 
     def send(self, call: Call) -> None:
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(call.request)
 
     def drop(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self._call = None
         self._transport.abort()
 

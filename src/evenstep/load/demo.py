@@ -102,7 +102,7 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
 def gateway_config(
     settings: DemoSettings, policy: str, gather_ms: float | None, engine: int, listen: int, admin: int
 ) -> dict[str, Any]:
-    """The gateway's config for one policy, as its YAML file has it."""
+    """The gateway's config for one policy, as the content of its YAML file."""
     found: dict[str, Any] = {
         "version": 1,
         "listen": {"host": _HOST, "port": listen},
@@ -118,7 +118,7 @@ def gateway_config(
 
 
 def replayed(source: Trace, settings: DemoSettings) -> Trace:
-    """The requests, their times scaled to the load."""
+    """The trace with its arrival times scaled to the demonstration's load."""
     from evenstep.workload.replicate import scaled_to_load
 
     return scaled_to_load(

@@ -35,7 +35,7 @@ _FALLEN_BACK = 0.02
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
-    """One policy's figures, as `COLUMNS` has them."""
+    """One policy's figures as texts, in the order of `COLUMNS`."""
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if first.tokens_per_s > 0 else math.nan
     return [
         f"{row.tokens_per_s:,.0f}",
@@ -59,13 +59,13 @@ def head() -> list[str]:
 
 
 def line(row: Shown, first: Shown) -> str:
-    """One line of the table."""
+    """One policy's line of the text table."""
     shown = zip(cells(row, first), COLUMNS, strict=True)
     return f"{row.name:<12}" + "".join(f"  {text:>{width}}" for text, (_, _, width) in shown)
 
 
 def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
-    """Explains the figures, and says whether the machine was fast enough."""
+    """Lines that explain the figures, and say whether the machine was fast enough."""
     said = [
         f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
         f"C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
@@ -117,7 +117,7 @@ def values(row: Shown) -> dict[str, Any]:
 
 
 def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, Any], command: str) -> str:
-    """The whole page."""
+    """The whole HTML page."""
     first = rows[0]
     heads = "".join(f"<th>{name}<small>{unit}</small></th>" for name, unit, _ in COLUMNS)
     body: list[str] = []

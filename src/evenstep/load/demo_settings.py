@@ -1,4 +1,4 @@
-"""The settings of `evenstep demo`: fields are flags. Its imports stay light, so that ``--help`` answers at once."""
+"""The settings of `evenstep demo`, one flag a field. Imports stay light, so that ``--help`` answers at once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DemoSettings:
 
 
 def checked(settled: Settled[DemoSettings]) -> DemoSettings:
-    """The settings, seen to be in range.
+    """The settings, checked for ranges.
 
     Raises:
         InputError: naming the field as its layer writes it.
@@ -55,7 +55,7 @@ def checked(settled: Settled[DemoSettings]) -> DemoSettings:
 
 
 def contender(text: str) -> tuple[str, float | None]:
-    """Policy and milliseconds to gather, None = as usual, of ``NAME[:key=value,...][@MS]``.
+    """Parse ``NAME[:key=value,...][@MS]`` into a policy and its gather time in milliseconds, None = default.
 
     Raises:
         InputError: no such policy, or no number of milliseconds.

@@ -37,7 +37,7 @@ _ORDERS = {"oldest-task": "oldest-task", "least-attained": "least-attained"}
 
 
 def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, speed: float = 1.0) -> Live:
-    """Run a network's tasks once, on engines and a gateway that are started for it.
+    """Run a network's tasks once, on engines and a gateway started for the run.
 
     Args:
         network: engines and tasks. traces: recorded tasks by type.
@@ -65,13 +65,13 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
 
 
 def workflow(network: Network, calls: Calls, speed: float = 1.0) -> Workflow:
-    """The calls with their models and priorities."""
+    """The calls of all tasks, with their models and priorities, as a workflow to send."""
     models = np.array(calls.engine_of(network))[calls.kind].tolist()
     return Workflow(calls, models, priorities(network, calls), network.until_s, speed)
 
 
 def priorities(network: Network, calls: Calls) -> F8:
-    """float64[C], the smallest first: by the priority at its engine, then by the network's order where calls can know it."""
+    """float64[C], priorities, smallest first: by the engine's list, then by the network's order if it is static."""
     keys = static_keys(network, calls) if network.order in ("critical-path", "longest-path") else np.zeros(calls.task.size)
     ranks: list[int] = []
     for name, kind in zip(calls.engine_of(network), calls.kinds, strict=True):
@@ -120,7 +120,7 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
 
 
 def gateway_config(network: Network, routing: str, ports: Mapping[str, int], listen: int, admin: int) -> dict[str, Any]:
-    """The gateway's config, as its YAML file has it: a pool for each engine or group, by the model's name."""
+    """The gateway's config as the content of its YAML file: one pool for each engine or group, named as the model."""
     workers: list[dict[str, Any]] = []
     for name, section in network.engines.items():
         for rank in range(section.count):

@@ -1,4 +1,4 @@
-"""Which models a server serves: one blocking question before a run starts."""
+"""Asks a server, before a run, which models it serves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def first_model(target: Target, api_key: str | None) -> str:
     try:
         models = msgspec.json.decode(body, type=_Models).data
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise EngineError(f"{target.authority}: /v1/models is no list of models. {hint}") from None
+        raise EngineError(f"{target.authority}: /v1/models is not a list of models. {hint}") from None
     if not models:
         raise EngineError(f"{target.authority}: /v1/models lists no model. {hint}")
     return models[0].id

@@ -53,7 +53,7 @@ def table(found: dict[str, Any]) -> list[str]:
 
 
 def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Mapping[str, Any], command: str) -> str:
-    """The whole page.
+    """The whole HTML page.
 
     Args:
         runs: by name, in order.

@@ -1,4 +1,4 @@
-"""Starts other evenstep commands, waits until they answer, and ends them."""
+"""Starts other evenstep commands, waits until they respond, and ends them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAUSE_S, _END_S = 0.05, 10.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now."""
+    """Find ports that are free now."""
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in opened:
@@ -64,7 +64,7 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
 
 @contextlib.contextmanager
 def gateway(config: Mapping[str, Any], wait_s: float) -> Generator[int]:
-    """Runs a gateway with this config, as `beside` does, once what its policy needs is compiled.
+    """Run a gateway with this config during the block, once the kernels of its policy are compiled.
 
     One that begins in plain Python is too slow for its budget: its figures would be those of least load.
     """
@@ -83,7 +83,7 @@ def emulator(port: int, options: Mapping[str, Any]) -> list[str]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds a process has used; nan where the system does not tell (it does on Linux)."""
+    """CPU seconds that a process has used; nan if the system does not say (Linux does)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -92,7 +92,7 @@ def cpu_s(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Megabytes a process has in memory; nan where the system does not tell (it does on Linux)."""
+    """Megabytes that a process has in memory; nan if the system does not say (Linux does)."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:

@@ -1,4 +1,4 @@
-"""What happened to each request of a run, as columns; and as a Parquet file."""
+"""The result of each request in a run, as columns, and as a Parquet file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Records:
 
     @classmethod
     def of(cls, trace: Trace) -> Records:
-        """Records without any answer yet."""
+        """Records of a trace before any answer."""
         rows = len(trace)
         due_s, started_s, first_s, last_s, ended_s = (np.full(rows, np.nan) for _ in range(5))
         prompt_tokens, output_tokens, status, crc = (np.full(rows, -1, np.int64) for _ in range(4))
@@ -65,7 +65,7 @@ class Records:
         return int(self.started_s.size)
 
     def ended(self, row: int, answer: Answer, status: int, now_s: float, start_s: float) -> None:
-        """Write down an answer that has ended.
+        """Record an answer that has ended.
 
         Args:
             status: of HTTP, 0 where none came.

@@ -33,7 +33,7 @@ BUCKET_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Args:
         done, failed, running, total: requests.
@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A finished run.
+    """The results of a finished run.
 
     Args:
         records: the result of each request.
@@ -109,7 +109,7 @@ def drive(
 
 
 def timed(trace: Trace, settings: LoadSettings) -> Trace:
-    """The trace with the times its requests are due at in an open loop: Poisson at the rate, or its own by the speed."""
+    """The trace with due times for an open loop: Poisson times at the rate, or its own divided by the speed."""
     if settings.rate is not None:
         from evenstep.workload.synthetic.arrivals import Poisson
 
@@ -158,7 +158,7 @@ class Run:
         self._wake_s = math.inf
 
     async def whole(self) -> Outcome:
-        """Send all requests, and wait until all answers have ended."""
+        """Send all requests, and wait for all answers; returns the outcome."""
         settings, loop = self._settings, asyncio.get_running_loop()
         headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         client = Client(target_of(settings.url), _PATHS[settings.endpoint], headers, settings.timeout_s)

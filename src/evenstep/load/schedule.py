@@ -20,7 +20,7 @@ from evenstep.request import F8, I8, Trace
 
 
 class Due:
-    """Requests by the time they are due at; those that wait for others come in later.
+    """Requests ordered by due time. Requests that wait for others are added later.
 
     Attributes:
         total, started, finished: requests in all, and how many have been started and have ended.
@@ -42,7 +42,7 @@ class Due:
         return self._due[0][0] if self._due else None
 
     def due(self, now_s: float) -> tuple[int, float] | None:
-        """The next request that is due by now, with its due time; None without one. It counts as started."""
+        """The next request due by now and its due time, or None. The request counts as started."""
         if not self._due or self._due[0][0] > now_s:
             return None
         at_s, row = heapq.heappop(self._due)
@@ -110,7 +110,7 @@ class Schedule(Due):
 
 
 def order_of(trace: Trace) -> I8:
-    """int64[N], for each request the one it waits for, -1 = none: ``after``, else the one before it in its session."""
+    """int64[N], the request that each one waits for, -1 = none: ``after``, else the one before it in its session."""
     if trace.after is not None or trace.session is None:
         return trace.column("after")
     last: dict[int, int] = {}

@@ -61,7 +61,7 @@ class LoadSettings:
 
     @property
     def chat(self) -> bool:
-        """Whether chats are asked for."""
+        """Whether requests go to the chat endpoint."""
         return self.endpoint == "chat"
 
     def objectives(self) -> dict[str, float]:
@@ -128,7 +128,7 @@ def target_of(url: str) -> Target:
 
 
 def checked(settled: Settled[LoadSettings]) -> LoadSettings:
-    """The settings, seen to be in range and to fit together.
+    """The settings, checked for ranges and consistency.
 
     Raises:
         InputError: naming the field as its layer writes it.
@@ -144,7 +144,9 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
     settled.check_numbers({"closed": 0, "limit": 1, "seed": 0}, above_zero=("rate", "speed", "timeout_s"))
     if value.closed and (value.open or value.rate is not None):
         other = "open" if value.open else "rate"
-        raise settled.refusal(other, "none beside --closed", "Users start requests when theirs have ended.")
+        raise settled.refusal(
+            other, "no value with --closed", "A user of --closed sends a request when the last one has ended."
+        )
     if value.prompts == "ids" and value.chat:
         raise settled.refusal("prompts", "text for --endpoint chat")
     if value.model == "":

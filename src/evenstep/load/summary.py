@@ -27,7 +27,7 @@ _LATE_MS, _BUSY = 10.0, 0.9
 
 
 def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
-    """All figures of a run as JSON values; None where there is nothing to measure."""
+    """All figures of a run as JSON values; None for figures without data."""
     r = outcome.records
     good = np.array([not error for error in r.error], np.bool_)
     seconds = outcome.duration_s
@@ -78,7 +78,7 @@ def times(outcome: Outcome) -> tuple[F8, F8, F8]:
 
 
 def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
-    """Good requests a second that keep all objectives; None without any."""
+    """Requests a second that meet all objectives; None without objectives."""
     if not objectives:
         return None
     values: dict[str, F8] = dict(zip(OBJECTIVES, times(outcome), strict=True))
@@ -89,7 +89,7 @@ def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
 
 
 def counting(outcome: Outcome) -> str:
-    """How tokens were counted: ``usage``, ``ids``, or ``estimated`` as soon as one good answer was."""
+    """How tokens of good answers were counted: ``usage``, ``ids`` or both; ``estimated`` if any was estimated."""
     kinds = {kind for kind, error in zip(outcome.records.counting, outcome.records.error, strict=True) if not error}
     return "estimated" if "estimated" in kinds or not kinds else "+".join(sorted(kinds))
 

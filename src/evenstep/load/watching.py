@@ -78,7 +78,7 @@ class Watch:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop reading pages."""
+        """Stop reading metrics pages."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Calls of agent tasks: when each is due, what it asks for, and what it says of its task. No I/O and no clock."""
+"""Calls of agent tasks: when each is due, what it asks for, and its headers. No I/O and no clock."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Workflow(Due):
         )
 
     def lines(self, row: int) -> bytes:
-        """Header lines: the task of a call, and its priority."""
+        """Header lines of a call: its task and its priority."""
         return b"X-Evenstep-Task: task-%d\r\nX-Evenstep-Priority: %a\r\n" % (self._calls.task[row], self._priority[row])
 
     def ended(self, row: int, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What each class or tenant got: its requests, its waits, and its share while all of them had requests to admit."""
+"""Figures of each class or tenant: requests, waits, and its share of admissions while all classes compete."""
 
 from __future__ import annotations
 

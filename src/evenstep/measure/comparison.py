@@ -36,7 +36,7 @@ class Interval:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out 0: the difference has a sign."""
+        """Whether the interval excludes 0, so that the sign of the difference is certain."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
@@ -76,7 +76,7 @@ class PolicyResult:
 
     @property
     def reachable_live(self) -> bool:
-        """Whether a gateway could run it."""
+        """Whether a gateway could run the policy: it needs no knowledge of the future."""
         return not self.oracle
 
     def values(self, name: str) -> list[float]:
@@ -102,7 +102,7 @@ class PolicyResult:
         return mean_over(name, [summary[name] for summary in self.summaries])
 
     def interval(self, name: str) -> Interval | None:
-        """Mean and interval of a field over replicates; None where a replicate has no value.
+        """Mean and interval of a field over replicates; None if a replicate has no value.
 
         Raises:
             InputError: no such field, or one that is not a number.
@@ -160,7 +160,7 @@ class Compared(Generic[C]):
     versions: dict[str, str] = field(default_factory=dict)
 
     def differences(self, result: PolicyResult) -> dict[str, Interval]:
-        """A policy's paired differences to the baseline by field; empty for the baseline itself."""
+        """A policy's paired differences to the baseline, by field; empty for the baseline itself."""
         return (result.versus if self.baseline else result.versus_first) or {}
 
     @property
@@ -227,7 +227,7 @@ def share_interval(hits: int, count: int) -> Interval:
 
 
 def quantile_interval(values: F8, share: float) -> Interval:
-    """A quantile of independent values with its 95 % interval from order statistics; no ends from too few."""
+    """A quantile of independent values, with its 95 % interval from order statistics; with too few values no ends."""
     from scipy.special import bdtr
 
     ordered, count, tail = np.sort(values), values.size, (1 - CONFIDENCE) / 2
@@ -240,7 +240,7 @@ def quantile_interval(values: F8, share: float) -> Interval:
 
 
 def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Interval:
-    """How much larger `ours` is than `baseline`, replicate by replicate.
+    """Mean difference of `ours` less `baseline`, replicate by replicate, with its 95 % interval.
 
     Replicates share workload and dice, so most of their variation cancels. The interval is zero wide only where both
     policies decide alike in every replicate; that the replicates themselves differ is for `check_replicates`.
@@ -252,7 +252,7 @@ def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Inter
 
 
 def check_replicates(policy: str, digests: Sequence[str]) -> None:
-    """Refuse replicates that are copies of each other: an interval over them would claim more than was measured.
+    """Refuse replicates that are copies of each other, because their interval would be too narrow.
 
     Raises:
         InputError: two replicates of a policy have the same digest.
@@ -318,7 +318,7 @@ def policy_result(own: Sequence[Run], first: Sequence[Run] | None, baseline: Seq
 
 
 def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
-    """A sentence for every policy whose predictor had too little to go by at times."""
+    """A sentence for every policy whose predictor sometimes had too little history."""
     notes: list[str] = []
     for result in results:
         short = sum(summary.get("predictor_too_short", 0) for summary in result.summaries)
@@ -337,13 +337,13 @@ def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
 
 
 def outcomes(summary: Mapping[str, Any], but: frozenset[str] = NOT_OUTCOMES) -> list[str]:
-    """Names of the summary's fields that differ by policy and are numbers."""
+    """Names of the numeric fields of a summary that depend on the policy."""
     numbers = (k for k, value in summary.items() if isinstance(value, int | float) and not isinstance(value, bool))
     return [name for name in numbers if name not in but]
 
 
 def mean_over(name: str, values: Sequence[Any]) -> Any:
-    """One value for a field from its values in all replicates.
+    """Combine a field's values from all replicates into one.
 
     Numbers are averaged (whole numbers stay whole when their mean is), a truth must hold in all, a number missing in
     one is missing, words that differ are ``mixed``. The window is the first replicate's, its kind ``mixed`` when they
@@ -449,7 +449,7 @@ def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None
 def paired(
     own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Interval]:
-    """Paired differences of the named figures that both policies have in every replicate, from their summaries."""
+    """Paired differences of figures that both policies have in every replicate, from their summaries."""
     found = Differences()
     for name in names:
         ours, theirs = [one.get(name) for one in own], [one.get(name) for one in other]

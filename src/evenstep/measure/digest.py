@@ -1,4 +1,4 @@
-"""The digest of a run: one SHA-256 that two runs share exactly when they decided alike.
+"""The digest of a run: a SHA-256 that two runs share if and only if they made the same decisions.
 
 It is taken over little-endian int64 rows (request id, worker, admission step, completion step) in order of
 request id, and then the eight bytes of the final clock. Energy, percentiles and plots are outside it.
@@ -20,7 +20,7 @@ _LITTLE = np.dtype("<i8")
 
 
 class StreamingDigest:
-    """Digest of a run whose requests are given in any order, for instance as they complete.
+    """Digest of a run whose requests come in any order, for instance as they complete.
 
     Rows are hashed as soon as every smaller request id has been; only the window between the smallest missing
     id and the largest seen one is held.
@@ -122,7 +122,7 @@ def digest_of(requests: RequestTable, final_clock_s: float) -> str:
 
 
 def combined(digests: tuple[str, ...]) -> str:
-    """One digest for several runs: the run's own when there is one, else the SHA-256 of all in order."""
+    """One digest for several runs: a single run's own, else the SHA-256 of all digests in order."""
     if len(digests) == 1:
         return digests[0]
     return hashlib.sha256("".join(digests).encode()).hexdigest()

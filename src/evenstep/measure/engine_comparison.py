@@ -26,14 +26,14 @@ class EngineComparison(Compared[EngineConditions]):
 
 
 def known(value: Any) -> Any:
-    """A value of a summary; None for a number that is not one."""
+    """A value of a summary, with None in place of nan."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def verdict(run: EngineRun) -> str | None:
-    """Whether the engine keeps up with what arrives (`measure.stability`); None for a run that cannot tell.
+    """The stability verdict on a run (`measure.stability`); None for a run that cannot tell.
 
-    That is one without its iterations, or whose requests came all at once.
+    A run cannot tell without its iterations, or if its requests came all at once.
     """
     try:
         return stability(run).verdict
@@ -85,7 +85,7 @@ def _figures(run: EngineRun, slo: Slo | None) -> dict[str, Any]:
 
 
 def to_json_object(comparison: EngineComparison) -> dict[str, Any]:
-    """The machine-readable form, as that of routing policies; an objective in seconds, None for a time without a limit."""
+    """The machine-readable form, as for routing policies. Objectives are in seconds, None without a limit."""
     more: dict[str, Any] = {}
     if comparison.slo is not None:
         limits = asdict(comparison.slo).items()

@@ -215,13 +215,13 @@ def energy_j(power: Power, run: EngineRun) -> float:
 
 
 def first_and_next_s(table: EngineRequestTable) -> tuple[F8, F8]:
-    """float64[N] each, seconds: TTFT, and TPOT, the mean gap between a request's tokens, 0 where it has one token."""
+    """float64[N] each, seconds: TTFT, and TPOT, a request's mean gap between tokens, 0 for a single token."""
     gaps = np.maximum(table.output_tokens - 1, 1)
     return table.first_token_s - table.arrival_s, (table.finished_s - table.first_token_s) / gaps
 
 
 def judged(run: EngineRun, slo: Slo) -> dict[str, float]:
-    """Goodput and the share of completed requests that meet an objective, as for a fleet (`metrics.goodput`)."""
+    """Goodput, and the share of completed requests that meet an objective (`metrics.goodput`)."""
     table = run.requests
     good = meets(slo, *first_and_next_s(table))
     tokens = int(table.output_tokens[good].sum())
@@ -233,12 +233,12 @@ _SHARES = np.array([0.5, 0.95, 0.99, 0.999])
 
 
 def named(name: str, quantiles: F8) -> dict[str, float]:
-    """Percentiles of a latency under its name."""
+    """Percentiles of a latency, by names that begin with `name`."""
     return {f"{name}_{label}_s": float(one) for label, one in zip(("p50", "p95", "p99", "p999"), quantiles, strict=True)}
 
 
 def latencies(name: str, values: F8) -> dict[str, float]:
-    """Mean and percentiles of a latency under its name; nan if no request has one."""
+    """Mean and percentiles of a latency, by names that begin with `name`; nan without any request."""
     kept = AllValues()
     kept.add(values.copy())
     mean = float(np.mean(values)) if values.size else math.nan

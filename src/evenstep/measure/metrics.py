@@ -1,4 +1,4 @@
-"""What each metric means, one small pure function a metric, over columns of the record tables.
+"""Defines every metric: one small pure function each, over columns of the record tables.
 
 `measure.tally` applies them chunk by chunk; `docs/reference/metrics.md` has the same formulas on one page.
 K is a number of rows of a step table, N of a request table; `size` is the number of workers of each row's
@@ -64,7 +64,7 @@ def spread(envelope: F8, load_min: F8) -> F8:
 
 
 def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8:
-    """One minus mean over maximum: load imbalance of loads; of whole step times, the share lost at the barrier.
+    """One minus mean over maximum: for loads their imbalance, for step times the share lost at the barrier.
 
     This is the one function behind `idle_share` (loads alone), `idle_time_share` (local seconds and C) and the gateway's
     ``barrier_idle_ratio`` (loads and C in tokens, where C is known).
@@ -103,7 +103,7 @@ def barrier_worth(tokens_per_s: float, lost: float) -> float:
 
 
 def full(steps: StepTable, slots_total: int) -> NDArray[np.bool_]:
-    """bool[K], steps with at least 98 % of all slots busy."""
+    """bool[K], whether at least 98 % of all slots are busy in a step."""
     return steps.running_all >= FULL_SHARE * slots_total
 
 
@@ -230,5 +230,5 @@ def group_overheads(conditions: Conditions) -> tuple[float, ...]:
 
 
 def of_group(values: tuple[int, ...] | tuple[float, ...], group: I8) -> F8:
-    """float64[K], the value of each row's group."""
+    """float64[K], the value of each row's barrier group."""
     return np.array(values, np.float64)[group]

@@ -88,11 +88,11 @@ class NetworkRun:
 
     @cached_property
     def digest(self) -> str:
-        """The engine's own where there is one, else the SHA-256 of all engines' digests in order."""
+        """The SHA-256 of all engines' digests in order; a single engine's own digest."""
         return combined(tuple(run.digest for run in self.engines.values()))
 
     def stability(self, engine: int | None = None) -> Stability:
-        """The verdict on the calls in one engine, or in all, by their drift over the second half of the arrivals."""
+        """The verdict on stability of one engine, or of all, by the drift of its calls over the second half of arrivals."""
         if self.counted_s <= 0:  # all tasks came at once
             return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)
         came = self.calls.released_s < np.inf
@@ -148,7 +148,7 @@ class NetworkRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
-    """One order over all replicates.
+    """The results of one order of calls over all replicates.
 
     Args:
         order: its name.

@@ -44,7 +44,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole, as `replacing` does, with its errors."""
+    """Write a text file whole or not at all, as `replacing` does."""
     with replacing(path) as out:
         out.write(text.encode())
 
@@ -56,7 +56,7 @@ def cannot_write(path: Path, error: OSError) -> InputError:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it.
+    """Create a folder and its parents.
 
     Raises:
         InputError: it cannot be made.

@@ -1,4 +1,4 @@
-"""Record tables as Parquet files, one a table, with what they were made under in the file's metadata."""
+"""Stores record tables as Parquet files, one for each table, with the run's conditions in the metadata."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class LogHistogram:
 
     @classmethod
     def of(cls, counts: I8) -> LogHistogram:
-        """The histogram whose bins int64[BINS] a compiled loop has counted."""
+        """A histogram from bin counts, int64[BINS], of a compiled loop."""
         made = cls()
         made.counts, made.total = counts, int(counts.sum())
         return made
@@ -81,7 +81,7 @@ class LogHistogram:
 
 
 class AllValues:
-    """Every value, kept; its quantiles are exact (NumPy's linear interpolation)."""
+    """Keeps every value; quantiles are exact (NumPy's linear interpolation)."""
 
     def __init__(self) -> None:
         self._parts: list[F8] = []

@@ -1,4 +1,4 @@
-"""The record tables: what happened, as columns. Every metric, plot and report is computed from these."""
+"""The record tables of a run, as columns. Every metric, plot and report is computed from these."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ Table = TypeVar("Table")
 
 
 class Worked(Generic[Table]):
-    """A field that holds a table, or a function that works it out when the field is first read."""
+    """A field that holds a table, or a function that computes the table when the field is first read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -254,13 +254,13 @@ class Run:
 
 
 def columns(table: Any) -> dict[str, Any]:
-    """The columns of a record table by name; one that is absent is left out."""
+    """The columns of a record table by name, without absent ones."""
     found = {f.name: getattr(table, f.name) for f in fields(table)}
     return {name: column for name, column in found.items() if column is not None}
 
 
 def concatenate(kind: Any, parts: list[Any]) -> Any:
-    """One table from its parts, in order; the list is emptied."""
+    """Join the parts of a table in order. The list is emptied, unless it has a single part, which is returned."""
     if len(parts) == 1:
         return parts[0]
     names = list(columns(parts[0]))

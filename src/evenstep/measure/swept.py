@@ -18,7 +18,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweptRun:
-    """One run of a sweep, as its cache keeps it.
+    """One run of a sweep, as stored in its cache.
 
     Args:
         replicate: index of the replicate, counted from 0.
@@ -41,7 +41,7 @@ class SweptRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Swept:
-    """A whole sweep.
+    """The results of a whole sweep.
 
     Args:
         parameters: names of the P swept parameters.
@@ -70,11 +70,11 @@ class Swept:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def interval(self, point: int, policy: int, metric: str) -> Interval | None:
-        """Mean and 95 % interval of a metric over replicates; None where a replicate has no value."""
+        """Mean and 95 % interval of a metric over replicates; None if a replicate has no value."""
         return _interval([run.summary.get(metric) for run in self.runs[point][policy]])
 
     def values(self, parameter: str) -> list[Any]:
-        """The values a parameter takes: ascending where all are numbers, else in the order of the points."""
+        """The values of a parameter: ascending if all are numbers, else in the order of the points."""
         place = self.parameters.index(parameter)
         found: list[Any] = []
         for point in self.points:
@@ -95,7 +95,7 @@ class Swept:
         ]
 
     def average(self, points: Sequence[int], policy: int, metric: str) -> Interval | None:
-        """The metric averaged over points, replicate by replicate; None without a point or a value."""
+        """The metric averaged over these points in each replicate, with its interval; None without a point or a value."""
         if not points:
             return None
         shared = min(len(self.runs[i][policy]) for i in points)
@@ -119,7 +119,7 @@ def is_number(value: object) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """A value of a parameter as a person writes it in YAML."""
+    """A parameter's value in YAML's notation."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -130,7 +130,7 @@ def value_text(value: Any) -> str:
 
 
 def write_swept(swept: Swept, path: Path) -> int:
-    """Write a row for each run: point, parameters, policy, replicate, digests, and every metric that is a number.
+    """Write a row for each run: point, parameters, policy, replicate, digests, and every numeric metric.
 
     The same sweep gives the same bytes, however often it was stopped and wherever its runs were made.
 
@@ -172,7 +172,7 @@ def write_swept(swept: Swept, path: Path) -> int:
 
 
 def columns_of(swept: Swept) -> dict[str, list[Any]]:
-    """The table that `write_swept` writes, a list a column; parameters that are no numbers as text."""
+    """The columns of the table that `write_swept` writes; parameters that are not numbers are text."""
     places = [(p, i, run) for p, point in enumerate(swept.runs) for i, runs in enumerate(point) for run in runs]
     columns: dict[str, list[Any]] = {"point": [p for p, _, _ in places]}
     for place, parameter in enumerate(swept.parameters):
@@ -191,7 +191,7 @@ def columns_of(swept: Swept) -> dict[str, list[Any]]:
 
 
 def to_json_object(swept: Swept) -> dict[str, Any]:
-    """The machine-readable form: means and intervals of the metrics asked for, a row for each point and policy."""
+    """The machine-readable form: a row for each point and policy, with means and intervals of the metrics asked for."""
     rows: list[dict[str, Any]] = []
     for p, point in enumerate(swept.points):
         for i, policy in enumerate(swept.policies):

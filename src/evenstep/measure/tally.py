@@ -1,5 +1,4 @@
-"""Every metric of one run, kept while it goes, so that long runs need no records; the same code serves whole
-tables."""
+"""Computes every metric of a run while it goes, so that long runs need no records; also serves whole tables."""
 
 from __future__ import annotations
 
@@ -56,17 +55,17 @@ class Tally:
         self._requests = self._good_requests = self._good_tokens = 0
 
     def add_steps(self, steps: StepTable) -> None:
-        """Take the next steps, in order of start."""
+        """Add the next steps, in order of start."""
         for block in _blocks(steps):
             self._steps.add(block)
 
     def add_requests(self, requests: RequestTable) -> None:
-        """Take requests that completed since the last call."""
+        """Add the requests that completed since the last call."""
         for block in _blocks(requests):
             self._add_requests(block)
 
     def summary(self, totals: Totals) -> dict[str, Any]:
-        """Every metric by name, in JSON types; None where a metric has no value.
+        """Every metric by name, in JSON types; None for a metric without a value.
 
         Args:
             totals: sums over the whole run, from the host.

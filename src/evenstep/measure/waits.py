@@ -1,4 +1,4 @@
-"""Waits by prompt size: whether short or long prompts pay for the balance."""
+"""Waits by prompt size, to see whether short or long prompts pay for the balance."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WaitsBySize:
         self._longest = max(self._longest, int(prompt_tokens.max(initial=self._longest)))
 
     def fifths(self) -> list[dict[str, Any]]:
-        """From the shortest fifth to the longest; a fifth that equal prompts leave empty is left out.
+        """Figures from the shortest fifth to the longest. A fifth that equal prompts leave empty is omitted.
 
         Returns:
             dicts with ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included),

@@ -63,7 +63,7 @@ class Bounded:
         return {**counted_of(self._inner), "capped": self._capped}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """As the other predictor, where no cap lies inside the window.
+        """The other predictor's answer, with every request gone by its cap if the cap lies inside the window.
 
         Raises:
             InputError: a request has produced more than its `max_tokens`.
@@ -82,7 +82,7 @@ class Bounded:
         return Prediction(all_steps, all_leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """As the other predictor, 0 from the cap on.
+        """The other predictor's curve, 0 from the cap on.
 
         Raises:
             InputError: a request has produced more than its `max_tokens`.
@@ -111,7 +111,7 @@ class Bounded:
 
     @property
     def due(self) -> Fit | None:
-        """The other predictor's."""
+        """The other predictor's due fit, or None."""
         return self._inner.due if self._fits else None
 
     def put_in(self) -> None:

@@ -1,4 +1,4 @@
-"""How good predictors are on a trace they have not seen: BalanceRoute's Table 3."""
+"""Evaluates predictors on a part of a trace that they have not seen: BalanceRoute's Table 3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_INTERVALS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Score:
-    """One predictor at one horizon.
+    """The quality of one predictor at one horizon.
 
     Args:
         predictor: as asked for.

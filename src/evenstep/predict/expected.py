@@ -16,7 +16,7 @@ ROUNDING = 1.5 * 2.0**32
 
 @jit
 def steps_between(horizon: int) -> int:
-    """How many steps before the last, H, are added up."""
+    """The number of evaluated steps before the last step H. Loads at other steps are interpolated."""
     n = 0
     while n < len(EXPECTED_AT) and EXPECTED_AT[n] < horizon:
         n += 1
@@ -25,13 +25,13 @@ def steps_between(horizon: int) -> int:
 
 @inlined
 def step_at(n: int, between: int, horizon: int) -> int:
-    """The n-th step that is added up; the last one from there on."""
+    """The n-th evaluated step ahead; H for n >= `between`."""
     return EXPECTED_AT[n] if n < between else horizon
 
 
 @inlined
 def rounded(expected: float) -> float:
-    """KV tokens, to 2^-20."""
+    """KV tokens, rounded to multiples of 2^-20."""
     return (expected + ROUNDING) - ROUNDING
 
 
@@ -53,7 +53,7 @@ def add_expected(load: float, growth: F8, copies: float, between: int, curve: F8
 
 @jit
 def fill_between(ahead: F8) -> None:
-    """Set the steps that were not added up, float64[H+1]."""
+    """Fill the steps that are not evaluated, float64[H+1], by linear interpolation."""
     H = ahead.size - 1
     for n in range(1, steps_between(H) + 1):
         low, high = EXPECTED_AT[n - 1], min(EXPECTED_AT[n], H) if n < len(EXPECTED_AT) else H

@@ -1,4 +1,4 @@
-"""Whether the older and the recent half of a window of requests come from different traffic."""
+"""Detects whether the older and the recent half of a window of requests come from different traffic."""
 
 from __future__ import annotations
 

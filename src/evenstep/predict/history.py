@@ -97,7 +97,7 @@ class History:
         return records[records > 0]
 
     def asked(self, request_id: I8, age: I8) -> None:
-        """int64[N] each: these requests run and have produced so much.
+        """Note that these requests run and have produced so many tokens; int64[N] each.
 
         It is known from the next one on that ends or goes away, so that asking alone changes no answer.
         """
@@ -120,7 +120,7 @@ class History:
         self.advance()
 
     def begin(self, requests: I8, lengths: I8) -> None:
-        """As `learn`, but the work is left to `advance`."""
+        """As `learn`, but leave the work to `advance`."""
         self.advance()
         self._put_pending()
         self._put("ended", requests, lengths)
@@ -128,7 +128,10 @@ class History:
         self._jobs.append(("compare", requests, lengths))
 
     def advance(self, rows: int = ALL) -> int:
-        """Go on learning until so many rows are looked at; how many of them are left: none if there is more to do.
+        """Continue learning until `rows` rows are processed.
+
+        Returns:
+            Rows of the allowance that are left; 0 if there is more to learn.
 
         Raises:
             InputError: as `learn`.
@@ -175,7 +178,7 @@ class History:
         self._pending_rows = 0
 
     def gone(self, requests: I8, produced: I8) -> None:
-        """Record requests that left unfinished, int64[N] each, with their tokens: they count as longer than that, only here.
+        """Note requests that left unfinished, int64[N] each, with the tokens they produced; they count as longer than that.
 
         A caller that asked about them and omits this call leaves them in the window forever, and the window grows with them.
         """
@@ -184,7 +187,7 @@ class History:
         kernel.gone(self._held, requests, produced)
 
     def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, B1]:
-        """Expected steps left and chance of leaving within H steps, at these ages.
+        """Expected steps left, and the probability of leaving within H steps, at these ages.
 
         Args:
             age: int64[N], tokens produced.
@@ -204,7 +207,7 @@ class History:
         return Prediction(steps_left, leaves), silent
 
     def curve(self, age: I8, horizon: int, minimum: int = 1) -> tuple[F8, B1]:
-        """Chance that a request still runs after h more steps, given its age.
+        """Probability that a request still runs after h more steps, given its age.
 
         Args:
             age, horizon, minimum: as in `leaving`.

@@ -75,7 +75,7 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
 
 
 def constant(requests: int, low: int, high: int) -> tuple[I8, I8]:
-    """The same bounds for every request.
+    """Equal bounds for every request.
 
     Raises:
         InputError: bounds out of order or below 1.

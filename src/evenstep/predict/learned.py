@@ -70,7 +70,7 @@ class Learned:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """`fits`: fits put in; `too_short`: answers of survival, before the first one, without enough history."""
+        """Counts: `fits` put in, and `too_short`, survival's answers before the first fit without enough history."""
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
@@ -81,7 +81,7 @@ class Learned:
         return Prediction(np.clip(leaves * inside + (1.0 - leaves) * horizon, 1.0, horizon), leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """Between 0 and H a leaving request is taken to leave at any step of the widest range with the right mean."""
+        """Survival curve P(r > h), h = 0..H; leaving steps are spread evenly, as widely as the mean allows."""
         if not self._knows(horizon):
             return self._survival.curve(active, horizon)
         self._survival.history.asked(active.request_id, active.age)
@@ -94,9 +94,9 @@ class Learned:
         return 1.0 - leaves[:, None] * gone
 
     def interval(self, active: Active, low: float, high: float) -> tuple[I8, I8]:
-        """Quantiles of the whole output length by the trees' own quantile regression on the tokens that are left.
+        """Quantiles of the whole output length, by quantile regression of the trees on the tokens left.
 
-        Before the first fit that knows of these chances they are those of survival.
+        Before the first fit with these quantiles, the answer is that of survival.
         """
         new = tuple(dict.fromkeys(chance for chance in (low, high) if chance not in self._chances))
         if new:
@@ -126,13 +126,13 @@ class Learned:
         self._survival.gone(unfinished)
 
     def put_in(self) -> None:
-        """Answer by the models of the fit that is due, which is made now if it is not there."""
+        """Use the models of the due fit from now on; makes the fit if no host has made it."""
         if self.due is not None:
             self._models, self.due = self.due.make(), None
             self._fits += 1
 
     def give_up(self) -> None:
-        """The fit that is due failed: go on with what there is, until the next one."""
+        """Keep the present models until the next fit, because the due one failed."""
         self.due = None
 
     def _both(self, active: Active, horizon: int) -> tuple[F8, F8]:

@@ -1,4 +1,4 @@
-"""Memorised prompts (ExactMatch): how long the outputs of this very prompt were, or of prompts of its size."""
+"""Memorised prompts (ExactMatch): predicts from earlier outputs of the same prompt, or of prompts of its size."""
 
 from __future__ import annotations
 

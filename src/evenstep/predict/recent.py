@@ -1,4 +1,4 @@
-"""Recent outputs as features of a request; nothing of the future is in them."""
+"""Features of a request from recent outputs; no feature uses later information."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATISTICS = 5
 
 @dataclass(slots=True, eq=False)
 class Recent:
-    """The latest completions, each with the statistics of those before it.
+    """The latest completions, each with statistics of the completions before it.
 
     Features of a row: prompt tokens, age, fast and slow moving average of outputs, mean and standard deviation of the
     last 128 outputs, mean of their prompts.
@@ -61,7 +61,7 @@ class Recent:
         return rows
 
     def walked(self, ages: int) -> tuple[F8, I8, F8]:
-        """Every completion at up to so many ages, one by keyed chance in each of as many equal parts of its life.
+        """Training rows: every completion at up to `ages` ages, one drawn in each equal part of its life.
 
         Returns:
             features float64[M, 7]; tokens left int64[M], >= 1; weights float64[M], tokens a row stands for.

@@ -1,4 +1,4 @@
-"""Lengths kept prompt by prompt: by key while it is seen often enough, by the size of the prompt otherwise."""
+"""Output lengths by prompt: by its key if it is seen often enough, otherwise by the size of the prompt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Prompts:
         return len(self._row)
 
     def learn(self, finished: Finished) -> None:
-        """Enter the lengths of all that have a key."""
+        """Enter the output lengths of completed requests that have a key."""
         has_key = finished.prompt_key != 0
         rows = list(map(self._place, finished.prompt_key[has_key].tolist()))  # may make longer arrays
         if rows:
@@ -54,7 +54,11 @@ class Prompts:
             _enter(self._lengths, self._held, self._entered, np.array(rows, np.int64), lengths)
 
     def curve(self, active: Active, horizon: int, minimum: int) -> tuple[F8, B1]:
-        """float64[N, H+1], P(r > h) for h = 0..H, and bool[N]: of which nothing is known; those rows are not set."""
+        """Survival curves P(r > h), h = 0..H, from outputs of the same prompt.
+
+        Returns:
+            float64[N, H+1], and bool[N], True for requests of which nothing is known; their rows are not set.
+        """
         count = active.age.size
         stays, silent = np.empty((count, horizon + 1)), np.ones(count, np.bool_)
         if not self._row or not active.prompt_key.any():
@@ -86,7 +90,7 @@ class Prompts:
 
 @dataclass(slots=True, eq=False)
 class Reached:
-    """How far requests of each key have got that nothing better is known of; the key met first is forgotten for a new one.
+    """The largest age that requests of each key have reached; the key met first is dropped to make room.
 
     Args:
         keys: most keys that are kept.
@@ -96,9 +100,15 @@ class Reached:
     _age: dict[int, int] = field(default_factory=dict[int, int], init=False, repr=False)
 
     def asked(self, prompt_key: I8, age: I8) -> I8:
-        """int64[N], the age that some request of the same key has reached, at least its own; int64[N] keys and ages.
+        """Note the ages of running requests, and return the largest age reached by any request of the same key.
 
         Requests without a key (0) stand for themselves.
+
+        Args:
+            prompt_key, age: int64[N].
+
+        Returns:
+            int64[N], at least the request's own age.
         """
         reached, ages = self._age, age.tolist()
         keys = prompt_key.tolist()
@@ -140,7 +150,7 @@ class Sizes:
         self._histories = [self._empty()]
 
     def asked(self, request: I8, prompt: I8, age: I8) -> None:
-        """int64[N] each: these requests run, and their prompt tokens and ages."""
+        """Note running requests with their prompt tokens and ages, int64[N] each."""
         order, cuts = self._parts(prompt)
         request, age = request[order], age[order]
         for bucket, part in cuts:
@@ -152,7 +162,7 @@ class Sizes:
         self.advance()
 
     def begin(self, request: I8, prompt: I8, length: I8) -> None:
-        """As `learn`, but the work is left to `advance`."""
+        """As `learn`, but leave the work to `advance`."""
         self._enter(request, prompt, length)
         place = np.arange(self._learned, self._learned + length.size) % self.window
         self._latest[:, place] = request, prompt, length
@@ -162,21 +172,25 @@ class Sizes:
             self._take_bounds()
 
     def advance(self, rows: int = ALL) -> int:
-        """As `History.advance`."""
+        """Continue learning until `rows` rows are processed; see `History.advance`."""
         for history in self._histories:
             if rows > 0:
                 rows = history.advance(rows)
         return rows
 
     def gone(self, request: I8, prompt: I8, produced: I8) -> None:
-        """These went away unfinished: int64[N] each, request ids, prompt tokens and tokens they had produced."""
+        """Note requests that left unfinished: int64[N] each, ids, prompt tokens, and tokens produced."""
         order, cuts = self._parts(prompt)
         request, produced = request[order], produced[order]
         for bucket, part in cuts:
             self._histories[bucket].gone(request[part], produced[part])
 
     def curve(self, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
-        """float64[N, H+1], P(r > h) for h = 0..H, and bool[N]: of which requests the bucket says nothing."""
+        """Survival curves P(r > h), h = 0..H, from outputs of prompts of similar size.
+
+        Returns:
+            float64[N, H+1], and bool[N], True for requests whose bucket has too little data.
+        """
         stays, silent = np.ones((age.size, horizon + 1)), np.ones(age.size, np.bool_)
         if self.bounds.size == 0:
             return stays, silent

@@ -1,4 +1,4 @@
-"""Empirical survival: how many of the recent outputs that got this far ended within the next H tokens."""
+"""Empirical survival: of recent outputs that reached this age, the share that ended within the next H tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenstep.request import F8
 
 @dataclass(eq=False)
 class Survival:
-    """Reads both stages off the lengths of the latest requests; it reads nothing of the request itself.
+    """Predicts both stages from the lengths of the latest requests, and uses nothing of the request but its age.
 
     With F their distribution function, a request of age a leaves within H steps with chance
     ``p = (F(a+H) - F(a)) / (1 - F(a))``. If it does, it stays ``mu = mean(o - a | a < o <= a+H)`` steps more. So it is
@@ -54,7 +54,7 @@ class Survival:
 
     @property
     def history(self) -> History:
-        """The lengths it answers from."""
+        """The history of lengths that predictions come from."""
         return self._history
 
     @property

@@ -109,7 +109,7 @@ def told(model: Any, features: F8) -> F8:
 
 
 def lightgbm() -> Any:
-    """The library.
+    """Import and return the LightGBM library.
 
     Raises:
         InputError: it is not installed.

@@ -28,7 +28,7 @@ class Active:
     true_left: I8
 
     def take(self, rows: I8) -> Active:
-        """These rows, in this order."""
+        """The requests in these rows, in this order."""
         left = self.true_left[rows] if self.true_left.size else self.true_left
         return Active(
             self.request_id[rows],
@@ -64,7 +64,7 @@ class Finished:
     prompt_key: I8
 
     def part(self, start: int, end: int) -> Finished:
-        """Those from `start` to before `end`."""
+        """The requests from row `start` to `end` - 1."""
         rows = slice(start, end)
         return Finished(self.request_id[rows], self.prompt_tokens[rows], self.output_tokens[rows], self.prompt_key[rows])
 
@@ -77,7 +77,7 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class SurvivalCurve(Protocol):
-    """A predictor that knows more than two numbers: the chance to be there still at every step of the window."""
+    """A predictor that gives a whole curve: the probability of still running at every step of the window."""
 
     def curve(self, active: Active, horizon: int) -> F8:
         """float64[N, H+1], ``P(r > h)`` for h = 0..H: column 0 is 1, and no column is above the one before it."""
@@ -86,31 +86,35 @@ class SurvivalCurve(Protocol):
 
 @runtime_checkable
 class Keeps(Protocol):
-    """A predictor that keeps the requests it was asked about until they end, and has to hear of those that never will."""
+    """A predictor that keeps requests it was asked about until they end; its host reports those that leave unfinished."""
 
     def gone(self, unfinished: Finished) -> None:
-        """Requests left with `output_tokens` produced and more to come; they will not be asked about again."""
+        """Note requests that left unfinished, with `output_tokens` produced so far."""
         ...
 
 
 @runtime_checkable
 class LearnsInParts(Protocol):
-    """A predictor whose `learn` may take long, and that lets its host do other things in between.
+    """A predictor whose learning may take long, and that lets its host do other work in between.
 
     Asked before it has learned everything, it does the rest first: its answers are those after `learn`.
     """
 
     def begin(self, finished: Finished) -> None:
-        """As `learn`, but the work is left to `advance`."""
+        """As `learn`, but leave the work to `advance`."""
         ...
 
     def advance(self, rows: int) -> int:
-        """Go on learning until so many rows are looked at; how many of them are left: 0 if there is more to do."""
+        """Continue learning until `rows` rows are processed.
+
+        Returns:
+            Rows of the allowance that are left; 0 if there is more to learn.
+        """
         ...
 
 
 class Fit(Protocol):
-    """A fit that is due, with everything it is made of."""
+    """A fit that is due, with all its input."""
 
     def make(self) -> object:
         """Run the fit: a pure function of its input, in any thread; a second call returns at once."""
@@ -128,16 +132,16 @@ class Fits(Protocol):
     @property
     def due(self) -> Fit | None: ...
     def put_in(self) -> None:
-        """Use the due fit from now on; it is run now if it has not run yet."""
+        """Use the due fit's models from now on; makes the fit if no host has made it."""
         ...
 
     def give_up(self) -> None:
-        """Go on without the fit that is due; it failed."""
+        """Keep the present models, because the due fit failed."""
         ...
 
 
 def fit_now(predictor: object) -> None:
-    """Run the due fit, if any, and install it: for a host that has time."""
+    """Make the due fit, if any, and use its models; for a host that has time."""
     if isinstance(predictor, Fits) and predictor.due is not None:
         predictor.put_in()
 
@@ -148,7 +152,7 @@ def counted_of(predictor: object) -> dict[str, int]:
 
 
 def is_oracle(predictor: object) -> bool:
-    """Whether the predictor is shown true lengths: unreachable live, and marked so in every table."""
+    """Whether the predictor is shown true lengths, which a live host cannot have. Tables mark it."""
     return bool(getattr(predictor, "oracle", False))
 
 

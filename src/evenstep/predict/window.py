@@ -1,4 +1,4 @@
-"""A window of requests as counts by length with prefix sums that are kept, not rebuilt (Fenwick trees).
+"""A window of requests as counts by length, with prefix sums updated in place (Fenwick trees).
 
 A request of the window has ended, with its output length, or runs, with the tokens it had when it was last asked about.
 Its length then is more than that (right-censored). Entering and leaving cost O(log longest) for any window. Sums are
@@ -64,7 +64,7 @@ def rebuild(window: Window) -> None:
 
 @jit
 def place_of(table: I8, request: int) -> int:
-    """Column of a request in the table, or of the free place where it would stand."""
+    """The column of a request in the table, or the free column where it belongs."""
     mask = table.shape[1] - 1
     place = request & mask
     while table[NUMBER, place] != FREE and table[KEY, place] != request:
@@ -87,7 +87,7 @@ def enter(window: Window, request: int, number: int, age: int) -> None:
 
 @jit
 def remove(window: Window, place: int) -> None:
-    """Free a place of the table and close the gap in the chains that pass it."""
+    """Free a column of the table, and close the gap in the chains that pass it."""
     state, table = window.state, window.table
     mask = table.shape[1] - 1
     state[ENTRIES] -= 1
@@ -107,7 +107,7 @@ def remove(window: Window, place: int) -> None:
 
 @jit
 def forget(window: Window, number: int) -> None:
-    """The oldest requests leave the window; those that still run and are known stay so, outside of it."""
+    """Remove the oldest `number` requests from the window. Those still running stay in the table."""
     state, records, table, counts, trees = (
         window.state,
         window.records,
@@ -132,7 +132,7 @@ def forget(window: Window, number: int) -> None:
 
 @jit
 def append(window: Window, request: int, length: int) -> None:
-    """A request enters the window, ended (length > 0) or running; the oldest make room.
+    """Add a request to the window, ended (length > 0) or running; the oldest make room.
 
     The window holds LIMIT requests; where running ones count, four times as many as run if that is more.
     """
@@ -153,7 +153,7 @@ def append(window: Window, request: int, length: int) -> None:
 
 @jit
 def ask(window: Window, request: int, produced: int, ahead: int) -> None:
-    """A running request has produced so much; a new one enters the window where running requests count.
+    """Note that a running request has produced so many tokens; a new one enters the window if running requests count.
 
     It counts as still there `ahead` tokens later: it is asked about again by then, or has ended.
     """
@@ -184,14 +184,14 @@ def ask(window: Window, request: int, produced: int, ahead: int) -> None:
 
 @jit
 def asked(window: Window, requests: I8, ages: I8, ahead: int) -> None:
-    """`ask` of several, in order."""
+    """Call `ask` for several requests, in order."""
     for i in range(requests.size):
         ask(window, requests[i], ages[i], ahead)
 
 
 @jit
 def last_ages(requests: I8, ages: I8, table: I8) -> int:
-    """Keep one entry a request, where it first stands, with its last age; how many there are.
+    """Keep one entry for each request, at its first place and with its last age; returns the number of entries.
 
     Args:
         requests, ages: int64[N], changed. table: int64[M], all -1, working space; M a power of two above N.
@@ -210,7 +210,7 @@ def last_ages(requests: I8, ages: I8, table: I8) -> int:
 
 @jit
 def gone(window: Window, requests: I8, produced: I8) -> None:
-    """Requests went away unfinished, with so much produced: no question follows, and the window keeps their ages."""
+    """Note requests that left unfinished, with the tokens they produced. The window keeps their ages."""
     records, table, counts, trees = window.records, window.table, window.counts, window.trees
     for i in range(requests.size):
         place = place_of(table, requests[i])
@@ -228,7 +228,7 @@ def gone(window: Window, requests: I8, produced: I8) -> None:
 
 @jit
 def enter_all(window: Window, requests: I8, values: I8, ahead: int) -> None:
-    """Enter requests that have ended (value > 0, a length) or run (value less their age), in order."""
+    """Enter requests that ended (value = length) or run (value = -age), in order."""
     for i in range(requests.size):
         if values[i] > 0:
             append(window, requests[i], values[i])
@@ -245,7 +245,7 @@ def enter_known(window: Window, known: I8) -> None:
 
 @jit
 def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
-    """Requests from `first` on have ended, with these lengths, in order.
+    """Note that requests from place `first` on have ended with these lengths, in order.
 
     Returns:
         How many of them are entered: fewer than all when the next length is below 1, does not fit `counts`, or is below
@@ -283,7 +283,7 @@ def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
 
 @jit
 def below(trees: I8, row: int, value: int) -> int:
-    """Prefix sum of a row of the trees: what stands at 1..value."""
+    """Prefix sum of a row of the trees: the count at 1..value."""
     total = 0
     place = value
     while place > 0:

@@ -1,4 +1,4 @@
-"""A run as a Chrome trace: one track a worker with its work and its waiting at the barrier. Opens in Perfetto."""
+"""A run as a Chrome trace for Perfetto: one track for each worker, with work and barrier waits."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from evenstep.report.svg import series_of
 
 
 def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
-    """The whole report.
+    """The whole HTML report.
 
     Args:
         comparison: the figures, and what they were made by.

@@ -24,7 +24,7 @@ def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: s
 
 
 def composition(name: str, series: int, run: EngineRun) -> str:
-    """Tokens of an iteration over time, decodes and prefill chunks on top of each other, of one policy."""
+    """A chart of one policy's tokens of each iteration over time, decodes and prefill chunks stacked."""
     if run.iterations is None or not run.iterations.start_s.size:
         return ""
     table = run.iterations
@@ -73,7 +73,7 @@ def mean_against_p99(comparison: EngineComparison) -> str:
 
 
 def scale(values: list[float]) -> Scale:
-    """Room around all values, by powers of ten where they differ by more than twenty times."""
+    """A scale with room around all values; by powers of ten if they differ by more than a factor of twenty."""
     low, high = min(values), max(values)
     if high > 20 * low > 0:
         return Scale(low / 1.3, high * 1.3, log=True)

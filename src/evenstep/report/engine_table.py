@@ -28,7 +28,7 @@ DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s
 
 
 def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float], ...]:
-    """The columns of a comparison, with those of its objective where it has one."""
+    """The columns of a comparison's table, including those of its objective if it has one."""
     if comparison.slo is None:
         return COLUMNS
     after = 1 + [name for _, _, name, _ in COLUMNS].index("ttft_p99_s")
@@ -78,7 +78,7 @@ def cell(result: PolicyResult, name: str, factor: float) -> str:
 
 
 def difference_lines(comparison: EngineComparison) -> list[str]:
-    """Paired differences to the baseline in per cent of it; nothing for a single policy."""
+    """Lines with paired differences to the baseline in per cent; empty for a single policy."""
     base = comparison.policies[comparison.baseline]
     others = [r for r in comparison.policies if r is not base]
     if not others:

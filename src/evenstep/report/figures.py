@@ -20,7 +20,7 @@ _PER_INCH = 130
 def picture(
     draw: Callable[[Any], None], kind: str, size: tuple[float, float], per_inch: int = _PER_INCH, **more: Any
 ) -> bytes:
-    """One figure.
+    """Draw one figure, and return its file's bytes.
 
     Args:
         draw: puts everything on the matplotlib figure it is given.
@@ -48,7 +48,7 @@ def picture(
 
 
 def band_line(axes: Any, x: Sequence[float], y: Sequence[Interval], label: str, colour: str, marker: str = "o") -> None:
-    """A line through means, in a band of their intervals where they have ends."""
+    """Draw a line through means, in a band of their intervals where they have ends."""
     axes.plot(x, [one.value for one in y], marker=marker, markersize=3.5, color=colour, label=label)
     if all(one.low is not None for one in y):
         axes.fill_between(x, [one.low for one in y], [one.high for one in y], color=colour, alpha=0.18, lw=0)
@@ -65,7 +65,7 @@ def labelled(axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bo
 
 
 def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence[float | None]) -> None:
-    """A bar a case with its interval, and a diamond where the paper has a number."""
+    """Draw a bar with its interval for each case, and a diamond for the paper's number."""
     place = np.arange(len(names))
     axes.bar(place, [one.value for one in y], width=0.62, color=COLOURS[0], alpha=0.75, label="ours")
     ends = [(one.value - one.low, one.high - one.value) for one in y if one.low is not None and one.high is not None]
@@ -80,7 +80,7 @@ def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence
 
 
 def worker_lines(axes: Any, x: F8, load: F8, points: int = 200) -> None:
-    """KV load of every worker in thousands of tokens, thinned to so many points.
+    """Draw the KV load of every worker over time, in thousands of tokens, thinned to `points` points a line.
 
     Args:
         axes: to draw on.

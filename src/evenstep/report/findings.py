@@ -116,7 +116,7 @@ class Reproduction:
 
     @property
     def stem(self) -> str:
-        """Name of its files, without ending."""
+        """The name of its files, without suffix."""
         return f"{self.name}-quick" if self.quick else self.name
 
 
@@ -167,7 +167,7 @@ def verdict(claim: Claim, quick: bool) -> str:
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
-    """Headings and a line of texts per row; the column of differences is omitted if it is empty."""
+    """The headings, then one list of texts for each row; the column of differences is omitted if it is empty."""
     found = [_HEAD, *map(_cells_of, rows)]
     return found if any(row[-1] for row in found[1:]) else [row[:-1] for row in found]
 
@@ -185,7 +185,7 @@ _CSV = "experiment case quantity unit paper ours low high difference difference_
 
 
 def csv_text(found: Reproduction) -> str:
-    """One line a row, with a header; empty cells where there is no value."""
+    """CSV text with a header and a line for each row; cells without a value are empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV.split())
@@ -209,7 +209,7 @@ _LATEX = {letter: rf"\{letter}" for letter in "&%$#_{}"} | {
 
 
 def latex_text(found: Reproduction) -> str:
-    """A ``tabular`` for a paper; it wants the package booktabs."""
+    """A LaTeX ``tabular``; it needs the package booktabs."""
     lines = [
         rf"% evenstep reproduce {found.name}{' --quick (reduced size, no evidence)' if found.quick else ''}, "
         f"{found.seeds} replicates",

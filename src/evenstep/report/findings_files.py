@@ -65,7 +65,7 @@ def _data(found: Reproduction) -> bytes:
 
 
 def page(found: Reproduction, drawing: str) -> str:
-    """The page; it loads nothing.
+    """The HTML page of a reproduction; it loads nothing.
 
     Args:
         found: what came out.
@@ -90,7 +90,7 @@ def page(found: Reproduction, drawing: str) -> str:
 
 
 def plain_page(title: str, body: str) -> str:
-    """A page that loads nothing; its body is HTML."""
+    """An HTML page that loads nothing; `body` is HTML."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(title)}</title><style>{STYLE}</style></head><body>

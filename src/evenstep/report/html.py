@@ -96,7 +96,7 @@ def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """A page of these parts with the style sheet inside, and permission to fetch nothing."""
+    """An HTML page of these parts, with the style sheet inside and a policy against loading anything."""
     style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -108,7 +108,7 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 
 def fragment(comparison: Comparison) -> str:
-    """The two tables of the report with a style of their own, to stand in another page such as a notebook."""
+    """The report's two tables with their own style, for use inside another page such as a notebook."""
     colours = "".join(f".evenstep .c{i}{{color:{colour}}}" for i, colour in enumerate(LIGHT))
     parts = [_summary(comparison), *_differences(comparison)]
     return f'<div class="evenstep"><style>{_FRAGMENT}{colours}</style>{"".join(parts)}</div>'
@@ -172,7 +172,7 @@ def _policy_table(comparison: Comparison, rows: Iterable[Sequence[str]], unit: s
 
 
 def table(heads: Iterable[tuple[str, str]], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """A table that scrolls where it is wider than the page.
+    """An HTML table that scrolls if it is wider than the page.
 
     Args:
         heads: heading and unit of each column.
@@ -221,13 +221,13 @@ def swatch(series: int) -> str:
 
 
 def legend(names: Iterable[str], badges: Mapping[str, str] | None = None) -> str:
-    """Colours and names of policies, each followed by its badge as HTML."""
+    """A legend of policies: colours and names, each followed by its badge, which is HTML."""
     found = (f"<span>{swatch(i)}{escape(n)}{(badges or {}).get(n, '')}</span>" for n, i in series_of(names).items())
     return f'<div class="legend">{"".join(found)}</div>'
 
 
 def breakable(name: str) -> str:
-    """A policy's name that may be broken after its colon and commas."""
+    """A policy's name as HTML that may wrap after its colon and commas."""
     return escape(name).replace(":", ":<wbr>").replace(",", ",<wbr>")
 
 
@@ -323,7 +323,7 @@ def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Ite
 
 
 def framed(title: str, svg: str, caption: str) -> str:
-    """A chart with its title and caption."""
+    """A chart as HTML, with its title and caption."""
     body = svg or "<p>Not recorded.</p>"
     return f"<figure><h3>{escape(title)}</h3>{body}<figcaption>{escape(caption)}</figcaption></figure>"
 
@@ -350,7 +350,7 @@ def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequenc
 
 
 def digests(comparison: Compared[Any], of: str) -> str:
-    """The digest of every run; `of` says what of each request is in it."""
+    """The digest of every run as HTML; `of` says which facts of each request it covers."""
     rows = [
         [escape(p.policy), f"<code>{escape(d)}</code>", str(seed)]
         for p in comparison.policies

@@ -32,7 +32,7 @@ _MOST_ENGINES = 16
 
 
 def order_lines(found: Sequence[Ordered]) -> list[str]:
-    """A line an order: its means, with half an interval, and the change from the first order."""
+    """A line for each order: its means with half-intervals, and the change from the first order."""
     rows = [["order", *(head for head, _ in COLUMNS), "unfinished", "verdict"]]
     for one in found:
         cells = [_cell(one.mean(figure), None if one.versus is None else one.versus[figure]) for _, figure in COLUMNS]
@@ -41,7 +41,7 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
 
 
 def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
-    """A line an engine: how busy it was, what it left, and its own verdict."""
+    """A line for each engine: how busy it was, the calls left, and its own verdict."""
     rows = [["engine", "busy %", "calls", "unfinished", "tokens left", "verdict"]]
     engines = run.summary["engines"]
     for name, one in list(engines.items())[:most]:
@@ -52,7 +52,7 @@ def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
 
 
 def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
-    """A line an engine or virtual station with its load, then the verdict."""
+    """A line for each engine or virtual station with its load, then the verdict."""
     rows = [["station", "load", "by its load", *(["simulated"] if run else [])]]
     for one in judged.engines:
         word = MISSING if math.isnan(one.load) else ("overloaded" if one.load > 1 else "below 1")
@@ -87,7 +87,7 @@ def judged_object(judged: Judged) -> dict[str, Any]:
 
 
 def order_object(one: Ordered) -> dict[str, Any]:
-    """One order as plain values for JSON."""
+    """The results of one order as plain values for JSON."""
     versus = None
     if one.versus is not None:
         versus = {name: {"value": d.value, "low": d.low, "high": d.high} for name, d in one.versus.items()}

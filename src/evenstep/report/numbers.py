@@ -1,4 +1,4 @@
-"""How figures read in tables, plots and reports: few digits, a unit, a sign where it matters."""
+"""Formats numbers for tables, plots and reports: few digits, a unit, a sign if it matters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the five papers say, item by item, with code, command and verdict: as a page of the reference and as one of a run."""
+"""What the five papers claim, item by item, with code, command and verdict: a page of the reference, and of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Verdict = Literal["holds", "holds within", "does not", "not ours to have"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One row: what a paper says, and where that is here.
+    """One row: a claim of a paper, and where it is tested here.
 
     Args:
         of: the paper's own numbers, such as ``Theorem 1``.
@@ -43,7 +43,7 @@ class Item:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The commands, whole; else its tests."""
+        """The item's full commands, or its tests if it has none."""
         named = tuple(f"evenstep reproduce {name}" for name in self.run) + ((self.also,) if self.also else ())
         return named or tuple(f"pytest tests/{place}" for place in self.test)
 
@@ -59,7 +59,7 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class Papers:
-    """The data file."""
+    """The content of the data file: all papers."""
 
     papers: tuple[Paper, ...]
 
@@ -82,7 +82,7 @@ def _judged(item: Item) -> str:
 
 
 def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], command: str = "") -> str:
-    """The page of a run of every experiment; it loads nothing.
+    """The HTML page on a run of every experiment; it loads nothing.
 
     Args:
         papers: the items.

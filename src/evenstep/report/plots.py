@@ -143,7 +143,7 @@ def energy(comparison: Comparison) -> str:
 
 
 def idle_of(steps: StepTable, conditions: Conditions) -> F8:
-    """float64[K], share of each step's worker time that was lost at the barrier, as `idle_time_share` has it."""
+    """float64[K], share of each step's worker time lost at the barrier, as in the metric `idle_time_share`."""
     size = metrics.of_group(conditions.group_sizes, steps.group)
     fixed = metrics.of_group(metrics.group_overheads(conditions), steps.group)
     return metrics.idle_share(steps.local_max_s, steps.local_sum_s, size, fixed)

@@ -1,4 +1,4 @@
-"""One metric of a comparison as bars, a bar a policy: on matplotlib axes, or as a picture that a notebook shows."""
+"""One metric of a comparison as bars, one for each policy: on matplotlib axes, or as a picture for notebooks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Picture:
         return cls(comparison, metric)
 
     def save(self, path: str | Path) -> Path:
-        """Write it as ``.svg`` or ``.png``.
+        """Write the picture as ``.svg`` or ``.png``.
 
         Raises:
             InputError: another suffix, or a file that cannot be written.

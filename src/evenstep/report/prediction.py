@@ -1,4 +1,4 @@
-"""What an evaluation of predictors says: a table, JSON, and a page with reliability curves."""
+"""The results of an evaluation of predictors: a table, JSON, and a page with reliability curves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADINGS = (
 
 
 def cells(score: Score) -> tuple[str, ...]:
-    """One row of the table; a dash where a measure has no value."""
+    """One row of the table; a dash for a measure without a value."""
     return (
         score.predictor,
         str(score.horizon),
@@ -44,7 +44,7 @@ def cells(score: Score) -> tuple[str, ...]:
 
 
 def text_lines(found: Evaluation) -> list[str]:
-    """The table and what has to be said about it."""
+    """The table and its explanations, as lines."""
     lines = aligned([HEADINGS, *(cells(score) for score in found.scores)])
     return [sentence(found), "", *lines, "", *(f"note: {note}" for note in found.notes)]
 
@@ -55,7 +55,7 @@ def sentence(found: Evaluation) -> str:
 
 
 def json_object(found: Evaluation) -> dict[str, Any]:
-    """The machine-readable form."""
+    """The evaluation as JSON values."""
     return {
         "trace": found.trace,
         "trained": found.trained,

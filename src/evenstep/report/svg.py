@@ -53,14 +53,14 @@ class Scale:
     log: bool = False
 
     def share(self, values: F8) -> F8:
-        """float64[N], 0 at `low` and 1 at `high`; values beyond the ends are put on them."""
+        """float64[N], positions on the scale: 0 at `low`, 1 at `high`; values beyond are clipped."""
         if self.log:
             clipped = np.clip(values, self.low, self.high)
             return np.log(clipped / self.low) / math.log(self.high / self.low)
         return (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """Round values inside the scale, about `count` of them; a short logarithmic one has some between powers of ten."""
+        """About `count` round values inside the scale; a short logarithmic scale also gets values between powers of ten."""
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             every = max(1, math.ceil((last - first + 1) / (count + 1)))
@@ -81,7 +81,7 @@ class Scale:
 
 
 def series_of(names: Iterable[str]) -> dict[str, int]:
-    """A number for each policy, which sets its colour: a matter of its name, so that it keeps it from report to report.
+    """A number for each policy, which sets its colour. It depends on the name only, so reports agree.
 
     Well-known policies have a colour each. Another one takes the colour its name hashes to, or the next that is free here;
     beyond eight policies colours come back with dashes. The order of the names changes nothing.
@@ -134,11 +134,11 @@ class Board:
     parts: list[str] = field(default_factory=list[str])
 
     def axes(self, x_title: str, y_title: str) -> None:
-        """Grid lines, figures and titles; call it first, so that data lies above."""
+        """Draw grid lines, figures and titles. Call it first, so that data lies above."""
         self._frame(x_title, y_title, self.x.ticks(6), 5)
 
     def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
-        """As `axes` with no figures along x, for marks that carry their own labels; with `y_ticks` 0 none along y."""
+        """As `axes`, without figures along x, for marks with their own labels; with `y_ticks` 0 also none along y."""
         self._frame(x_title, y_title, (), y_ticks)
 
     def _frame(self, x_title: str, y_title: str, x_values: Sequence[float], y_ticks: int) -> None:
@@ -186,7 +186,7 @@ class Board:
         self.parts.append(f'<path class="area {series_class(series)}" d="M{forth}L{back}Z"/>')
 
     def bar(self, place: float, width: float, value: float, series: int, title: str) -> None:
-        """One upright bar.
+        """Draw one upright bar.
 
         Args:
             place, width: left end and width as shares of the plotting area.
@@ -220,7 +220,7 @@ class Board:
         )
 
     def names(self, points: Sequence[tuple[float, float, str]]) -> None:
-        """Names next to dots, at the nearest free side and height, with a line to a dot that is not near.
+        """Write names next to dots, at the nearest free side and height, with a line to a dot that is not near.
 
         Args:
             points: x and y of each dot, and its name.
@@ -250,7 +250,7 @@ class Board:
         )
 
     def cell(self, left: float, bottom: float, width: float, height: float, shade: float, text: str) -> None:
-        """A cell of a heat map with its figure.
+        """Draw a cell of a heat map with its figure.
 
         Args:
             left, bottom, width, height: shares of the plotting area.

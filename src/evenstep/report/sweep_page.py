@@ -57,7 +57,7 @@ def subtitle(swept: Swept) -> str:
 
 
 def until_sentence(swept: Swept) -> str:
-    """Where `until` did not hold in the end; empty without it."""
+    """A sentence on points where the stopping rule `until` did not hold in the end; empty without such a rule."""
     if not swept.until:
         return ""
     open_points = swept.met.count(False)

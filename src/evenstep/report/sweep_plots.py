@@ -21,13 +21,13 @@ DECADE = 10.0
 
 
 def figure_of(metric: str) -> Figure:
-    """Heading, unit and scale of a metric; its own name where tables have no other."""
+    """Heading, unit and scale of a metric; the metric's own name if tables have no other."""
     known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}
     return known.get(metric, Figure(metric.replace("_", " "), "", metric))
 
 
 def title_of(metric: str) -> str:
-    """A metric with its unit, for an axis."""
+    """The axis title of a metric, with its unit."""
     shown = figure_of(metric)
     return f"{shown.heading}, {shown.unit}" if shown.unit else shown.heading
 

@@ -37,7 +37,7 @@ def mean_text(found: Interval | None, factor: float = 1.0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """One column of a text table.
 
     Args:
         heading, unit: above it.
@@ -127,7 +127,7 @@ class ComparisonTable:
         self._first: PolicyResult | None = None
 
     def head(self) -> None:
-        """Print the headings."""
+        """Print the column headings."""
         self._line("policy", [c.heading for c in self._columns], "bold")
         self._line("", [c.unit for c in self._columns], "dim")
 
@@ -155,7 +155,7 @@ class ComparisonTable:
 
 
 def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> None:
-    """Print the whole table of a comparison that is there already."""
+    """Print the whole table of a finished comparison."""
     known = comparison.policies[0].summaries[0]
     columns = columns_of(
         prefix_hits="prefix_hit_share" in known, slo="slo_share" in known, prefill=comparison.conditions.prefill
@@ -191,7 +191,7 @@ def observed_name(result: PolicyResult) -> str:
 
 
 def error_sentence(comparison: Comparison) -> str:
-    """How far the simulated twin of a recorded run is from it; empty where there is nothing to say."""
+    """A sentence on the error of the simulated twin of a recorded run; empty without one."""
     observed = comparison.observed
     if observed is None or not observed.error:
         return ""
@@ -226,7 +226,7 @@ def foot_lines(comparison: Comparison) -> list[str]:
 
 
 def window_sentence(comparison: Comparison) -> str:
-    """Which steps barrier time and imbalance are averaged over."""
+    """A sentence on the steps over which barrier time and imbalance are averaged."""
     kinds = {p.mean("window")["kind"] for p in comparison.policies}
     if kinds == {"full-slots"}:
         return (
@@ -239,7 +239,7 @@ def window_sentence(comparison: Comparison) -> str:
 
 
 def replicates_sentence(comparison: Comparison) -> str:
-    """Explains the replicates and their intervals."""
+    """A sentence that explains the replicates and their intervals."""
     seeds = len(comparison.seeds)
     if seeds == 1:
         return "One replicate: no intervals."

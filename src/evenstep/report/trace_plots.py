@@ -48,7 +48,7 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 
 
 def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
-    """Draw a ServeGen tar: the rate of all clients together, and how much of it the busiest send; raises as above."""
+    """Draw the rate of all clients of a ServeGen tar, and the part of the busiest ones."""
     clients = load(path)
     start = np.unique(np.concatenate([c.start_s for c in clients]))
     total = np.zeros(start.size)

@@ -1,4 +1,4 @@
-"""Capability of workers relative to each other: from their speeds, or as an option states it."""
+"""Capabilities of workers relative to each other, from their speeds or from an option."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
 
 
 def check_capabilities(where: str, field: str, stated: Numbers) -> tuple[float, ...]:
-    """The stated numbers, read from text where they are text.
+    """Check the stated capabilities, and parse them if they are text.
 
     Raises:
         InputError: text that is not a list of numbers, a number that is not above 0, or too many numbers.

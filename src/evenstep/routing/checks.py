@@ -60,7 +60,7 @@ def _rules(rules: list[str]) -> list[Finding]:
 
 
 def held_beside_idle(view: RoutingView, worker: I8) -> str:
-    """Says which request an answer holds though it fits a worker that runs nothing; empty if there is no such request.
+    """A sentence on a request that an answer holds although it fits an idle worker; empty without such a request.
 
     Such a worker has free slots, nothing runs or waits there, and the answer sends nothing there either.
     """

@@ -1,4 +1,4 @@
-"""Min-min and max-min: requests in order of length, each to the worker that is ready first."""
+"""Min-min and max-min: send requests in order of length, each to the worker that is ready first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CompletionWork(NamedTuple):
 
 @part
 def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
-    """Write the processing time p_i of each request in tokens: its load at admission, or with the expected output added.
+    """Write the length of each request in tokens: its load at admission, plus its expected output if `predicted`.
 
     A request of unknown output counts its load at admission alone.
     """
@@ -74,7 +74,7 @@ def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_lim
 
 @part
 def next_by_length(keys: I8, longest_first: bool, looked_at: int) -> int:
-    """The longest or shortest request that was not looked at yet, the oldest of equal ones; there has to be one."""
+    """The longest or shortest request not yet looked at, the oldest of equal ones; there must be one."""
     key = looked_at
     for i in range(keys.size):
         key = max(key, keys[i]) if longest_first else min(key, keys[i])

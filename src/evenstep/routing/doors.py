@@ -1,4 +1,4 @@
-"""One decision through a policy's compiled door, from the same view as the plain one.
+"""Makes one decision through a policy's compiled rule and its plain one, to compare them.
 
 Hosts keep their arrays in the kernel's layout and call it themselves; this is for checks, tests and benchmarks.
 """
@@ -17,13 +17,13 @@ from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView
 
 
 def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
-    """The call that makes this decision through the compiled door; None when the policy has no kernel."""
+    """The call that makes this decision through the compiled rule; None if the policy has no compiled rule."""
     door = compiled.kernel_of(policy)
     return None if door is None else call_of(door, policy, view)
 
 
 def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:
-    """The difference of two decisions on one view, as a sentence; empty when they are equal in bits.
+    """The difference of two decisions on one view, as a sentence; empty if they are equal in bits.
 
     Args:
         memory: int64[M], the view's memory: used for a decision without its own.

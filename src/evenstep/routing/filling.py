@@ -1,4 +1,4 @@
-"""Slots and KV memory that are left while one decision fills them: pieces that the rules share."""
+"""Slots and KV memory left while a decision fills them: functions that the rules share."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def has_room(g: int, size: float, work: Room) -> bool:
 
 @part
 def list_with_room(size: float, fitting: I8, work: Room) -> int:
-    """List the workers with room for `size` tokens; returns how many there are."""
+    """List the workers with room for `size` tokens; returns their number."""
     count = 0
     for g in range(work.free_slots.size):
         fitting[count] = g
@@ -87,7 +87,7 @@ def send_to(request: int, g: int, size: float, work: Room) -> None:
 
 @part
 def list_open(view: RuleView, work: Open) -> int:
-    """List the open workers; returns how many there are."""
+    """List the open workers; returns their number."""
     count = 0
     for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
         free = view.free_slots[g]
@@ -100,7 +100,7 @@ def list_open(view: RuleView, work: Open) -> int:
 
 @part
 def send(request: int, place: int, size: float, count: int, work: Open) -> int:
-    """Send a request of `size` tokens to the worker at a place of the list; returns how many workers are open then."""
+    """Send a request of `size` tokens to the worker at a place of the list; returns the number of workers still open."""
     work.worker[request] = work.open[place]
     work.kv[place] -= size
     work.slots[place] -= 1
@@ -119,14 +119,14 @@ def close(place: int, count: int, work: Open) -> int:
 
 @part
 def take_out(place: int, count: int, column: F8 | I8) -> None:
-    """Take the entry at a place out of one more column of the list, which has `count` entries."""
+    """Remove the entry at a place from one more column of the list, which has `count` entries."""
     for j in range(place, count - 1):  # np.uintp: the compiler need not ask whether an index is negative
         column[np.uintp(j)] = column[np.uintp(j + 1)]
 
 
 @part
 def is_unlimited(view: RuleView) -> bool:
-    """Whether KV memory limits no worker: then every request fits every open worker."""
+    """Whether KV memory limits no worker, so that every request fits every open worker."""
     limited = 0
     for g in range(view.kv_free.size):
         limited += view.kv_free[g] < np.inf
@@ -135,7 +135,7 @@ def is_unlimited(view: RuleView) -> bool:
 
 @part
 def one_each(level: int, low: int, high: int, i: int, view: RuleView, work: Open) -> int:
-    """Send requests i, i+1, ... to those of the workers low..high-1 that have `level` free slots or more, one each.
+    """Send requests i, i+1, ... one each to the workers in low..high-1 with at least `level` free slots.
 
     Returns:
         The next request.
@@ -175,7 +175,7 @@ def total_free(view: RuleView) -> int:
 
 @part
 def list_where_slots_limit(view: RuleView, work: Open) -> int:
-    """As `list_open`, with `slots` by worker and not by place, and without `kv`: a worker leaves the list faster."""
+    """As `list_open` for fleets where only slots limit: `slots` go by worker, and `kv` is not set, which is faster."""
     count = 0
     for g in range(view.free_slots.size):
         work.slots[g] = view.free_slots[g]
@@ -187,7 +187,7 @@ def list_where_slots_limit(view: RuleView, work: Open) -> int:
 
 @part
 def count_requests(view: RuleView, requests: I8) -> int:
-    """Write the requests of each worker, running or sent; returns how many there are in all."""
+    """Write the requests of each worker, running or sent; returns their total."""
     total = 0
     for g in range(view.running.size):
         requests[g] = view.running[g] + view.queued[g]
@@ -204,14 +204,14 @@ def set_load(view: RuleView, load: F8) -> None:
 
 @part
 def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8) -> None:
-    """The `draw`-th draws of the oldest `count` requests at once: the draws do not wait for each other's answers."""
+    """Make the `draw`-th random draw of each of the oldest `count` requests at once."""
     for i in range(count):
         chance[i] = uniform_from(dice, view.waiting_id[i], draw)
 
 
 @part
 def count_overdue(view: RuleView, age_limit: float) -> int:
-    """How many of the oldest requests go first, because they waited more than `age_limit` times the mean wait.
+    """How many of the oldest requests go first, having waited more than `age_limit` times the mean wait.
 
     They take a quarter of the free slots at most, and one at least. Requests that a policy passes over grow old together;
     admitted all at once they would undo the balance that passing them over gained.
@@ -229,7 +229,7 @@ def count_overdue(view: RuleView, age_limit: float) -> int:
 
 
 def most_overdue(free_slots: int) -> int:
-    """Overdue requests that go first in one decision: a quarter of the free slots, at least one."""
+    """The most overdue requests that go first in one decision: a quarter of the free slots, at least one."""
     return max(1, free_slots // 4)
 
 

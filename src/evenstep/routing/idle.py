@@ -1,4 +1,4 @@
-"""What a host sends itself: a worker that runs nothing gets the oldest request that fits it and that the policy held.
+"""Sends each idle worker the oldest fitting request that the policy held; a host does so after each decision.
 
 Idle workers are equally loaded, so that is least load, the lowest index first.
 """
@@ -14,7 +14,7 @@ from evenstep.routing.view import FREE_SLOTS, HOLD, KV_FREE, QUEUED, RUNNING, WA
 
 @part
 def has_idle(workers_i: I8) -> bool:
-    """Whether a worker runs nothing and has a slot. Loops ask this first: a call with so many arrays takes longer."""
+    """Whether a worker with a free slot runs nothing. Loops ask this first, because it is cheaper than `send_to_idle`."""
     idle = 0
     for g in range(workers_i.shape[1]):  # without a branch: there is seldom one
         there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
@@ -24,7 +24,7 @@ def has_idle(workers_i: I8) -> bool:
 
 @declared(None if INT is None else INT(INT, INT, I2, F2, F2, I1))
 def send_to_idle(first: int, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, worker: I8) -> int:
-    """Add to the answer in `worker` one request for each idle worker that it sends nothing to.
+    """Add to the answer in `worker` one request for each idle worker without one.
 
     Args: as in `routing.view`.
 

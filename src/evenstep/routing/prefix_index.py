@@ -12,7 +12,7 @@ from evenstep.request import I8
 
 
 class Run:
-    """Blocks of a prompt from `start` to before `end`: those that no later prompt has, and that were not evicted."""
+    """The blocks `start` to `end` - 1 of a prompt that no later prompt has used and that were not evicted."""
 
     __slots__ = ("blocks", "end", "start")
 
@@ -48,7 +48,7 @@ class PrefixIndex:
         self._size = [0] * workers
 
     def depths(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """Numbers of blocks at the front of a prompt that some worker holds, ascending, and these workers as bits.
+        """The numbers of leading blocks of a prompt that some worker holds, ascending, each with its workers as bits.
 
         Workers that hold no block of it are left out.
         """
@@ -66,19 +66,19 @@ class PrefixIndex:
         return found
 
     def match(self, blocks: Sequence[int]) -> I8:
-        """int64[G], blocks at the front of a prompt that each worker holds."""
+        """int64[G], leading blocks of a prompt that each worker holds."""
         found = np.zeros(len(self._runs), np.int64)
         for depth, workers in self.depths(blocks):
             found[bits(workers)] = depth
         return found
 
     def held(self, worker: int, blocks: Sequence[int]) -> int:
-        """Blocks at the front of a prompt that one worker holds."""
+        """Leading blocks of a prompt that one worker holds."""
         bit, holders = 1 << worker, self._holders
         return next((depth for depth, block in enumerate(blocks) if not holders.get(block, 0) & bit), len(blocks))
 
     def add(self, worker: int, blocks: Sequence[int]) -> list[int]:
-        """A prompt is sent to a worker: its blocks are the ones used last, as many of its front as there is room for.
+        """Note a prompt sent to a worker: its blocks become the last used, as many from the front as fit.
 
         Returns:
             Blocks that had to go for it, the one used longest ago first.
@@ -106,7 +106,7 @@ class PrefixIndex:
         return self._size[worker]
 
     def limit(self, worker: int, room: int) -> list[int]:
-        """A worker has room for so many blocks from now on, 0 or more.
+        """Limit a worker to so many blocks from now on, 0 or more.
 
         Returns:
             Blocks that had to go for it, the one used longest ago first.
@@ -115,13 +115,13 @@ class PrefixIndex:
         return self._make_fit(worker)
 
     def forget(self, worker: int) -> None:
-        """A worker was lost, and with it all it held."""
+        """Drop all blocks of a worker that was lost."""
         for run in self._used[worker]:
             self._drop(run.blocks[run.start : run.end], 1 << worker)
         self._runs[worker], self._used[worker], self._size[worker] = {}, deque(), 0
 
     def check(self) -> None:
-        """See that both sides of the index say the same and keep to the room.
+        """Check that both sides of the index agree, and that no worker exceeds its room.
 
         Raises:
             RuntimeError: they do not.

@@ -1,4 +1,4 @@
-"""The roulette wheel of the policies that choose by chance: a place in proportion to its weight."""
+"""Draws a place in proportion to its weight, for policies that choose by chance."""
 
 from __future__ import annotations
 

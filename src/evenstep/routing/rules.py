@@ -1,4 +1,4 @@
-"""A routing policy's rule: one text that is compiled where numba is, and runs as plain Python elsewhere.
+"""The rule of a routing policy: one text, compiled if numba is installed and plain Python otherwise.
 
 The file of a policy holds its frozen dataclass and one function marked with `rule`::
 
@@ -35,7 +35,7 @@ RequestFloats: TypeAlias = Annotated[Floats, "waiting"]
 
 
 class RuleView(NamedTuple):
-    """What a rule sees: `RoutingView`, but for `since_s`, when each request became visible, in place of `waited_s`."""
+    """A rule's view: `RoutingView`, with `since_s`, the time each request became visible, in place of `waited_s`."""
 
     decision: int
     seed: int
@@ -61,7 +61,7 @@ class RuleView(NamedTuple):
 
 
 class RoutingWork(NamedTuple):
-    """What a rule writes when it needs no working space: the answer, and what it keeps.
+    """The arrays that a rule writes when it needs no working space: the answer, and the policy's memory.
 
     Args:
         worker: int64[W], all `HOLD` on entry; write only what is admitted.
@@ -119,7 +119,7 @@ def rule(function: F) -> F:
 
 
 class Ruled:
-    """A policy whose decision is the rule of its file."""
+    """Base of policies whose decision is made by the rule in their file."""
 
     __slots__ = ()
 

@@ -111,7 +111,7 @@ class RoutingView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutingDecision:
-    """Where each waiting request goes.
+    """The worker of each waiting request.
 
     Args:
         worker: int64[W], worker index or `HOLD`.
@@ -137,7 +137,7 @@ def horizon_of(policy: object) -> int:
 
 
 def expects_loads(policy: object) -> bool:
-    """Whether its projections are expected loads: every running request counts with the chance that it is still there.
+    """Whether a policy's projections are expected loads, with each request weighted by its probability of still running.
 
     Otherwise, and with a predictor that has no survival curve, a request counts in full until the step it is expected to
     leave at (BalanceRoute App. C).
@@ -146,7 +146,7 @@ def expects_loads(policy: object) -> bool:
 
 
 def memory_size_of(policy: object) -> int:
-    """Its `memory_size`: int64 words the policy keeps between decisions; 0 when none."""
+    """int64 words that the policy keeps between decisions; 0 if it keeps nothing."""
     return int(getattr(policy, "memory_size", 0))
 
 
@@ -156,7 +156,7 @@ def reads_cached(policy: object) -> bool:
 
 
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
-    """Says which rule of the contract the decision breaks; empty if it breaks none.
+    """A sentence on the first rule of the contract that the decision breaks; empty if it breaks none.
 
     Every host calls it on answers through the plain door; the compiled loop checks the same rules itself.
     """

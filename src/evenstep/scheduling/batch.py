@@ -1,4 +1,4 @@
-"""Filling one batch: what the rules of engine policies are made of.
+"""Functions that fill one batch; the rules of engine policies are made of them.
 
 A rule walks over requests in its own order and gives each its tokens. The functions here keep count of budget, seats,
 memory, places for requests that hold memory, and evictions, all in a `Batch`. A request is named twice: by its
@@ -16,7 +16,7 @@ from evenstep.scheduling.view import RuleView
 
 
 class Batch(NamedTuple):
-    """The batch that a rule fills, what is left for it, and what the policy keeps.
+    """The batch that a rule fills, the limits left for it, and the policy's memory.
 
     Write it with the functions of this file, which keep the counts.
 
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 
 @part
 def opened(view: RuleView, batch: Batch) -> None:
-    """Nothing is given yet."""
+    """Reset the batch to empty, with all limits of the view."""
     batch.given[0] = 0
     batch.gone[0] = 0
     batch.budget[0] = view.token_budget
@@ -58,7 +58,7 @@ def opened(view: RuleView, batch: Batch) -> None:
 
 @part
 def grows(view: RuleView, row: int, tokens: int) -> int:
-    """KV tokens of memory that running `tokens` more of a request takes."""
+    """KV tokens of memory that running `tokens` more of a request takes, in whole blocks."""
     held = view.prefilled[row] + tokens
     if tokens == view.left[row]:
         held += view.hold_produced
@@ -72,7 +72,7 @@ def grows(view: RuleView, row: int, tokens: int) -> int:
 
 @part
 def most(view: RuleView, batch: Batch, row: int) -> int:
-    """Tokens of a request that budget, seats and places in memory allow."""
+    """Tokens of a request that may still run: limited by budget, seats, and places in memory."""
     if batch.seats[0] <= 0 or (batch.places[0] <= 0 and view.resident[row] == 0):
         return 0
     return min(view.left[row], batch.budget[0])
@@ -80,13 +80,13 @@ def most(view: RuleView, batch: Batch, row: int) -> int:
 
 @part
 def give(view: RuleView, batch: Batch, row: int, position: int, tokens: int) -> None:
-    """Run `tokens` of a request; the caller has made sure that they fit."""
+    """Add `tokens` of a request to the batch. The caller has checked that they fit."""
     give_grown(view, batch, row, position, tokens, grows(view, row, tokens))
 
 
 @part
 def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: int, taken: int) -> None:
-    """`give`, where the KV tokens of memory that this takes are known."""
+    """`give`, for a caller that knows the KV tokens of memory this takes."""
     given = batch.given[0]
     batch.picked[given], batch.tokens[given] = position, tokens
     batch.given[0] = given + 1
@@ -99,7 +99,7 @@ def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: in
 
 @part
 def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
-    """Run the running requests that decode, in order of admission, up to the first that something keeps from running.
+    """Run the running requests that decode, in order of admission, up to the first that cannot run.
 
     For a batch whose evicted requests, if any, are those admitted last.
 
@@ -133,7 +133,11 @@ def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
 
 @part
 def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
-    """Run as much of a request as the budget allows, if that leaves `reserve` KV tokens of memory; whether it did."""
+    """Run as much of a request as the budget allows, if `reserve` KV tokens of memory remain free.
+
+    Returns:
+        Whether it runs.
+    """
     tokens: int = most(view, batch, row)
     taken: int = grows(view, row, tokens)
     if tokens < 1 or taken > batch.free[0] - reserve:
@@ -144,7 +148,7 @@ def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 
 @part
 def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
-    """`offer`, if memory holds the whole of its prefill and `reserve` more, not only the chunk that it runs now."""
+    """`offer`, if memory holds the request's whole prefill and `reserve` more, not only the chunk that runs now."""
     if grows(view, row, view.left[row]) > batch.free[0] - reserve:
         return False
     return offer(view, batch, row, position, 0)
@@ -152,7 +156,7 @@ def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 
 @part
 def vacate(view: RuleView, batch: Batch, position: int) -> None:
-    """A running request that has been given nothing gives up its memory."""
+    """Evict a running request to which the batch has given no tokens."""
     batch.free[0] += view.resident[view.running[position]]
     batch.places[0] += 1
     batch.evicted[batch.gone[0]] = position
@@ -161,7 +165,7 @@ def vacate(view: RuleView, batch: Batch, position: int) -> None:
 
 @part
 def evict(view: RuleView, batch: Batch, position: int) -> None:
-    """A running request gives up its memory, and what it was given."""
+    """Evict a running request, and take back the tokens the batch has given it."""
     row: int = view.running[position]
     for p in range(batch.given[0]):
         if batch.picked[p] == position and batch.tokens[p] > 0:
@@ -175,7 +179,7 @@ def evict(view: RuleView, batch: Batch, position: int) -> None:
 
 @part
 def is_evicted(batch: Batch, position: int) -> bool:
-    """Whether a running request has given up its memory in this batch."""
+    """Whether a running request is evicted in this batch."""
     found = False
     for e in range(batch.gone[0]):
         found = found or batch.evicted[e] == position
@@ -184,7 +188,7 @@ def is_evicted(batch: Batch, position: int) -> bool:
 
 @part
 def in_queue_order(batch: Batch, start: int) -> None:
-    """Sort the batch by position from entry `start` on: a host wants those that wait in ascending order."""
+    """Sort the batch by position from entry `start` on, because hosts want waiting requests in ascending order."""
     for p in range(start + 1, batch.given[0]):
         at, position, tokens = p, batch.picked[p], batch.tokens[p]
         while at > start and batch.picked[at - 1] > position:
@@ -195,7 +199,7 @@ def in_queue_order(batch: Batch, start: int) -> None:
 
 @part
 def closed(batch: Batch) -> None:
-    """Leave out what was taken back, and sort the evicted: what a host wants of an answer."""
+    """Remove entries without tokens, and sort the evicted positions, as hosts require."""
     if batch.gone[0] == 0:
         return
     written = 0

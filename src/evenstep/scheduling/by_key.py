@@ -1,4 +1,4 @@
-"""Running by priority: the smallest key goes first, whether it runs already or waits.
+"""Runs requests by priority: the smallest key goes first, running or waiting.
 
 A request that is not reached pauses with its KV. When memory is short the running request with the largest key gives it
 up, for running requests with smaller keys, and for waiting ones if they are to make room.
@@ -41,7 +41,7 @@ class KeyedWork(NamedTuple):
 def run_by_key(
     view: RuleView, options: Any, work: KeyedWork, key_of: Callable[..., float], makes_room: bool, watermark: float
 ) -> None:
-    """One batch by keys. Equal keys: running requests go first, then by admission.
+    """Form one batch by keys. Among equal keys, running requests go first, then the earlier admitted.
 
     Args:
         key_of: ``(view, options, row)``, the key that the policy's `order` keeps the queue sorted by.
@@ -82,14 +82,14 @@ def sort_running(view: RuleView, options: Any, work: KeyedWork, key_of: Callable
 
 @part
 def evict_last(view: RuleView, work: KeyedWork) -> None:
-    """The running request with the largest key gives up its memory."""
+    """Evict the running request with the largest key."""
     last: int = view.running.size - work.batch.gone[0] - 1
     vacate(view, work.batch, work.order[last])
 
 
 @part
 def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
-    """The request runs. Larger keys make room for it, and it pauses where that is not enough."""
+    """Run the request at place `at` of the key order. Larger keys are evicted for it; if that is not enough, it pauses."""
     batch = work.batch
     position: int = work.order[at]
     row: int = view.running[position]
@@ -104,7 +104,7 @@ def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
 
 @part
 def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: bool, reserve: int) -> bool:
-    """A waiting request is admitted if the whole of its prefill and `reserve` KV tokens fit; whether it was."""
+    """Admit a waiting request if its whole prefill and `reserve` KV tokens fit. Returns whether it is admitted."""
     batch = work.batch
     row: int = view.waiting[i]
     if batch.seats[0] <= 0 or batch.budget[0] <= 0:
@@ -121,9 +121,9 @@ def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: b
 
 @part
 def make_room(view: RuleView, work: KeyedWork, needed: int, at: int) -> None:
-    """Larger keys give up their memory, the largest first, until `needed` KV tokens and a place are free.
+    """Evict requests with larger keys, the largest first, until `needed` KV tokens and a place are free.
 
-    Unless all of them together hold too little.
+    If all of them together hold too little, no request is evicted.
     """
     batch, runs = work.batch, view.running.size
     if needed <= batch.free[0] and batch.places[0] > 0:

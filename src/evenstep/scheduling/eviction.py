@@ -12,7 +12,7 @@ from evenstep.scheduling.view import UNLIMITED, RuleView
 
 @part
 def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMITED) -> None:
-    """Run at most `cap` tokens of a running request; while they do not fit, the one admitted last is evicted."""
+    """Run up to `cap` tokens of a running request; while they do not fit, evict the one admitted last."""
     if position >= view.running.size - batch.gone[0]:
         return
     row: int = view.running[position]
@@ -29,7 +29,11 @@ def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMIT
 
 @part
 def run_phase(view: RuleView, batch: Batch, decoding: int) -> int:
-    """`run_or_evict` for the running requests of one phase, in order of admission; how many are of the other one."""
+    """`run_or_evict` for the running requests of one phase, in order of admission.
+
+    Returns:
+        How many are of the other phase.
+    """
     start, others = 0, 0
     if decoding == 1:  # counters stay in registers until the first request that something keeps from running
         given = batch.given[0]

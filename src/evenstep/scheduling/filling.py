@@ -38,11 +38,11 @@ class Filling:
         return min(int(self.view.left[request]), self.budget)
 
     def joins(self, request: int) -> bool:
-        """Whether a request holds no memory yet, so that it takes a place once it runs."""
+        """Whether a request holds no memory yet, so that it needs a place among those that do."""
         return bool(self.view.resident[request] == 0)
 
     def give(self, request: int, tokens: int) -> None:
-        """Run `tokens` of a request; the caller has made sure that they fit."""
+        """Add `tokens` of a request to the batch. The caller has checked that they fit."""
         self.tokens[request] = tokens
         self.budget -= tokens
         self.seats -= 1
@@ -50,7 +50,11 @@ class Filling:
         self.free -= self.grows(request, tokens)
 
     def offer(self, request: int, reserve: int = 0) -> bool:
-        """Run as much of a request as the budget allows, if that leaves `reserve` KV tokens of memory; whether it did."""
+        """Run as much of a request as the budget allows, if `reserve` KV tokens of memory remain free.
+
+        Returns:
+            Whether it runs.
+        """
         tokens = self.most(request)
         if tokens < 1 or self.grows(request, tokens) > self.free - reserve:
             return False
@@ -58,13 +62,13 @@ class Filling:
         return True
 
     def admit(self, request: int, reserve: int = 0) -> bool:
-        """`offer`, if memory holds the whole of its prefill and `reserve` more, not only the chunk it runs now."""
+        """`offer`, if memory holds the request's whole prefill and `reserve` more, not only the chunk that runs now."""
         if self.grows(request, int(self.view.left[request])) > self.free - reserve:
             return False
         return self.offer(request)
 
     def take_back(self, request: int) -> None:
-        """Undo what was given to a request."""
+        """Take back the tokens that the batch has given to a request."""
         given = int(self.tokens[request])
         self.free += self.grows(request, given)
         self.budget += given
@@ -73,7 +77,7 @@ class Filling:
         self.tokens[request] = 0
 
     def evict(self, request: int) -> None:
-        """A running request gives up its memory, and what it was given."""
+        """Evict a running request, and take back its tokens."""
         if self.tokens[request]:
             self.take_back(request)
         self.evicted[request] = True
@@ -85,7 +89,7 @@ class Filling:
 
 
 def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:
-    """Run at most `most` tokens of a running request; while they do not fit, the one admitted last is evicted."""
+    """Run up to `most` tokens of a running request; while they do not fit, evict the one admitted last."""
     if filling.evicted[request]:
         return
     tokens = min(filling.most(request), most)

@@ -1,4 +1,4 @@
-"""In which order a scheduling policy is shown the requests that wait: a key for each, computed when it joins the queue.
+"""The order in which a scheduling policy sees waiting requests: by a key computed when each joins the queue.
 
 A key is a weighted sum of what is known of a request, so hosts can keep the queue sorted: the smallest first, ties to the
 lowest row. It changes only when a request is evicted and joins the queue again.
@@ -34,7 +34,7 @@ _ROWS, _KNOWN = LOST_AT + 1, [ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT,
 
 @dataclass(frozen=True, slots=True)
 class QueueOrder:
-    """Weights of the features that make up a request's key; the smallest key stands first.
+    """Weights of the features in a request's sort key. The smallest key stands first.
 
     Args:
         arrival: of the arrival time, seconds: 1 alone is first come, first served.
@@ -77,7 +77,7 @@ class QueueOrder:
 
     @property
     def weights(self) -> F8:
-        """float64[13], the fields in order: what the compiled loop takes."""
+        """float64[13], the fields in order, as the compiled loop takes them."""
         return np.array(astuple(self))
 
     def keys_of(self, seed: int, known: I8, arrival_s: F8) -> F8:
@@ -111,7 +111,7 @@ def share_of_bounds(statistic: Statistic) -> tuple[float, float]:
 
 @jit
 def level(attained: int, quantum: float) -> int:
-    """How often `quantum` has to be doubled to be above `attained`, both in tokens."""
+    """How many times `quantum` must be doubled to exceed `attained`, both in tokens."""
     found, edge = 0, quantum
     while attained >= edge:
         found, edge = found + 1, edge * 2.0
@@ -160,5 +160,5 @@ ARRIVAL: QueueOrder = QueueOrder(arrival=1.0)
 
 
 def order_of(policy: object) -> QueueOrder:
-    """The order a policy declares by its attribute `order`, or that of arrival."""
+    """The policy's attribute `order`, or the order of arrival if it has none."""
     return getattr(policy, "order", ARRIVAL)

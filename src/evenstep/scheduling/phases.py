@@ -1,4 +1,4 @@
-"""The two phases of a batch, decodes and prefills, with caps and an order of their own: `work-conserving` is made of them.
+"""The two phases of a batch, decodes and prefills, each with its cap and order; `work-conserving` uses them.
 
 The running requests of a phase are a list of positions, `count` of them.
 """
@@ -13,7 +13,7 @@ from evenstep.scheduling.view import RuleView
 
 @part
 def list_phase(view: RuleView, decoding: int, cap: int, listed: Ints) -> int:
-    """List the running requests of a phase, `cap` at most, in order of admission; how many."""
+    """List the running requests of a phase, up to `cap`, in order of admission; returns their number."""
     count = 0
     for position in range(view.running.size):
         if view.decoding[view.running[position]] == decoding:
@@ -26,7 +26,7 @@ def list_phase(view: RuleView, decoding: int, cap: int, listed: Ints) -> int:
 
 @part
 def left_of_phase(view: RuleView, row: int) -> int:
-    """Tokens left of its prefill, or of a request that decodes, twice what is believed to be left of its output."""
+    """Remaining tokens as a sort key: of the prefill, or for a decoding request twice its believed remaining output."""
     if view.decoding[row] == 1:
         return view.output_low[row] + view.output_high[row] - 2 * view.produced[row]
     return view.left[row]
@@ -34,7 +34,7 @@ def left_of_phase(view: RuleView, row: int) -> int:
 
 @part
 def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
-    """Sort the list of a phase by what is left, the smallest first, equal ones as they stand."""
+    """Sort the list of a phase by remaining tokens, smallest first; equal ones keep their order."""
     for i in range(1, count):
         at = i
         position: int = listed[i]
@@ -50,14 +50,14 @@ def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
 
 @part
 def run_list(view: RuleView, batch: Batch, listed: Ints, count: int) -> None:
-    """Running requests of a list run or are evicted."""
+    """Run the running requests of a list; if memory is short, the one admitted last is evicted."""
     for i in range(count):
         run_or_evict(view, batch, listed[i])
 
 
 @part
 def needed_by(view: RuleView, batch: Batch, listed: Ints, count: int) -> int:
-    """KV tokens of memory that the requests of a list take for a token each."""
+    """KV tokens of memory that the listed requests need to run one token each."""
     needed = 0
     for i in range(count):
         position: int = listed[i]
@@ -68,7 +68,7 @@ def needed_by(view: RuleView, batch: Batch, listed: Ints, count: int) -> int:
 
 @part
 def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
-    """The queue's first `waits` are admitted, until the prefill of one and `reserve` KV tokens do not fit."""
+    """Admit the first `waits` requests of the queue, until a prefill and `reserve` KV tokens do not fit."""
     for i in range(waits):
         if not admit(view, batch, view.waiting[i], view.running.size + i, reserve):
             break
@@ -76,7 +76,7 @@ def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
 
 @part
 def admit_shortest(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
-    """The same, fewest tokens left first; the oldest of equals."""
+    """As `admit_first`, but the request with the fewest tokens left first, the older of equals."""
     start, last_left, last = batch.given[0], -1, -1
     while True:
         best, least = -1, 0

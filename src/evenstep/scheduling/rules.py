@@ -1,4 +1,4 @@
-"""An engine policy's rule: one text that is compiled where numba is, and runs as plain Python elsewhere.
+"""The rule of an engine policy: one text, compiled if numba is installed and plain Python otherwise.
 
 The file of a policy holds its frozen dataclass and one function marked with `rule`::
 
@@ -75,7 +75,7 @@ def rule(function: F) -> F:
 
 
 class Ruled:
-    """A policy whose batch is formed by the rule of its file."""
+    """Base of policies whose batch is formed by the rule in their file."""
 
     __slots__ = ()
 

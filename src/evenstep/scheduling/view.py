@@ -1,4 +1,4 @@
-"""What an engine scheduling policy sees, once an iteration, and what it answers.
+"""The input and the answer of an engine scheduling policy, once an iteration.
 
 A policy is written in one of two ways: as `SchedulingPolicy.form_batch`, an `EngineView` in and a `BatchDecision` out, or as
 a rule (`scheduling.rules`), which reads a `RuleView` and is compiled. Compiled loops call either kind of compiled policy
@@ -121,13 +121,13 @@ class EngineView:
         return self.now_s - self.arrival_s
 
     def held_after(self, request: int, tokens: int) -> int:
-        """KV tokens of memory a request holds once it has run `tokens` (>= 1) more, whole blocks."""
+        """KV tokens of memory, in whole blocks, that a request holds after it has run `tokens` (>= 1) more."""
         produces = self.hold_produced if tokens == self.left[request] else 0
         return whole_blocks(int(self.prefilled[request]) + tokens + produces, self.block_tokens)
 
 
 class RuleView(NamedTuple):
-    """What a rule sees: `EngineView`, but that what is known of a request stands in its row.
+    """A rule's view: as `EngineView`, but facts of a request are in its row of one table.
 
     `running` and `waiting` list the rows, in order of admission and in the policy's `order`. All arrays from `request_id`
     to `arrival_s` are read as ``view.left[row]``. A position numbers those that run from 0 on, then those that wait.
@@ -170,7 +170,7 @@ def whole_blocks(tokens: int, block_tokens: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchDecision:
-    """What the next iteration runs.
+    """The requests and tokens that the next iteration runs, and those it evicts.
 
     Args:
         tokens: int64[N], tokens each request runs: 1 decodes, more prefills, 0 pauses with what it holds.
@@ -208,7 +208,7 @@ class SchedulingPolicy(Protocol):
 
 
 def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evict: bool = True) -> str:
-    """The first promise of a policy that an answer breaks, as a sentence; empty when it keeps all.
+    """The first promise that a policy's answer breaks, as a sentence; empty if it keeps all.
 
     Args:
         memory: words the policy keeps.

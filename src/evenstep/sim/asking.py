@@ -11,12 +11,16 @@ from evenstep.compiled import callback
 
 
 def question(symbol: str, signature: str) -> tuple[Any, Callable[[Callable[..., float]], AbstractContextManager[None]]]:
-    """What kernels call, and the context in which runs of this thread are answered.
+    """Make a callback through which compiled loops ask Python, and a context manager that installs the answering function.
 
-    The answer must not raise. A policy may start a run of its own.
+    The answering function holds for runs of this thread, must not raise, and may start a run of its own.
 
     Args:
         symbol, signature: as in `compiled.callback`.
+        symbol, signature: as in `compiled.callback`.
+
+    Returns:
+        The callback for kernels, and ``answering(function)``.
     """
     of_this_thread = threading.local()
 

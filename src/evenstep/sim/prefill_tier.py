@@ -47,7 +47,7 @@ class PrefillTier:
         return self.prefillers * self.token_budget / self.batch_time.seconds(Batch(tokens=self.token_budget))
 
     def ready(self, trace: Trace) -> Trace:
-        """The trace with the times at which prompts are ready as its arrival times, in their order.
+        """The trace with arrival times replaced by the times at which its prompts are ready, sorted by them.
 
         Raises:
             InputError: a trace without times.

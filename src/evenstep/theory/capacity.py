@@ -106,7 +106,7 @@ class Closed:
 
 
 def by_tokens(law: BatchTime) -> bool:
-    """Whether an iteration's time depends on its tokens alone."""
+    """Whether an iteration's time depends on its tokens only."""
     return not law.table()[[PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID]].any()
 
 

@@ -59,7 +59,7 @@ class Types:
 
     @property
     def load(self) -> float:
-        """rho = d1 sum_j lambda_j W_j: the engine keeps up if and only if it is below 1."""
+        """rho = d1 sum_j lambda_j W_j; the engine keeps up if and only if rho < 1."""
         return float(self.d1_s * np.dot(self.arrivals_per_s, self.work))
 
     def iteration_s(self, per_stage: F8) -> float:

@@ -27,7 +27,7 @@ def a_max_ratio(alpha: float) -> tuple[float, float]:
 
 
 def a_max_on_instance(alpha: float, mix: float) -> float:
-    """A_max's latency over that of H-SF on the instance Theorem 3.4 is proved with, as its proof computes both.
+    """A_max's latency over H-SF's on the instance that proves Theorem 3.4, as the proof computes both.
 
     (x + alpha)(1 + x) / (alpha (x^2 + 2 alpha x + 1)): below the bound the theorem prints for every alpha < 1 and every x.
 
@@ -67,7 +67,7 @@ def a_min_ratio(counts: F8) -> float:
 
 
 def a_min_mixed(counts: F8, prompt: int, lower: int) -> float:
-    """A_min's ratio with prompts of any length and a lower bound above 1, as the paper's proof has it.
+    """A_min's ratio for prompts of any length and a lower bound above 1, as in the paper's proof.
 
     The numerator is the sum over k of d_k (sum of i x_i) (sum of d_k x_i / (s + i) + 2 sum of (i - k) x_i / (s + i)), with
     i >= k. The denominator is the sum of k (s + k) x_k (x_k + 2 sum of x_i, i > k). d_k is s + l at k = l, else 1.
@@ -97,7 +97,7 @@ def _from(x: F8) -> F8:
 
 
 def a_min_worst(longest: int) -> tuple[float, F8]:
-    """CR(A_min): the largest quotient over mixes x >= 0 of outputs 1..u, and a mix that has it.
+    """CR(A_min): the largest ratio over mixes x >= 0 of outputs 1..u, and a mix that attains it.
 
     It is the largest eigenvalue of B^-1 A, by powers of it; B^-1 is tridiagonal (proof of Theorem 4.3). Its vector turns
     out to have one sign; that is checked.
@@ -136,7 +136,7 @@ def a_min_fit(longest: float) -> float:
 
 
 def a_min_two_points(alpha: float) -> float:
-    """CR(A_min) <= (3 - alpha) / 2 on outputs that are one of two lengths. Source: Interval scheduling, Theorem 5.1."""
+    """CR(A_min) <= (3 - alpha) / 2 for outputs of two possible lengths. Source: Interval scheduling, Theorem 5.1."""
     _check(alpha)
     return (3 - alpha) / 2
 

@@ -1,4 +1,4 @@
-"""Thresholds of Nested WAIT, and the memory that they need.
+"""Thresholds of Nested WAIT, and the memory they need.
 
 Types are in order of their outputs, all of one prompt length l. Segment i owns the decodes l'_{i-1} + 1 .. l'_i, the first
 also the prefill. ``p_i`` is the share of the requests in segment i that continue to the next.
@@ -57,7 +57,7 @@ def go_on(arrivals_per_s: Sequence[float]) -> F8:
 
 
 def segment_work(types: Types) -> F8:
-    """KV token-iterations of a request in each segment, float64[m]; they add up to W of the longest type."""
+    """KV token-iterations of a request in each segment, float64[m]; their sum is W of the longest type."""
     prompt = float(types.prompt_tokens[0])
     ends = np.asarray(types.output_tokens, float)
     starts = np.concatenate([[0.0], ends[:-1]])
@@ -186,7 +186,7 @@ def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> Nest
 
 
 def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.0, is_timed: bool = True) -> list[str]:
-    """The conditions of eq. 10 and of the memory that these thresholds break, each with its numbers.
+    """Sentences on conditions of eq. 10 and of the memory that these thresholds break, each with its numbers.
 
     Args:
         types: in order of their outputs, all of one prompt.

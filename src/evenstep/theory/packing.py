@@ -35,7 +35,7 @@ def total_latency(starts: I8, output_tokens: I8) -> int:
 
 
 def same_order(first: I8, second: I8) -> bool:
-    """Whether no two requests start one way round in one schedule and the other way round in the other: int64[N] each.
+    """Whether no two requests start in opposite orders in the two schedules; int64[N] start iterations each.
 
     Source: Interval scheduling, Definition 8.1.
     """
@@ -57,13 +57,13 @@ def optimally_packed(starts: I8, prompt_tokens: I8, output_tokens: I8, kv_tokens
         kv_tokens: M.
 
     Raises:
-        InputError: a schedule that exceeds the memory itself.
+        InputError: the given schedule already exceeds the memory.
 
     Source: Interval scheduling, Definition 8.3: one request is moved at a time, all others staying where they are.
     """
     held = occupied(starts, prompt_tokens, output_tokens)
     if int(held.max(initial=0)) > kv_tokens:
-        raise InputError("schedule", "kv_tokens", kv_tokens, f"at least the {int(held.max())} it holds")
+        raise InputError("schedule", "kv_tokens", kv_tokens, f"at least {int(held.max())}, the most the schedule holds")
     for start, prompt, output in zip(starts.tolist(), prompt_tokens.tolist(), output_tokens.tolist(), strict=True):
         before = starts[starts < start]
         if not before.size:

@@ -46,7 +46,7 @@ class Design:
 
 
 def merged(types: Types, segments: int) -> Types:
-    """L types in place of m: rates are summed, and the longest output of each stands for all.
+    """Merge m types into L segments' types: rates are summed, and the longest output stands for all.
 
     Raises:
         InputError: types out of order or of several prompts, or more segments than types.

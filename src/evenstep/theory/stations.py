@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One call of one type of task, as a share of its engine.
+    """One call of one task type, with its share of its engine's time.
 
     Args:
         name: TASK.CALL.
@@ -36,7 +36,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """Calls that share the time of one engine, and their summed load.
+    """Calls that share the time of an engine, and their summed load.
 
     Args:
         calls: names of the calls.
@@ -89,7 +89,7 @@ def engine_loads(flows: Sequence[Flow]) -> list[Station]:
 
 
 def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
-    """The virtual stations over two or more engines, the heaviest first; none is part of another.
+    """The virtual stations over two or more engines, heaviest first; none is contained in another.
 
     Source: Throughput-optimal sec. 4.3; Rybko and Stolyar (1992); Dai and Vande Vate (2000) for the name. Where all calls
         are in pairs that exclude each other the load condition is necessary; with more than two engines it is not

@@ -68,7 +68,7 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
 
 
 def solved(types: Types, thresholds: I8) -> WaitThresholds:
-    """What given thresholds cost: int64[m]."""
+    """The costs of given thresholds, int64[m]."""
     seconds = types.iteration_s(thresholds.astype(float))
     rates = np.asarray(types.arrivals_per_s, float)
     with np.errstate(divide="ignore"):
@@ -93,7 +93,7 @@ def expected_latency_s(types: Types, solved: WaitThresholds) -> F8:
 
 
 def doubts(types: Types, thresholds: I8) -> list[str]:
-    """Which conditions of eq. 9 some thresholds break, each with its numbers; none where they hold.
+    """Sentences on conditions of eq. 9 that the thresholds break, each with its numbers; empty if all hold.
 
     Args:
         types: what arrives, and the engine.

@@ -1,4 +1,4 @@
-"""What every trace, and every reader of one, has to keep; third-party readers are held to the same."""
+"""The promises that every trace, and every reader of traces, has to keep; readers of other packages too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOWEST = {
 
 
 def check_trace(trace: Trace, where: str) -> Trace:
-    """The trace itself, if it keeps every promise of `Trace`.
+    """Check that a trace keeps every promise of `Trace`, and return it.
 
     Raises:
         InputError: a column of the wrong type or length, a value out of range, or times that go back; a row that waits

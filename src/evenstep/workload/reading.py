@@ -109,7 +109,10 @@ def detect(path: Path) -> str:
 
 
 def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str, ModuleType, dict[str, Any]]:
-    """Name and module of the format asked for, or else found, and all its options, converted to their types.
+    """Find the format of a file, as asked for or recognised.
+
+    Returns:
+        Its name, its module, and all its options converted to their types.
 
     Raises:
         InputError: as `detect`, an unknown format, an unknown option (with the nearest), or a value that does not fit.

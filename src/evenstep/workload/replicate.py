@@ -51,13 +51,13 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
         return source
     if source.synthetic:
         raise InputError(
-            source.name or "trace", "replicate", number, "0", "Give the workload it was drawn from, to draw anew."
+            source.name or "trace", "replicate", number, "0", "Give the workload file of the trace, to draw it again."
         )
     return _rotated(source, number, seed)
 
 
 def how(source: Source) -> str:
-    """One sentence on what replicates of this workload are, for reports."""
+    """A sentence for reports on how replicates of this workload are made."""
     if isinstance(source, Trace):
         return "replicates rotate the recorded trace by a keyed offset (the first is the trace as it is)"
     return "replicates are new draws"

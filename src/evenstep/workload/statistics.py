@@ -21,7 +21,7 @@ _FEWEST = 20  # arrivals in a window that counts
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """All values that `evenstep trace inspect` shows of a request trace, as plain values; None = does not apply.
+    """All statistics that `evenstep trace inspect` shows of a request trace; None for those that do not apply.
 
     ``cv_gaps`` is the standard deviation of the gaps between arrivals over their mean; ``cv_gaps_5min`` the median of
     that inside 5-minute windows, which leaves slow drift out. ``share_at_largest`` is the share of outputs equal to
@@ -86,7 +86,7 @@ def digest(trace: Trace) -> str:
 
 
 def is_generator(path: Path) -> bool:
-    """Whether the file holds clients to draw from (ServeGen), not requests."""
+    """Whether a file holds clients to draw requests from (ServeGen), not requests."""
     from evenstep.workload import files
     from evenstep.workload.readers import servegen
 

@@ -1,4 +1,4 @@
-"""Columns of one trace file, checked field by field; a bad row is named, or counted where the user asked to skip it."""
+"""Columns of a trace file, checked field by field. A bad row is an error, or counted if the user asked to skip it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MISSING = Missing()
 
 
 class Doubt(Exception):  # noqa: N818  not an error: the signal to read again slowly and name the row
-    """A fast table met something it cannot name."""
+    """A fast table met a problem it cannot describe; the slow table reads the file again."""
 
 
 class Table:
@@ -60,7 +60,7 @@ class Table:
         return field in self.columns
 
     def whole(self, field: str, low: int = 1, absent: int | None = None) -> I8:
-        """int64[N], whole numbers of at least `low`; a missing value is bad, or `absent` where that is given."""
+        """The field as int64[N], whole numbers of at least `low`; a missing value is bad, or `absent` if that is given."""
         values, wrong = self._converted(field, _as_whole, np.int64, absent)
         wrong |= values < low
         wrong &= ~self._is_absent(field, absent)
@@ -75,7 +75,7 @@ class Table:
         return "It is too large." if number is not None and number >= _LARGEST else ""
 
     def number(self, field: str, low: float = -math.inf, absent: float | None = None, expected: str = "") -> F8:
-        """float64[N], finite numbers of at least `low`; a missing value is bad, or `absent` where that is given.
+        """The field as float64[N], finite numbers of at least `low`; a missing value is bad, or `absent` if that is given.
 
         Args:
             field, low, absent: as in `whole`.
@@ -220,7 +220,7 @@ def codes(values: Sequence[str]) -> tuple[I8, tuple[str, ...]]:
 
 
 def session_numbers(table: Table, field: str) -> I8:
-    """int64[N], a number for each session named in this field; -1 where a row names none."""
+    """int64[N], one number for each session named in this field; -1 for rows without a session."""
     if not table.has(field):
         return np.full(table.rows, -1, np.int64)
     numbers, known = codes(table.texts(field))

@@ -60,7 +60,9 @@ def test_a_run_that_kills_its_process_twice_is_named_and_finished_runs_are_kept(
     monkeypatch.setattr(crew, "Processes", Dying)
     label = "point 0 (workers=2), br-0, replicate 0"
     heard = Heard()
-    with pytest.raises(InputError, match=re.escape(f"{label}: process is 'killed by SIGKILL'; expected one that lives")):
+    with pytest.raises(
+        InputError, match=re.escape(f"{label}: process is 'killed by SIGKILL'; expected a process that finishes the run")
+    ):
         sweep(tiny(), cache=tmp_path, processes=2, progress=heard)
     assert heard.lines == [f"{label}: its process was killed by SIGKILL; tried again"]
     assert len(Sweep(tiny(), cache=tmp_path).tasks()) == 8 - 2

@@ -57,7 +57,7 @@ def test_requests_of_a_session_follow_each_other_by_their_gaps(samples):
         ("columns:prompt=im,output=out", "expected a column 'im'. Did you mean in?"),
         ("columns:promt=in", "option is 'promt'; expected a known option. Did you mean prompt?"),
         ("columns:prompt=in,output=out,unit=min", "unit is 'min'; expected one of s, ms, us, ns"),
-        ("columns:prompt=in,output=out,unit=ms", "unit is 'ms'; expected a column of times beside it"),
+        ("columns:prompt=in,output=out,unit=ms", "unit is 'ms'; expected no unit without a column of times"),
         ("columns:prompt=in,output=out,time=tenant", r"x\.csv:2: tenant is 'a'; expected a finite number"),
         ("columns:prompt=tenant,output=out", r"x\.csv:2: tenant is 'a'; expected a whole number >= 1"),
     ],

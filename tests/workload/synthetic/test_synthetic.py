@@ -83,5 +83,5 @@ def test_a_share_that_is_none_is_refused(share):
 
 
 def test_classes_beside_recurring_prompts_have_no_laws():
-    with pytest.raises(InputError, match="no laws beside recurring"):
+    with pytest.raises(InputError, match="no laws of lengths with recurring"):
         Synthetic(5, CHAT.prompt, CHAT.output, recurring=Recurring(2), classes=(RequestClass(1, laws.Constant(1)),))

@@ -1,1 +1,1 @@
-"""What several commands share: flags, parsing and outputs."""
+"""Code that several commands share: flags, parsing and outputs."""

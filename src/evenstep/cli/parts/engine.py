@@ -19,7 +19,7 @@ _BESIDE = {"columns", "format", "report", "records", "config", "debug", "command
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that only one engine has; the others are those of a fleet."""
+    """Add the flags that apply to one engine only."""
     from evenstep.config import meaning
     from evenstep.experiments.compare.engine_settings import USUAL, EngineSettings
 
@@ -39,7 +39,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def compare(args: argparse.Namespace) -> int:
-    """Run it; arguments as `evenstep compare` parses them."""
+    """Compare scheduling policies inside one engine; `args` as `evenstep compare` parses them. Returns the exit code."""
     from evenstep.cli.parts import outputs
     from evenstep.cli.parts.flags import need_source, settled
     from evenstep.experiments.compare.engine_compare import run_engine_comparison
@@ -51,7 +51,7 @@ def compare(args: argparse.Namespace) -> int:
     strange = [name for name in vars(args) if name not in known | _BESIDE]
     if strange:
         flag = "--" + strange[0].replace("_", "-")
-        raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag beside --engine")
+        raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag with --engine")
     found = settled(args, EngineSettings)
     settings = check(found.value)
     need_source("evenstep compare", settings.source)

@@ -32,7 +32,7 @@ class _Once(argparse.Action):
 
 
 def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple[str, ...] = ()) -> None:
-    """One kebab-case flag for each field, its help from the docstring; and ``--config`` for a file of them.
+    """Add a kebab-case flag for each field of a dataclass, with help from its docstring, and ``--config`` for a file.
 
     A list of texts is a flag without the plural's s that may be given many times; the ``shape`` in a field's metadata
     is what help shows for its value. A flag whose metadata have ``once`` is refused the second time, with that hint.
@@ -67,7 +67,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
 
 
 def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[Any, ...]]) -> None:
-    """Flags of one value: ``--out FILE`` -> its help, or help, type and (if it has one) default."""
+    """Add flags that take one value: ``--out FILE`` -> help, or a tuple of help, type and an optional default."""
     for flag, said in flags.items():
         name, metavar = flag.split(" ")
         text, *more = (said,) if isinstance(said, str) else said
@@ -76,19 +76,19 @@ def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[
 
 
 def add_many(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str, **more: Any) -> None:
-    """A flag that may be given many times; it leaves no attribute unless a `default` is given."""
+    """Add a flag that may be given many times; without a `default`, no attribute is set if it is not given."""
     options: dict[str, Any] = {"default": argparse.SUPPRESS, **more}
     parser.add_argument(flag, action="append", metavar=metavar, help=text, **options)
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """The trace as an argument; without it, it comes from ``--config``."""
+    """Add the trace as an argument; without it, the trace comes from ``--config``."""
     text = "trace file, workload YAML or sample:azure-conv"
     parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=text)
 
 
 def need_source(where: str, source: str) -> None:
-    """See that a trace is named.
+    """Check that a trace is given.
 
     Raises:
         InputError: neither on the command line nor in a file of settings.
@@ -98,7 +98,7 @@ def need_source(where: str, source: str) -> None:
 
 
 def add_format(parser: argparse.ArgumentParser, *kinds: str) -> None:
-    """``--format``: a table or JSON, or one of these kinds."""
+    """Add ``--format`` with the choices `kinds`, by default table and json."""
     choices = [*(kinds or ("table", "json"))]
     parser.add_argument("--format", choices=choices, default="table", help="what stdout gets (default table)")
 
@@ -110,7 +110,7 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_columns_flag(parser: argparse.ArgumentParser) -> None:
-    """``--columns`` for any CSV file; `format_of` reads it."""
+    """Add ``--columns`` for any CSV file; `format_of` reads it."""
     parser.add_argument(
         "--columns",
         default=argparse.SUPPRESS,
@@ -121,7 +121,7 @@ def add_columns_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def format_of(args: argparse.Namespace, named: str | None) -> str | None:
-    """The format of a trace file: ``columns:...`` where ``--columns`` is given.
+    """The format of a trace file: ``columns:...`` if ``--columns`` is given, else `named`.
 
     Args:
         args: the command line.
@@ -134,7 +134,7 @@ def format_of(args: argparse.Namespace, named: str | None) -> str | None:
     if columns is None:
         return named
     if named is not None:
-        raise InputError(ORIGIN, "--format-name", named, "left out where --columns is given")
+        raise InputError(ORIGIN, "--format-name", named, "no value with --columns")
     if "=" not in columns:
         raise InputError(ORIGIN, "--columns", columns, "KEY=NAME,...", "Write prompt=COLUMN,output=COLUMN.")
     return f"columns:{columns}"

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class LoadBar:
-    """A bar on stderr, if it is a terminal."""
+    """A progress bar on stderr, shown only on a terminal."""
 
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
 
     def show(self, at: Progress, name: str = "") -> None:
-        """How far a run is."""
+        """Show the progress of a run."""
         if not sys.stderr.isatty():
             return
         if self._bar is None:

@@ -1,4 +1,4 @@
-"""What `compare` and `simulate` print and write: rows as they are ready, differences, JSON, records, the report."""
+"""What `compare` and `simulate` print and write: rows as they finish, differences, JSON, records, the report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAME = 30
 
 
 class Rows:
-    """The table on stdout, a row as soon as a policy has run all its replicates."""
+    """The table on stdout; a row is printed once a policy has run all its replicates."""
 
     def __init__(
         self, asked: Sequence[Contender], columns: Sequence[Column] | None = None, observed: PolicyResult | None = None
@@ -54,7 +54,7 @@ class Rows:
         self._runs: list[list[Run]] = []
 
     def add(self, contender: Contender, runs: list[Run]) -> None:
-        """Print one policy."""
+        """Print one policy's row."""
         from evenstep.measure.comparison import compare_runs
 
         if not self._runs:
@@ -77,7 +77,7 @@ class Rows:
 
 
 def overload(comparison: Comparison) -> str:
-    """Whether BF-IO's Definition 1 held: the papers' bounds assume it."""
+    """A sentence on whether BF-IO's Definition 1 held, which the papers' bounds assume."""
     said = (
         "Overload (BF-IO Definition 1: even without the requests of its most frequent prompt length, "
         "the pool still fills every free slot)"
@@ -90,7 +90,7 @@ def overload(comparison: Comparison) -> str:
 
 
 def held(comparison: Comparison) -> list[str]:
-    """A line for each policy that left a worker without work though a waiting request fits it."""
+    """A line for each policy that left a worker idle while a fitting request waited."""
     counts = [(p.policy, p.summaries[0].get("held_decisions", 0)) for p in comparison.policies]
     decisions = [p.summaries[0]["decisions"] for p in comparison.policies]
     return [held_line(policy, count, of) for (policy, count), of in zip(counts, decisions, strict=True) if count]
@@ -157,7 +157,7 @@ def versions() -> dict[str, str]:
 
 
 def described(outcome: Outcome, notes: Sequence[str], command: str) -> Comparison:
-    """The comparison with its origin."""
+    """The comparison with its origin: notes, command and versions."""
     comparison = outcome.comparison
     return replace(comparison, command=command, versions=versions(), notes=(*comparison.notes, *notes))
 
@@ -178,12 +178,12 @@ def lines_of(form: str) -> TextIO | None:
 
 
 def print_json(found: Mapping[str, Any]) -> None:
-    """One JSON object on stdout, and nothing else."""
+    """Print one JSON object on stdout."""
     print(json.dumps(found, allow_nan=False))
 
 
 def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[str]:
-    """The record tables of every run, one folder a run; what to tell the user."""
+    """Write the record tables of every run, one folder for each. Returns lines for the user."""
     from evenstep.measure.parquet import write_run
 
     for index, (name, runs) in enumerate(zip(names, outcome.runs, strict=True)):
@@ -203,7 +203,7 @@ def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[s
 
 
 def write_report(path: str, page: str) -> str:
-    """Write a page; the line that says where it is."""
+    """Write a page; returns a line that says where it is."""
     write_text(Path(path), page)
     return f"report: {Path(path).resolve()}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -12,11 +13,19 @@ from evenstep.errors import InputError, nearest
 _KINDS = {"int": "an integer", "float": "a number"}
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wraps help texts at blanks only, so that a name with hyphens (``br-h``, ``--per-token-s``) can be copied whole."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
+
+
 class ArgumentParser(argparse.ArgumentParser):
     """A parser that raises `InputError` where argparse would print its usage and exit."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("allow_abbrev", False)
+        kwargs.setdefault("formatter_class", HelpFormatter)
         super().__init__(*args, **kwargs)
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
@@ -33,7 +42,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[str]:
-    """Long flags of a parser and of its subcommands."""
+    """All long flags of a parser and of its subcommands."""
     found: list[str] = []
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         found += [flag for flag in action.option_strings if flag.startswith("--")]

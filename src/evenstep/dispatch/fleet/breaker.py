@@ -23,7 +23,7 @@ class Circuit:
 
 
 class Breaker:
-    """Circuits by the name of the engine.
+    """Circuit breakers of all engines, by the engine's name.
 
     Args:
         failures: in a row, after which an engine is ejected.
@@ -40,7 +40,7 @@ class Breaker:
         self._doubted: dict[int, list[str]] = {}  # request -> engines it failed on, perhaps by its own fault
 
     def limits(self, failures: int, cooldown_s: float, cap_s: float) -> None:
-        """Other settings, from the next failure on."""
+        """Set other limits, from the next failure on."""
         self.failures, self.cooldown_s, self.cap_s = failures, cooldown_s, cap_s
 
     def add(self, name: str) -> None:
@@ -51,14 +51,22 @@ class Breaker:
         self.failing.discard(name)
 
     def failed(self, name: str, request: int, is_certain: bool) -> bool:
-        """A leg failed; whether the engine should be ejected now."""
+        """Count a failed call to this engine, or keep it in doubt if the request itself may be the cause.
+
+        Returns:
+            Whether the engine should be ejected now.
+        """
         if is_certain:
             return self._count(name)
         self._doubted.setdefault(request, []).append(name)
         return False
 
     def answered(self, name: str, request: int) -> list[str]:
-        """A request got a token from this engine; the engines that should be ejected, since it was not the prompt."""
+        """Note that a request got a token here, so that its failures elsewhere count against those engines.
+
+        Returns:
+            The engines that should be ejected because of it.
+        """
         if name in self.failing:
             self.failing.discard(name)
             self.circuits[name].failures = 0
@@ -68,21 +76,21 @@ class Breaker:
         return [other for other in blamed if other != name and other in self.circuits and self._count(other)]
 
     def forget(self, request: int) -> None:
-        """The request is over: the failures it caused remain unproven."""
+        """Drop the doubtful failures of a request that is over; they remain unproven."""
         self._doubted.pop(request, None)
 
     def eject(self, name: str) -> float:
-        """Leave the engine alone; seconds until it is probed."""
+        """Open the engine's circuit; returns the seconds until it is probed."""
         circuit = self.circuits[name]
         circuit.state = "open"
         return circuit.cooldown_s
 
     def cooled(self, name: str) -> None:
-        """The wait is over; a probe is on its way."""
+        """Note that the engine's cooldown is over, and that a probe is sent."""
         self.circuits[name].state = "probing"
 
     def probed(self, name: str, ok: bool) -> float:
-        """Handle a probe's result: seconds until the next one, 0 when the engine is back."""
+        """Handle a probe's result; returns the seconds until the next probe, 0 if the engine is back."""
         circuit = self.circuits[name]
         if ok:
             self.circuits[name] = Circuit(cooldown_s=self.cooldown_s)

@@ -1,4 +1,4 @@
-"""Workers that come, go, fail and come back: the part of the dispatcher that knows no requests."""
+"""The workers of a fleet: they join, leave, fail and recover. Nothing here knows of requests."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Fleet:
 
     @property
     def is_split(self) -> bool:
-        """Whether prompts go to a prefiller first."""
+        """Whether prompts go to a prefiller first: the fleet has one that stays."""
         found = self.prefill.prefillers
         return bool(found) and any(not one.leaves for one in found.values())
 
     def lost_with(self, name: str) -> list[str]:
-        """Engines that die with this one: its barrier group; one that is not known stands for itself."""
+        """Names of the engines that fail together with this one: its barrier group, or only itself if it is unknown."""
         place = self.mirror.place.get(name)
         return [name] if place is None else self.mirror.peers(place)
 
     def has_left(self, out: set[str], with_prefill: bool, is_up: bool = False) -> bool:
-        """Whether a request can be served without these engines.
+        """Whether the fleet can serve a request without the engines `out`.
 
         Args:
             out: names.
@@ -60,7 +60,10 @@ class Fleet:
         return self.prefill.prefillers.get(name) if place is None else self.mirror.workers[place]
 
     def add(self, spec: WorkerSpec, now_s: float) -> bool:
-        """A worker joins, or is described anew; whether places in the mirror changed.
+        """Add a worker, or change the description of a known one.
+
+        Returns:
+            Whether places or groups in the mirror changed.
 
         Raises:
             InputError: it is there with another role.
@@ -89,7 +92,7 @@ class Fleet:
         return moved
 
     def remove(self, name: str) -> None:
-        """A worker runs nothing any more and is taken out."""
+        """Remove a worker that runs nothing any more."""
         self.breaker.remove(name)
         self.timers.clear(("probe", self._numbers.pop(name)))
         if name in self.prefill.prefillers:
@@ -98,7 +101,7 @@ class Fleet:
             self.mirror.remove(self.mirror.place[name])
 
     def leave(self, name: str) -> None:
-        """A worker gets nothing new."""
+        """Mark a worker as leaving: it gets no new requests."""
         found = self.find(name)
         assert found is not None
         found.leaves = True
@@ -133,7 +136,7 @@ class Fleet:
                 self.notice("disagreement", event.worker, text, now_s)
 
     def eject(self, name: str, now_s: float) -> bool:
-        """Leave a worker alone for a while, unless it is the last healthy one; whether it was ejected."""
+        """Send nothing to a worker for a while, unless it is the last healthy one. Returns whether it was ejected."""
         found = self.find(name)
         if found is None or self.breaker.is_ejected(name):
             return False
@@ -146,14 +149,14 @@ class Fleet:
         return True
 
     def probe(self, number: int, now_s: float) -> None:
-        """An ejected worker's wait is over."""
+        """Send a probe to an ejected worker whose wait is over."""
         name = next(name for name, its in self._numbers.items() if its == number)
         self.breaker.cooled(name)
         self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case no answer comes
         self._turn.out.append(Probe(name))
 
     def probed(self, name: str, ok: bool, now_s: float) -> bool:
-        """A worker's health is known; whether it just came back."""
+        """Handle the result of a probe: eject the worker, or take it back. Returns whether it just came back."""
         if self.find(name) is None:
             return False
         if not self.breaker.is_ejected(name):
@@ -170,7 +173,7 @@ class Fleet:
         return True
 
     def notice(self, kind: str, about: str, text: str, now_s: float) -> None:
-        """Say something to the operator, at most once a minute."""
+        """Notify the operator, at most once a minute for each kind and subject."""
         if now_s - self._noticed.get((kind, about), float("-inf")) >= _NOTICE_EVERY_S:
             self._noticed[kind, about] = now_s
             self._turn.out.append(Notice(kind, about, text))

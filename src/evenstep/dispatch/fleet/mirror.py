@@ -1,4 +1,4 @@
-"""The cluster as the dispatcher knows it: what each worker runs, how much KV it holds, what it says of itself.
+"""The dispatcher's picture of the cluster: what each worker runs, its KV, and its own reports.
 
 It counts slots and tokens of the dispatcher's own requests, with every chunk. Load that a worker's metrics show beyond
 them is *foreign*: it belongs to another gateway, or to a client that knows the engine's address. A worker counts as full,
@@ -59,12 +59,12 @@ class Worker:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be sent anything."""
+        """Whether the worker may be sent requests."""
         return self.is_up and self.is_known and not self.leaves
 
     @property
     def is_shared(self) -> bool:
-        """Whether others sent there not long before its last sample."""
+        """Whether other gateways sent requests to the worker shortly before its last sample."""
         return self.heard_s < self.foreign_s + _SHARED_S
 
     def slots_of_ours(self, gateways: int) -> int:
@@ -116,7 +116,7 @@ _WORKERS = compiled.struct(WorkerColumns)
 
 @declared(None if INT is None else INT(_WORKERS, I2))
 def open_groups(workers: WorkerColumns, found: Any) -> int:
-    """Barrier groups with a free slot, in order; returns how many.
+    """Find the barrier groups with a free slot, in ascending order; returns their number.
 
     Args:
         workers: the mirror's columns.
@@ -139,7 +139,7 @@ _open_groups = compiled.entry(open_groups)
 
 
 class Mirror:
-    """Workers that decode, in order of joining; their numbers are places in that order.
+    """The decode workers, in order of joining. A worker's place in this order is its number.
 
     Args:
         gateways: that send to them, this one included; 0 = as their samples show.
@@ -166,14 +166,14 @@ class Mirror:
         self.at = self.columns.at
 
     def add(self, spec: WorkerSpec, now_s: float) -> None:
-        """A new worker, behind the others."""
+        """Add a worker at the end."""
         self.workers.append(Worker(spec, now_s))
         self.requests.append(0)
         self.columns.add(1)
         self._replaced()
 
     def remove(self, place: int) -> None:
-        """Take an empty worker out; those behind it move up by one."""
+        """Remove an empty worker; the workers after it move up by one place."""
         for numbers in (self.workers, self.requests):
             del numbers[place]
         self.columns.remove(place)
@@ -185,7 +185,7 @@ class Mirror:
         self.regroup()
 
     def regroup(self) -> None:
-        """Number workers and groups anew, as their specs say."""
+        """Number workers and groups anew, from their specs."""
         self.generation += 1
         self.names = [worker.spec.name for worker in self.workers]
         self.place = {name: g for g, name in enumerate(self.names)}
@@ -201,7 +201,7 @@ class Mirror:
         self._open = None
 
     def changed(self, place: int) -> None:
-        """Something about the worker changed that says how much it may be sent."""
+        """Recompute the columns of a worker whose limits, samples or state changed."""
         worker, at = self.workers[place], self.at
         self._open, self._slots = None, -1
         at.free_at_most[place] = worker.slots_of_ours(self.gateways)
@@ -211,7 +211,7 @@ class Mirror:
         self._oldest_s = min(at.heard_s)
 
     def go_by(self, gateways: int, margin: int) -> None:
-        """Use other settings from now on.
+        """Use other settings from now on: gateways that share the fleet, and slots a worker may hold beyond its own.
 
         Args:
             gateways: as in the constructor. margin: requests that a worker may be sent beyond its slots.
@@ -222,32 +222,32 @@ class Mirror:
 
     @property
     def slots(self) -> int:
-        """Slots of all workers, taken or not."""
+        """Slots of all workers, in use or free."""
         if self._slots < 0:
             self._slots = sum(worker.spec.slots for worker in self.workers)
         return self._slots
 
     def joins(self, place: int) -> None:
-        """A request has its first token."""
+        """Count a request that got its first token on this worker."""
         self.requests[place] += 1
         self.at.changes[place] += 1
 
     def leaves(self, place: int) -> None:
-        """A running request leaves a worker."""
+        """Count off a running request that leaves this worker."""
         self.requests[place] -= 1
         self.at.changes[place] += 1
 
     def peers(self, place: int) -> list[str]:
-        """Names of the worker and of all that share its barrier: they are lost together."""
+        """Names of the worker and of all workers in its barrier group, which are lost together."""
         return [w.spec.name for w, group in zip(self.workers, self.group, strict=True) if group == self.group[place]]
 
     def held(self, place: int) -> int:
-        """Slots of a worker that are taken by our requests."""
+        """Slots of a worker that this gateway's requests hold."""
         at = self.at
         return at.running[place] + at.sent[place] + at.reserved[place]
 
     def free(self, place: int) -> int:
-        """Slots it may still be sent."""
+        """Slots of a worker that may still be sent requests."""
         return max(0, self.at.free_at_most[place] - self.held(place))
 
     def open_groups(self) -> list[int]:
@@ -259,28 +259,28 @@ class Mirror:
         return found
 
     def slots_changed(self) -> None:
-        """Slots were taken or freed in the columns themselves."""
+        """Drop cached free slots, because compiled code changed the columns."""
         self._open = None
 
     def reserve(self, place: int, slots: int) -> None:
-        """A request that wants several slots holds so many more of a worker's."""
+        """Reserve more slots of a worker for a request that wants several; a negative number releases them."""
         self.at.reserved[place] += slots
         self._open = None
 
     def lets_go(self, place: int, requests: int, *, ran: bool) -> None:
-        """Requests are off their worker, where they ran or were sent without a token yet."""
+        """Count off requests that leave their worker; `ran`: they were running, else sent without a token yet."""
         self._open = None
         (self.at.running if ran else self.at.sent)[place] -= requests
         self.at.went[place] += requests
 
     def sampling(self, place: int) -> None:
-        """A worker's metrics are about to be read."""
+        """Note that a worker's metrics are about to be read."""
         worker = self.workers[place]
         at = self.at
         worker.asked = at.came[place], at.went[place], at.running[place] + at.sent[place]
 
     def sampled(self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float) -> tuple[bool, bool]:
-        """A worker's own figures arrived.
+        """Take a worker's own report of its requests and KV memory.
 
         A sample shows the worker at some time between the question and now. So only load that cannot be ours counts as
         foreign. A request of ours is lacking if two samples in a row do not show it, though it was sent before them and
@@ -335,12 +335,12 @@ class Mirror:
         return now_s - self._oldest_s if self._oldest_s < math.inf else 0.0
 
     def oldest(self, now_s: float) -> str:
-        """Which worker `state_age_s` is about, in words."""
+        """A sentence on the worker with the oldest sample, for which see `state_age_s`."""
         place = min(range(len(self.workers)), key=self.at.heard_s.__getitem__)
         return f"{self.names[place]} runs requests of others and was last read {self.state_age_s(now_s):.1f} s ago"
 
     def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
-        """See that the columns are the sums over requests, and that no worker is over its slots.
+        """Check that the columns are sums over requests, and that no worker holds more than its slots.
 
         Args:
             told: place -> slots running, sent, reserved, KV tokens running and sent, running requests, as the requests say.

@@ -12,7 +12,7 @@ _ASSUMED_TOKENS = 100_000
 
 @dataclass(slots=True)
 class Prefiller:
-    """One prefiller.
+    """An engine that only prefills, with its share of used memory and its requests.
 
     Args:
         spec: as its operator describes it.
@@ -34,7 +34,7 @@ class Prefiller:
 
     @property
     def filled(self) -> float:
-        """Share of its KV memory in use, including requests sent since its last report."""
+        """Share of the prefiller's KV memory in use, including requests sent since its last report."""
         return self.used + self.charged / self.capacity
 
 
@@ -50,7 +50,7 @@ class PrefillBudget:
         self.prefillers[spec.name] = found
 
     def choose(self, without: frozenset[str] | set[str] = frozenset()) -> Prefiller | None:
-        """The prefiller filled least among those with room (ties: the one that joined first); None if there is none."""
+        """The least filled prefiller with room, ties to the one that joined first; None if no prefiller has room."""
         best = None
         for found in self.prefillers.values():
             open_ = found.is_up and not found.leaves and len(found.requests) < found.spec.slots
@@ -59,14 +59,14 @@ class PrefillBudget:
         return best
 
     def charge(self, name: str, row: int, tokens: int) -> int:
-        """A prompt is sent there; returns the number to pass to `release`."""
+        """Charge a prompt's tokens to a prefiller; returns the sample number to pass to `release`."""
         found = self.prefillers[name]
         found.charged += tokens
         found.requests.add(row)
         return found.sample
 
     def release(self, name: str, row: int, tokens: int, sample: int) -> None:
-        """The prompt's KV is no longer there; a charge from before the last sample is part of that sample already."""
+        """Take off a prompt whose KV is gone. A charge older than the last sample is already part of that sample."""
         found = self.prefillers.get(name)
         if found is None:
             return
@@ -81,9 +81,9 @@ class PrefillBudget:
             found.capacity = float(kv_tokens)
 
     def unreadable(self, name: str) -> None:
-        """Its metrics could not be read: it counts as full."""
+        """Count a prefiller as full, because its metrics could not be read."""
         self.prefillers[name].used = 1.0
 
     def free(self, name: str) -> float:
-        """What may still be filled before it takes no more prompts, as a share of its KV memory."""
+        """Share of a prefiller's KV memory that prompts may still fill."""
         return max(0.0, PREFILL_THRESHOLD - self.prefillers[name].filled)

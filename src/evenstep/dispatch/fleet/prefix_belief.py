@@ -1,4 +1,4 @@
-"""How many prompt blocks a worker is believed to hold, corrected by the engine's own prefix-cache counters.
+"""Estimates how many prompt blocks a worker holds, corrected by the engine's own prefix-cache counters.
 
 An engine whose cache is smaller than believed has forgotten its oldest prefixes. So a belief that is too high is mended by
 room for fewer blocks, not by a scale on all of them: prefixes used lately are really there.
@@ -15,7 +15,7 @@ _FIRST = 16  # blocks, if there was room for fewer and the engine still has hits
 
 
 class Belief:
-    """The believed prefix cache of one worker: how many blocks it holds at most.
+    """Estimated size in blocks of one worker's prefix cache.
 
     Args:
         most: blocks it is believed to hold at most.

@@ -51,7 +51,7 @@ _cached_tokens, _span = compiled.entry(cached_tokens), compiled.as_plain(span)
 
 
 class Prefixes:
-    """Blocks of the waiting requests' prompts, and a bounded index of what was sent where. Requests go by row.
+    """Prompt blocks of waiting requests, by row, and a bounded index of the blocks sent to each worker.
 
     Args:
         room: most blocks a worker is assumed to hold.
@@ -86,7 +86,7 @@ class Prefixes:
 
     @property
     def has_any(self) -> bool:
-        """Whether blocks of any request are known."""
+        """Whether the prompt blocks of any request are known."""
         return bool(self._blocks)
 
     def resize(self, names: Sequence[str]) -> None:
@@ -103,7 +103,7 @@ class Prefixes:
                 self._index.limit(worker, belief.room)
 
     def add(self, row: int, blocks: tuple[int, ...]) -> None:
-        """A request has arrived; `blocks` as in `Arrived`."""
+        """Add the prompt blocks of an arriving request; `blocks` as in `Arrived`."""
         if blocks:
             self._blocks[row] = blocks
             if row >= len(self._count_at):
@@ -111,7 +111,7 @@ class Prefixes:
             self.waits_again(row)
 
     def waits_again(self, row: int) -> None:
-        """A request that was sent is back among the waiting."""
+        """Look up the blocks of a request again, because it is back in the queue."""
         if row in self._blocks:
             if self.is_read:
                 self._look_up(row)
@@ -119,20 +119,20 @@ class Prefixes:
                 self._new.add(row)
 
     def forget(self, row: int) -> None:
-        """The request is over."""
+        """Drop the blocks of a request that is over."""
         blocks = self._blocks.pop(row, None)
         if blocks is not None and (self._count_at[row] or row in self._new):
             self._let_go(row)
 
     def lost(self, worker: int) -> None:
-        """The worker restarted: it holds nothing."""
+        """Empty a worker's part of the index, because the worker restarted."""
         if self._index is not None:
             self._index.forget(worker)
             self._depth[:, worker] = 0
             self._places[worker].begin()
 
     def sampled(self, worker: int, queried: int, hit: int) -> None:
-        """The worker's counters were read: its assumed contents are corrected by them.
+        """Correct a worker's assumed contents by its own cache counters.
 
         Args:
             queried, hit: prompt tokens it looked up in its cache, and found there, since it started; -1 = not reported.
@@ -144,11 +144,11 @@ class Prefixes:
             self._went(worker, self._index.limit(worker, belief.room))
 
     def belief(self, worker: int) -> Belief:
-        """The worker's counters, compared with its assumed contents."""
+        """The estimate of one worker's cache size."""
         return self._places[worker]
 
     def sent(self, row: int, worker: int, prompt: int) -> None:
-        """A request goes to a worker, which has its prompt cached from now on."""
+        """Note that a request goes to a worker, which has its prompt cached from now on."""
         self.sent_tokens += prompt
         blocks = self._blocks.get(row)
         if self._index is None:

@@ -30,7 +30,7 @@ _BUFFER = 8192
 
 
 class LogFile:
-    """Takes records and writes them; hand it to a dispatcher as `log`.
+    """A decision log that writes records to a file; pass it to a dispatcher as `log`.
 
     The first record creates the file. After an `OSError` call `give_up`; the log goes on with `begin_part`.
 
@@ -82,7 +82,7 @@ class LogFile:
             self.flush()
 
     def flush(self) -> None:
-        """Make everything so far readable by others.
+        """Write everything so far, so that other processes can read it.
 
         Raises:
             OSError: the file cannot be written, or it is no longer at its path.
@@ -144,7 +144,7 @@ class LogFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next event belongs in a new part."""
+        """Whether the next event should begin a new part."""
         return 0 < self.part_bytes <= self._whole + len(self._buffer) - self._opening
 
     def begin_part(self, state: bytes, after_gap: bool = False) -> None:
@@ -169,12 +169,12 @@ class LogFile:
 
 
 def part_of(path: Path, part: int) -> Path:
-    """Where part n of a log is."""
+    """The path of part n of a log."""
     return path if part == 0 else path.with_name(f"{path.stem}.{part}{path.suffix}")
 
 
 def parts_of(path: Path) -> tuple[Path, int]:
-    """Where part 0 of a log is or was, and the first part to be read of it.
+    """The path of part 0 of a log, and the number of the first part to read.
 
     Args:
         path: of part 0, deleted or not, or of a later part.
@@ -270,7 +270,7 @@ def read_log(path: Path) -> Iterator[Record]:
 
 
 def cut_off(path: Path) -> int:
-    """Bytes at the end of a log that are no whole record.
+    """Bytes at the end of a log that are not a whole record, because the writer was killed.
 
     Args:
         path: as for `read_log`.

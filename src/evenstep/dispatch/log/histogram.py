@@ -33,7 +33,7 @@ _TOGETHER = 256
 
 @jit
 def count(value: float, counts: I8, bounds: F8, sums: F8) -> None:
-    """One more observation of a histogram; see `Histogram`."""
+    """Count one observation in a histogram's arrays; see `Histogram`."""
     low, high = 0, bounds.size
     while low < high:
         middle = (low + high) // 2
@@ -48,7 +48,7 @@ def count(value: float, counts: I8, bounds: F8, sums: F8) -> None:
 
 @jit
 def add_wait(wait_s: float, sums: F8) -> None:
-    """One more wait; see `Waits`."""
+    """Count one wait, in seconds; see `Waits`."""
     sums[0] += wait_s
     sums[1] += 1.0
     if sums[1] == FORGET_AT:
@@ -104,11 +104,11 @@ class Histogram:
         sums[1] += 1.0
 
     def arrays(self) -> tuple[I8, F8, F8]:
-        """Its counts, bounds and sums, for `count`."""
+        """Its counts, bounds and sums, as the arguments of `count`."""
         return np.frombuffer(self.counts, np.int64), np.array(self.bounds), np.frombuffer(self.sums)
 
     def cumulative(self) -> dict[str, int]:
-        """Observations at or below each bound, by its text, and ``+Inf``."""
+        """Observations at or below each bound, keyed by the bound as text and ``+Inf``."""
         total, found = 0, dict[str, int]()
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             total += count

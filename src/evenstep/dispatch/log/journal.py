@@ -1,4 +1,4 @@
-"""What a dispatcher was told and what it decided: the decision log, and the last events, for debugging."""
+"""The decision log of a dispatcher, and its last events for debugging."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HISTORY = 64  # as many as stay in a processor's cache
 
 
 class Journal:
-    """Events, chunks and ends, in order.
+    """Records events, chunks and ended requests, in order.
 
     Args:
         log: takes the records of a decision log, and may come in parts (`records.InParts`); None = no log.
@@ -43,12 +43,12 @@ class Journal:
         vars(self).update(state)
 
     def follow(self, other: Journal) -> None:
-        """Write where another journal wrote."""
+        """Write to the log and history of another journal from now on."""
         self.log, self._parts, self.history = other.log, other._parts, other.history
 
     @property
     def part_is_full(self) -> bool:
-        """Whether the log wants to begin a new part before the next event."""
+        """Whether the log should begin a new part before the next event."""
         return self._parts is not None and self._parts.is_full
 
     def begin_part(self, state: bytes) -> None:
@@ -69,7 +69,7 @@ class Journal:
             self._logged_s = event.now_s
 
     def done(self, request: int, prompt_tokens: int, output_tokens: int) -> None:
-        """Log that a request ended as it should."""
+        """Log that a request ended correctly."""
         if self.log is not None:
             self.log(Done(request, prompt_tokens, output_tokens))
 

@@ -1,4 +1,4 @@
-"""What a dispatcher counts, as plain numbers: a host turns `Dispatcher.snapshot` into metrics."""
+"""Counters and histograms of a dispatcher, as plain numbers that a host turns into metrics."""
 
 from __future__ import annotations
 

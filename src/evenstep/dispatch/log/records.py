@@ -63,7 +63,7 @@ class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_
 
 
 class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done"):
-    """A request ended as it should; its lengths, as the dispatcher counted."""
+    """A request ended correctly; its lengths as the dispatcher counted them."""
 
     request: int
     prompt_tokens: int
@@ -71,7 +71,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done"):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="round", omit_defaults=True):
-    """One decision.
+    """One decision, with what was sent.
 
     Args:
         decision: running number.

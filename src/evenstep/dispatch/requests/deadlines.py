@@ -18,7 +18,7 @@ _QUEUED = (int(State.POOLED), int(State.SEATING))
 
 
 class Deadlines:
-    """What must happen by when.
+    """Deadlines of waiting requests, of newcomers, and of the oldest request.
 
     Args:
         turn: what all parts share.
@@ -38,7 +38,7 @@ class Deadlines:
         self.newcomers, self.newcomers_s, self.overdue_s = list[int](), 0.0, math.inf
 
     def arrives(self, row: int, waits: bool) -> None:
-        """A request is there now.
+        """Set the deadlines of a request that has just arrived.
 
         Args:
             waits: whether it waits for a worker; the deadline of one that waits for a prefiller is set already.
@@ -53,11 +53,11 @@ class Deadlines:
 
     @property
     def newcomers_are_due(self) -> bool:
-        """Whether the deadline of a newcomer is over already."""
+        """Whether the deadline of a newcomer has already passed."""
         return bool(self.newcomers) and self.newcomers_s + self._turn.settings.ttl_s <= self._turn.now_s
 
     def set_newcomers(self) -> None:
-        """Set the deadlines of the newcomers that still wait; one that failed meanwhile has another deadline."""
+        """Set the deadlines of newcomers that still wait. One that failed meanwhile already has another deadline."""
         at, queued_at, excluded = self._rows.at, self._rows.at.queued_s, self._exclusions.excluded
         states, ttl_s, timers = at.state, self._turn.settings.ttl_s, self.timers
         for row in self.newcomers:
@@ -66,14 +66,14 @@ class Deadlines:
         self.newcomers.clear()
 
     def overdue(self) -> int:
-        """The row of the oldest request, if its time is over; -1 if it is not, and `overdue_s` says when it will be."""
+        """The row of the oldest request if its time is over, else -1. Sets `overdue_s`, when that will be."""
         self.look_when_overdue()
         if self.overdue_s > self._turn.now_s:
             return -1
         return next(iter(self._rows.by_request.values()))
 
     def look_when_overdue(self) -> None:
-        """Look at the oldest request when its time is over."""
+        """Set `overdue_s` to the time at which the oldest request will have lasted too long."""
         self.overdue_s = math.inf
         for row in self._rows.by_request.values():  # they are in order of arrival
             self.overdue_s = self._rows.at.since_s[row] + (self._turn.settings.total_s or math.inf)

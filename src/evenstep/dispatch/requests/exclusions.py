@@ -1,4 +1,4 @@
-"""Which engines a request may not be sent to again, and which one it should rather not."""
+"""The engines a request must not be sent to again, and the one it should avoid."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Exclusions:
         self.avoided: dict[int, str] = {}
 
     def exclude(self, row: int, name: str, kind: Kind) -> None:
-        """Never send a request to this engine again. A barrier group dies as one, so not to its peers either."""
+        """Never send the request to this engine again, nor to its barrier group if the engine was lost."""
         self._rows.at.tries[row] += kind != "unable"  # that engine was not asked at all
         lost = [name] if kind in ("status", "unable") else self._fleet.lost_with(name)
         self.excluded.setdefault(row, set()).update(lost)
 
     def has_others(self, row: int, had_tokens: bool, is_up: bool = False, without: str = "") -> bool:
-        """Whether an engine is left for a request.
+        """Whether the fleet still has an engine for a request.
 
         Args:
             had_tokens: the request needs no prefiller.
@@ -44,7 +44,7 @@ class Exclusions:
         return self._fleet.has_left(out, with_prefill=not had_tokens, is_up=is_up)
 
     def forbids(self, row: int, name: str) -> bool:
-        """Whether a request should go to another engine than this one."""
+        """Whether an engine is excluded or to be avoided for a request."""
         return self.avoided.get(row) == name or (row in self.excluded and name in self.excluded[row])
 
     def concerns(self, rows: Collection[int]) -> bool:
@@ -52,7 +52,7 @@ class Exclusions:
         return any(not found.keys().isdisjoint(rows) for found in (self.excluded, self.avoided) if found)
 
     def forget(self, row: int) -> bool:
-        """A request is over; whether it had failed anywhere."""
+        """Drop the exclusions of a request that is over; returns whether it had any."""
         if row not in self.excluded and row not in self.avoided:
             return False
         self.excluded.pop(row, None)

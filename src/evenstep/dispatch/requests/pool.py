@@ -1,4 +1,4 @@
-"""The waiting pool: requests that wait for a decode slot, by (priority, task, since, request), and its admission limits."""
+"""The waiting pool, ordered by (priority, task, waiting since, request), and its admission limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLASSES = 32  # classes that have a share of the window of their own
 
 
 class Pool:
-    """Rows in order of waiting. A request that comes back takes the place its arrival gives it.
+    """Rows of waiting requests, in order. A request that comes back takes the place its arrival gives it.
 
     Attributes:
         here: int64, the rows, in order.
@@ -57,7 +57,7 @@ class Pool:
         del here[place]
 
     def in_order(self) -> list[int]:
-        """The rows as they have to stand."""
+        """The rows in their correct order, sorted anew; for checks."""
         return sorted(self.here, key=self._entry)
 
     def oldest(self) -> int:
@@ -91,15 +91,18 @@ class AdmissionLimits:
         self.share(Tenants())
 
     def share(self, tenants: Tenants) -> None:
-        """Let limits hold over all dispatchers that share these tenants."""
+        """Share these tenants' limits with other dispatchers."""
         self.tenants = tenants
         tenants.present.append(self.present)
 
     def refusal(self, tenant: str, waiting: int, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
-        """Status, reason and Retry-After for a request that may not come in; None for one that may.
+        """The refusal of a request by the pool's or its tenant's limits; None if it is admitted.
 
         Args:
             waiting: requests in all queues.
+
+        Returns:
+            HTTP status, reason, and Retry-After in seconds.
         """
         if waiting >= self.settings.pool_limit:
             return 503, "pool-full", retry_after(mean_wait_s)
@@ -107,7 +110,7 @@ class AdmissionLimits:
         return None if limits is None else self.tenants.refusal(tenant, limits, mean_wait_s, now_s)
 
     def enters(self, row: int, tenant: str) -> None:
-        """A request of this tenant is there now, and waits."""
+        """Count an admitted request of a tenant, which waits."""
         here = self.present.get(tenant)
         if here is None:
             here = self.present[tenant] = Present(tenant)
@@ -116,7 +119,7 @@ class AdmissionLimits:
         self.of[row] = here
 
     def leaves(self, row: int, waits: bool) -> None:
-        """A request is over.
+        """Count off a request that is over.
 
         Args:
             waits: whether it waited until now.

@@ -1,4 +1,4 @@
-"""Requests that wait for a prefiller, and those whose prompt a prefiller computes or keeps."""
+"""Requests that wait for a prefiller, and requests whose prompt a prefiller computes or keeps."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class PrefillQueue:
         self.prefiller_of: dict[int, str] = {}
 
     def add(self, row: int) -> None:
-        """A request waits; it is sent at once if a prefiller has room."""
+        """Queue a request for a prefiller; it is sent at once if one has room."""
         self.waiting[row] = None
         self.feed()
 
     def feed(self) -> None:
-        """Send the requests that wait, oldest first, as long as a prefiller has room."""
+        """Send waiting requests, oldest first, while a prefiller has room."""
         turn, at, excluded = self._turn, self._rows.at, self._exclusions.excluded
         for row in list(self.waiting):
             found = self._prefill.choose(excluded.get(row, frozenset()))
@@ -55,7 +55,7 @@ class PrefillQueue:
             turn.out.append(SendPrefill(at.request[row], leg, name))
 
     def correct(self, row: int, prompt_tokens: int) -> None:
-        """The prompt of a request has so many tokens; `Rows` still has the former number."""
+        """Correct the prompt tokens of a queued or prefilling request; `Rows` still has the former number."""
         name = self.prefiller_of.get(row)
         if name is not None:
             at = self._rows.at
@@ -63,7 +63,7 @@ class PrefillQueue:
             at.charged[row] = self._prefill.charge(name, row, prompt_tokens)
 
     def leave(self, row: int, told: bool) -> None:
-        """The prefiller of a request, if it has one, need not keep the prompt's KV any longer.
+        """Let the request's prefiller, if any, drop the prompt's KV.
 
         Args:
             told: whether the prefiller is told so.
@@ -81,7 +81,7 @@ class PrefillQueue:
         self.forget_if_empty(name)
 
     def forget_if_empty(self, name: str) -> None:
-        """Take a prefiller that leaves out of the fleet once it keeps nothing."""
+        """Remove a leaving prefiller from the fleet if it keeps no requests."""
         found = self._prefill.prefillers.get(name)
         if found is not None and found.leaves and not found.requests:
             self._fleet.remove(name)

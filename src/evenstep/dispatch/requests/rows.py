@@ -58,13 +58,13 @@ _FRESH: I8 = np.array([_START.get(name, 0) for name in RequestColumns._fields if
 
 @part
 def may_move(state: I8, row: int, cause: int) -> bool:
-    """Whether the request in this row can go through this; see `transitions`."""
+    """Whether the life of a request allows this cause in its present state; see `transitions`."""
     return _NEXT[state[row], cause] >= 0
 
 
 @part
 def moves(state: I8, row: int, cause: int) -> None:
-    """`Rows.move` for compiled code, which asks `may_move` first."""
+    """Move a request to its next state in compiled code; ask `may_move` first."""
     state[row] = _NEXT[state[row], cause]
 
 
@@ -122,11 +122,11 @@ class Rows:
         self.columns.ints[:, row] = _FRESH
 
     def load(self, row: int) -> int:
-        """KV tokens it has, or will have once it is admitted: prompt and what was produced."""
+        """KV tokens of a request, now or once it is admitted: its prompt and the tokens it produced."""
         return self.at.prompt[row] + self.at.produced[row]
 
     def age(self, row: int) -> int:
-        """Tokens each of its copies produced."""
+        """Tokens that each copy of the request has produced."""
         return self.at.produced[row] // self.at.copies[row]
 
     def state(self, row: int) -> State:

@@ -1,4 +1,4 @@
-"""Requests that go to their workers, many at once: the only text of what sending changes in the tables."""
+"""Sends requests to their workers, many at once; the only place that changes the tables for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POOLED = int(State.POOLED)
 
 
 class Tables(NamedTuple):
-    """What sending reads and writes.
+    """The tables that sending reads and writes.
 
     Args:
         rows: the table of requests.
@@ -43,7 +43,7 @@ _SEND = _TABLES, I1, I1, INT, I1, INT, FLOAT
 
 @declared(None if INT is None else INT(*_SEND))
 def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int, now_s: float) -> int:
-    """Send the requests of a round that are not held.
+    """Send the requests of a round that are not held, and update the tables.
 
     Args:
         tables: what it writes.

@@ -1,4 +1,4 @@
-"""Agent tasks in the waiting pool: which of their calls waits first."""
+"""Orders the calls of agent tasks in the waiting pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 65_536
 
 
 class Tasks:
-    """Keys of requests, fixed when they arrive: the client's priority, then what its task has had so far.
+    """Sort keys of requests, fixed at arrival: the client's priority, then the task's age or attained tokens.
 
     Attributes:
         keys: row -> (priority, place by task); the smallest waits first.
@@ -24,7 +24,7 @@ class Tasks:
         self._known: dict[int, tuple[int, int]] = {}  # task -> its first request, and the tokens of its calls that are over
 
     def arrives(self, row: int, event: Arrived, order: Order) -> None:
-        """A request comes in under an order other than first come, first served."""
+        """Set the key of an arriving request, under an order other than first come, first served."""
         first, attained = event.request, 0
         if event.task:
             first, attained = self._known.pop(event.task, (event.request, 0))
@@ -36,7 +36,7 @@ class Tasks:
         self.keys[row] = event.priority, float(place)
 
     def ends(self, row: int, tokens: int) -> None:
-        """A request is over.
+        """Drop the key of a request that is over, and add its tokens to its task.
 
         Args:
             tokens: prompt and output that an engine ran for it; 0 = none did.

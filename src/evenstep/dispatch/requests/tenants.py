@@ -13,7 +13,7 @@ _LONGEST_RETRY_S = 60
 
 @dataclass(slots=True)
 class Present:
-    """A tenant's requests at one dispatcher, and how many of them are on no worker."""
+    """A tenant's requests at one dispatcher, and how many of them are not on a worker."""
 
     tenant: str
     requests: int = 0
@@ -33,11 +33,14 @@ class Tenants:
         self._ready: dict[str, tuple[float, float]] = {}
 
     def refusal(self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
-        """Status, reason and Retry-After for a refused request; None for an accepted one, which is counted.
+        """The refusal of a request by its tenant's limits; None for an accepted one, which is counted.
 
         Args:
             mean_wait_s: of similar requests.
             now_s: dispatchers may pass their times one after the other; it never goes back here.
+
+        Returns:
+            HTTP status, reason, and Retry-After in seconds.
         """
         here = [present[tenant] for present in self.present if tenant in present]
         if (limits.concurrent and sum(one.requests for one in here) >= limits.concurrent) or (
@@ -56,5 +59,5 @@ class Tenants:
 
 
 def retry_after(seconds: float) -> int:
-    """The wait a client is asked for: whole seconds, at least one and at most a minute."""
+    """Retry-After for a wait of so many seconds: whole seconds, from 1 to 60."""
     return min(_LONGEST_RETRY_S, max(1, math.ceil(seconds)))

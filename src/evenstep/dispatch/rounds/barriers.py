@@ -20,7 +20,7 @@ _leave = compiled.entry(count_leave)
 
 
 class Barriers:
-    """Steps and step times of each group.
+    """Steps and step times of all barrier groups.
 
     Args:
         rows: the table of requests.
@@ -59,7 +59,7 @@ class Barriers:
         self._tables = None
 
     def begin(self) -> None:
-        """Places or groups of workers changed: rounds and steps begin anew."""
+        """Begin rounds and steps anew, because places or groups of workers changed."""
         rows, mirror = self._rows, self._mirror
         running = [0] * mirror.groups
         for group, requests in zip(mirror.group, mirror.requests, strict=True):
@@ -71,7 +71,7 @@ class Barriers:
         self._have(GroupSteps(members, running))
 
     def tables(self) -> StepTables:
-        """What compiled functions take; made anew where columns were replaced."""
+        """The arguments of compiled functions, rebuilt if columns were replaced."""
         requests, workers, found = self._rows.columns.given, self._mirror.columns.given, self._tables
         if (
             found is None
@@ -87,12 +87,12 @@ class Barriers:
         return (self.quiet, self.ended) if compiled.numba is None else self._signals
 
     def stepped(self) -> None:
-        """A step ended while a request waited for that: rounds of its group need not wait any longer."""
+        """Close the gathering of a group whose step ended while a request waited for that."""
         group, self.ended[0] = self.ended[0], -1
         self._rounds.stepped(group)
 
     def leaves(self, row: int, worker: int) -> None:
-        """A running request leaves its worker: the next steps of its group are delivered without it."""
+        """Note that a running request leaves its worker; the group's next steps are complete without it."""
         group = self._mirror.group[worker]
         self._mirror.leaves(worker)
         self.all.make_room(group)

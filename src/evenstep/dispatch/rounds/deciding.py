@@ -1,4 +1,4 @@
-"""One decision: the view of the cluster as it stands, the policy's answer or least load's, and what can be done of it."""
+"""Makes one decision: builds the view, asks the policy or falls back to least load, and checks the answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Options:
 
 
 class Deciding:
-    """Asks the policy.
+    """Asks the policy, and keeps its predictor and memory.
 
     Args:
         options: the rules and how they are timed.
@@ -94,7 +94,7 @@ class Deciding:
         self._pack()
 
     def load(self, policy: str, predictor: str) -> None:
-        """Decide by these from now on; nothing changes when they cannot be made.
+        """Use this policy and predictor from now on; nothing changes if they cannot be made.
 
         Raises:
             InputError: as the constructor.
@@ -117,13 +117,13 @@ class Deciding:
         self.fallback.reload()
 
     def go_by(self, settings: Settings) -> None:
-        """Other limits and deadlines."""
+        """Use other limits and deadlines from now on."""
         self.settings = settings
         self.fallback.cooldown_s = settings.policy_cooldown_s
         self.limit()
 
     def limit(self) -> None:
-        """Tell the mirror how much a worker may be sent; call it after policy or settings changed."""
+        """Tell the mirror how much each worker may be sent; call it after the policy or settings changed."""
         self.mirror.go_by(self.settings.gateways, self.settings.bypass_margin if self.has_bypassed else 0)
 
     def look(self) -> None:
@@ -141,7 +141,7 @@ class Deciding:
         self._shown = Shown(0, 0, 0.0, 0.0, 0, self.packed)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
-        """A request completed with so many tokens a copy."""
+        """Learn from a completed request: its prompt, and the output tokens of each copy."""
         learned = self.learned
         learned[0] += output
         learned[1] += output * output
@@ -152,15 +152,14 @@ class Deciding:
             self.ahead.ended(request, prompt, output, key)
 
     def gone(self, row: int) -> None:
-        """The request in this row goes away unfinished."""
+        """Learn that the request in this row went away unfinished."""
         at = self.rows.at
         if self.ahead is not None and at.produced[row]:
             self.ahead.gone(at.request[row], at.prompt[row], self.rows.age(row), at.key[row])
 
     @property
     def kv_reserve(self) -> float:
-        """KV tokens kept free for each request on a worker: as set, else the mean of what is left of an output at any
-        time."""
+        """KV tokens kept free for each request on a worker: as set, else a running request's mean remaining output."""
         if self.settings.kv_reserve is not None:
             return self.settings.kv_reserve
         outputs, squares, _ = self.learned
@@ -169,7 +168,7 @@ class Deciding:
     def decide(
         self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
     ) -> list[int]:
-        """Worker of each waiting request that the round is about, or `HOLD`; `packed` has their rows, and the free slots.
+        """Decide a round: the worker of each waiting request in it, or `HOLD`.
 
         Args:
             pool: the waiting requests.
@@ -226,7 +225,7 @@ class Deciding:
         return added, reason
 
     def has_prepared(self, now_s: float) -> bool:
-        """Make part of the predictions for the next decision, if many are due; returns whether it did."""
+        """Make some predictions for the next decision ahead of time, if many are due. Returns whether it did."""
         if self.ahead is None or self.fallback.before(self._is_stale(now_s), now_s):
             return False
         start = self.stopwatch() if self.stopwatch else 0.0

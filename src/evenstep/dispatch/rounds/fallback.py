@@ -1,4 +1,4 @@
-"""When the policy is not asked, or not heard: least load decides instead, and why is counted and kept."""
+"""Decides when least load replaces the policy, and counts and keeps the reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COOLS = ("raised", "contract", "budget", "predictor")
 
 @dataclass(frozen=True, slots=True)
 class Fell:
-    """A round that least load decided.
+    """A round that least load decided in place of the policy.
 
     Args:
         decision: running number. now_s: when.
@@ -35,7 +35,7 @@ class Fell:
 
 
 class Fallback:
-    """Whether the policy is asked.
+    """Decides in each round whether to ask the policy or least load.
 
     Args:
         cooldown_s: seconds after a fault until it is asked again.
@@ -55,7 +55,7 @@ class Fallback:
         self.is_off = False
 
     def before(self, is_stale: bool, now_s: float) -> Reason:
-        """Why the policy is not asked in this round; empty when it is."""
+        """The reason why the policy is not asked in this round; empty if it is asked."""
         if self.is_off:
             return "off"
         if is_stale:
@@ -63,7 +63,7 @@ class Fallback:
         return "cooling" if now_s < self._fault_s + self.cooldown_s else ""
 
     def after(self, reason: Reason, now_s: float) -> None:
-        """A round is over: `reason` is why it fell back, empty when it did not."""
+        """Count a finished round; `reason` is why it fell back to least load, empty if it did not."""
         if reason:
             self.counted[reason] += 1
         if reason in _COOLS:
@@ -75,5 +75,5 @@ class Fallback:
             self._raised = 0
 
     def reload(self) -> None:
-        """There is a new policy: it starts with a clean sheet."""
+        """Forget earlier faults, because there is a new policy."""
         self._fault_s, self._raised, self.is_off, self.cause = -math.inf, 0, False, ""

@@ -1,4 +1,4 @@
-"""Keeps no worker idle while a request that fits it waits: least load sends that request, against any policy.
+"""Keeps no worker idle while a fitting request waits: least load sends that request even if the policy holds it.
 
 A policy may hold requests for its own reasons. On a worker that runs nothing, such a reason can never change: no request
 leaves that worker, and its load does not shrink. So the host sends the oldest request that fits there.

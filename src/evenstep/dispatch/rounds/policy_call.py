@@ -1,5 +1,4 @@
-"""A routing policy as a live host calls it: the very objects the simulator runs, through their kernel where they have
-one."""
+"""Calls a routing policy in a live host: the same objects as in the simulator, through their kernel if they have one."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ _show, _holds, _list_seen = map(compiled.entry, (showing.show, showing.holds, sh
 
 
 class PolicyCall:
-    """One policy and its memory between decisions.
+    """One policy, and its memory between decisions.
 
     Args:
         text: ``NAME[:key=value,...]``.
@@ -72,7 +71,7 @@ class PolicyCall:
         return self._kernel is not None
 
     def forget(self) -> None:
-        """The fleet changed: worker numbers in the policy's memory may be invalid now."""
+        """Clear the policy's memory, because worker numbers in it may be invalid after a fleet change."""
         self.memory[:] = 0
 
     def answer(self, shown: Shown) -> I8:
@@ -166,7 +165,7 @@ class Packed:
         self._make_room(0)
 
     def room_for(self, waiting: int) -> None:
-        """Have at least so many columns for waiting requests."""
+        """Make room for at least so many waiting requests."""
         if self.worker.size < waiting:
             self._make_room(max(64, 1 << waiting.bit_length()))
 
@@ -197,14 +196,14 @@ class Packed:
         return int(_show(requests, workers, here, most, margin, offered, reserve, self._written))
 
     def words(self, waiting: int) -> I8:
-        """Working space for all numbers that a policy sees."""
+        """Working space for `list_seen`: int64, one for each number that a policy sees."""
         size = 8 * self.workers + 6 * waiting + self.projections.size + self.cached.size
         if self._words.size < size:
             self._words = np.zeros(2 * size, np.int64)
         return self._words
 
     def keeps(self, worker: I8, waiting: int) -> bool:
-        """Whether an answer keeps to known workers, free slots and KV memory."""
+        """Whether an answer names known workers and respects their free slots and KV memory."""
         return bool(_holds(worker, waiting, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens))
 
 
@@ -237,7 +236,7 @@ class Shown:
         return zlib.crc32(words[:size].data, zlib.crc32(stamp))
 
     def view(self, memory: I8) -> RoutingView:
-        """Read-only windows on the arrays."""
+        """The policy's view of the decision; its arrays are read-only windows."""
         packed = self.packed
         wi, wf = sealed(packed.workers_i), sealed(packed.workers_f)
         qi, qf = sealed(packed.waiting_i[:, : self.waiting]), sealed(packed.waiting_f[:, : self.waiting])

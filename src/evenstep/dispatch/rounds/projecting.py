@@ -25,7 +25,7 @@ def age_of(requests: RequestColumns, row: int) -> int:
 
 
 class Seen(NamedTuple):
-    """What a projection is made of, [G] each: `changes`, `load` and `foreign_load` of each worker at the last one.
+    """Columns of each worker at the last projection, [G] each, to find workers that changed since.
 
     Args:
         changed: written by `due`: 1 for workers that look otherwise now.
@@ -51,7 +51,7 @@ def due(
     due_rows: I8,
     order: I8,
 ) -> int:
-    """See which workers have changed; list their running rows whose prediction is missing, old or overtaken.
+    """List running requests of changed workers whose prediction is missing, old or overtaken.
 
     Args:
         requests: the table of requests, of which the first `high` rows were ever used.
@@ -61,7 +61,7 @@ def due(
         due_rows: int64[R], written. order: int64[R], written: what they are sorted by, worker and then request.
 
     Returns:
-        How many there are; -1 where no worker has changed.
+        The number of listed rows; -1 if no worker has changed.
     """
     count, changed, any_changed = 0, seen.changed, False
     for g in range(len(workers.group)):
@@ -84,7 +84,9 @@ def due(
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, F2))
 def believe(requests: RequestColumns, rows: I8, ages: I8, answered: F8) -> int:
-    """A request whose client told its length is taken to end there, until it outlives that.
+    """Replace predicted curves of requests with a length stated by the client: 1 up to that length, then 0.
+
+    A request that outlives its stated length keeps the predictor's curve.
 
     Args:
         rows, ages: int64[N]. answered: float64[N, K], what the predictor said; changed.
@@ -99,7 +101,7 @@ def believe(requests: RequestColumns, rows: I8, ages: I8, answered: F8) -> int:
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, INT, I1))
 def believe_leaves(requests: RequestColumns, rows: I8, ages: I8, horizon: int, leave: I8) -> int:
-    """As `believe`, for the ages at which requests are expected to have left, int64[N] `leave`."""
+    """Replace the predicted ages `leave`, int64[N], of requests with a length stated by the client; see `believe`."""
     for i in range(rows.size):
         expected = requests.expected[rows[i]]
         if expected > ages[i]:
@@ -109,12 +111,13 @@ def believe_leaves(requests: RequestColumns, rows: I8, ages: I8, horizon: int, l
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, F2, F2))
 def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8) -> int:
-    """Keep the curves of these rows, predicted at these ages, and where each curve ends.
-
-    A request is expected to leave where its curve falls to a half, if it does.
+    """Keep these rows' predicted curves, where each ends, and the age at which each falls below a half.
 
     Args:
         answered: float64[N, K], as the predictor said. curves: float64[R, K], written.
+
+    Returns:
+        1 if the predictor's answers are valid curves, else 0, and nothing is kept.
     """
     for i in range(rows.size):
         row, end, leave = rows[i], NEVER, NEVER
@@ -130,7 +133,7 @@ def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8)
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I2))
 def ask(requests: RequestColumns, rows: I8, asked: I8) -> int:
-    """What a predictor is told of these rows, written to int64[5, N]: request, age, prompt, key, cap."""
+    """Write the predictor's input for these rows, int64[5, N]: request, age, prompt, key, cap."""
     for i in range(rows.size):
         row = rows[i]
         age, cap = age_of(requests, row), requests.cap[row]
@@ -146,7 +149,7 @@ def ask(requests: RequestColumns, rows: I8, asked: I8) -> int:
 
 @part
 def see(workers: WorkerColumns, seen: Seen) -> None:
-    """The projection is of workers as they are now."""
+    """Note the workers' columns at this projection, for `due` to compare with."""
     for g in range(len(workers.group)):
         seen.changes[g], seen.load[g], seen.foreign_load[g] = workers.changes[g], workers.load[g], workers.foreign_load[g]
 
@@ -215,7 +218,7 @@ def project_expected(
     seen: Seen,
     projections: F8,
 ) -> int:
-    """As `project_all` for policies that expect loads: each request counts with its chance to be there still.
+    """As `project_all`, but each request's load counts with its probability of still running.
 
     Args:
         curves: float64[R, K], chance to be there h tokens after the prediction, K > H + tokens between predictions.

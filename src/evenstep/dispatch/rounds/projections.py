@@ -1,4 +1,4 @@
-"""Projected loads of the running requests: asks the predictor about requests that are due, and projects.
+"""Projects the loads of running requests; asks the predictor about the requests whose prediction is due.
 
 A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It
 is also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
@@ -44,7 +44,7 @@ _project_all, _project_expected = (
 
 
 class Projections:
-    """Projections for a policy with a horizon.
+    """Predictions and projected loads, for a policy with a horizon.
 
     Args:
         predictor: the predictor to ask.
@@ -70,7 +70,7 @@ class Projections:
         self._resize(0, 0)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
-        """A request completed; the predictor learns of it before it is asked next.
+        """Note a completed request, from which the predictor learns before its next prediction.
 
         Many are learned as they come, so that a round need not wait for all of it.
         """
@@ -84,7 +84,7 @@ class Projections:
                 self._failed = error
 
     def gone(self, request: int, prompt: int, produced: int, key: int) -> None:
-        """A request went away unfinished."""
+        """Note a request that went away unfinished."""
         if not self._keeps:
             return
         columns = np.array([[request], [prompt], [produced], [key]], np.int64)
@@ -111,11 +111,11 @@ class Projections:
 
     @property
     def fit(self) -> Fit | None:
-        """The fit of the predictor's models that is due."""
+        """The fit of the predictor's models that is due; None without one."""
         return self.gate.predictor.due if self._fits else None
 
     def fitted(self, ok: bool) -> None:
-        """The host has made the fit that is due, or could not."""
+        """Put in the models of the fit that the host made; `ok` = False drops them."""
         if self.fit is None:
             return
         try:
@@ -124,15 +124,15 @@ class Projections:
             self._failed = error
 
     def look_again(self) -> None:
-        """The round that was looked at is not decided: the next one looks by itself."""
+        """Forget which predictions are due, because the prepared round was not decided."""
         self._found = -2
 
     def forget(self) -> None:
-        """Workers have other numbers now: nothing of the last projections holds."""
+        """Forget the last projections, because workers have other numbers now."""
         self._seen.changes[:] = -1
 
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
-        """Do part of the next round's work if there is much of it; return whether there was.
+        """Do part of the next round's predictions, if many are due. Returns whether it did.
 
         A part is `_LOOKED_AT` requests that learning looks at, or up to `_AT_ONCE` predictions; the last part also computes
         the projections.

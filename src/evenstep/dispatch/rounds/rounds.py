@@ -1,4 +1,4 @@
-"""When to decide: a round opens when a decision could change something, and gathers the rest of its barrier group.
+"""Opens a round when a decision could change something, and lets it gather the rest of its barrier group.
 
 Slots of a group fall free together, but the last chunks of a step arrive milliseconds apart. A round opens on the first
 event. It is ripe when every running request of the group has delivered the chunk of its step (`lockstep`), or after
@@ -35,14 +35,14 @@ class Rounds:
         self.begin(GroupSteps())
 
     def begin(self, steps: GroupSteps) -> None:
-        """Groups changed: no round is open, and these are their steps."""
+        """Close all rounds and use these steps, because groups changed."""
         self._steps = steps
         self.opened_s: dict[int, float] = {}
         self.ripe = False
         self._groups: list[int] | None = None  # the groups of the last `open`; all of their rounds are open still
 
     def open(self, is_arrival: bool = False) -> None:
-        """Something changed that a decision should see: the groups with free slots gather for it.
+        """Open rounds for the groups with free slots, because something changed that a decision should see.
 
         A request that arrives where no other waits finds slots that were free before: nothing gathers for it.
         """
@@ -70,7 +70,7 @@ class Rounds:
         self.ripe = is_ripe
 
     def stepped(self, group: int) -> None:
-        """A step of a group is delivered: its round need not wait, even if a request delivers the next one already."""
+        """End the gathering of a group whose step is complete, even if a request already delivers the next one."""
         if group in self.opened_s:
             self.opened_s[group] = -math.inf
             self.ripe = True
@@ -85,7 +85,7 @@ class Rounds:
         self.ripe = self._turn.due = True
 
     def close(self, gather_s: float) -> set[int]:
-        """Close the rounds that need not wait; returns the groups whose round has to wait for more."""
+        """Close the rounds that need not wait; returns the groups whose rounds go on gathering."""
         delivered, opened_s, now_s = self._steps.at.delivered, self.opened_s, self._turn.now_s
         gathering: set[int] = set()
         if any(delivered):
@@ -98,7 +98,7 @@ class Rounds:
         return gathering
 
     def deadline_s(self, gather_s: float) -> float:
-        """When the first open round need not wait any longer; inf when none is open."""
+        """Time at which the first open round stops gathering, in seconds; inf if no round is open."""
         for opened in self.opened_s.values():
             return opened + gather_s
         return math.inf

@@ -1,4 +1,4 @@
-"""Compiled parts of a round: the mirror and the pool as the arrays a policy reads, free slots, the answer's contract."""
+"""Compiled parts of a round: the arrays that a policy reads, free slots, and the check of its answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def free_slots(workers: WorkerColumns, margin: int, free: I8) -> int:
 
 @declared(None if INT is None else INT(_WORKERS, INT, I1, I1, INT, I1))
 def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, waiting: int, found: I8) -> int:
-    """Workers that run nothing, are offered something, and that an answer sends nothing to.
+    """List the workers that run nothing, are offered requests, and get none from an answer.
 
     Args:
         workers: the mirror's columns.
@@ -40,7 +40,7 @@ def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, w
         found: int64[G], written: the workers, in order.
 
     Returns:
-        How many there are.
+        The number of such workers.
     """
     count = 0
     for g in range(len(workers.group)):
@@ -64,7 +64,7 @@ def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, w
 
 @part
 def lightest_first(workers: WorkerColumns, order: I8) -> None:
-    """Workers in ascending order of what they hold and were sent, those that are equal in their own; written to int64[G]."""
+    """Write the workers to int64[G] `order`, by ascending KV tokens held and sent; ties by number."""
     for g in range(order.size):
         load, place = workers.load[g] + workers.sent_load[g], g
         while place > 0 and workers.load[order[place - 1]] + workers.sent_load[order[place - 1]] > load:
@@ -75,7 +75,7 @@ def lightest_first(workers: WorkerColumns, order: I8) -> None:
 
 @part
 def offer(free: I8, most: int, order: I8) -> None:
-    """Lower int64[G] `free` so that its sum is `most`: the largest first, to one level; what is left over goes by `order`.
+    """Lower the largest of int64[G] `free` to one level, so that the sum is `most`; the remainder goes by `order`.
 
     Args:
         order: int64[G], workers, those first that are to have one slot more.
@@ -101,7 +101,7 @@ def offer(free: I8, most: int, order: I8) -> None:
 
 @part
 def window(rows: RequestColumns, waiting: I8, most: int, shares: I8, shown: I8) -> None:
-    """The requests a round looks at: the oldest ones, as many of each class as are there, up to an even share.
+    """Select the requests a round looks at: the oldest of each class, up to an even share of `most`.
 
     Args:
         rows: the table of requests.
@@ -145,7 +145,7 @@ def window(rows: RequestColumns, waiting: I8, most: int, shares: I8, shown: I8) 
 
 @part
 def show_workers(workers: WorkerColumns, free: I8, reserve: float, workers_i: I8, workers_f: F8) -> None:
-    """The workers as a policy sees them.
+    """Write the workers' part of the policy's view.
 
     Args:
         workers: the mirror's columns.
@@ -165,7 +165,7 @@ def show_workers(workers: WorkerColumns, free: I8, reserve: float, workers_i: I8
 
 @part
 def show_waiting(rows: RequestColumns, waiting: I8, waiting_i: I8, waiting_f: F8) -> None:
-    """The waiting requests as a policy sees them.
+    """Write the waiting requests' part of the policy's view.
 
     Args:
         rows: the table of requests.
@@ -185,7 +185,7 @@ def show_waiting(rows: RequestColumns, waiting: I8, waiting_i: I8, waiting_f: F8
 
 @declared(None if INT is None else INT(I1, INT, I2, F2, F2, I1, F1))
 def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, slots: I8, tokens: F8) -> int:
-    """Whether an answer keeps the contract's limits: known workers, their free slots and KV memory.
+    """Whether an answer names known workers and respects their free slots and KV memory.
 
     Args:
         worker: int64[>= W], of each waiting request.
@@ -208,7 +208,7 @@ def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8,
 
 
 class Seen(NamedTuple):
-    """What a policy sees of a round, as in `routing.view`; W is at least the requests that are shown."""
+    """The arrays that a policy sees in a round, as in `routing.view`; W is at least the number of requests shown."""
 
     workers_i: IntTable
     workers_f: Table
@@ -220,14 +220,14 @@ class Seen(NamedTuple):
 
 @declared(None if INT is None else INT(compiled.struct(Seen), INT, FLOAT, I1))
 def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
-    """All numbers that a policy sees, one behind the other, in the order in which decision logs sum them up.
+    """Write all numbers that a policy sees to `words`, in the order of the checksum in decision logs.
 
     Args:
         waiting: requests that are shown. now_s: waits are listed in place of times.
         words: int64[>= all], written: the numbers, bit by bit.
 
     Returns:
-        How many there are.
+        The number of words written.
     """
     workers_i, workers_f, waiting_i, waiting_f = seen.workers_i, seen.workers_f, seen.waiting_i, seen.waiting_f
     G, n = workers_i.shape[1], 0
@@ -255,7 +255,7 @@ def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
 
 
 class Shown(NamedTuple):
-    """The record of a round, and the working space for it; W is at least the requests that are shown.
+    """The record of a round, and its working space; W is at least the number of requests shown.
 
     Args:
         gathers: [G], read: 1 for groups that wait for more and are offered nothing.
@@ -292,7 +292,7 @@ def show(
     reserve: float,
     shown: Shown,
 ) -> int:
-    """All that a policy sees of a round, unless no slot is free: then nothing but `free` is written.
+    """Write all that a policy sees of a round; if no slot is free, only `free`.
 
     Args:
         rows: the table of requests. workers: the mirror's columns.

@@ -1,4 +1,4 @@
-"""Slots of workers: which requests hold them, which requests are sent, and which come off their worker."""
+"""Assigns slots: which requests hold slots, are sent, and leave their worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EMPTY: I8 = np.zeros(0, np.int64)
 
 
 class Slots:
-    """Requests that hold slots.
+    """The requests that hold slots.
 
     Args:
         turn: what all parts share.
@@ -62,7 +62,7 @@ class Slots:
         return {**vars(self), "_known": None}
 
     def seat(self, row: int, worker: int, free: int) -> int:
-        """A request takes as many slots as it wants and as there are; it is sent when it has all.
+        """Give a request the slots it wants, or those that are free; send it once it has all.
 
         Returns:
             Slots taken.
@@ -83,7 +83,7 @@ class Slots:
         return max(0, free)
 
     def send(self, chosen: I8, worker: I8, size: int) -> int:
-        """Requests for which there are slots enough go to their workers, in order.
+        """Send requests to workers with enough slots, in order.
 
         Args:
             chosen: int64[>= size], rows. worker: int64[>= size], place of each one's worker, or `HOLD`.
@@ -150,7 +150,7 @@ class Slots:
         return known
 
     def take_off(self, row: int) -> None:
-        """Take a request off its worker; its slots are free for others."""
+        """Take a request off its worker, and free its slots."""
         rows, mirror, at = self._rows, self._mirror, self._rows.at
         worker, copies, load, state = at.worker[row], at.copies[row], rows.load(row), at.state[row]
         if state == _SEATING:
@@ -169,12 +169,12 @@ class Slots:
             self.fill(worker)
 
     def fill(self, worker: int) -> None:
-        """Free slots of a worker go to the requests that hold some of its slots already, oldest first."""
+        """Give a worker's free slots to requests that already hold some of its slots, oldest first."""
         for row in list(self.seating.get(worker, ())):
             self.seat(row, worker, self._mirror.free(worker))
 
     def clear(self, worker: int) -> None:
-        """A worker gets nothing new: requests that hold some of its slots go back to the pool."""
+        """Send requests that hold only some of a worker's slots back to the pool, because it gets nothing new."""
         rows = self._rows
         for row in list(self.seating.get(worker, ())):
             self._no_longer_seating(row, worker)
@@ -185,7 +185,7 @@ class Slots:
             self._pool.add(row)
 
     def moved_up(self, place: int) -> None:
-        """The worker in this place is gone; those after it have places one lower."""
+        """Renumber workers after the one in this place was removed."""
         self.seating = {g - (g > place): rows for g, rows in self.seating.items()}
 
     def _no_longer_seating(self, row: int, worker: int) -> None:

@@ -1,4 +1,4 @@
-"""Counts chunks and leaving requests: the only place where they change tokens, steps and step times."""
+"""Counts chunks and leaving requests; the only place that changes tokens, steps and step times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _has_room(steps: StepTables, group: int, ahead: int) -> bool:
 
 @declared(None if INT is None else INT(I1, INT, INT, FLOAT, INT, TABLES))
 def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps: StepTables) -> int:
-    """Count chunks from `at` on, up to the first one that the host has to see to.
+    """Count chunks from `at` on, up to the first one that the host has to handle.
 
     The host handles first tokens, rows that are not in the table, and tables that need more room
     (`GroupSteps.make_room`). It also handles a step that ended while a request waits for it: that chunk is counted, and
@@ -41,7 +41,7 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
         steps: what they change.
 
     Returns:
-        The first chunk that was not counted.
+        The index of the first chunk that was not counted.
     """
     requests, workers, groups = steps.requests, steps.workers, steps.groups
     check(at >= 0 and count <= len(told) // 2)
@@ -79,7 +79,7 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
 
 @declared(None if INT is None else INT(INT, TABLES))
 def count_leave(row: int, steps: StepTables) -> int:
-    """A running request leaves its worker: the next steps of its group are delivered without it.
+    """Note that a running request leaves its worker; the group's next steps are complete without it.
 
     Returns:
         How many steps of its group ended by that.

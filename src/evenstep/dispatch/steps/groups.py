@@ -1,4 +1,4 @@
-"""The steps of all barrier groups: their columns, room for more, and what is read of one group."""
+"""The steps of all barrier groups: their columns, and the figures of one group."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class GroupSteps:
         return len(self.groups)
 
     def joins(self, group: int) -> None:
-        """A request runs now."""
+        """Count a request of this group that starts to run."""
         self.at.running[group] += 1
 
     def make_room(self, group: int, last: int = 0, tokens: int = 0) -> None:
-        """See that the next chunk, or the next request that leaves, finds room.
+        """Make room in the tables for the next chunk, or the next request that leaves.
 
         Args:
             last: the step that the chunk's request delivered last. tokens: in the chunk.
@@ -106,7 +106,7 @@ class GroupSteps:
         self.generation += 1
 
     def look(self, group: int) -> None:
-        """Evaluate how much of the new steps was idle."""
+        """Compute the idle time of steps that were counted since the last look."""
         while self.at.news[group]:
             self._look_at(group, min(self.at.news[group], TOGETHER))
 
@@ -123,7 +123,7 @@ class GroupSteps:
         at.news[group] -= count
 
     def check(self, group: int, last: Sequence[int]) -> None:
-        """See that the counts are those of the running requests.
+        """Check that a group's counts agree with its running requests.
 
         Args:
             last: the step that each of them delivered last.
@@ -164,12 +164,12 @@ class Steps:
 
     @property
     def members(self) -> list[int]:
-        """Places of its workers in the mirror."""
+        """Places of the group's workers in the mirror."""
         return self._of_members(self._all.members.arrays.place)
 
     @property
     def load(self) -> list[float]:
-        """Of each worker in the last step counted, before its own tokens."""
+        """KV tokens of each worker at the start of the last counted step."""
         return self._of_members(self._all.members.arrays.load)
 
     def _of_members(self, column: Any) -> Any:
@@ -178,7 +178,7 @@ class Steps:
 
     @property
     def steps(self) -> int:
-        """How many were counted."""
+        """The number of steps counted so far."""
         return self._all.at.steps[self._group]
 
     @property
@@ -188,22 +188,22 @@ class Steps:
 
     @property
     def ended_s(self) -> float:
-        """When that ended; nan before there is one."""
+        """Time at which the last counted step ended, in seconds; nan before the first."""
         return self._all.at.counted_s[self._group]
 
     @property
     def fit(self) -> StepFit:
-        """The law as it stands."""
+        """The present fit of step time against load."""
         return StepFit(self._all.at, self._group)
 
     @property
     def is_of_time(self) -> bool:
-        """Whether idle shares count the fixed part of a step too; while there is no law they are of loads alone."""
+        """Whether idle shares are of step time, the fixed part included; without a fitted law they are of loads alone."""
         return self.fit.seconds_per_token > 0.0
 
     @property
     def idle_share(self) -> float:
-        """Of the last step."""
+        """The group's idle share in the last counted step."""
         self._all.look(self._group)
         return self._all.at.idle_share[self._group]
 
@@ -214,12 +214,12 @@ class Steps:
         return self._all.at.idle_device_s[self._group]
 
     def loads(self, mirror: Mirror) -> F8:
-        """float64[n], KV tokens of its workers."""
+        """float64[n], KV tokens of the group's workers now, including requests of other gateways."""
         load, foreign = mirror.at.load, mirror.at.foreign_load
         return np.array([load[g] + foreign[g] for g in self.members])
 
     def values(self, mirror: Mirror) -> dict[str, object]:
-        """Plain numbers of the group as it stands."""
+        """The group's figures as plain numbers, by name."""
         load, fit = self.loads(mirror), self.fit
         heaviest, lightest, total = (np.array([float(x)]) for x in (load.max(), load.min(), load.sum()))
         return {

@@ -101,7 +101,7 @@ def leave(steps: StepTables, group: int, last: int) -> int:
 
 @part
 def was_in_step(groups: GroupColumns, group: int, last: int) -> bool:
-    """Whether a request that ends was in the step that is under way, or else in the last one."""
+    """Whether a request that ends took part in the step under way, or else in the last one."""
     is_between = groups.delivered[group] == 0
     return last == WIDE or last >= groups.step[group] - (1 if is_between else 0)
 

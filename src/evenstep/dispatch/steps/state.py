@@ -51,7 +51,7 @@ class GroupColumns(NamedTuple):
 
 
 class EarlySteps(NamedTuple):
-    """The next steps of each group, some of which have a delivery: `early_room` of them a group, group after group."""
+    """The coming steps of each group that already have deliveries: `early_room` of them a group, group after group."""
 
     delivered: Ints
     going: Ints
@@ -66,7 +66,7 @@ class Members(NamedTuple):
 
 
 class NewSteps(NamedTuple):
-    """Steps whose idle time was not evaluated yet: `news_room` of them for each group of several workers."""
+    """Steps whose idle time is not computed yet: `news_room` of them for each group of several workers."""
 
     heaviest: Floats  # the heaviest worker's load
     total: Floats  # all loads

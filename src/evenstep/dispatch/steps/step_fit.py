@@ -22,7 +22,7 @@ ERROR = 0.25
 
 @part
 def add(groups: GroupColumns, group: int, envelope: float, seconds: float) -> None:
-    """One more step of a group: KV tokens of its heaviest worker, seconds since its last."""
+    """Add a step to a group's fit: `envelope`, KV tokens of its heaviest worker, and its seconds."""
     groups.steps[group] += 1
     groups.weight[group] = KEEP * groups.weight[group] + 1.0
     # means and centred moments, so that large loads do not eat the digits of small differences
@@ -60,7 +60,7 @@ def _law(groups: GroupColumns, group: int) -> tuple[float, float]:
 
 
 class StepFit:
-    """The law of one group.
+    """The fitted law of one group: seconds of a step against KV tokens of its heaviest worker.
 
     Args:
         groups: numbers of all groups, one at a time.
@@ -79,7 +79,7 @@ class StepFit:
 
     @property
     def r_squared(self) -> float:
-        """Share of the variation that the law explains, or nan."""
+        """Share of the variance of step seconds that the law explains; nan without a law."""
         xx, xy, yy = self._moments
         if math.isnan(self.seconds_per_token) or not yy > 0.0:
             return math.nan

@@ -1,4 +1,4 @@
-"""When steps of a barrier group are complete, what they held, and how long they took: the rules of counting them."""
+"""Rules for counting steps of a barrier group: when a step is complete, its load, and its seconds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from evenstep.dispatch.steps.step_fit import add
 
 @part
 def completed(groups: GroupColumns, group: int, now_s: float) -> None:
-    """A step was complete at this time. Its load is known when the next step begins (`begins`)."""
+    """Note the time at which a step was complete. Its load is known when the next step begins (`begins`)."""
     groups.seconds[group] = now_s - groups.complete_s[group]
     groups.complete_s[group] = now_s
 
 
 @part
 def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
-    """The next step begins: a request whose first token was late for the last one has joined that by now.
+    """Begin the next step, and count the last one with the loads it started from.
 
     Args:
         worker, newcomer: place of a worker, and KV tokens there of a request that begins with the next step; -1, 0 =
@@ -43,7 +43,7 @@ def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
 
 @part
 def stopped(steps: StepTables, group: int) -> None:
-    """No request runs any more, so the time to the next step does not count as a step."""
+    """Count the last step of a group without running requests; the time until its next step counts for no step."""
     begins(steps, group, -1, 0)
     steps.groups.complete_s[group] = np.nan
 

@@ -19,7 +19,7 @@ class OpenAI:
 
     @property
     def dialect(self) -> Dialect:
-        """Asks for nothing beyond the client's own options."""
+        """A dialect that asks for nothing beyond the client's own options."""
         return Dialect(counts=False, finish_reasons=self.finish_reasons)
 
     @property
@@ -29,12 +29,12 @@ class OpenAI:
 
     @property
     def metrics_path(self) -> str:
-        """None."""
+        """Empty: the server has no metrics page."""
         return ""
 
     @property
     def rank_header(self) -> str:
-        """None."""
+        """Empty: the server has no header for ranks."""
         return ""
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:

@@ -1,4 +1,4 @@
-"""SGLang: its paths, its dialect, and its metrics page. From its published sources; not tried against the real thing."""
+"""SGLang: its paths, dialect and metrics page, from its published sources; not tested with a real server."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class SGLang:
 
     @property
     def dialect(self) -> Dialect:
-        """Usage in every chunk needs no usage at the end; legs meet by bootstrap rooms, which are not spoken here."""
+        """SGLang's dialect: usage comes in every chunk. Bootstrap rooms for prefill legs are not supported."""
         return Dialect(usage_needs_final=False, completion_usage_off="null")
 
     @property
     def health_path(self) -> str:
-        """Answers 200 while the engine lives."""
+        """The path that answers 200 while the engine lives."""
         return "/health"
 
     @property
     def metrics_path(self) -> str:
-        """Its Prometheus page; ranks by the label ``dp_rank``."""
+        """The path of the Prometheus page, with ranks by the label ``dp_rank``."""
         return "/metrics"
 
     @property
     def rank_header(self) -> str:
-        """Pins a request to a data-parallel rank."""
+        """The header that pins a request to a data-parallel rank."""
         return "X-Data-Parallel-Rank"
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:

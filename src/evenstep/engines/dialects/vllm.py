@@ -33,7 +33,7 @@ class VLLM:
 
     @property
     def dialect(self) -> Dialect:
-        """Until 0.19 completions show an unasked usage as null; from 0.32 a chat can be continued from ids."""
+        """vLLM's dialect for the version: up to 0.19 null usage in completions; from 0.32 chats continue from ids."""
         version = _numbers(self.version)
         return Dialect(
             completion_usage_off="null" if version < (0, 20) else "absent",
@@ -43,17 +43,17 @@ class VLLM:
 
     @property
     def health_path(self) -> str:
-        """Answers 200, empty, while the engine lives; it does not prove that a step is possible."""
+        """The path that answers 200 while the engine lives; it does not prove that a step is possible."""
         return "/health"
 
     @property
     def metrics_path(self) -> str:
-        """Its Prometheus page; one page shows all ranks at the URL, by the label ``engine``."""
+        """The path of the Prometheus page, which shows all ranks at the URL by the label ``engine``."""
         return "/metrics"
 
     @property
     def rank_header(self) -> str:
-        """Pins a request to a rank under internal or hybrid load balancing."""
+        """The header that pins a request to a rank under internal or hybrid load balancing."""
         return "X-data-parallel-rank"
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:

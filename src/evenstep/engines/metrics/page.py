@@ -12,7 +12,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Page:
-    """One page; the samples of a metric stand together, metrics in the order in which they first came.
+    """A Prometheus page under construction; samples of a metric stand together, metrics in order of first use.
 
     Args:
         helps: name -> what HELP says of it; of others, their name in words.
@@ -23,15 +23,15 @@ class Page:
         self._families: dict[str, list[str]] = {}
 
     def declare(self, kind: Kind, name: str) -> None:
-        """Show a metric's HELP and TYPE here, though it may have no sample yet."""
+        """Write a metric's HELP and TYPE here, even if no sample follows yet."""
         self._family(kind, name)
 
     def add(self, kind: Kind, name: str, value: float, /, **labels: str) -> None:
-        """One sample."""
+        """Add one sample."""
         self._family(kind, name).append(_sample(name, labels, value))
 
     def histogram(self, name: str, buckets: Mapping[str, int], total: float, count: int, /, **labels: str) -> None:
-        """One histogram.
+        """Add one histogram.
 
         Args:
             buckets: upper bound -> observations at or below it, ``+Inf`` last.
@@ -44,7 +44,7 @@ class Page:
         family += [_sample(f"{name}_sum", labels, total), _sample(f"{name}_count", labels, count)]
 
     def text(self) -> bytes:
-        """The page."""
+        """The finished page as bytes."""
         return "".join("\n".join((head, *lines)) + "\n" for head, lines in self._families.items()).encode()
 
     def _family(self, kind: Kind, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The few lines of a Prometheus text page that are wanted, without reading the rest."""
+"""Finds the wanted lines of a Prometheus text page, without parsing the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Line:
 
 
 def wanted(names: Iterable[str]) -> re.Pattern[bytes]:
-    """What `lines` looks for: whole names only."""
+    """The pattern for `lines` that matches these metric names, whole names only."""
     either = b"|".join(re.escape(name.encode()) for name in names)
     return re.compile(rb"^(" + either + rb")(?:\{([^\n]*)\})?[ \t]+(\S+)[^\n]*$", re.MULTILINE)
 
@@ -45,7 +45,7 @@ def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
 
 
 def check_finite(rank: int, seen: Mapping[str, float], names: Iterable[str]) -> None:
-    """See that a rank's samples hold a number under each of these names.
+    """Check that a rank's samples have a finite number under each of these names.
 
     Raises:
         NotItsPageError: one is missing.

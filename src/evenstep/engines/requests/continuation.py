@@ -67,12 +67,12 @@ class Continuation:
 
     @property
     def spent(self) -> bool:
-        """Whether every token asked for has been produced, so that only the end is missing."""
+        """Whether every requested token has been produced, so that only the end of the answer is missing."""
         return not self.body and not self.why_not
 
 
 def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect: Dialect) -> Continuation:
-    """How to continue the answer to a request after the part that the client has.
+    """How to continue an answer after the part that the client has.
 
     Args:
         request: the client's.
@@ -134,7 +134,7 @@ def _text(prompt: bytes) -> str | None:
 
 
 def can_break(request: GenerationRequest) -> bool:
-    """Whether the request allows a broken answer to continue at all; only then are ids worth asking for."""
+    """Whether a broken answer to this request could be continued; only then are token ids worth asking for."""
     if request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING):
         return True
     nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)

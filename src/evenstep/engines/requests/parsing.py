@@ -36,7 +36,7 @@ _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A request for tokens.
+    """A parsed request for tokens.
 
     Args:
         kind: ``chat`` or ``completions``.
@@ -74,12 +74,12 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def chat(self) -> bool:
-        """Whether it is a chat."""
+        """Whether the request is for chat completions."""
         return self.kind == "chat"
 
     @property
     def prompt_bytes(self) -> int:
-        """The size of the prompt."""
+        """The size of the prompt in bytes."""
         return len(self.prompt)
 
     @property
@@ -89,11 +89,11 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def stops_at_recomputed(self) -> bool:
-        """Whether ``recomputed`` is a stop string of the client."""
+        """Whether the client itself uses ``recomputed`` as a stop string."""
         return "stop" in self.fields and b'"recomputed"' in self.value("stop")
 
     def value(self, name: str) -> bytes:
-        """The bytes of one member; empty where it is not there."""
+        """The bytes of one member of the body; empty if it is absent."""
         return bytes(self.fields.get(name, _NOTHING))
 
 
@@ -106,7 +106,7 @@ _NO_OPTIONS = _StreamOptions()
 
 
 def kind_of(method: str, target: str) -> Kind:
-    """Whether a request generates tokens, and how; everything else is passed on and not counted."""
+    """The kind of generation a request asks for, or that it is to be forwarded uncounted."""
     if method != "POST":
         return "other"
     return _PATHS.get(target) or _PATHS.get(target.partition("?")[0], "other")

@@ -34,7 +34,7 @@ def span(blocks: int) -> int:
 
 
 def prompt_blocks(request: GenerationRequest, key: bytes, *, block_bytes: int = BLOCK_BYTES) -> list[int]:
-    """Ids of the whole blocks at the front of a prompt, in order; a rest is left out, and what follows the first 512 KiB.
+    """Ids of the whole blocks at the front of a prompt, in order, up to 512 KiB; a partial block is left out.
 
     Args:
         request: its prompt is read as it stands in the body; a longer chat with the same beginning shares its blocks.
@@ -78,7 +78,7 @@ def _words(digests: int) -> struct.Struct:
 
 
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
-    """One id of the whole prompt, for `request.Request.prompt_key`; never 0.
+    """One id for the whole prompt, as in `request.Request.prompt_key`; never 0.
 
     A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes. Hashing all of it would
     cost as much as the rest of the request's handling.
@@ -99,7 +99,7 @@ def _keyed(key: bytes) -> hashlib.blake2b:
 
 
 def name_key(name: str, key: bytes) -> int:
-    """One id of a user, session or tenant; 0 for an empty name, never 0 otherwise."""
+    """The id of a user, session or tenant; 0 for an empty name, never 0 otherwise."""
     if not name:
         return 0
     return _id(hashlib.blake2b(name.encode(), digest_size=8, key=key, person=b"name").digest()) or 1

@@ -1,4 +1,4 @@
-"""The error answers for clients: OpenAI's error object, the status, Retry-After."""
+"""Error answers for clients: OpenAI's error object, the status, Retry-After."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenstep.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error answer.
+    """An error answer to a client.
 
     Args:
         status: HTTP status.
@@ -47,66 +47,66 @@ class Refusal:
 
 
 def bad_request(error: InputError) -> Refusal:
-    """The request is invalid."""
+    """400: the request is invalid."""
     return Refusal(400, "invalid_request_error", str(error), param=error.field)
 
 
 def unknown_model(name: str) -> Refusal:
-    """No worker serves this model."""
+    """The refusal if no worker serves the model."""
     message = f"The model `{_short(name)}` does not exist or you do not have access to it."
     return Refusal(404, "invalid_request_error", message, "model_not_found", "model")
 
 
 def unknown_path(method: str, path: str) -> Refusal:
-    """No such endpoint."""
+    """The refusal for an unknown endpoint."""
     return Refusal(404, "invalid_request_error", f"Unknown request URL: {method} {_short(path)}.", "unknown_url")
 
 
 def unauthorized() -> Refusal:
-    """No key, or an unknown one."""
+    """The refusal without a key, or with an unknown one."""
     return Refusal(401, "invalid_request_error", "Incorrect API key provided.", "invalid_api_key")
 
 
 def too_many(message: str, retry_after_s: float) -> Refusal:
-    """A tenant's limit is reached."""
+    """The refusal at a tenant's limit."""
     return Refusal(429, "rate_limit_error", message, "rate_limit_exceeded", retry_after_s=retry_after_s)
 
 
 def overloaded(retry_after_s: float) -> Refusal:
-    """The waiting pool is full, or no worker can take requests."""
+    """The refusal if the waiting pool is full, or no worker can take requests."""
     message = "The server is overloaded or not ready yet. Try again later."
     return Refusal(503, "service_unavailable_error", message, "overloaded", retry_after_s=retry_after_s)
 
 
 def waited_too_long(waited_s: float, retry_after_s: float) -> Refusal:
-    """The request's time in the waiting pool is over."""
+    """The refusal of a request whose time in the waiting pool is over."""
     message = f"The request waited {waited_s:.1f} s for a free slot; that is as long as it may. Try again later."
     return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
 
 
 def lasted_too_long(limit_s: float) -> Refusal:
-    """The request's time is over, wherever it is."""
+    """The refusal of a request whose total time is over."""
     message = f"The request was not answered within {limit_s:g} s, which is as long as one may take."
     return Refusal(504, "server_error", message, "request_timeout")
 
 
 def too_slow() -> Refusal:
-    """The client did not send its request in time."""
+    """The refusal if the client did not send its request in time."""
     return Refusal(408, "invalid_request_error", "The request did not arrive in time.", "request_timeout")
 
 
 def engine_failed() -> Refusal:
-    """Every engine that was tried failed."""
+    """The refusal if every engine that was tried failed."""
     return Refusal(502, "server_error", "The request could not be completed by any engine.", "engine_failed")
 
 
 def engine_too_slow() -> Refusal:
-    """No engine answered in time."""
+    """The refusal if no engine answered in time."""
     return Refusal(504, "server_error", "No engine answered in time.", "engine_timeout")
 
 
 def stream_broken(why: str) -> Refusal:
-    """An answer broke off after its first token, and could not be continued."""
+    """The error of an answer that broke off after its first token and could not be continued."""
     return Refusal(502, "server_error", f"The answer broke off and cannot be continued: {why}.", "stream_broken")
 
 
@@ -155,7 +155,7 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
 
 
 def denies_model(body: bytes) -> bool:
-    """Whether an engine's answer of status 404 says that it does not serve the requested model."""
+    """Whether an engine's 404 answer says that it does not serve the requested model."""
     fault = _fault(body)
     return fault.code == "model_not_found" or fault.param == "model" or bool(_NO_MODEL.search(fault.message))
 

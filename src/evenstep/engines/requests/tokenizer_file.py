@@ -35,7 +35,7 @@ class TokenizerFile:
             raise InputError("tokenizer", "file", str(path), "a tokenizer.json", f"{error}.") from None
 
     def count(self, request: GenerationRequest) -> int:
-        """Tokens of all prompts of a request: exact for completions; for a chat only its texts, without the template.
+        """Tokens of all prompts of a request: exact for completions; for a chat, of its texts without the template.
 
         `prompt_size.PromptSizes` with ``prior=1`` learns the template's share.
         """

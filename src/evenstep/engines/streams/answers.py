@@ -57,7 +57,7 @@ _GAVE_UP = {"abort", "error"}
 
 
 def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = True) -> Answer:
-    """An answer with status 200, judged and counted.
+    """Parse, check and count an answer with status 200.
 
     Args:
         body: all of it.
@@ -84,7 +84,7 @@ def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = Tru
 
 
 def read_prefilled(body: bytes) -> Prefilled:
-    """The prefill leg's answer.
+    """Parse the answer of the prefill leg.
 
     Raises:
         EngineError: not JSON, an error object, or nothing is handed over.

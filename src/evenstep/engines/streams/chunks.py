@@ -17,13 +17,13 @@ Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
 
 
 class CachedTokens(msgspec.Struct, gc=False):
-    """``prompt_tokens_details``."""
+    """The member ``prompt_tokens_details`` of a usage object."""
 
     cached_tokens: int | None = None
 
 
 class Usage(msgspec.Struct, gc=False):
-    """Token counts as an engine gives them; in a chunk they are of that chunk's choice, so far."""
+    """Token counts reported by an engine; in a chunk, those of its choice so far."""
 
     prompt_tokens: Tokens = 0
     completion_tokens: Tokens | None = 0
@@ -43,7 +43,7 @@ class Delta(msgspec.Struct, gc=False):
 
     @property
     def others(self) -> bool:
-        """Whether it carries more than content."""
+        """Whether the delta has more than content."""
         if self.reasoning or self.reasoning_content or self.refusal:
             return True
         return is_given(self.tool_calls) or is_given(self.function_call)
@@ -63,7 +63,7 @@ class Choice(msgspec.Struct, gc=False):
 
     @property
     def content(self) -> str:
-        """The text it adds."""
+        """The text that the choice adds."""
         if self.delta is not None:
             return self.delta.content or ""
         return self.text or ""
@@ -83,7 +83,7 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 class Head(msgspec.Struct, gc=False):
-    """What all chunks of a stream have in common."""
+    """The fields that all chunks of a stream share."""
 
     id: msgspec.Raw = _NOTHING
     created: msgspec.Raw = _NOTHING
@@ -122,17 +122,17 @@ def read_head(data: bytes) -> Head:
 
 
 def is_given(value: msgspec.Raw) -> bool:
-    """Whether a field is there and says something."""
+    """Whether a field is present and not null."""
     return bytes(value) not in {b"", b"null", b"[]"}
 
 
 def is_silent(choices: list[Choice]) -> bool:
-    """A chat chunk with an empty delta that is there only to carry token ids."""
+    """Whether a chat chunk has an empty delta, and is there only for its token ids."""
     choice = choices[0]
     return choice.finish_reason is None and choice.token_ids is not None and not is_given(choice.logprobs)
 
 
 def is_role(choice: Choice) -> bool:
-    """The chunk a chat begins with: a role, no text."""
+    """Whether this is the first chunk of a chat: a role, no text."""
     delta = choice.delta
     return delta is not None and bool(delta.role) and not choice.content and choice.finish_reason is None

@@ -1,4 +1,4 @@
-"""Taking out of a chunk what we asked for and the client did not; every other byte stays."""
+"""Removes from a chunk what only we asked for; every other byte stays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def without_usage(data: bytes, off: Off) -> bytes:
 
 
 def without_ids(data: bytes, off: Off) -> bytes:
-    """A chunk without ``token_ids`` and ``prompt_token_ids``, wherever they lie.
+    """A chunk without its members ``token_ids`` and ``prompt_token_ids``, at any depth.
 
     In a string their quotes would be escaped, so what matches is a key with a list of numbers.
     """
@@ -43,7 +43,7 @@ def without_ids(data: bytes, off: Off) -> bytes:
 
 
 def without_prompt_ids(data: bytes) -> bytes:
-    """A chunk whose ``prompt_token_ids`` are null: the client has had them."""
+    """A chunk with ``prompt_token_ids`` set to null, because the client already has them."""
     return _PROMPT_IDS.sub(rb"\1null", data)
 
 
@@ -66,7 +66,7 @@ def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
-    """An event with the lists that `cut_prompt_ids` took out of it, in their order."""
+    """An event with the lists put back that `cut_prompt_ids` removed, in their order."""
     empty, (first, *pieces) = _PROMPT_IDS_KEY + b"]", event.split(_PROMPT_IDS_KEY + b"]")
     if len(pieces) != len(lists):  # the client gets none, or the engine sent empty ones, too
         return event
@@ -75,7 +75,7 @@ def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
 
 
 def is_list_of_ids(ids: bytes) -> bool:
-    """Whether a list that was cut out holds nothing but numbers."""
+    """Whether a removed list holds only numbers."""
     return ids.translate(None, b"0123456789, ") == b"[]"
 
 
@@ -95,7 +95,7 @@ def _nulled(found: re.Match[bytes]) -> bytes:
 
 
 def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
-    """The event with the engine's ``system_fingerprint``, where it has none."""
+    """The event with the engine's ``system_fingerprint`` added, if it has none."""
     at = event.rfind(b"}")
     if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
         return event

@@ -1,4 +1,4 @@
-"""The end of an answer whose engine was lost between its last token and the event that says so."""
+"""Ends an answer whose engine was lost between its last token and the final event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evenstep.engines.streams.usage import SoFar
 
 
 def closing(before: SoFar, *, chat: bool, model: str, usage: bool) -> bytes:
-    """Events that end an answer which has reached its token limit: finish_reason ``length``, usage, ``[DONE]``.
+    """The events that end an answer at its token limit: finish_reason ``length``, usage, ``[DONE]``.
 
     Args:
         before: the part that the client has.

@@ -1,4 +1,4 @@
-"""How streams of one kind began before: the chunk with the role of a chat, known again where it repeats.
+"""Recognises the first chunk of a stream, a chat's role, from earlier streams of one kind.
 
 It says what earlier ones said but for id, time, and the prompt's tokens and their number. So it is compared, not parsed;
 reading it in full would find the same values, since all else is the same bytes. One that does not fit is read in full.
@@ -77,7 +77,7 @@ class FirstChunks:
             self._pattern, self._out = before
 
     def read(self, data: bytes) -> Start | None:
-        """The first chunk of a stream, where these bytes begin with one that looks like an earlier one."""
+        """The first chunk of a stream, if these bytes begin with one that looks like an earlier one; else None."""
         found = self._pattern.match(data) if self._pattern is not None else None
         if found is None:
             return None

@@ -226,7 +226,7 @@ class FullReply:
         return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
 
     def so_far(self) -> SoFar:
-        """The part of the answer that the client has. Only with `keep`, and for one choice."""
+        """The part of the answer that the client has; only with `keep`, and for one choice."""
         self._settle()
         by_text = not self._ids_seen
         ids = self._ids[: self._settled] if by_text else self._ids
@@ -347,7 +347,7 @@ class FullReply:
             if not 0 <= index < len(counted):
                 raise EngineError(f"engine: a chunk is of choice {index}; expected one that was asked for.")
             if index not in self._open and choice.content:
-                raise EngineError("engine: a choice goes on behind its finish_reason.")
+                raise EngineError("engine: a choice continues after its finish_reason.")
             ends = choice.finish_reason is not None or choice.stop_reason is not None
             if ends and not self._judge(choice):
                 return False
@@ -428,7 +428,7 @@ class FullReply:
     def _without_choices(self, raw: bytes, data: bytes, chunk: Chunk) -> bytes:
         usage = chunk.usage
         if chunk.choices is None and usage is None:
-            return self._fail(EngineError("engine: an event of its stream is no chunk; it has no choices."))
+            return self._fail(EngineError("engine: an event of its stream is not a chunk; it has no choices."))
         if usage is None:
             return raw
         self._told(usage)

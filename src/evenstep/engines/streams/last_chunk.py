@@ -1,4 +1,4 @@
-"""How streams of one kind ended before: the last chunk, and the event with the usage, each known again where it repeats.
+"""Recognises the last chunk of a stream and its usage event, from earlier streams of one kind.
 
 Both say what earlier ones said but for id, time, text, token and counts, and all of these but text and token are known when
 they come. So how they look is known beforehand, and they are compared, not parsed; reading them in full would find the same

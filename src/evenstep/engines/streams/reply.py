@@ -1,4 +1,4 @@
-"""A streamed answer on its way from an engine to a client, read the shortest way that finds what reading in full would find.
+"""A streamed answer on its way from engine to client; takes shortcuts that give the same as parsing in full.
 
 Usual events are compared with those before them (`template`), the first and the last ones with those of earlier streams
 (`starts`, `ends`); all others are read in full (`full_reply`).
@@ -51,7 +51,7 @@ class ReplyStream(FullReply):
         return out if at == len(data) else out + self._read(data[at:])
 
     def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
-        """Takes HTTP chunks of the engine while their events are usual; the rest goes to `feed`, without chunk framing.
+        """Take HTTP chunks from the engine while their events are usual; pass the rest to `feed` without framing.
 
         Args:
             is_framed: the client gets an HTTP chunk, too.

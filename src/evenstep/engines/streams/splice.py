@@ -1,4 +1,4 @@
-"""Members of a JSON object as spans of its bytes, so that one can be changed and the rest stays as it is."""
+"""Finds members of a JSON object as spans of its bytes, so that one can be changed and the rest stays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEY = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+')
 
 
 def values_of(text: bytes, where: str = "request") -> dict[str, msgspec.Raw]:
-    """The JSON of each member of an object, as windows on the text, in its order.
+    """The JSON of each member of an object, as windows on the text, in order.
 
     Args:
         text: one JSON object.
@@ -106,7 +106,7 @@ def items(text: bytes) -> list[bytes]:
 
 
 def extended(text: bytes, more: Mapping[str, bytes]) -> bytes:
-    """An object that has members, with further ones after them; every other byte as it was.
+    """An object with further members after its own; every other byte stays.
 
     Args:
         more: JSON of the new values, by key; a key of the object must not be among them.
@@ -121,7 +121,7 @@ def replaced(
     where: str = "request",
     spans: Mapping[str, Span] | None = None,
 ) -> bytes:
-    """An object with some members set or, where None, removed; every other byte as it was.
+    """An object with some members set, or removed if None; every other byte stays.
 
     A new member is appended. A member is removed with the comma before it (the first: with the one after it).
 

@@ -27,7 +27,7 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class EventReader:
-    """Events of one stream, as soon as they are whole.
+    """Splits a byte stream into events, each as soon as it is whole.
 
     Args:
         limit: bytes of the largest event; a larger one is a `fault`, and nothing is read after it.
@@ -49,15 +49,15 @@ class EventReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether the next byte begins an event, other than the first."""
+        """Whether the next byte begins a new event, and at least one event has been read."""
         return self._begun and not self._rest and self.fault is None
 
     def passed(self) -> None:
-        """Take note that the whole first event was read elsewhere."""
+        """Note that the whole first event was read elsewhere."""
         self._begun = True
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that end in these bytes, oldest first."""
+        """The events that are complete with these bytes, oldest first."""
         is_first = not (self._begun or self._rest) and data[:6] == b"data: "
         if (
             (is_first or self.is_between) and 13 not in data and len(data) <= self._limit
@@ -73,7 +73,7 @@ class EventReader:
         return self._search(data, ended=False)
 
     def end(self) -> list[Event]:
-        """The stream has ended: an event that waited for an LF after its CR is whole now."""
+        """The last events at the end of the stream: one that waited for an LF after its CR is whole now."""
         return self._search(b"", ended=True)
 
     def _search(self, data: bytes, ended: bool) -> list[Event]:

@@ -59,11 +59,11 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def is_counted(self) -> bool:
-        """Whether its events tell token ids or counts."""
+        """Whether events of this form report token ids or counts."""
         return bool(self.lead or self.counts)
 
     def read_chunks(self, data: bytes, count: int, kept: bytearray | None, is_framed: bool) -> tuple[int, int, bytes]:
-        """As `read`, for a body that is still in HTTP chunks; only whole chunks are taken.
+        """As `read`, for a body still in HTTP chunks; takes whole chunks only.
 
         Args:
             is_framed: the client gets an HTTP chunk, too.
@@ -76,7 +76,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return at, count, _BYTES[begin:end].tobytes()
 
     def read_all(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
-        """As `read`, of events that are read only if all of them fit."""
+        """As `read`, but takes the events only if all of them match."""
         return self.read_chunks(b"%x\r\n%b\r\n" % (len(data), data), count, kept, is_framed=False)
 
     def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
@@ -173,7 +173,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
 
 
 def spoken(text: bytes) -> str | None:
-    """The inside of a JSON string; None where that takes more than reading it as UTF-8 (escapes, faults)."""
+    """The text inside a JSON string; None if it has escapes or faults, so that plain UTF-8 decoding does not do."""
     if 92 in text:
         return None
     try:
@@ -184,7 +184,7 @@ def spoken(text: bytes) -> str | None:
 
 
 def warm() -> None:
-    """Load the compiled reader, and compile it if it is not on disk."""
+    """Load the compiled reader, compiling it if necessary."""
     event = b'data: {"choices":[{"index":0,"text":" a","token_ids":[5]}]}\n\n'
     template = learned(event, event, " a", chat=False)
     assert template is not None

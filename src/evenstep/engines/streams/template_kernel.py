@@ -107,7 +107,7 @@ def _counts_end(data, at, stop, shape, rest, parts, count):
 
 @compiled.declared(compiled.signature(tuple[int, int, int, int, int], bytes, int, int, bytes, Ints, int, bool, Octets))
 def read_chunks(data, begin, end, shape, parts, count, is_framed, out):
-    """The HTTP chunks at the start of these bytes, as long as all that is in them are usual events.
+    """Read HTTP chunks at the start of these bytes, while they hold only usual events.
 
     Args:
         data: bytes.

@@ -1,4 +1,4 @@
-"""Token counts of a request that ran on several engines, reported as those of one."""
+"""Combines the token counts of a request that ran on several engines into those of one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SoFar:
 
 
 def joined(usage: bytes, before: SoFar) -> bytes:
-    """A usage object of a continued stream, as if there had been one stream; other members of it stay.
+    """The usage object of a continued stream, with counts of all its parts; other members stay.
 
     Args:
         usage: the JSON object of the last engine; it counts earlier output as prompt.

@@ -1,4 +1,4 @@
-"""What `evenstep.compare` answers: a comparison that prints, shows itself in a notebook, and becomes tables and files."""
+"""The result of `evenstep.compare`: a comparison that prints, shows itself in notebooks, and exports tables and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAMPLES = 2000
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compared(Comparison):
-    """A comparison with what made it.
+    """A comparison with what produced it.
 
     ``print(found)`` shows its table and a notebook shows it as HTML; ``found["jsq"]`` is one policy's result.
 
@@ -40,7 +40,7 @@ class Compared(Comparison):
 
     @classmethod
     def of(cls, found: Comparison, plan: Plan, asked: Sequence[Contender]) -> Compared:
-        """The comparison, with what made it and by which versions."""
+        """Add the plan, the contenders and the versions to a comparison."""
         values: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(Comparison)}
         values["versions"] = versions()
         return cls(**values, plan=plan, asked=tuple(asked))
@@ -88,7 +88,7 @@ class Compared(Comparison):
         return self.to_arrow().to_pandas()
 
     def plot(self, metric: str = "idle_time_share", *, axes: Any = None) -> Any:
-        """A bar a policy with its 95 % interval, each in the colour it has in every report.
+        """Draw a bar for each policy with its 95 % interval, in the policy's colour in every report.
 
         Args:
             metric: a metric by name, as in `PolicyResult.mean`.

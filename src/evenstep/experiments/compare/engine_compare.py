@@ -39,7 +39,7 @@ class EngineOutcome:
 
 
 def built(spec: str) -> SchedulingPolicy:
-    """The policy a name and its options stand for.
+    """The scheduling policy that a name and its options describe.
 
     Raises:
         InputError: an unknown name or option, or something that forms no batch.
@@ -65,7 +65,7 @@ def capacity(trace: Trace, settings: EngineSettings) -> float:
 
 
 def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
-    """The replicates at the rate or load asked for, seen to differ.
+    """The replicates at the requested rate or load; an error if two are equal.
 
     Raises:
         InputError: a file that cannot be read, or two replicates that are the same.
@@ -89,7 +89,7 @@ def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison of scheduling policies need."""
+    """What all runs of a comparison of scheduling policies share."""
 
     settings: EngineSettings
     policies: Sequence[SchedulingPolicy]
@@ -101,7 +101,7 @@ class Shared:
 
     @property
     def kernels(self) -> Kernels:
-        """None: an engine's kernels are compiled where the first run needs them."""
+        """No kernels in advance: an engine's kernels are compiled where the first run needs them."""
         return Kernels(kind=RunJob.kind)
 
     def run_of(self, contender: int, index: int) -> EngineRun:
@@ -158,12 +158,12 @@ def run_engine_comparison(
 
 
 def bounds_for(policy: SchedulingPolicy, settings: EngineSettings, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
-    """The bounds asked for; a policy of hindsight needs none, it is shown the truth."""
+    """The bounds asked for; None for a policy of hindsight, which is shown the truth."""
     return None if getattr(policy, "believes", "") == "truth" else bounds_of(settings.bounds, trace)
 
 
 def belief_note(spec: str, policy: SchedulingPolicy, run: EngineRun) -> str:
-    """What to know of a policy that plans with output lengths: that it is shown the truth, or that it is shown nothing."""
+    """A note on a policy that plans with output lengths: that it is shown the truth, or no bounds."""
     believes = getattr(policy, "believes", "")
     if believes == "truth":
         return f"{spec} is shown the true output lengths: a yardstick, no policy to run."

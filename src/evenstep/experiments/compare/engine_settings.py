@@ -72,7 +72,7 @@ class EngineSettings:
     processes: int | None = None
 
     def server(self) -> Engine:
-        """The engine.
+        """The engine that these settings describe.
 
         Raises:
             InputError: an unknown key or a value that does not fit.
@@ -93,7 +93,7 @@ class EngineSettings:
 
 
 def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:
-    """The settings, seen to be in range; `where` is for errors.
+    """The settings, checked for ranges; `where` is for errors.
 
     Raises:
         InputError: naming the first flag that is not.

@@ -1,4 +1,4 @@
-"""What WAIT's theory says beforehand of given thresholds, a trace and an engine: conditions that do not hold."""
+"""Checks given thresholds of WAIT against its theory, a trace and an engine: lists conditions that do not hold."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ ITERATIONS, DELTA = 1e6, 0.01
 
 
 def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: BatchTime) -> list[str]:
-    """Conditions that the thresholds of `wait` or `nested-wait` break on this trace. Empty for other policies, and if the
-    policy solves its thresholds itself, so that the given ones are only the first.
+    """Conditions that the thresholds of `wait` or `nested-wait` break on this trace.
+
+    Empty for other policies, and if the policy solves its own thresholds, so that the given ones are only the first.
 
     Types have the rates and mean lengths of the trace: for `wait` by class, for `nested-wait` by the segment in which a
     request ends, in each group of prompts. Conditions on the time of an iteration are checked if the law is

@@ -38,7 +38,7 @@ COUNTS = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, 100, 200, 500)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """What the thresholds are for.
+    """The conditions that thresholds are computed for.
 
     Args:
         trace: the requests, with arrival times.
@@ -74,7 +74,11 @@ class Question:
         return float(self.engine.kv_tokens) or None
 
     def types(self, kind: Any, prompts: bool) -> Types:
-        """Types by a number of each request; of their mean outputs, or with one prompt of their longest."""
+        """Request types, one for each value in `kind`.
+
+        With `prompts`, a type has its mean prompt and output. Otherwise all share the mean prompt, and each has its longest
+        output.
+        """
         assert isinstance(self.law, AffineKv)
         trace, (_, which, counts) = self.trace, np.unique(kind, return_inverse=True, return_counts=True)
         rates = counts * (rate(trace) / len(trace))

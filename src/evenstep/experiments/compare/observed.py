@@ -1,4 +1,4 @@
-"""A decision log as the start of a comparison: its fleet, its law, its policy, and how well the simulator repeats it."""
+"""Starts a comparison from a decision log: its fleet, law and policy, and how well the simulator repeats it."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class FromLog:
 
     @property
     def origin(self) -> str:
-        """The name of the layer of these settings in reports."""
+        """The name of these settings' source in reports."""
         return "decision log"
 
     def layer(self, given: Collection[str]) -> dict[str, Any]:
-        """Its settings, without those that would contradict the user's.
+        """The log's settings, without those that would contradict the user's.
 
         Args:
             given: settings that a file or a flag sets.
@@ -80,7 +80,7 @@ class FromLog:
 
 
 def is_log(source: str) -> bool:
-    """Whether a workload is a decision log; an unreadable file is not one, and its reader reports the error."""
+    """Whether a workload is a decision log. An unreadable file is not; its reader then reports the error."""
     from evenstep.workload import files
     from evenstep.workload.readers import decision_log
 
@@ -185,7 +185,7 @@ def row_of(log: FromLog, slo: Slo | None = None) -> PolicyResult:
 
 
 def with_observed(comparison: Comparison, log: FromLog, row: PolicyResult, overridden: Collection[str]) -> Comparison:
-    """The comparison with the observed run and the error of its simulated twin.
+    """The comparison, with the observed run and the error of its simulated twin.
 
     Args:
         comparison: its results hold the log's policy.

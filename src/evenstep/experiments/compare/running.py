@@ -41,7 +41,7 @@ def run_comparison(
     progress: Progress | None = None,
     on_contender: Callable[[Contender, list[Run]], None] | None = None,
 ) -> Outcome:
-    """Run all of it.
+    """Run every contender on every replicate, and compare.
 
     Args:
         plan: what the runs share.

@@ -118,7 +118,7 @@ class Board:
         return [_cell(one, [self._found(task) for task in row]) for one, row in zip(chosen, tasks, strict=True)]
 
     def table(self, cells: Sequence[Cell], origin: Origin) -> Table:
-        """The leaderboard of these cells."""
+        """The leaderboard made of these cells."""
         shown = {one.name for one in self._workloads}
         picture = [name for name in self.file.picture if name in shown] or [self._workloads[0].name]
         return Table(self.lines, tuple(cells), tuple(picture), origin)

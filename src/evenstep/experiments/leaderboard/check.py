@@ -1,4 +1,4 @@
-"""Whether a leaderboard still stands: which tenth is run again, and which orders flipped."""
+"""Checks a leaderboard by running a tenth of it again: which tenth, and which orders flipped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]
 
 
 def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
-    """Orders that turned over: among the cells run again, and between those and the stored ones.
+    """Pairs of policies whose order reversed, among the cells run again and against the stored ones.
 
     Args:
         stored: the board as it was published.
@@ -72,7 +72,7 @@ def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
 
 
 def changed(stored: Table, again: Sequence[Cell]) -> list[Cell]:
-    """Cells run again with other decisions than the stored ones: their digests differ."""
+    """Cells whose decisions differ from the stored ones, by their digests."""
     known = {(cell.workload, cell.policy): cell.digests for cell in stored.cells}
     return [cell for cell in again if known.get((cell.workload, cell.policy), cell.digests) != cell.digests]
 

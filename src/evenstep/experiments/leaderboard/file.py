@@ -1,4 +1,4 @@
-"""BOARD.yaml: workloads on which policies are ranked, and policies that are ranked next to every policy at its defaults.
+"""BOARD.yaml: the workloads of a leaderboard, and further policies to rank besides all policies at their defaults.
 
 ```yaml
 version: 1
@@ -58,7 +58,7 @@ class WorkloadEntry:
 
 @dataclass(frozen=True, slots=True)
 class SlowEntry:
-    """The work that is spared with a slow policy.
+    """The cells to skip or shorten for a slow policy.
 
     Args:
         seeds: its replicates; the first ones of the others.
@@ -71,7 +71,7 @@ class SlowEntry:
 
 @dataclass(frozen=True, slots=True)
 class BoardFile:
-    """A board as a file describes it.
+    """The content of a board file.
 
     Args:
         workloads: what policies are ranked on.
@@ -90,7 +90,7 @@ class BoardFile:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A workload of a board, seen to be good.
+    """A checked workload of a board.
 
     Args:
         line: what a page says of it.
@@ -108,7 +108,7 @@ class Workload:
 
 
 def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
-    """A board file, its workloads, and the document that knows its lines.
+    """Read a board file.
 
     Raises:
         InputError: see `config.read_yaml`; unknown keys, settings that do not fit, a name twice or unknown.

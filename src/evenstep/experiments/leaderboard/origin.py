@@ -1,4 +1,4 @@
-"""Which commit a checkout is at, for pages that say what they were made by, and for a check that rotates with it."""
+"""The commit of a checkout, to name on pages and to choose which part of the leaderboard a check runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def commit_of(folder: Path) -> str:
-    """The short name of the commit, with a note when tracked files differ from it; empty outside a checkout."""
+    """The short name of the commit, with a note if tracked files differ from it; empty outside a checkout."""
     commit = _git(folder, "rev-parse", "--short=10", "HEAD")
     if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
         return f"{commit} with local changes"
@@ -15,7 +15,7 @@ def commit_of(folder: Path) -> str:
 
 
 def day_of(folder: Path) -> int | None:
-    """The day of the commit, counted from 1970; None outside a checkout."""
+    """The commit's date in days since 1970; None outside a checkout."""
     seconds = _git(folder, "log", "-1", "--format=%ct")
     return int(seconds) // 86_400 if seconds else None
 

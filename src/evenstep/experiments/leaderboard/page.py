@@ -27,7 +27,7 @@ _RANKED = {
 
 
 def page(table: Table, *, data: str, picture: str) -> str:
-    """The whole page.
+    """The whole Markdown page.
 
     Args:
         table: the leaderboard.

@@ -28,7 +28,7 @@ _TITLES = {
 
 
 def picture(table: Table) -> str:
-    """The picture as one SVG document: policies by mean rank from above, a panel for each workload it shows."""
+    """The picture as an SVG document: policies by mean rank from above, a panel for each workload shown."""
     paper = [policy for policy in table.policies if "age_limit=0" in policy]
     twins = [policy for group in alike(table) for policy in group[1:]]
     kept = [one.policy for one in overall(table) if one.policy not in (*paper, *twins)][:SHOWN]

@@ -27,7 +27,7 @@ class Standing:
 
     @property
     def level(self) -> bool:
-        """Whether it is the best live policy, or statistically equal to it."""
+        """Whether the policy is the best live one, or statistically equal to it."""
         return self.rank is not None and (self.behind is None or not self.behind.is_clear)
 
 
@@ -49,12 +49,12 @@ class Overall:
 
     @property
     def complete(self) -> bool:
-        """Whether it ran on every workload; otherwise its mean rank is over fewer, maybe easier, ones."""
+        """Whether the policy ran on every workload; otherwise its mean rank is over fewer, maybe easier, ones."""
         return None not in self.ranks
 
 
 def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
-    """The cells of one workload from best to worst, oracles at their place among the others.
+    """The cells of one workload from best to worst, oracles at their place among them.
 
     Args:
         cells: of one workload.
@@ -73,7 +73,7 @@ def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
 
 
 def overall(table: Table) -> list[Overall]:
-    """Live policies by mean rank over the workloads; those that did not run on all of them come last."""
+    """Live policies by mean rank over the workloads; policies that lack a workload come last."""
     by_workload = [
         {one.cell.policy: one for one in standings(table.of(line.name), line.metric) if one.rank is not None}
         for line in table.workloads
@@ -90,7 +90,7 @@ def overall(table: Table) -> list[Overall]:
 
 
 def alike(table: Table) -> list[tuple[str, ...]]:
-    """Policies that made the very same decisions in every run, by their digests; in groups of two and more."""
+    """Groups of policies that made exactly the same decisions in every run, by their digests."""
     groups: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     known = {(cell.policy, cell.workload): cell.digests for cell in table.cells}
     for policy in table.policies:

@@ -28,7 +28,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One policy on one workload.
+    """The results of one policy on one workload.
 
     Args:
         workload: name of the workload.
@@ -47,12 +47,12 @@ class Cell:
     values: Mapping[str, tuple[float | None, ...]]
 
     def interval(self, metric: str) -> Interval | None:
-        """Mean and 95 % interval over replicates; None where a replicate has no value."""
+        """Mean and 95 % interval over replicates; None if a replicate has no value."""
         known = [value for value in self.values[metric] if value is not None]
         return mean_interval(known) if len(known) == len(self.digests) else None
 
     def versus(self, other: Cell, metric: str) -> Interval | None:
-        """How much more than `other`, replicate by replicate, over the replicates that both have."""
+        """Mean difference to `other`, replicate by replicate, over the replicates that both have."""
         pairs = [*zip(self.values[metric], other.values[metric], strict=False)]
         ours, theirs = [a for a, _ in pairs if a is not None], [b for _, b in pairs if b is not None]
         return paired_difference(ours, theirs) if len(ours) == len(theirs) == len(pairs) else None
@@ -117,7 +117,7 @@ class Table:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """All policies, in the order they come up."""
+        """All policies, in order of first appearance."""
         return tuple(dict.fromkeys(cell.policy for cell in self.cells))
 
 

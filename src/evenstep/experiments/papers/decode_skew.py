@@ -1,4 +1,4 @@
-"""How far the time of a decode batch depends on the sum of its KV alone: measured attention of unequal contexts."""
+"""How much the time of a decode batch depends on unequal contexts, beyond the sum of its KV: measured attention."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def table(name: str) -> Table:
 
 
 def fitted(rows: Table, form: str) -> float:
-    """The number of a form that is nearest to what unequal batches take longer, by least squares."""
+    """The parameter of a correction that best explains the extra time of unequal batches, by least squares."""
     way, gone = FORMS[form](rows), rows["unequal_us"] - rows["equal_us"]
     return float((way * gone).sum() / (way * way).sum())
 
@@ -65,13 +65,13 @@ def served(rows: Table) -> Table:
 
 
 def beyond(rows: Table, corrected: float = 0.0) -> F8:
-    """How much longer attention takes than equal contexts (with a share of the longest) say, as a share."""
+    """The extra time of attention over equal contexts (with a share of the longest), as a share."""
     said = rows["equal_us"] + corrected * (rows["longest_us"] - rows["equal_us"])
     return rows["unequal_us"] / said - 1.0
 
 
 def of_step(name: str, rows: Table, form: str = "") -> F8:
-    """How much longer the whole iteration takes than equal contexts, with a form of correction, say, as a share of it."""
+    """The extra time of a whole iteration over equal contexts, with a correction, as a share."""
     law = profiles.law(name)
     said = fitted(rows, form) * FORMS[form](rows) if form else 0.0
     whole = np.array(
@@ -93,7 +93,7 @@ def of_step(name: str, rows: Table, form: str = "") -> F8:
 
 
 def line(name: str) -> tuple[float, float]:
-    """C and t_l: seconds of a step of `SLOTS` decodes of equal context without KV, and those a KV token adds."""
+    """C and t_l in seconds: a step of `SLOTS` decodes of equal context without KV, and each KV token's addition."""
     low, high = (
         profiles.law(name).seconds(Batch(tokens=SLOTS, requests=SLOTS, decodes=SLOTS, decode_context=SLOTS * c, longest=c))
         for c in CONTEXTS
@@ -103,7 +103,7 @@ def line(name: str) -> tuple[float, float]:
 
 
 def parted(rows: Table) -> dict[str, Table]:
-    """Batches that only decode, and those with a prefill chunk."""
+    """The batches that only decode, and the batches with a prefill chunk."""
     mixed = rows["prefill_chunk"] > 0
     return {
         kind: {name: column[chosen] for name, column in rows.items()}

@@ -92,7 +92,7 @@ def measured(rows: Mapping[str, F8]) -> Latencies:
 
 
 def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latencies:
-    """The same of the simulated engine, `without` one part (or with `LATER_LINK`)."""
+    """Latencies of the simulated engine on the same requests, `without` one part of the model (or with `LATER_LINK`)."""
     later: dict[str, Any] = {"collective": "collective-2026-09-26.csv"} if without == LATER_LINK else {}
     changed, options = WITHOUT.get(without, ({}, LANES.get(without, later)))
     engine, law = replace(run.engine, **changed), Profile(run.profile, **options)
@@ -113,7 +113,7 @@ def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latenc
 
 
 def taken_up(run: EngineRun) -> F8:
-    """When the engine took each request up: at the first start of an iteration from its arrival on."""
+    """float64[N], when the engine took each request up: at the first start of an iteration from its arrival on."""
     assert run.iterations is not None
     starts = np.append(run.iterations.start_s, run.totals.makespan_s)
     return starts[np.searchsorted(starts, run.requests.arrival_s, side="left")]
@@ -125,7 +125,7 @@ def _latencies(arrival: F8, queued: F8, first: F8, last: F8, rows: Mapping[str, 
 
 
 def off(real: Latencies, ours: Latencies) -> dict[tuple[str, str], float]:
-    """How far ours are off, as a share of the measured, by quantity and figure."""
+    """Relative errors of our latencies against the measured ones, by quantity and figure."""
     return {
         (quantity, name): float(figure(ours[quantity]) / figure(real[quantity]) - 1.0)
         for quantity in QUANTITIES

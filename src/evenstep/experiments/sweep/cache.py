@@ -27,7 +27,7 @@ class Cache:
         self._looked: set[str] = set()
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The result of this key, or None."""
+        """The stored result for this key, or None."""
         if key not in self._known and key not in self._looked:
             self._looked.add(key)
             found = self._read(key)
@@ -36,7 +36,7 @@ class Cache:
         return self._known.get(key)
 
     def put(self, key: str, result: dict[str, Any]) -> None:
-        """Keep a result; a reader sees all of it or nothing.
+        """Store a result. Readers see all of it or nothing.
 
         Raises:
             InputError: the file cannot be written.

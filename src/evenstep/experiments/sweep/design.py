@@ -1,4 +1,4 @@
-"""The design of a sweep: every point with its settings and contenders, all seen to be good before the first run."""
+"""The design of a sweep: every point with its settings and contenders, all checked before the first run."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def design_of(found: SweepFile, document: Document) -> Design:
     judged = [name for name in found.metrics if name in SLO_METRICS]
     if judged and any(point.settings.slo is None for point in points):
         hint = "Give --slo ttft=2s,tpot=50ms, or fixed.slo."
-        raise InputError(document.where("metrics"), "metrics", judged[0], "an objective beside it", hint)
+        raise InputError(document.where("metrics"), "metrics", judged[0], "objectives (slo), which this metric needs", hint)
     _check_contenders(points, found, document)
     design = Design(
         parameters=tuple(found.over),

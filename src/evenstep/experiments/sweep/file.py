@@ -112,7 +112,7 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Docum
 
 
 def sampling(found: SweepFile, document: Document) -> Hypercube | None:
-    """How points are taken: None = a grid.
+    """The Latin hypercube that the file asks for; None = a grid.
 
     Raises:
         InputError: something else than ``grid`` or a mapping with ``latin-hypercube``.

@@ -1,4 +1,4 @@
-"""The inputs of a sweep's run as one SHA-256: two runs share it exactly when all their inputs are equal.
+"""One SHA-256 over all inputs of a sweep's run; two runs share it if and only if their inputs are equal.
 
 It is taken over requests, fleet, step-time and power laws, seed, and policy and predictor with all their options. It is
 also taken over the sources of evenstep that decide results, and of all code outside evenstep. A text that

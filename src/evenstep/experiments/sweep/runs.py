@@ -1,4 +1,4 @@
-"""Making the runs of a sweep that are not there yet: in this process, in several, or on Ray; each is kept at once."""
+"""Makes the missing runs of a sweep, in this process, in several, or on Ray; stores each at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Runs:
-    """Carries tasks out and keeps what they find; processes that were started stay for the next tasks until `close`.
+    """Carries out tasks and stores their results. Started processes stay for further tasks until `close`.
 
     Args:
         cache: takes every result as soon as it is there.
@@ -79,7 +79,7 @@ class Runs:
 
 
 def at(label: str, error: Exception) -> Exception:
-    """The error with the point at which it came up."""
+    """The error, with the sweep point at which it was raised."""
     if isinstance(error, InputError):
         if error.where.startswith(label):
             return error

@@ -36,7 +36,7 @@ TIMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a sweep will take.
+    """The work that a sweep will take.
 
     Args:
         points: points of the sweep.
@@ -89,7 +89,7 @@ def sweep(
 
 
 class Sweep:
-    """A sweep with its cache; `sweep` runs one, and a dry run asks for its `forecast`. Arguments as there.
+    """A sweep with its cache; `sweep` runs one, and a dry run asks for its `forecast`. Arguments as in `sweep`.
 
     `made` counts the runs made so far; all others came from the cache.
     """
@@ -154,7 +154,7 @@ class Sweep:
         return self._tasks([point.settings.seeds for point in self.design.points])
 
     def forecast(self, processes: int | None = None) -> Forecast:
-        """How much there is to do; up to three points are timed, and their runs are kept like any other."""
+        """Estimate the work still to do. Up to three points are timed, and their runs are stored like any other."""
         design = self.design
         counts = [point.settings.seeds for point in design.points]
         every = {key for p, count in enumerate(counts) for key in self._keys_of(p, count)}
@@ -288,7 +288,7 @@ def _judged(found: SweepFile, slo: str) -> SweepFile:
         InputError: the sweep varies the objective itself.
     """
     if "slo" in found.over:
-        raise InputError("evenstep sweep", "--slo", slo, "left out where over.slo varies it")
+        raise InputError("evenstep sweep", "--slo", slo, "no value when the sweep varies over.slo")
     shown = [] if any(name in SLO_METRICS for name in found.metrics) else ["slo_share"]
     return replace(found, fixed={**found.fixed, "slo": slo}, metrics=[*found.metrics, *shown])
 

@@ -1,4 +1,4 @@
-"""One run of a sweep as a task that any process can carry out, and check that it means the same there."""
+"""One run of a sweep as a task for any process, with a check that its inputs are the same there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run.
+    """One run of a sweep.
 
     Args:
         key: SHA-256 of everything that decides it (`sweep.key.key_of`).
@@ -43,7 +43,7 @@ class Task:
     loop: str
 
     def carry_out(self, shared: Workloads) -> dict[str, Any]:
-        """Make the run; the answer holds JSON values only.
+        """Make the run; the result holds JSON values only.
 
         Raises:
             InputError: this process would make another run than the one asked for: other files, code or versions.
@@ -71,7 +71,7 @@ class Task:
 
 
 class Workloads:
-    """Workloads read once, and the plans and replicates made of them.
+    """Caches workloads, plans and replicates, each read or made once.
 
     Args:
         sources: workloads that were read already, for instance in another process.
@@ -95,7 +95,7 @@ class Workloads:
         return plan_of(settings, self._workload(settings))
 
     def replicate(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Trace, str]:
-        """A replicate and its SHA-256."""
+        """A replicate's trace, and its SHA-256."""
         place = self._place(plan, settings, index)
         if place not in self._traces:
             trace = plan.replicate(index)
@@ -107,7 +107,7 @@ class Workloads:
         return self._traces[place]
 
     def print_of(self, plan: Plan, settings: CompareSettings, index: int) -> str:
-        """The SHA-256 of a replicate, also of one that is no longer kept."""
+        """The SHA-256 of a replicate, even if the trace is no longer cached."""
         place = self._place(plan, settings, index)
         return self._prints[place] if place in self._prints else self.replicate(plan, settings, index)[1]
 

@@ -20,7 +20,7 @@ _TOKEN = re.compile(r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)|(?P<wor
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition.
+    """One condition of the stopping rule.
 
     Args:
         metric: field of the summary.
@@ -33,7 +33,7 @@ class Condition:
     relative: bool
 
     def holds(self, found: Interval | None) -> bool:
-        """Whether the interval is narrow enough; a metric without a value, or a single replicate, never is."""
+        """Whether the interval is narrow enough. Without a value, or with one replicate, it is not."""
         if found is None or found.low is None or found.high is None:
             return False
         half = (found.high - found.low) / 2

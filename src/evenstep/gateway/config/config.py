@@ -101,7 +101,7 @@ class GatewayConfig:
         return list(found.values())
 
     def weighed_policy(self) -> str:
-        """The policy; if it shares by weight and names no weights, the weights of the configured classes are added."""
+        """The policy's text. If it shares by weight and names no weights, those of the configured classes are added."""
         spec = names.parse(self.policy)
         shares = hasattr(names.find("routing", spec["name"]), "class_weights")
         if not (shares and self.classes) or "class_weights" in spec:
@@ -157,7 +157,7 @@ _ABOVE_ZERO = (
 
 
 def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> GatewayConfig:
-    """The config, seen to be in range and to fit together; errors have the dotted field, for `layers` to place.
+    """The config, checked for ranges and consistency; errors name the dotted field, for `layers` to place.
 
     Args:
         before_rules: called when all but policy and predictor are checked: these may import the compiler.
@@ -191,7 +191,7 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
 
 @contextmanager
 def refused_as(setting: str, text: str) -> Generator[None]:
-    """The error in a policy or predictor, reported for the setting that names it.
+    """Turn an error of a policy or predictor into one that names its setting.
 
     Args:
         setting: its dotted name.
@@ -205,7 +205,7 @@ def refused_as(setting: str, text: str) -> Generator[None]:
 
 
 def check_files(config: GatewayConfig) -> None:
-    """See that the files which a gateway will need once it serves can be used: tokenizers, the decision log.
+    """Check that files needed while serving are usable: tokenizers, the decision log.
 
     Raises:
         InputError: one of them cannot.
@@ -238,7 +238,7 @@ def _check_callers(config: GatewayConfig) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
+    """Whether an address can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""One config from defaults, a YAML file, the environment and flags, each value with the place it came from.
+"""Combines defaults, a YAML file, the environment and flags into one config, and keeps each value's origin.
 
 Later sources win, leaf by leaf: ``limits.body_bytes`` of the environment leaves ``limits.head_s`` of the file in force.
 Lists and mappings (``workers``, ``keys``, ``tenants``, ``classes``) are replaced as a whole.
@@ -26,7 +26,7 @@ _OF_KUBERNETES = re.compile(r"\w*?(_SERVICE_(HOST|PORT)(=|_)|_PORT_\d+_(TCP|UDP)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One value of a flag.
+    """A value given by a flag.
 
     Args:
         origin: as a person would say it: ``command line --port``.
@@ -52,7 +52,7 @@ class Sources:
     flags: Mapping[str, Given] = field(default_factory=dict[str, Given])
 
     def settled(self, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> Settled[GatewayConfig]:
-        """The config, checked; origins are by dotted leaf.
+        """Read all sources, and return the checked config; origins are by dotted setting.
 
         Args:
             before_rules: see `checked`.
@@ -113,7 +113,7 @@ class Sources:
 
 
 def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted name and type of every setting that is not itself a section."""
+    """The dotted name and type of every setting that is not a section."""
     hints = get_type_hints(kind)
     for one in dataclasses.fields(kind):
         name, hint = f"{path}.{one.name}".lstrip("."), hints[one.name]
@@ -134,12 +134,12 @@ def _renamed(name: str) -> str:
 
 
 def variable_of(name: str) -> str:
-    """``EVENSTEP_LIMITS_BODY_BYTES`` of ``limits.body_bytes``."""
+    """The environment variable of a setting: ``EVENSTEP_LIMITS_BODY_BYTES`` for ``limits.body_bytes``."""
     return PREFIX + name.replace(".", "_").upper()
 
 
 def value_at(config: Any, name: str) -> Any:
-    """The value of a dotted setting; None inside a section that is not there."""
+    """The value of a dotted setting; None if its section is missing."""
     for part in name.split("."):
         config = None if config is None else getattr(config, part)
     return config
@@ -196,7 +196,7 @@ def _plain(value: Any) -> Any:
 
 
 def placed(error: InputError, origin: Mapping[str, str]) -> InputError:
-    """The error with the place its value came from, where it names a setting.
+    """The error with the origin of its value, if it names a setting.
 
     Args:
         error: as `config.checked` raises it.

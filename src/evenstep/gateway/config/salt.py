@@ -16,7 +16,7 @@ _BYTES = 32
 
 
 def salt_of(decisions: Decisions) -> bytes:
-    """The salt: as configured, else drawn once and kept in the user's state folder, else of this process.
+    """The salt: as configured, else drawn once and kept in the user's state folder, else drawn for this process.
 
     Returns:
         At most 64 bytes; empty where hashes are to be the same everywhere.

@@ -1,4 +1,4 @@
-"""Secrets that a config refers to: in a variable, in a file, as a hash, or written out."""
+"""Secrets of a config: from a variable, from a file, as a hash, or written out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HASH = "sha256:"
 
 
 def read_secret(text: str, where: str, field: str) -> str:
-    """What ``env:NAME`` or ``file:PATH`` stands for, or the text itself; white space round it is no part of it.
+    """The secret that ``env:NAME`` or ``file:PATH`` refers to, or the text itself, without surrounding white space.
 
     Raises:
         InputError: no such variable or file, or nothing in it.
@@ -37,7 +37,7 @@ def read_secret(text: str, where: str, field: str) -> str:
 
 
 def digest_of(text: str, where: str, field: str) -> bytes:
-    """SHA-256 of a key that clients are to show; ``sha256:HEX`` is that already.
+    """SHA-256 of a key that clients must send; ``sha256:HEX`` already is one.
 
     Raises:
         InputError: see `read_secret`; and no 64 hexadecimal digits.
@@ -45,11 +45,11 @@ def digest_of(text: str, where: str, field: str) -> bytes:
     if text.startswith(_HASH):
         digits = text.removeprefix(_HASH)
         if not re.fullmatch(r"[0-9a-fA-F]{64}", digits):
-            raise InputError(where, field, "sha256:...", "64 hexadecimal digits behind sha256:")
+            raise InputError(where, field, "sha256:...", "64 hexadecimal digits after sha256:")
         return bytes.fromhex(digits)
     return hashlib.sha256(read_secret(text, where, field).encode()).digest()
 
 
 def covered(text: str) -> str:
-    """What may be shown of a secret: where it lies, never itself."""
+    """The part of a secret's setting that may be shown: where it is kept, never its value."""
     return text if not text or text.startswith(("env:", "file:")) else "(hidden)"

@@ -1,4 +1,4 @@
-"""A config as people and programs read it: every setting with its value and its origin, secrets covered."""
+"""Shows a config to people and programs: every setting with its value and origin, secrets covered."""
 
 from __future__ import annotations
 

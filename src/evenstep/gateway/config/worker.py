@@ -1,4 +1,4 @@
-"""Workers as their operator describes them, and where those come from that come and go by themselves."""
+"""Workers as their operator describes them, and sources that discover workers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Worker:
     scraped: bool = True
 
     def spec(self, slots: int = DEFAULT_SLOTS) -> WorkerSpec:
-        """The worker as a dispatcher knows it.
+        """The worker's description for a dispatcher.
 
         Args:
             slots: for a worker that does not say.
@@ -70,7 +70,7 @@ class Worker:
         )
 
     def each(self) -> list[Worker]:
-        """This worker with its name, or each of its ranks.
+        """The worker with its name; for several ranks, one worker for each rank.
 
         Raises:
             InputError: a text that is not a URL, or a rank out of range.
@@ -81,14 +81,14 @@ class Worker:
             raise InputError(where, "first_rank", self.first_rank, "an integer >= 0")
         if self.first_rank and self.rank is None and self.ranks is None:
             hint = "Say how many ranks are behind the URL: ranks=1 or more."
-            raise InputError(where, "first_rank", self.first_rank, "ranks or rank beside it", hint)
+            raise InputError(where, "first_rank", self.first_rank, "0 unless ranks or rank is given", hint)
         if self.ranks is None:
             if self.rank is not None and self.rank < 0:
                 raise InputError(where, "rank", self.rank, "an integer >= 0")
             name = self.name or (address if self.rank is None else f"{address}#{self.rank}")
             return [dataclasses.replace(self, name=name)]
         if self.rank is not None:
-            raise InputError(where, "ranks", self.ranks, "no ranks beside rank", "Leave one of them out.")
+            raise InputError(where, "ranks", self.ranks, "either ranks or rank, not both", "Leave one of them out.")
         if self.ranks < 1:
             raise InputError(where, "ranks", self.ranks, "an integer >= 1")
         base = self.name or address
@@ -100,7 +100,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Dns:
-    """Workers by a DNS name: one for each address it has, looked up again and again.
+    """Workers by a DNS name, which is looked up again and again: one worker for each address.
 
     Args:
         name: a host name, e.g. that of a headless service.
@@ -172,7 +172,7 @@ def _address(url: str, where: str) -> str:
 
 
 def worker_of(text: str, where: str) -> Worker:
-    """A worker from ``URL[,key=value,...]``, as flags and the environment write it; ``models`` once for each model.
+    """Parse a worker from ``URL[,key=value,...]``, as in flags and the environment; ``models`` once for each model.
 
     Raises:
         InputError: an unknown key, one that is there twice, or a value that does not fit.
@@ -193,7 +193,7 @@ def worker_of(text: str, where: str) -> Worker:
 
 
 def group_of(text: str, where: str) -> list[Worker]:
-    """Workers that share a barrier, from ``URL,URL,...[,key=value,...]``; the options hold for each.
+    """Parse workers that share a barrier from ``URL,URL,...[,key=value,...]``; the options hold for each.
 
     Raises:
         InputError: no URL, an unknown key, or a value that does not fit.

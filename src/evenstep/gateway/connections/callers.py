@@ -41,7 +41,7 @@ class Caller:
 
 
 class Callers:
-    """All callers that may send requests. Rebuilt at every reload.
+    """All callers that may send requests, by key. Rebuilt at every reload.
 
     Args:
         config: keys and classes.
@@ -64,7 +64,7 @@ class Callers:
 
     @property
     def has_keys(self) -> bool:
-        """Whether one needs a key."""
+        """Whether callers need a key."""
         return bool(self._keys)
 
     def find(self, authorization: bytes) -> Caller | Refusal:
@@ -87,7 +87,7 @@ class Callers:
 
 
 def class_of(caller: Caller, name: str) -> int | Refusal:
-    """Number of a request's class.
+    """The number of a request's class, or a refusal.
 
     Args:
         caller: the sender of the request.
@@ -103,7 +103,7 @@ def class_of(caller: Caller, name: str) -> int | Refusal:
 
 
 def expected_tokens(value: str) -> int | Refusal:
-    """Output tokens a client expects; 0 where its header is empty."""
+    """Output tokens that a client states in its header; 0 if it is empty."""
     if not value:
         return 0
     number = int(value) if value.isascii() and value.isdecimal() and len(value) < 11 else 0
@@ -114,7 +114,7 @@ def expected_tokens(value: str) -> int | Refusal:
 
 
 def priority(value: str) -> float | Refusal:
-    """The priority that a client gives; 0 where its header is empty."""
+    """The priority that a client states in its header; 0 if it is empty."""
     try:
         number = float(value or 0)
     except ValueError:

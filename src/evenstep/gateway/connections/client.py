@@ -45,7 +45,7 @@ class Service(Protocol):
 
 
 class Client(asyncio.Protocol):
-    """A client's connection.
+    """A client's connection to the gateway.
 
     Args:
         service: answers its requests.
@@ -178,11 +178,11 @@ class Client(asyncio.Protocol):
 
     @property
     def is_framed(self) -> bool:
-        """Whether the answer that has begun goes out in HTTP chunks."""
+        """Whether the answer under way is sent in HTTP chunks."""
         return self._machine.is_framed
 
     def fail(self) -> None:
-        """Answer with an internal error, and log the exception at hand: a bug of ours costs only this request."""
+        """Answer with an internal error, and log the present exception; a bug of ours costs only this request."""
         _log.exception("a request could not be served", extra={"request": self._name})
         if self.job is not None:
             self.job.client_gone()
@@ -201,7 +201,7 @@ class Client(asyncio.Protocol):
         self.reply(refusal.status, refusal.body(), fields=fields)
 
     def reply(self, status: int, body: bytes, kind: bytes = JSON, fields: bytes = b"") -> None:
-        """A whole answer.
+        """Send a whole answer.
 
         Args:
             fields: further lines of the head, each with its CRLF.
@@ -218,7 +218,7 @@ class Client(asyncio.Protocol):
         self._answered()
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
-        """The head of an answer that comes in pieces; it goes out with the first of them.
+        """Begin an answer that comes in pieces; its head is sent with the first piece.
 
         Args:
             length: bytes of all pieces, -1 = not known.
@@ -230,7 +230,7 @@ class Client(asyncio.Protocol):
         self._machine.start(status, kind, fields, length)
 
     def send(self, data: bytes, last: bool = False) -> None:
-        """A piece, in one write; `last` ends the answer."""
+        """Send a piece of the answer in one write; `last` ends the answer."""
         machine = self._machine
         if machine.state is _OVER:
             return
@@ -243,13 +243,13 @@ class Client(asyncio.Protocol):
             self._answered()
 
     def forward(self, data: bytes) -> None:
-        """A piece that is framed as `is_framed` says."""
+        """Send a piece that is already framed as `is_framed` says."""
         machine = self._machine
         if machine.state is not _OVER:
             self.transport.write(machine.forward(data))
 
     def abort(self) -> None:
-        """Close without an answer: it cannot be ended correctly, or the client has left."""
+        """Close the connection without an answer, because none can be completed or the client has left."""
         self._gone()
         self.transport.abort()
 

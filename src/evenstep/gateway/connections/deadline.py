@@ -1,4 +1,4 @@
-"""Deadlines that move all the time and are hardly ever reached."""
+"""Deadlines that move often and are rarely reached."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Deadline:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, at: float) -> None:
-        """Reach it then, earlier or later than it was to be."""
+        """Move the deadline to this time on the loop's clock, earlier or later."""
         self.at = at
         if at < self._armed:
             self._arm(at)
 
     def end(self) -> None:
-        """Cancel it for good. It drops its callback, so its owner can be freed."""
+        """Cancel the deadline for good, and drop its callback so that its owner can be freed."""
         self.at = self._armed = NEVER
         self._reached = _nothing
         if self._handle is not None:

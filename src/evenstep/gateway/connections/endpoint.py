@@ -1,4 +1,4 @@
-"""An engine's address, and the connections to it: one that has nothing to do is used again before another is opened."""
+"""An engine's address with its connections; an idle one is reused before another is opened."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Endpoint:
         return self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """A connection has nothing to do."""
+        """Keep a connection that has become idle, for the next request."""
         if len(self._idle) >= self.settings.connections:
             connection.close()
             return
@@ -119,7 +119,7 @@ class Endpoint:
         connection.deadline.set(now_s + self.settings.idle_s)
 
     def forget(self, connection: EngineConnection) -> None:
-        """A connection is closed."""
+        """Drop a connection that was closed."""
         self.connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)

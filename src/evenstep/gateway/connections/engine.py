@@ -38,34 +38,32 @@ class Leg(Protocol):
 
     @property
     def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
-        """Takes an answer that came all at once, in place of the methods below, when its connection is free again; None =
-        it wants pieces.
-        """
+        """A function for whole answers, called once the connection is free again; None = the leg takes pieces."""
         ...
 
     def head(self, head: ResponseHead, length: int) -> None:
-        """The answer begins; `length` bytes follow, or `CHUNKED` or `UNTIL_CLOSED`."""
+        """Called when the answer begins; `length` bytes follow, or `CHUNKED` or `UNTIL_CLOSED`."""
         ...
 
     def chunks(self, data: bytes) -> bytes:
-        """Takes HTTP chunks of the body as they came; the rest arrives through `body`, without chunk framing."""
+        """Take HTTP chunks of the body as they came. Returns the bytes it leaves to `body`, which come without framing."""
         ...
 
     def body(self, data: bytes) -> None:
-        """Some of its body."""
+        """Take bytes of the answer's body, without chunk framing."""
         ...
 
     def ended(self) -> None:
-        """Its body ended in order."""
+        """Called when the body ended correctly."""
         ...
 
     def broke(self, kind: Kind, why: str) -> None:
-        """There is no more, and it has not ended."""
+        """Called when the answer breaks off before its end."""
         ...
 
 
 class Owner(Protocol):
-    """An engine's address, with the connections to it."""
+    """An engine's address with its connections, as a connection sees it."""
 
     loop: asyncio.AbstractEventLoop
     heads: Heads[ResponseHead]
@@ -76,16 +74,16 @@ class Owner(Protocol):
         ...
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """A connection has nothing to do."""
+        """Keep a connection that has become idle, for the next request."""
         ...
 
     def forget(self, connection: EngineConnection) -> None:
-        """A connection is closed."""
+        """Drop a connection that was closed."""
         ...
 
 
 class EngineConnection(asyncio.Protocol):
-    """One connection.
+    """One connection to an engine.
 
     Args:
         endpoint: whose it is.
@@ -133,14 +131,14 @@ class EngineConnection(asyncio.Protocol):
             self._transport.writelines(data)
 
     def pause(self) -> None:
-        """Read nothing more for now: the client does not keep up."""
+        """Stop reading for now, because the client does not keep up."""
         if not self._is_paused and not self.is_closed:
             self._is_paused = True
             self._transport.pause_reading()
             self.deadline.at = NEVER
 
     def resume(self, until_s: float) -> None:
-        """Go on reading."""
+        """Read again."""
         if self._is_paused and not self.is_closed:
             self._is_paused = False
             self._transport.resume_reading()
@@ -158,7 +156,7 @@ class EngineConnection(asyncio.Protocol):
                 sock.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
 
     def let_go(self) -> None:
-        """The leg needs no more; the rest of the body may only be its end."""
+        """Release the connection from its leg; whatever follows may only be the end of the body."""
         until_s = time.monotonic() + _DRAIN_S
         self._drop_leg()
         self.deadline.set(until_s)

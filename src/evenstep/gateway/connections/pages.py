@@ -1,4 +1,4 @@
-"""Reads pages again and again: GET over connections that stay open.
+"""Fetches pages again and again, by GET over connections that stay open.
 
 An idle gateway does little else, so a page must cost little. A page is asked for once. If a kept connection turns out to be
 closed, that is not the page's fault: one fresh connection is tried.
@@ -20,7 +20,7 @@ _NO_PAGE = (404, 405, 501)
 
 
 class Pages:
-    """Reads pages, each over a connection of its own.
+    """Fetches pages, each over its own connection.
 
     Args:
         tls: context for https servers.
@@ -72,19 +72,19 @@ class Pages:
         return page
 
     def forget(self, url: str) -> None:
-        """A page is not read any more."""
+        """Close the connection of a page that is no longer fetched."""
         kept = self._kept.pop(url, None)
         if kept is not None:
             kept.close()
 
     def close(self) -> None:
-        """Close every connection that is kept."""
+        """Close every kept connection."""
         for url in list(self._kept):
             self.forget(url)
 
 
 class NoPageError(EngineError):
-    """There is a server, and it has no such page."""
+    """The server answers, but has no such page."""
 
 
 class _StaleError(EngineError):
@@ -150,7 +150,7 @@ class _Connection(asyncio.Protocol):
         elif piece.over:
             self._complete()
         elif piece.fault:
-            self._fail(EngineError(f"metrics page: its answer is no HTTP; expected a page. {piece.fault}"))
+            self._fail(EngineError(f"metrics page: its answer is not valid HTTP; expected a page. {piece.fault}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False

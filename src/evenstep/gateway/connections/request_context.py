@@ -1,4 +1,4 @@
-"""What a client's head says about a request, computed once for all requests with the same head."""
+"""What a client's head says about its requests, computed once for all requests with the same head."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
 
 
 class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A head and what follows from it under the current config.
+    """A parsed head, and what follows from it under the current config.
 
     Args:
         head: as read; its `length` belongs to the first request with this head.
@@ -61,7 +61,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     traceparent: str
 
     def traced(self, traceparent: bytes) -> RequestContext:
-        """The same head, which had an empty ``traceparent``, with this one."""
+        """A copy of this head, which has an empty ``traceparent``, with the given one."""
         carried = b"traceparent: %b\r\n%b" % (traceparent, self.carried)
         return msgspec.structs.replace(self, traceparent=traceparent.decode("ascii"), carried=carried)
 
@@ -71,7 +71,7 @@ _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-
 
 
 class ClientHeads:
-    """Requests of clients' heads; heads that differ in the length or in the ``traceparent`` alone are read once.
+    """Parses clients' heads. Heads that differ only in length or ``traceparent`` are parsed once.
 
     Args:
         read: as `Heads` takes it.
@@ -81,7 +81,7 @@ class ClientHeads:
         self._heads = Heads(read)
 
     def read(self, head: bytes) -> tuple[RequestContext, int]:
-        """What a head asks for, and the length of its body."""
+        """Parse a head; returns what it asks for, and the length of the body."""
         found = _TRACEPARENT.match(head, max(0, head.find(_TRACED) - 3))
         if found is None:
             return self._heads.read(head)
@@ -93,7 +93,7 @@ class ClientHeads:
 
 
 def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> RequestContext:
-    """What a head asks for.
+    """Derive from a head what it asks for.
 
     Args:
         callers: all clients with a key.
@@ -128,7 +128,7 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
 
 
 def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
-    """Lines of a client's head that go on to the engine.
+    """The lines of a client's head that are forwarded to the engine.
 
     Args:
         headers: the client's, names in lower case.

@@ -1,4 +1,4 @@
-"""What a client's connection and the service that answers it hand each other."""
+"""The types that a client's connection and the service behind it exchange."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenstep.gateway.connections.request_context import RequestContext
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A request, whole."""
+    """A whole request from a client."""
 
     context: RequestContext
     body: bytes
@@ -25,5 +25,5 @@ class Job(Protocol):
     def client_resumed(self) -> None: ...
 
     def give_up(self) -> None:
-        """The gateway ends before the answer: tell the client, and want nothing more."""
+        """Called when the gateway ends before the answer: send the client an error, and stop."""
         ...

@@ -1,4 +1,4 @@
-"""The admin API: what operators and their tools ask of a running gateway, on a port of its own.
+"""The admin API of a running gateway, on a port of its own.
 
 Its handlers run on the loop of operation, never on the data path. Answers are JSON; errors are ``{"error": {"message": ...,
 "field": ..., "value": ...}}``. ``GET /openapi.json`` describes all of it.
@@ -58,7 +58,7 @@ class NewPolicy:
 
 
 class AdminApi:
-    """The endpoints.
+    """The endpoints of the admin API.
 
     Args:
         settings: its key and address.
@@ -78,7 +78,7 @@ class AdminApi:
         self._digest = digest_of(settings.key, "admin", "key") if settings.key else b""
 
     def app(self) -> web.Application:
-        """The workers and models to serve."""
+        """The aiohttp application with all endpoints."""
         app = web.Application(middlewares=[_told, self._allowed], client_max_size=_LARGEST_BODY)
         app.add_routes(
             [

@@ -1,4 +1,4 @@
-"""Kernels that decisions need are compiled and loaded while the gateway's own process goes on.
+"""Compiles and loads the kernels that decisions need, while the gateway's own process goes on.
 
 The first start on a machine compiles for up to a minute, in a process of its own: the compiler holds the interpreter's lock
 and much memory. What it made is on disk then, and this process loads it in a second. Meanwhile it decides in plain Python.
@@ -35,7 +35,7 @@ _KERNELS = (
 
 
 async def compile_and_warm(policy: str, predictor: str) -> None:
-    """Return when this process decides by compiled code.
+    """Compile and load what decisions need; returns when this process decides by compiled code.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``.
@@ -53,7 +53,7 @@ async def compile_and_warm(policy: str, predictor: str) -> None:
 
 
 async def try_plain(policy: str, predictor: str) -> None:
-    """See that a policy and a predictor can be built.
+    """Check that a policy and a predictor can be built.
 
     Raises:
         InputError: an unknown policy, predictor or option.
@@ -146,7 +146,7 @@ def _build(policy: str, predictor: str) -> None:
 
 
 def compile_all(policy: str, predictor: str) -> None:
-    """Load or compile everything, and keep for the next start that it is on disk.
+    """Load or compile every kernel, and note that all are on disk for the next start.
 
     Raises:
         InputError: an unknown policy, predictor or option.

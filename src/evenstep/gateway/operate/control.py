@@ -35,11 +35,11 @@ class Control(Protocol):
         ...
 
     def workers(self) -> list[Worker]:
-        """Every worker it knows, those that leave included."""
+        """Every worker of the gateway, including those that are leaving."""
         ...
 
     def not_ready(self) -> str:
-        """Why it should get no requests yet, or no more; empty when it is ready."""
+        """The reason why the gateway should get no requests, or no more; empty if it is ready."""
         ...
 
     def notes(self) -> list[str]:
@@ -47,7 +47,7 @@ class Control(Protocol):
         ...
 
     def add_worker(self, worker: Worker) -> None:
-        """A worker joins, or is described anew: one of the name that is there already, also one that was to leave.
+        """Add a worker, or change the description of a known one, even if it is leaving.
 
         Raises:
             InputError: it cannot; nothing has changed then.
@@ -63,7 +63,7 @@ class Control(Protocol):
         ...
 
     def sampling(self, names: tuple[str, ...]) -> None:
-        """The metrics of these workers, which are on one page, are about to be read."""
+        """Note that the metrics of these workers, which are on one page, are about to be read."""
         ...
 
     def sampled(self, name: str, sample: EngineSample) -> None:
@@ -71,15 +71,15 @@ class Control(Protocol):
         ...
 
     def counts_alone(self, name: str) -> None:
-        """A worker has no metrics page of its engine, so the gateway only knows the load that it sends there itself."""
+        """Rely on the gateway's own counts for a worker, whose engine has no metrics page."""
         ...
 
     def scrape_failed(self, name: str) -> None:
-        """The metrics of a worker could not be read."""
+        """Note that a worker's metrics could not be read."""
         ...
 
     def reload(self, config: GatewayConfig) -> None:
-        """Use another config from now on, except for its workers, which join and leave by the two methods above.
+        """Use another config from now on, except for its workers; see `add_worker` and `remove_worker`.
 
         What cannot change while it runs (addresses, TLS files, decision log) stays as it was.
 
@@ -109,11 +109,11 @@ class ControlProxy:
         self.control, self._loop = control, loop
 
     def tell(self, call: Callable[..., Any], *args: Any) -> None:
-        """Run this on the gateway's loop later, without waiting for it."""
+        """Run a call on the gateway's loop later, without waiting for it."""
         self._loop.call_soon_threadsafe(call, *args)
 
     def ask(self, call: Callable[..., T], *args: Any) -> Future[T]:
-        """Run this on the gateway's loop; the future gets its result or its exception."""
+        """Run a call on the gateway's loop; returns a future with its result or exception."""
         answer: Future[T] = Future()
 
         def run() -> None:

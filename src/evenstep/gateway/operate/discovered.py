@@ -28,7 +28,7 @@ def at_address(common: Worker, host: str, port: int, name: str = "", group: str 
 
 
 def check(where: str, common: Worker, port: int, every_s: float) -> None:
-    """See that workers can be made of a source's settings.
+    """Check that workers can be made from a source's settings.
 
     Raises:
         InputError: they cannot.

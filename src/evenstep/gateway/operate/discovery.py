@@ -23,7 +23,7 @@ _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 
 
 def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, Any, None]]]:
-    """Each source by name, with the coroutine that runs it until it is cancelled, or fails and is restarted.
+    """The sources of discovery by name, each as a coroutine function that runs until it is cancelled or fails.
 
     Raises:
         InputError: an invalid setting, or a missing package.
@@ -45,7 +45,7 @@ def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, A
 
 
 async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]], membership: Membership) -> None:
-    """Keep a source's workers in the fleet; begin it again, later and later, when it fails."""
+    """Keep a source's workers in the fleet; restart it, with growing pauses, when it fails."""
     again_s = _AGAIN_S
 
     async def tell(workers: list[Worker]) -> None:
@@ -67,7 +67,7 @@ async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]
 
 
 async def follow_dns(dns: Dns, tell: Tell) -> None:
-    """Look a name up again and again, and tell the workers at its addresses.
+    """Look a DNS name up again and again, and report the workers at its addresses.
 
     Raises:
         OSError: it cannot be looked up.

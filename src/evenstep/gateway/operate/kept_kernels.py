@@ -1,4 +1,4 @@
-"""Says whether the kernels that a gateway needs are on disk, and notes that they are; imports no compiler."""
+"""Notes on disk that a gateway's kernels are compiled, and checks it without importing the compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.errors import InputError
 
 
 def is_compiled(policy: str, predictor: str) -> bool:
-    """Whether the kernels of a policy, a predictor, the dispatcher and the streams were noted to be on disk.
+    """Whether all kernels for this policy and predictor were noted as being on disk.
 
     True as well if no kernel is needed: without numba, or with EVENSTEP_PLAIN=1.
     """

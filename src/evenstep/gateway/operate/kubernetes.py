@@ -72,7 +72,7 @@ class Pods:
                             await tell(told)
 
     def workers(self) -> list[Worker]:
-        """A worker, or its ranks, for each pod that is ready and stays."""
+        """The workers of each pod that is ready and not terminating."""
         settings, found = self._settings, list[Worker]()
         for name, pod in sorted(self._pods.items()):
             host = (pod.get("status") or {}).get("podIP")
@@ -116,4 +116,4 @@ def _own_namespace(where: str) -> str:
     try:
         return _NAMESPACE.read_text(encoding="utf-8").strip()
     except OSError:
-        raise InputError(where, "namespace", "missing", "a namespace", "This is no pod that has one.") from None
+        raise InputError(where, "namespace", "missing", "a namespace", "This process does not run in a pod.") from None

@@ -42,7 +42,7 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing follows."""
+        """Whether the plan changes nothing."""
         return not (self.joins or self.leaves)
 
 
@@ -65,7 +65,7 @@ class Membership:
         return [worker for owned in self._owned.values() for worker in owned.values()]
 
     def source_of(self, name: str) -> str:
-        """The source that owns this worker; empty = none of them."""
+        """The source that owns this worker; empty if none does."""
         return next((source for source, owned in self._owned.items() if name in owned), "")
 
     def plan(self, source: str, workers: Iterable[Worker]) -> Plan:
@@ -102,7 +102,7 @@ class Membership:
             return plan
 
     async def add(self, workers: Iterable[Worker]) -> None:
-        """Workers that an operator names, new ones or described anew; those named before stay.
+        """Add workers named by an operator, new ones or changed descriptions; those named before stay.
 
         Raises:
             InputError: a name or an engine is taken, or the gateway refuses one.

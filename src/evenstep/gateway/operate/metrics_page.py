@@ -118,7 +118,7 @@ _HISTOGRAMS = ("pool_wait_seconds", "ttft_seconds", "tpot_seconds", "prediction_
 
 
 def metrics_page(snapshot: Mapping[str, Any], age_s: float = 0.0) -> bytes:
-    """The page.
+    """Write the Prometheus page from a snapshot that is `age_s` seconds old.
 
     Args:
         snapshot: as `Control.snapshot` gives it.
@@ -230,7 +230,7 @@ def _histogram(page: Page, name: str, found: Mapping[str, Any], who: Mapping[str
 
 
 def kind_of(name: str) -> Kind:
-    """Type of a metric, by its name."""
+    """The Prometheus type of a metric, from its name."""
     if name.removeprefix("evenstep_") in (*_HISTOGRAMS, "decision_seconds"):
         return "histogram"
     return "counter" if name.endswith("_total") else "gauge"

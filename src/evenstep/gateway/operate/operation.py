@@ -1,4 +1,4 @@
-"""Operation: all work outside the data path, in a thread with its own loop.
+"""All work outside the data path, in a thread with its own loop.
 
 It runs the admin API, the metrics page, metric scraping, discovery, reloads and the status report. It reaches the gateway
 only through the `ControlProxy`; when it is busy or broken, requests still flow.
@@ -49,7 +49,7 @@ _STOP_S = 5.0
 
 
 class Operation:
-    """The thread. `start` it before the gateway is announced, `stop` it when the gateway has ended.
+    """The thread of operation: `start` it before the gateway is announced, `stop` it when the gateway has ended.
 
     Args:
         sources: origin of the config, for reloads.
@@ -110,7 +110,7 @@ class Operation:
             raise error
 
     def introduction(self) -> list[str]:
-        """The listening addresses, in lines; once started."""
+        """Lines with the listening addresses; only after `start`."""
         admin = self._settled.value.admin
         if not self.port:
             return []
@@ -122,14 +122,14 @@ class Operation:
         return [f"{scheme}://{host}:{self.port}/metrics and the admin API (--admin-port{taken})"]
 
     def stop(self) -> None:
-        """End; the gateway may be gone already."""
+        """End the thread; the gateway may already be gone."""
         if self._loop is not None and self._end is not None and self._thread is not None:
             with suppress(RuntimeError):  # its loop is closed: it could not begin
                 self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join(_STOP_S)
 
     def reload(self) -> None:
-        """Read the config again, from any thread or a signal handler; the log says what came of it."""
+        """Read the config again, from any thread or a signal handler. The log tells the outcome."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._reload_soon)
 
@@ -268,7 +268,7 @@ class Operation:
                 told_s = now_s
 
     async def report(self, snapshots: Snapshots) -> None:
-        """Say how many rounds fell back since the last report, where some did."""
+        """Log how many rounds fell back since the last report, if any did."""
         found, _ = await snapshots.latest()
         for model, one in found["models"].items():
             since: dict[str, int] = {}

@@ -77,7 +77,7 @@ class Reloader:
         self._turn = asyncio.Lock()
 
     async def reload(self) -> Reloaded:
-        """Read everything again and go by it.
+        """Read all sources again, and use the new config.
 
         Raises:
             InputError: something is wrong; nothing has changed then.
@@ -95,7 +95,7 @@ class Reloader:
             return done
 
     async def set_policy(self, policy: str, predictor: str) -> None:
-        """Decide by another policy until the next reload.
+        """Use another policy and predictor until the next reload.
 
         Raises:
             InputError: there is no such policy, predictor or option; nothing has changed then.

@@ -34,7 +34,7 @@ _FIRST_S = 0.1  # before the second reading, doubled up to the configured interv
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One metrics page.
+    """The address of one metrics page.
 
     Args:
         url: of the page.
@@ -48,7 +48,7 @@ class Place:
 
 
 def place_of(worker: Worker) -> Place | None:
-    """The page a worker is on; None where it has none."""
+    """The metrics page that shows a worker; None if it has none."""
     page = adapter_of(worker).metrics_path
     if not (worker.scraped and page):
         return None
@@ -72,7 +72,7 @@ def _adapter(engine: str) -> EngineAdapter:
 
 
 class Scraper:
-    """Reads every page again and again, and tells the gateway.
+    """Reads every metrics page again and again, and reports to the gateway.
 
     Args:
         door: the way to the gateway.
@@ -107,11 +107,11 @@ class Scraper:
                 self._tasks[place] = asyncio.create_task(self._read_on(place))
 
     def reload(self, engines: Engines) -> None:
-        """Other intervals from the next reading on."""
+        """Use other intervals from the next reading on."""
         self._engines = engines
 
     async def stop(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         tasks = list(self._tasks.values())
         self.follow([])
         await asyncio.gather(*tasks, return_exceptions=True)

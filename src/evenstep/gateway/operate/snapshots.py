@@ -14,7 +14,7 @@ _ASK_S = 2.0
 
 
 class Snapshots:
-    """The latest snapshot, made anew when it is older than half a second. Lives on the loop of operation.
+    """The latest snapshot, renewed when it is older than half a second. Lives on the loop of operation.
 
     Args:
         door: the way to the gateway.
@@ -28,7 +28,7 @@ class Snapshots:
         self._turn = asyncio.Lock()
 
     async def latest(self) -> tuple[dict[str, Any], float]:
-        """A snapshot, and how many seconds old it is; an old one when the data path does not answer.
+        """A snapshot and its age in seconds; an old one if the data path does not answer.
 
         Raises:
             TimeoutError: it never did.

@@ -1,4 +1,4 @@
-"""The line that says how a gateway does, once a minute, from two snapshots."""
+"""The status line of a gateway, once a minute, from two snapshots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NONE: Mapping[str, Any] = {"ratios_are_of": "load", "steps_total": 0, "barrier_
 
 
 class Status:
-    """What happened since the last line."""
+    """Computes what happened since the last status line."""
 
     def __init__(self) -> None:
         self._before: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""One worker as the data path sees it: its endpoint, its dialect, and the heads of requests to it.
+"""One worker in the data path: its endpoint, its dialect, and the heads of requests to it.
 
 Each head is built from the worker's own description and a few of the client's fields. No other client header reaches
 an engine, so a client cannot choose a rank.
@@ -60,13 +60,13 @@ class Backend:
 
     @property
     def continuing(self) -> Dialect:
-        """Its dialect for an answer that continues elsewhere, without the features that it proved not to support."""
+        """The dialect for continuing an answer on this worker, without features it proved not to support."""
         if self.endpoint.continues_chats:
             return self.dialect
         return replace(self.dialect, chat_from_ids=False)
 
     def cannot_continue(self) -> None:
-        """Its engine answered from the start instead of continuing a chat: ask none of its ranks to continue one again."""
+        """Note that the engine restarted a chat in place of continuing it; no rank of it is asked again."""
         if self.endpoint.continues_chats:
             self.endpoint.continues_chats = False
             text = "%s answers from the start where a chat is to go on; broken chats go on elsewhere, or end with an error"
@@ -74,7 +74,7 @@ class Backend:
 
     @property
     def wants_version(self) -> bool:
-        """Whether its dialect depends on a version that the operator did not give."""
+        """Whether the worker's dialect depends on an engine version that the operator did not give."""
         return getattr(self.adapter, "version", None) == ""
 
     def speaks(self, version: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether the requests of each class keep to its targets."""
+"""Counts for each class how many requests met its targets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from evenstep.gateway.serve.ended import Ended
 
 
 class Attainment:
-    """Counts requests that kept to the targets of their class, and requests that did not.
+    """Counts of requests that met the targets of their class, and of requests that did not.
 
-    A request that ended with an error kept to nothing; one that its client left, or that has no class, is not counted.
-    A target on further tokens holds for requests that have some.
+    A request that ended with an error missed its targets. One that its client left, or without a class, is not counted. The
+    target on further tokens applies only to requests with more than one token.
 
     Args:
         classes: name -> class, in the order of their numbers.
@@ -24,22 +24,22 @@ class Attainment:
         self.counted: Counter[tuple[str, bool]] = Counter()
 
     def reload(self, classes: Mapping[str, RequestClass]) -> None:
-        """Other targets from now on."""
+        """Use other targets from now on."""
         self._classes = list(classes.items())
 
     def ended(self, one: Ended) -> None:
-        """Count a request that ended."""
+        """Count a request that ended, as having met or missed its class's targets."""
         if not 0 < one.request_class <= len(self._classes) or one.outcome == "cancelled":
             return
         name, kind = self._classes[one.request_class - 1]
         self.counted[name, one.outcome == "complete" and _met(kind, one)] += 1
 
     def weights(self) -> dict[str, float]:
-        """Class -> its weight."""
+        """The weight of each class, by its name."""
         return {name: kind.weight for name, kind in self._classes}
 
     def counts(self) -> list[dict[str, object]]:
-        """How many requests of each class kept to its targets, and how many did not."""
+        """For each class, the number of requests that met its targets and that did not."""
         return [
             {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
             for name, _ in self._classes

@@ -1,4 +1,4 @@
-"""The decision log of a gateway: a log that cannot be written ends itself, and nothing else.
+"""The decision log of a gateway. If it cannot be written, only the log ends, not the gateway.
 
 A full or broken disk, or a file that was deleted, closes the log, is said once, and costs no request. After a while a new
 part is tried; it begins with the dispatcher's state, so that it replays by itself.
@@ -49,7 +49,7 @@ class DecisionLog:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next event belongs into a new part: after a failure, once it is time to try again."""
+        """Whether the next event should begin a new part; after a failure, whether it is time to try again."""
         if self.why:
             return self._clock() >= self._again_s
         return self._file.is_full
@@ -101,7 +101,7 @@ class DecisionLog:
 
 
 def log_of(settings: Decisions, model: str, several: bool) -> DecisionLog | None:
-    """The decision log of one model; with several models each has its own, named after it. None where none is asked for."""
+    """The decision log of one model, or None if no log is configured. With several models each has its own file."""
     if not settings.path:
         return None
     place = Path(settings.path)

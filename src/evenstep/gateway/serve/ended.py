@@ -59,12 +59,12 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ttft_s(self) -> float:
-        """Seconds from its arrival to its first token; nan without a token."""
+        """Seconds from arrival to the first token; nan without a token."""
         return self.first_s - self.arrived_s
 
     @property
     def tpot_s(self) -> float:
-        """Seconds a further token; nan without one."""
+        """Seconds per further token; nan without one."""
         further = self.output_tokens - 1
         return (self.ended_s - self.first_s) / further if further > 0 else math.nan
 
@@ -118,17 +118,17 @@ class Story:
         self._worker, self._tries, self._continued = "", 0, False
 
     def sent(self, worker: str) -> None:
-        """A leg goes to a worker."""
+        """Note that a call goes to a worker."""
         self._continued |= self._first_s == self._first_s  # not nan: its first token was there
         self._worker, self._tries, self._sent_s = worker, self._tries + 1, time.monotonic()
 
     def started(self) -> None:
-        """The first token is there."""
+        """Note the time of the first token."""
         if self._first_s != self._first_s:  # nan: it was not there before
             self._first_s = time.monotonic()
 
     def ended(self, outcome: Outcome, status: int) -> None:
-        """The request ended: report it to the sinks."""
+        """Report the ended request to the sinks."""
         context, caller = self._asking, self._asking.caller
         one = Ended(
             self._name,

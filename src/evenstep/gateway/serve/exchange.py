@@ -1,4 +1,4 @@
-"""One request for tokens, from its arrival to the last byte of its answer.
+"""One generation request, from its arrival to the last byte of its answer.
 
 Rules of this file. Until a token is there the client hears nothing: head, role chunk and comments are held back, so that
 another engine can still answer. From then on every byte goes out as it comes. The dispatcher decides; this carries out what
@@ -90,7 +90,7 @@ class Exchange:
         self._send(leg, backend, bodies.prefill_leg(self._body), backend.endpoint.settings.answer_s)
 
     def decode(self, command: SendDecode, backend: Backend) -> None:
-        """Send the request itself."""
+        """Send the request to a decoding worker."""
         self._write_body(backend)
         self._before, self.held = None, b""
         if self.story is not None:
@@ -105,7 +105,7 @@ class Exchange:
             self._send(leg, backend, body, settings.answer_s)
 
     def resume(self, command: Continue, backend: Backend) -> None:
-        """Continue after the text that the client has."""
+        """Continue the answer on another engine, after the text that the client already has."""
         before = self._before
         assert before is not None
         if self.story is not None:
@@ -129,7 +129,7 @@ class Exchange:
             leg.abort()
 
     def release(self) -> None:
-        """No decode leg will fetch the prefiller's KV cache: its lease expires without a request."""
+        """Drop the prefiller's hand-over, because no decode leg will fetch its KV cache; the lease expires by itself."""
         self._handover = b""
 
     def reject(self, command: Reject) -> None:
@@ -151,7 +151,7 @@ class Exchange:
     # --- what legs say -------------------------------------------------------------------------------------------
 
     def start(self, out: bytes) -> None:
-        """The first token is there."""
+        """Begin the client's answer with the first token."""
         self.has_started = True
         if self.story is not None:
             self.story.started()
@@ -161,7 +161,7 @@ class Exchange:
             self.client.send(out)
 
     def prefilled(self, leg: Prefill, found: Prefilled) -> None:
-        """The prefill leg answered."""
+        """Handle the answer of the prefill leg."""
         self._leg, self._handover = None, found.handover
         self._counted_now(found.prompt_tokens)
         self.model.tell(
@@ -174,7 +174,7 @@ class Exchange:
         )
 
     def answered(self, leg: Whole, answer: Answer, body: bytes) -> None:
-        """An answer that does not stream is there, whole."""
+        """Handle a whole answer, which does not stream."""
         self._leg = None
         self.client.reply(200, body)
         produced = answer.produced if answer.produced > 0 else 0
@@ -185,7 +185,7 @@ class Exchange:
             self._over("complete", _OK)
 
     def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
-        """A stream is complete."""
+        """Handle the end of a complete stream."""
         self._leg = None
         if self.has_started:
             self.client.send(out, last=True)
@@ -202,7 +202,7 @@ class Exchange:
             self._over("complete", _OK)
 
     def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
-        """A leg failed; its connection is closed already."""
+        """Handle a failed leg, whose connection is already closed."""
         if self._leg is not leg:
             return
         self._keep_what_is_there(leg)
@@ -229,7 +229,7 @@ class Exchange:
         )
 
     def count_prompt(self, row: int, tokens: int) -> None:
-        """An engine reported the tokens of the prompt, or -1."""
+        """Correct the prompt's tokens by an engine's report; -1 = not reported."""
         news = self._counted_now(tokens)
         if news:
             self.model.counted(self, row, news)

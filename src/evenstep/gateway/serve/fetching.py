@@ -79,7 +79,7 @@ async def learn_version(backend: Backend, patience_s: float) -> None:
 
 
 async def fetch(backend: Backend, path: str, patience_s: float) -> tuple[int, bytes]:
-    """Status and body of a GET; status 0 where there is no answer in time."""
+    """Status and body of a GET request; status 0 if no answer comes within `patience_s` seconds."""
     endpoint = backend.endpoint
     data = backend.head("GET", path, "", 0), b""
     question = _Question(endpoint.loop.create_future(), lambda asked: endpoint.send_fresh(asked, data, patience_s))

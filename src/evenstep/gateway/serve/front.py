@@ -1,4 +1,4 @@
-"""Takes a whole request to a pool or to a refusal: it finds its caller, its options and its model."""
+"""Routes a whole request to a pool or a refusal: finds its caller, options and model."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Named(msgspec.Struct):
 
 
 class Front:
-    """Takes requests of every connection; see `connections.client.Service`.
+    """Takes requests from every connection; see `connections.client.Service`.
 
     Args:
         pools: the served models.
@@ -92,11 +92,11 @@ class Front:
     # --- what connections ask ------------------------------------------------------------------------------------
 
     def new_name(self) -> str:
-        """The id of a request whose client gave it none."""
+        """A new id for a request whose client gave none."""
         return "%s-%x" % (self._front, next(self._numbers))  # noqa: UP031  # twice as fast as an f-string's :x
 
     def told(self, status: int) -> None:
-        """Count an answer that begins, by its status."""
+        """Count an answer by its status, when it begins."""
         self.codes[status] += 1
 
     def serve(self, request: Received, client: Client) -> None:
@@ -192,7 +192,7 @@ class Front:
         ]
 
     def not_ready(self) -> str:
-        """Why it should get no requests yet, or no more; empty when it is ready."""
+        """The reason why the gateway should get no requests, or no more; empty if it is ready."""
         if self.is_draining:
             return "draining"
         if self.why_not_ready:

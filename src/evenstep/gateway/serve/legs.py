@@ -1,4 +1,4 @@
-"""Calls of one request for tokens to engines: the stream, the whole answer, the prefill leg.
+"""Calls to engines for one request: the stream, the whole answer, the prefill leg.
 
 A leg reads what its connection hands it, judges it, and tells its exchange one thing in the end: complete, lost and why, or
 refused. What reaches the client and when is the exchange's business.
@@ -99,7 +99,7 @@ class Collecting:
         self._pieces: list[bytes] = []
 
     def abort(self) -> None:
-        """Cancel it: the engine stops."""
+        """Cancel the call; the engine stops."""
         self.is_off = True
         if self.connection is not None:
             self.connection.close()
@@ -113,11 +113,11 @@ class Collecting:
 
     @property
     def status(self) -> int:
-        """Status of its answer if it is not 200; 0 = no such answer."""
+        """The HTTP status of its answer if it is not 200, else 0."""
         return self._answer.status if self._refused and self._answer is not None else 0
 
     def at_once(self, head: ResponseHead, body: bytes) -> None:
-        """See `Leg`."""
+        """Handle an answer that arrived whole; see `Leg.at_once`."""
         if head.status == 200 and head.kind == self.kind and head.is_plain and len(body) <= _MOST_ANSWER:
             self.whole(body)
             return
@@ -151,7 +151,7 @@ class Collecting:
         self._lose("status" if self._refused else kind, why)
 
     def whole(self, body: bytes) -> None:
-        """The answer, with status 200."""
+        """Handle the whole body of an answer with status 200."""
         raise NotImplementedError
 
     def _judge(self) -> None:
@@ -176,7 +176,7 @@ class Collecting:
 
 
 class Prefill(Collecting):
-    """The prefill leg."""
+    """The call to a prefiller."""
 
     def whole(self, body: bytes) -> None:
         try:
@@ -188,7 +188,7 @@ class Prefill(Collecting):
 
 
 class Whole(Collecting):
-    """An answer that does not stream.
+    """A call whose answer does not stream.
 
     Args:
         row: what `Dispatcher.produced` wants to hear.
@@ -212,7 +212,7 @@ class Whole(Collecting):
 
 
 class Stream(Collecting):
-    """A stream of chunks.
+    """A call whose answer streams in chunks.
 
     Args:
         row: what `Dispatcher.produced` wants to hear.

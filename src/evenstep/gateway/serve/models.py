@@ -1,4 +1,4 @@
-"""Which models workers serve: pages of ``/v1/models``, read and joined."""
+"""The models that workers serve: reads and joins pages of ``/v1/models``."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def read_models(body: bytes) -> list[ModelCard]:
 
 
 def card_of(name: str, parent: str = "") -> ModelCard:
-    """An entry for a name that only the config knows."""
+    """An entry for a name that only the config has."""
     entry = {"id": name, "object": "model", "created": 0, "owned_by": "evenstep"}
     return ModelCard(name, parent, msgspec.json.encode(entry | ({"parent": parent} if parent else {})))
 
 
 def page(cards: Iterable[ModelCard]) -> bytes:
-    """The page that lists all of them."""
+    """The ``/v1/models`` page that lists these entries."""
     return b'{"object":"list","data":[' + b",".join(card.text for card in cards) + b"]}"
 
 

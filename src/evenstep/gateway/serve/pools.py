@@ -63,12 +63,12 @@ class Pools:
 
     @property
     def all(self) -> list[ServedModel]:
-        """Every pool."""
+        """The pools of all served models."""
         return list(self._pools.values())
 
     @property
     def unknown(self) -> list[str]:
-        """Workers that have not said yet which models they serve."""
+        """Names of workers that have not yet said which models they serve."""
         return list(self._learning)
 
     def pool_of(self, model: str) -> ServedModel | None:
@@ -76,7 +76,7 @@ class Pools:
         return self.by_model.get(self.config.aliases.get(model, model))
 
     def listed(self) -> dict[str, ModelCard]:
-        """What ``/v1/models`` lists, aliases included."""
+        """The entries of ``/v1/models`` by name, aliases included."""
         aliases = [card_of(name, of) for name, of in self.config.aliases.items() if of in self.by_model]
         return joined(self.cards, aliases)
 
@@ -95,7 +95,7 @@ class Pools:
         return Backend(worker, endpoint, key)
 
     def add(self, worker: Worker) -> None:
-        """A worker joins, or is described anew.
+        """Add a worker, or change the description of a known one.
 
         Raises:
             InputError: it cannot; nothing has changed then.
@@ -122,23 +122,23 @@ class Pools:
             self._learning[worker.name] = task
 
     def check_role(self, worker: Worker) -> None:
-        """See that a worker's role is the one it has.
+        """Check that a worker which is known keeps its role.
 
         Raises:
-            InputError: it is not.
+            InputError: the role differs.
         """
         known = self.workers.get(worker.name)
         if known is not None and known.role != worker.role:
             raise InputError(f"worker {worker.name}", "role", worker.role, known.role, "Remove it first.")
 
     def remove(self, name: str, drain: bool) -> None:
-        """A worker leaves.
+        """Remove a worker.
 
         Raises:
             InputError: there is no such worker.
         """
         if name not in self.workers:
-            raise InputError("workers", "name", name, "a worker that is there")
+            raise InputError("workers", "name", name, "the name of a known worker")
         self._stop_learning(name)
         pool = self._pool_of.get(name)
         if pool is None:
@@ -147,7 +147,7 @@ class Pools:
             pool.detach(name, drain)
 
     def gone(self, name: str) -> None:
-        """A worker runs nothing any more: forget it."""
+        """Forget a worker that runs nothing any more."""
         worker = self.workers.pop(name, None)
         self._pool_of.pop(name, None)
         self.counted_here.discard(name)
@@ -157,13 +157,13 @@ class Pools:
                 endpoint.close()
 
     def sampling(self, name: str) -> None:
-        """A worker's metrics are about to be read."""
+        """Note that a worker's metrics are about to be read."""
         pool = self._pool_of.get(name)
         if pool is not None:
             pool.tell(ev.Sampling(now_s=pool.now_s(), worker=name))
 
     def sampled(self, name: str, sample: EngineSample) -> None:
-        """A worker's metrics were read."""
+        """Take a reading of a worker's metrics."""
         pool = self._pool_of.get(name)
         if pool is None:
             return
@@ -186,7 +186,7 @@ class Pools:
             self._attach(pool, pool.backends[name])
 
     def counts_alone(self, name: str) -> None:
-        """A worker has no metrics page of its engine: it counts as one that is not scraped, and not as full."""
+        """Treat a worker without a metrics page as not scraped, rather than as full."""
         if name in self.counted_here or name not in self.workers:
             return
         self.counted_here.add(name)
@@ -195,13 +195,13 @@ class Pools:
             self._attach(pool, pool.backends[name])
 
     def scrape_failed(self, name: str) -> None:
-        """The metrics of a worker could not be read."""
+        """Note that a worker's metrics could not be read."""
         pool = self._pool_of.get(name)
         if pool is not None:
             pool.tell(ev.ScrapeFailed(now_s=pool.now_s(), worker=name))
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all pools, workers and connections."""
         for task in (*self._learning.values(), *self._tasks):
             task.cancel()
         for endpoint in self._endpoints.values():
@@ -212,7 +212,7 @@ class Pools:
     # --- which models --------------------------------------------------------------------------------------------
 
     def ask_again(self) -> None:
-        """Ask every worker once more which models it serves: adapters may have been loaded since."""
+        """Ask every worker again which models it serves, because adapters may have been loaded."""
         for pool in self._pools.values():
             for backend in pool.backends.values():
                 if not backend.worker.models and backend.name not in self._learning:

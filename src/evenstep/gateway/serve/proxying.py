@@ -1,4 +1,4 @@
-"""Forwards requests that are not generations to the engine with the fewest of them; they count nowhere else.
+"""Forwards requests other than generations to the engine with the fewest of them; no dispatcher counts them.
 
 Until the first byte of an answer reaches the client, a failed engine is replaced by another, each tried once. Errors of an
 engine are converted to OpenAI's form; a redirect is not followed and counts as a failure.
@@ -73,7 +73,7 @@ class ProxiedRequest:
         self._size = 0
 
     def send(self) -> None:
-        """Send it to the next engine."""
+        """Send the request to the next engine."""
         if not self._left:
             refusal = refusals.engine_failed()
             self.client.refuse(refusal)
@@ -168,12 +168,12 @@ class ProxiedRequest:
     # --- called for the client ------------------------------------------------------------------------------------
 
     def client_gone(self) -> None:
-        """The client left: close the call."""
+        """Close the call, because the client left."""
         self._close()
         self._end("cancelled", self._status if self._started else 0)
 
     def give_up(self) -> None:
-        """The gateway stops before the answer is complete: send the client an error."""
+        """Send the client an error, because the gateway stops before the answer is complete."""
         self._close()
         if self._started:
             self._break_off(refusals.stream_broken("the gateway is being stopped"))
@@ -183,7 +183,7 @@ class ProxiedRequest:
             self.client.refuse(refusal)
 
     def client_resumed(self) -> None:
-        """The client has read what was buffered: read from the engine again."""
+        """Read from the engine again, because the client has read what was buffered."""
         if self.connection is not None and self._backend is not None:
             self.connection.resume(time.monotonic() + self._backend.endpoint.settings.silence_s)
 

@@ -1,4 +1,4 @@
-"""One served model: its dispatcher, its workers, its requests. The dispatcher decides; this carries out its commands.
+"""One served model: its dispatcher, workers and requests. It carries out the dispatcher's commands.
 
 Rules of this file. Events go to the dispatcher in order, those that have come up together, and all commands that follow are
 carried out before the next are told. Requests and whole answers, which come in number, are told after the reads at hand. A
@@ -65,7 +65,7 @@ class Placed(Job, Protocol):
 
 
 class ServedModel:
-    """A pool of requests and the workers it is served by.
+    """The pool of one served model: its requests and workers.
 
     Args:
         name: the model's.
@@ -140,7 +140,7 @@ class ServedModel:
 
     @property
     def settings(self) -> Settings:
-        """Limits and deadlines that hold now."""
+        """The limits and deadlines in force."""
         return self.dispatcher.settings
 
     @property
@@ -157,8 +157,9 @@ class ServedModel:
             self._tell_all()
 
     def arrives(self, event: ev.Arrived) -> None:
-        """Keep an arrival until the reads at hand are done, or until anything else is told. Ends that are kept so are told
-        before arrivals, in any order of reads, so that arrivals find room.
+        """Hold an arrival until the reads at hand are done or another event is told.
+
+        Ends that are held are told before arrivals, so that arrivals find room.
         """
         self._events.append(event)
         self._look_soon()
@@ -204,14 +205,14 @@ class ServedModel:
                 exchange.client.fail()
 
     def number(self, exchange: Placed) -> int:
-        """The number of a request that is about to be told of."""
+        """Give a new request its number."""
         self._number = exchange.number = number = self._number + 1
         self._exchanges[number] = exchange
         exchange.client.job = exchange
         return number
 
     def produced(self, row: int, tokens: int, now_s: float) -> None:
-        """A chunk went out."""
+        """Count a chunk that was sent to the client."""
         turn = self._turn
         turn.now_s = now_s
         self._count(row, tokens)
@@ -219,19 +220,19 @@ class ServedModel:
             self._tick_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
-        """An engine told the tokens of a prompt, with its first chunk."""
+        """Note the prompt's tokens that an engine reported with its first chunk."""
         if self.dispatcher.is_logged or self._events or self._ended:
             self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
         else:
             self.dispatcher.counted(row, tokens)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything its dispatcher measures, as of now."""
+        """The dispatcher's measured values as of now."""
         self.dispatcher.now_s = max(self.dispatcher.now_s, time.monotonic())
         return self.dispatcher.snapshot()
 
     def finished(self, exchange: Placed, leg: int, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
-        """The answer of a request is complete and sent.
+        """Handle an answer that is complete and sent.
 
         Args:
             prompt_tokens: where the engine told them only now.
@@ -252,7 +253,7 @@ class ServedModel:
         self._exchanges.pop(exchange.number, None)
 
     def over(self, exchange: Placed) -> None:
-        """Forget a request."""
+        """Forget a request that has ended."""
         self._exchanges.pop(exchange.number, None)
 
     def lost(self, worker: str, kind: str, why: str, name: str) -> None:
@@ -260,7 +261,7 @@ class ServedModel:
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
 
     def denied(self, backend: Backend, model: str) -> None:
-        """A worker answered that it does not serve a model.
+        """Handle a worker's answer that it does not serve a model.
 
         If it was listed for that model, it gets no requests until its models are read again.
         """
@@ -273,7 +274,7 @@ class ServedModel:
 
     @property
     def reads_cached(self) -> bool:
-        """Whether the policy looks at prefix caches."""
+        """Whether the policy uses prefix caches."""
         return self.dispatcher.parts.deciding.call.reads_cached
 
     def estimate(self, exchange: Placed) -> int:
@@ -288,13 +289,13 @@ class ServedModel:
         return estimate
 
     def reload(self, policy: str, predictor: str, settings: Settings) -> None:
-        """Decide by other rules."""
+        """Use another policy, predictor and settings."""
         self.tell(ev.Reloaded(now_s=time.monotonic(), policy=policy, predictor=predictor, settings=settings))
 
     # --- workers -------------------------------------------------------------------------------------------------
 
     def attach(self, backend: Backend, slots: int, is_scraped: bool) -> None:
-        """A worker joins, or is described anew.
+        """Add a worker, or change the description of a known one.
 
         Args:
             slots: for a worker that does not say.
@@ -310,11 +311,11 @@ class ServedModel:
         self.backends[backend.name] = backend
 
     def detach(self, name: str, drain: bool) -> None:
-        """A worker leaves."""
+        """Remove a worker; with `drain`, its requests finish there first."""
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
     def by_work(self) -> list[Backend]:
-        """The workers that decode: healthy ones first, then those with the fewest requests."""
+        """The decoding workers: healthy ones first, then by number of requests."""
         mirror = self.dispatcher.mirror
 
         def work(one: Backend) -> tuple[bool, int]:
@@ -324,7 +325,7 @@ class ServedModel:
         return sorted((one for one in self.backends.values() if one.name in mirror.place), key=work)
 
     def probed(self, name: str, ok: bool) -> None:
-        """A worker's health is known."""
+        """Pass a worker's health to the dispatcher."""
         self.tell(ev.Probed(now_s=time.monotonic(), worker=name, ok=ok))
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ class Trainer:
         self._at_work = False
 
     def look(self, fit: Fit) -> None:
-        """A fit is due: make it, unless one is being made."""
+        """Make a due fit in the thread, unless one is already being made."""
         if not self._at_work:
             self._at_work = True
             threading.Thread(target=self._make, args=(fit,), daemon=True, name="evenstep-fit").start()

@@ -1,4 +1,4 @@
-"""A guest in vLLM's engine processes: records what every step really held and how long it took.
+"""A plug-in for vLLM's engine processes: records the content and duration of every step.
 
 vLLM finds `register` by the entry point group ``vllm.general_plugins`` once evenstep is installed in its environment, and
 calls it in each of its processes. Nothing happens unless ``EVENSTEP_STEPS_FOLDER`` is set.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 def register() -> None:
-    """Record steps if the environment asks for it.
+    """Start recording steps, if environment variables ask for it.
 
     Raises:
         InputError: the environment is not as it has to be.

@@ -1,4 +1,4 @@
-"""Watches a vLLM engine core: what each step held, and how long it took.
+"""Observes a vLLM engine core: the content and duration of each step.
 
 The only file that knows vLLM's insides. What it touches is not public there, so it takes the versions it was tried with.
 """
@@ -23,7 +23,7 @@ _LOOPS = ("EngineCoreProc", "DPEngineCoreProc")
 
 
 def install(asked: Recording) -> None:
-    """Have every engine core of this process recorded once its loop begins.
+    """Make every engine core of this process record its steps once its loop begins.
 
     Raises:
         EngineError: a version of vLLM that is not known here.

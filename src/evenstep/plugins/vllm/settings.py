@@ -1,4 +1,4 @@
-"""Whether and where an engine records its steps: two variables of its environment."""
+"""The settings of recording: two environment variables say whether and where an engine records its steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Recording:
 
 
 def recording(environ: Mapping[str, str]) -> Recording | None:
-    """What the environment asks for; None = nothing.
+    """The recording that the environment asks for; None = no recording.
 
     Raises:
         InputError: a rank that is not a whole number, a rank without a folder, or an unknown variable with this prefix.
@@ -45,7 +45,7 @@ def recording(environ: Mapping[str, str]) -> Recording | None:
 
 
 def rank_of(asked: Recording, launched: int, is_parallel: bool, pid: int) -> int:
-    """The engine's number: as the environment says, else as it was launched, else its process.
+    """The engine's number: from the environment, else from its launch, else its process id.
 
     Args:
         launched: data-parallel rank in vLLM's own settings.

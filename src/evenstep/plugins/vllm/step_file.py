@@ -1,4 +1,4 @@
-"""The file an engine records its steps in: CSV, one line a step, one file a rank."""
+"""The file in which an engine records its steps: CSV, one line for each step, one file for each rank."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StepFile:
             self._write(",".join(COLUMNS))
 
     def add(self, wave: int, step: int, start_s: float, seconds: float, running: int, kv_tokens: int, produced: int) -> None:
-        """One step.
+        """Append one step.
 
         Args:
             wave, step: which one; ranks in lock-step give the same numbers to the same step.

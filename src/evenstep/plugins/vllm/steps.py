@@ -14,7 +14,7 @@ from evenstep.request import F8, I8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSteps:
-    """Steps of G ranks that share a barrier, in order; those in which nothing ran anywhere are left out.
+    """Steps of G ranks that share a barrier, in order, without steps in which no rank ran anything.
 
     Args:
         rank: int64[G], ascending.
@@ -35,7 +35,7 @@ class GroupSteps:
     alone: int
 
     def between(self, first_s: float, last_s: float) -> GroupSteps:
-        """Those that begin, on their last rank, within this time."""
+        """The steps that begin, on their last rank, within these times in seconds."""
         begins = self.start_s.max(axis=1)
         kept = (begins >= first_s) & (begins < last_s)
         columns = ("start_s", "seconds", "running", "load", "produced")

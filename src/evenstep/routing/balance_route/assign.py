@@ -67,7 +67,7 @@ _SUBSETS = f"1 << min(options.candidates, {ENUMERATED})"
 
 
 class AssignWork(NamedTuple):
-    """One decision under way.
+    """Working space of one decision.
 
     Args:
         group, free, kv, members: group, free slots and free KV tokens of each worker; workers of each group.
@@ -104,7 +104,7 @@ class AssignWork(NamedTuple):
 
 @part
 def decide(until: int, alone: int, discount: float, settings: Settings, view: RuleView, work: AssignWork) -> None:
-    """Requests to be placed by themselves first; then stage 1 while slots abound; then stage 2.
+    """Place some requests by themselves first; then run stage 1 while slots abound, and stage 2 when they are scarce.
 
     Args:
         until: the last stage to run.
@@ -183,20 +183,20 @@ def score_of(g: int, settings: Settings, work: AssignWork) -> FScore:
 
 @part
 def worth(g: int, tokens: float, settings: Settings, work: AssignWork) -> float:
-    """F of so many tokens for a worker whose margins are written."""
+    """The score F of sending so many tokens to worker g, whose margins are written."""
     return value(tokens, score_of(g, settings, work))
 
 
 @part
 def peak_of(g: int, settings: Settings, work: AssignWork) -> tuple[float, float, float]:
-    """`peak` of a worker, whose margins are written first."""
+    """Write the margins of worker g, and return the `peak` of its score."""
     set_margins(g, work)
     return peak(score_of(g, settings, work), work.kinks, work.places)
 
 
 @part
 def send(g: int, row: int, work: AssignWork) -> None:
-    """Send a request to a worker; `grow` counts its tokens."""
+    """Send the request in a row to a worker; call `grow` to count its tokens."""
     work.worker[row] = g
     work.keys[row] = -1
     work.free[g] -= 1
@@ -219,7 +219,7 @@ def grow(g: int, tokens: float, work: AssignWork) -> bool:
 
 @part
 def send_one(g: int, row: int, work: AssignWork) -> int:
-    """Send a request to a worker, unless it is -1; returns how many were sent."""
+    """Send the request in a row to a worker, unless the row is -1. Returns how many were sent, 0 or 1."""
     if row < 0:
         return 0
     tokens = tokens_of(work.keys[row])
@@ -230,7 +230,7 @@ def send_one(g: int, row: int, work: AssignWork) -> int:
 
 @borrowing
 def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
-    """Send a request to the worker of largest score, ignoring the others that wait; returns how many were sent.
+    """Send a request to the worker of largest score, ignoring the other requests. Returns how many were sent.
 
     It leaves the pool even when it fits nowhere, and is then held.
     """
@@ -254,7 +254,7 @@ def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
 
 @borrowing
 def best_single(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> tuple[int, int, int]:
-    """The request of the pool with the largest score for a worker, the oldest of equal ones; -1 where none fits.
+    """The waiting request with the largest score for worker g, the oldest of equal ones; -1 if none fits.
 
     Returns:
         Its row, the smallest key above the peak, and how many requests are above it (see `nearest`).
@@ -280,7 +280,7 @@ def best_single(g: int, low: float, high: float, settings: Settings, work: Assig
 
 @borrowing
 def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tuple[int, int]:
-    """While slots abound: the worker with most room gets the one request of largest score.
+    """Stage 1, while slots abound: give the worker with the most room the one request of largest score, again and again.
 
     Args:
         left, slots: requests of the pool, and free slots.
@@ -316,7 +316,7 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
 
 @borrowing
 def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
-    """Scarce slots: a queue of workers; each gets the subset of candidates of largest score, and queues again.
+    """Stage 2, when slots are scarce: give each worker in turn its best subset of candidates.
 
     Args:
         left: requests of the pool.
@@ -348,7 +348,7 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
 
 @part
 def first_in_queue(settings: Settings, work: AssignWork) -> int:
-    """The worker that a stage serves next, by its key and free slots; it is in the queue while it has slots. -1 without one.
+    """The worker to serve next, by its key and free slots; -1 if no worker has free slots.
 
     The key is a worker's margin, but for stage 1 by free slots first: there it is its load, the least before others.
     """
@@ -368,7 +368,7 @@ def first_in_queue(settings: Settings, work: AssignWork) -> int:
 
 @part
 def height(g: int, work: AssignWork) -> float:
-    """Sum of the envelope ahead of a worker's group; it grows when any of it rises."""
+    """The sum of the envelope over the horizon for a worker's group. It tells whether any part of the envelope rose."""
     H1, total = work.weights.size, 0.0
     b = work.group[g] * H1
     for h in range(H1):
@@ -378,7 +378,7 @@ def height(g: int, work: AssignWork) -> float:
 
 @borrowing
 def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work: AssignWork) -> int:
-    """The request for one slot, without a list of candidates; -1 where none fits.
+    """The best request for a single slot, found without a list of candidates; -1 if none fits.
 
     Where fewer than K requests are above the peak, its neighbours are among the K largest: the best of the pool is
     the best of the candidates. Else all candidates are above and the K-th largest is the best of them. It is taken
@@ -403,7 +403,7 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
 
 @borrowing
 def send_subset(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """Send the best subset of the candidates; if that is worth nothing, the best single request of the pool.
+    """Send the best subset of candidates, or the best single request of the pool if no subset has worth.
 
     Returns:
         How many were sent.
@@ -437,7 +437,7 @@ def send_subset(g: int, low: float, high: float, settings: Settings, work: Assig
 
 @part
 def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -> int:
-    """List the candidates for a worker; returns how many there are."""
+    """List the candidates for a worker; returns their number."""
     limit = key_of(work.kv[g])
     if settings.fit:
         return list_fitting(work.keys, key_of(high), limit, settings.candidates, work.rows, work.row_keys)
@@ -446,7 +446,7 @@ def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -
 
 @part
 def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
-    """Send the candidates with a 1 in `row_keys`, which have so many tokens; returns how many were sent."""
+    """Send the candidates marked 1 in `row_keys`, `tokens` together; returns their number."""
     sent = 0
     for i in range(n):
         if work.row_keys[i] == 1:
@@ -458,7 +458,7 @@ def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
 
 @part
 def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """The number of the subset of candidates with the largest score, the smallest of equal ones."""
+    """The bit mask of the candidates' subset with the largest score, the smallest of equal ones."""
     if slots == 2:
         level, under, over = pairs(work.row_sizes, n, work.kv[g], low, high, work.sums)
     else:
@@ -472,7 +472,7 @@ def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: S
 
 @part
 def better_of(under: int, over: int, under_tokens: float, over_tokens: float, score: FScore) -> int:
-    """The one of two choices with the larger score, the smaller number of equal ones."""
+    """The choice with the larger score, `under` or `over`; the smaller number if the scores are equal."""
     f_under, f_over = value(under_tokens, score), value(over_tokens, score)
     if f_under == f_over:
         return min(under, over)
@@ -481,7 +481,7 @@ def better_of(under: int, over: int, under_tokens: float, over_tokens: float, sc
 
 @part
 def best_candidate(g: int, n: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """`best_single` among the candidates alone."""
+    """As `best_single`, among the candidates only."""
     level, under, over = -1, -1, -1
     for i in range(n):
         row, key = work.rows[i], work.row_keys[i]

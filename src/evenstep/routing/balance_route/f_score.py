@@ -1,4 +1,4 @@
-"""BalanceRoute's score of sending KV tokens to a worker, and where it is largest."""
+"""BalanceRoute's score of sending KV tokens to a worker, and the tokens for which it is largest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FScore(NamedTuple):
 
 @borrowing
 def value(tokens: float, score: FScore) -> float:
-    """F of so many tokens, summed over h in order."""
+    """The score F of so many tokens, summed over h in ascending order."""
     over = 0.0
     for h in range(score.weights.size):
         over += score.weights[h] * max(0.0, tokens - score.margins[h])
@@ -42,7 +42,7 @@ def value(tokens: float, score: FScore) -> float:
 
 @borrowing
 def peak(score: FScore, kinks: Floats, places: Ints) -> tuple[float, float, float]:
-    """The stretch of D on which F is largest, and the slope beyond it.
+    """The range of D on which F is largest, and the slope of F above that range.
 
     The stretch is mostly one point. Where F never falls it ends at inf, and the slope is -inf.
 

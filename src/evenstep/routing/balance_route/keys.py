@@ -30,7 +30,7 @@ def tokens_of(key: Any) -> Any:
 
 @borrowing
 def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
-    """Keys around the peak among those up to `limit`.
+    """The keys nearest to the peak, among keys up to `limit`.
 
     Returns:
         The largest key up to `high`, or -1; the smallest above it, or `NONE`; and how many are above it.
@@ -48,7 +48,7 @@ def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
 
 @borrowing
 def count_above(keys: Ints, floor: int, limit: int) -> int:
-    """How many requests have floor < key <= limit."""
+    """The number of requests with floor < key <= limit."""
     count = 0
     for i in range(keys.size):
         count += 1 if (keys[i] > floor) & (keys[i] <= limit) else 0
@@ -75,7 +75,7 @@ def first_between(keys: Ints, low: int, high: int) -> int:
 
 @borrowing
 def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
-    """Key of the request of this rank (1 = largest) among those up to `limit`; there must be that many."""
+    """The key of the request with this rank (1 = largest) among keys up to `limit`, which must be that many."""
     bound, seen = limit, 0
     while True:
         best, count = -1, 0
@@ -91,7 +91,7 @@ def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
 
 @borrowing
 def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of the largest keys up to `limit`, larger first, older first; returns how many."""
+    """List up to `count` rows of the largest keys up to `limit`, larger first, then older. Returns their number."""
     n = 0
     for i in range(keys.size):
         k = keys[i]
@@ -110,7 +110,7 @@ def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints)
 
 @borrowing
 def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of the smallest keys above `high` and up to `limit`, smaller first, older first."""
+    """List up to `count` rows of the smallest keys in (high, limit], smaller first, then older. Returns their number."""
     n = 0
     for i in range(keys.size):
         k = keys[i]
@@ -129,7 +129,7 @@ def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Int
 
 @borrowing
 def list_fitting(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List rows around the peak; returns how many.
+    """List rows with keys around the peak; returns their number.
 
     The smallest above the peak, then the largest ones not above it (one short of `count`); where these are too few,
     more from above. Requests above come first, smaller first; then the others, larger first; older first at equal size.

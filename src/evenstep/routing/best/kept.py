@@ -1,4 +1,4 @@
-"""What `best` keeps from decision to decision: sizes of the arrivals, pace of admissions, waits, and the steering.
+"""The memory of `best` between decisions: sizes of arrivals, pace of admissions, waits, steering.
 
 Int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests that arrived, the latest some
 thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an octave and in tokens; `OFFSET`,
@@ -63,7 +63,7 @@ def since_last_s(now_s: float, memory: Ints) -> float:
 
 @part
 def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
-    """Recent seconds from one admission to the next while requests wait; 0 while none had to.
+    """Recent seconds between admissions while requests wait; 0 before any had to wait.
 
     Times without waiting requests are excluded: slots were free then. Call it before `take_note`.
     """
@@ -80,7 +80,7 @@ def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
 
 @part
 def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
-    """Count the requests that have become visible since the last decision.
+    """Count requests that have become visible since the last decision.
 
     They are newer than that, or waited outside the host's window: then no earlier id was as large.
     """
@@ -104,7 +104,7 @@ def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
 
 @part
 def usual_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
-    """Mean wait of the requests that found the fleet full, seconds; 0 or inf while there is no such request.
+    """Mean wait in seconds of requests that found the fleet full; 0 or inf before the first.
 
     The first requests found free slots and did not wait: as many as run now are excluded from the mean.
     """
@@ -114,7 +114,7 @@ def usual_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -
 
 @part
 def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
-    """Mean wait against which the oldest request is judged, seconds; inf while there is no data.
+    """Mean wait in seconds that the oldest request's wait is compared with; inf without data.
 
     In the long run it is the mean over all requests, including those that found free slots. At first these are nearly all,
     and any wait is long compared with their mean: they are excluded, by the cube of their share.
@@ -125,7 +125,7 @@ def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -
 
 @part
 def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView, memory: Ints) -> float:
-    """By how many mean requests the targets are lowered, so that the pool becomes as the arrivals are.
+    """How far targets are lowered, in mean requests, so that sizes in the pool become like those of arrivals.
 
     Proportional and integral control of the mean log size of the pool; the integral rests while there is no choice. Where
     sizes are far apart, one large request more moves that mean by much. So the gap is measured in spreads where the spread

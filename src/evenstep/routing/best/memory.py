@@ -81,7 +81,7 @@ def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
 
 @part
 def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, memory: Ints, plan: Plan) -> None:
-    """Set `kv` of the open workers, the KV tokens that may be admitted: free memory less the reserve."""
+    """Set `kv` of the open workers: KV tokens that may be admitted, free memory less the reserve."""
     more = still_to_come(int(memory[ARRIVED]) - moment.waiting - moment.running, view, look, memory)
     for o in range(plan.place.size):
         g = plan.place[o]
@@ -100,7 +100,7 @@ def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, m
 
 @part
 def largest_within(free: float, waiting: int, view: RuleView) -> float:
-    """The largest of the waiting requests that fit; 0 where none does."""
+    """KV tokens of the largest waiting request that fits in `free`; 0 if none does."""
     largest = 0.0
     for i in range(waiting):
         if view.waiting_load[i] <= free:
@@ -110,7 +110,7 @@ def largest_within(free: float, waiting: int, view: RuleView) -> float:
 
 @part
 def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -> None:
-    """Nothing is admitted on a worker that gathers memory for an overdue request that fits nowhere.
+    """Stop admissions on a worker that gathers memory for an overdue request that fits nowhere.
 
     It is always the one with most memory left, so the next decision, which knows nothing of this one, keeps the same. A
     worker that runs nothing has nothing to gather: it is never kept.
@@ -136,7 +136,7 @@ def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -
 
 @part
 def is_bound(moment: Moment, plan: Plan) -> bool:
-    """Whether memory, not slots, limits admissions: usual requests do not fill the slots.
+    """Whether memory limits admissions, not slots: requests of usual size do not fill the slots.
 
     Memory then evens out the loads, and the largest that fits of the oldest goes first (`PACKED`). Chosen by size among
     all, requests that seldom fit would wait forever, and the memory kept for one of them would go to another.

@@ -1,4 +1,4 @@
-"""Room for requests that fit nowhere: before a large request is due, one worker is drained by the room it needs.
+"""Makes room for requests that fit nowhere: drains one worker by the room a large request needs, before it is due.
 
 A request of half a worker's load fits nowhere by chance. When it must be admitted at last (`age_limit`), it raises the
 envelope of all workers for as long as it runs. A single worker with low load costs a group of n workers only the n-th
@@ -29,7 +29,7 @@ DUE = 2.0
 
 @part
 def make_room(moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Find the requests that must be admitted now, and the workers to drain for the others, oldest first.
+    """Find the requests that must be admitted now, and the workers to drain for others, oldest first.
 
     Due requests are worth admitting where they fit; for each of the others the target of a worker is lowered.
 
@@ -64,7 +64,7 @@ def make_room(moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None
 
 @part
 def most_room(room: Floats) -> int:
-    """The first worker with the most room."""
+    """The number of the worker with the most room, the first of equal ones."""
     most = 0
     for g in range(1, room.size):
         if room[g] > room[most]:

@@ -38,7 +38,7 @@ class Shares(NamedTuple):
 
 @part
 def are_shared(weights: Floats, moment: Moment, view: RuleView) -> bool:
-    """Whether there are weights and classes, and fewer slots than requests."""
+    """Whether slots are shared by class: weights and several classes exist, and requests outnumber slots."""
     if moment.slots == moment.waiting or weights.size == 0:
         return False
     several = False
@@ -49,7 +49,7 @@ def are_shared(weights: Floats, moment: Moment, view: RuleView) -> bool:
 
 @part
 def number_classes(waiting: int, view: RuleView, plan: Plan, shares: Shares) -> int:
-    """Number the classes from 0 in order of age and count their requests; returns how many classes there are."""
+    """Number the classes from 0 in order of age, and count their requests; returns the number of classes."""
     classes = 0
     for i in range(waiting):
         kind = -1
@@ -68,7 +68,7 @@ def number_classes(waiting: int, view: RuleView, plan: Plan, shares: Shares) -> 
 
 @part
 def fill_up(slots: int, classes: int, shares: Shares) -> None:
-    """Slots of each class by weight, no class more than it needs."""
+    """Divide `slots` among the classes by weight, none getting more than it needs."""
     left = float(slots)
     for c in range(classes):
         shares.ideal[c] = -1.0
@@ -91,7 +91,7 @@ def fill_up(slots: int, classes: int, shares: Shares) -> None:
 
 @part
 def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan: Plan, shares: Shares) -> int:
-    """Set the kind of each request and how many of each kind are admitted; kind 0 is chosen freely.
+    """Set the kind of each request and the quota of each kind; kind 0 is chosen freely.
 
     Args:
         weights: of classes 0, 1, ...; all further classes have 1. Without weights classes are ignored.
@@ -134,7 +134,7 @@ def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan
 
 @part
 def pay(weights: Floats, moment: Moment, view: RuleView, worker: Ints, owed: Ints) -> None:
-    """Every admission pays its class's counter; a class that does not wait any more is owed nothing."""
+    """Update each class's debt by the admissions. A class without waiting requests is owed nothing."""
     if not are_shared(weights, moment, view):
         return
     for i in range(moment.waiting):

@@ -1,4 +1,4 @@
-"""Where `best` leads each worker: its level, or as near to it as a choice can lead it."""
+"""The target load of each worker in `best`: its level, or as near to it as the present choice of requests can lead."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Moment(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """Working space: all steps ahead, and where workers stand at those that are looked at.
+    """Working space: all steps ahead, and the workers' loads at the steps that are evaluated.
 
     Attributes:
         weight, growth: [H+1], weight of each step; tokens that a newcomer has gained by then.
@@ -85,13 +85,13 @@ class Outlook(NamedTuple):
 
 @part
 def is_flood(moment: Moment) -> bool:
-    """Whether most of the requests that wait are admitted, and these are many."""
+    """Whether a decision admits many requests, and most of those waiting."""
     return moment.slots >= MANY and moment.waiting <= CHOICE * moment.slots
 
 
 @part
 def tries(moves: int, slots: int) -> int:
-    """Moves that a search may try in a decision that fills so many slots.
+    """The number of moves that the search may try in a decision that fills so many slots.
 
     Args:
         moves: for each slot (an option of `best`); decisions of `MANY` slots or more get `BUSY` times as many.
@@ -101,7 +101,7 @@ def tries(moves: int, slots: int) -> int:
 
 @part
 def total_weight(plan: Plan) -> float:
-    """The weights of all steps that are looked at."""
+    """The sum of the weights of all evaluated steps."""
     total = 0.0
     for k in range(plan.weight.size):
         total += plan.weight[k]
@@ -110,13 +110,13 @@ def total_weight(plan: Plan) -> float:
 
 @part
 def load_now(g: int, view: RuleView, look: Outlook) -> float:
-    """KV tokens of a worker at the next step, those of requests on their way included."""
+    """KV tokens of worker g at the next step, including requests on their way."""
     return look.ahead[g, 0] + (view.queued_load[g] + view.queued[g] * look.growth[0])
 
 
 @part
 def leaving(request: float, view: RuleView, look: Outlook) -> float:
-    """Mean requests that are expected to leave a worker within a step, of each worker one at most.
+    """Mean number of requests expected to leave a worker within a step; each worker counts one at most.
 
     More would say that one large request leaves, and nothing of how soon the others are corrected.
     """
@@ -131,7 +131,7 @@ def leaving(request: float, view: RuleView, look: Outlook) -> float:
 
 @part
 def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Set weights and growth of all steps, and of those that are looked at; and the loads there.
+    """Set weights and growth of all steps and of the evaluated ones, and the loads at those.
 
     The weight of every step is added to the nearest one that is looked at, the earlier of two. The sooner workers are
     corrected, the less the steps ahead weigh.
@@ -153,7 +153,7 @@ def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, p
 
 @part
 def set_speeds(view: RuleView, look: Outlook) -> None:
-    """Seconds a token costs on each worker, relative to the mean; all 1 where they are equal."""
+    """Set the cost in seconds of a token on each worker relative to the mean; 1 if all are equal."""
     workers, total, equal = view.load.size, 0.0, True
     for g in range(workers):
         total += view.seconds_per_token[g]
@@ -164,14 +164,14 @@ def set_speeds(view: RuleView, look: Outlook) -> None:
 
 @part
 def departed(g: int, h: int, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """KV tokens that are expected to leave worker g by step h of those that are looked at."""
+    """KV tokens expected to have left worker g by step h of the evaluated ones."""
     grown = float(view.running[g]) * (plan.growth[h] - plan.growth[0])
     return max(0.0, look.ahead[g, 0] + grown - look.ahead[g, h])
 
 
 @part
 def uncorrected(g: int, h: int, correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """The share of worker g that no departure has corrected by step h of those that are looked at.
+    """The share of worker g's load that no departure has corrected by step h of the evaluated ones.
 
     Once `correction` mean requests are expected to have left, it counts as corrected; before that, the square of the share
     still missing.
@@ -182,7 +182,7 @@ def uncorrected(g: int, h: int, correction: float, request: float, view: RuleVie
 
 @part
 def known(h: int, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """How well departures by step h are known: 0 from a curve of all lengths, 1 if each is known.
+    """How certain departures by step h are: 0 for a common curve of lengths, 1 if each length is known.
 
     Let a request of s tokens leave by then with chance p. If it is known which do, the tokens that leave differ between
     workers by a variance of p E[s^2] a request; if only p is known, the expected tokens differ by p^2 E[s^2]. Sizes are
@@ -204,7 +204,7 @@ def known(h: int, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> 
 
 @part
 def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """A step ahead weighs no more than the share of the workers that is not corrected until then.
+    """Cap each step's weight at the share of workers not yet corrected by then.
 
     Projected loads lack the requests that will take the place of those that leave, so a worker with departures ahead seems
     to fall. In truth the choice of its next request brings it back to its level. Departures that are known fade less. Where
@@ -223,7 +223,7 @@ def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan:
 
 @part
 def set_rise(correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Set, for each worker, how long it will stay uncorrected, and how far its load will rise in that time.
+    """Set for each worker how long it stays uncorrected, and how far its load rises until then.
 
     `stays` sums the share that is uncorrected over the steps ahead, times each step's weight. `rise` is the mean rise with
     the same weights.
@@ -240,7 +240,7 @@ def set_rise(correction: float, request: float, view: RuleView, look: Outlook, p
 
 @part
 def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """The level of each worker's group: where its workers will stand, on average.
+    """Set the level of each worker's group: the mean load that its workers will have.
 
     Those without a free slot tell it by themselves while they are at least half of the group. Where they are few, chance
     would speak, so the others count as well, with a `newcomer` (tokens) in each of their free slots.
@@ -263,7 +263,7 @@ def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> No
 
 @part
 def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Where each open worker should be now: at its level, or as near to it as a choice can lead it.
+    """Set each open worker's target load: its level, or as near to it as the present choice can lead.
 
     Workers may deviate from their levels by much more than the waiting requests differ. Then the largest requests would all
     go to workers that are low for now. They run on after the worker has risen again, so the fleet swings, and the pool is
@@ -297,14 +297,14 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
 
 @part
 def stand(view: RuleView, look: Outlook) -> None:
-    """Set `filled` to where workers are without newcomers."""
+    """Set `filled` to the workers' loads without newcomers."""
     for g in range(view.load.size):
         look.filled[g] = look.speed[g] * load_now(g, view, look) + look.rise[g]
 
 
 @part
 def set_worth(ageing: float, moment: Moment, view: RuleView, plan: Plan) -> None:
-    """The value of admitting each request: it rises with the square of its wait.
+    """Set the value of admitting each request, which rises with the square of its wait.
 
     Sizes that seldom fit wait longest; without such a value the pool would fill with them.
     """
@@ -318,7 +318,7 @@ def set_worth(ageing: float, moment: Moment, view: RuleView, plan: Plan) -> None
 
 @part
 def set_ends(plan: Plan) -> bool:
-    """Set the ends of requests in steps that are looked at; whether any is known."""
+    """Set the ends of requests, counted in evaluated steps. Returns whether any end is known."""
     n, is_known = plan.weight.size, False
     for r in range(plan.size.size):
         if plan.stays[r] < np.inf:

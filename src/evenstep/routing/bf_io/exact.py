@@ -15,7 +15,7 @@ from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
-    """One decision as the solver needs it: G workers, W requests, Q groups, n = H+1 steps.
+    """One decision as the solver takes it: G workers, W requests, Q groups, n = H + 1 steps.
 
     Args:
         group: int64[G], 0..Q-1.
@@ -70,7 +70,7 @@ def instance(view: RoutingView, horizon: int, discount: float, window: int, age_
 
 
 def improved(instance: Instance, found: RoutingDecision) -> RoutingDecision:
-    """The optimum with its bound, from an answer to begin with."""
+    """The optimum with its certified bound; the search starts from the answer `found`."""
     if instance.count == 0:
         return found
     worker = found.worker.copy()
@@ -79,7 +79,7 @@ def improved(instance: Instance, found: RoutingDecision) -> RoutingDecision:
 
 
 def objective(instance: Instance, worker: I8) -> float:
-    """J of an answer, in KV tokens: weighted over the steps, members times envelope minus loads, summed over groups.
+    """J of an answer, in KV tokens: the weighted sum over steps of members times envelope less loads, over all groups.
 
     Args:
         worker: int64[W], worker or `HOLD` of each request.
@@ -97,7 +97,7 @@ def objective(instance: Instance, worker: I8) -> float:
 def solve(
     instance: Instance, start: I8 | None = None, relative_gap: float = 1e-9, seconds: float = np.inf
 ) -> tuple[I8, float]:
-    """The best answer and a certified lower bound of J.
+    """Find the best answer, and a certified lower bound of J.
 
     With KV limits that bind, as many of `count` are admitted as fit at all.
 

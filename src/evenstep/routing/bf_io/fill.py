@@ -1,4 +1,4 @@
-"""Filling the slots of a BF-IO plan: each request goes to the least burdened worker that has room for it."""
+"""Fills the slots of a BF-IO plan: each request goes to the least burdened worker with room for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def weigh(load: Table, plan: Plan) -> None:
 
 @part
 def place(r: int, k: int, plan: Plan) -> int:
-    """Give request r slot k on the least burdened worker with room for it; 1 if there is one, else 0."""
+    """Give request r slot k on the least burdened worker with room. Returns 1 if there is one, else 0."""
     to, least, size = -1, np.inf, plan.size[r]
     for o in range(plan.place.size):
         if plan.room[o] > 0 and size <= plan.kv_left[o] and plan.burden[o] < least:
@@ -39,10 +39,13 @@ def place(r: int, k: int, plan: Plan) -> int:
 
 @part
 def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tuple[int, int]:
-    """Fill the slots, the overdue first, then in the order of the start; (overdue admitted, all admitted).
+    """Fill the slots: overdue requests first, then the starting order.
 
     While one of the `oldest` that still wait fits, the largest of them goes before that order.
     Only the overdue may exceed the quota of their class, unless slots would stay empty.
+
+    Returns:
+        The number of overdue requests admitted, and of all admitted.
     """
     count, waiting = plan.worker.size, plan.size.size
     clear(plan)
@@ -72,7 +75,7 @@ def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tupl
 
 @part
 def largest_of(oldest: int, plan: Plan) -> int:
-    """The largest that fits of the `oldest` which still wait, the first of equals; -1 if none does."""
+    """The largest fitting request of the `oldest` that still wait, the first of equals; -1 if none fits."""
     most, found, i = 0.0, -1, 0
     for o in range(plan.place.size):
         if plan.room[o] > 0:
@@ -89,7 +92,7 @@ def largest_of(oldest: int, plan: Plan) -> int:
 
 @part
 def place_in_quota(r: int, k: int, plan: Plan) -> int:
-    """As `place`; an admitted request uses up a slot of its class."""
+    """As `place`; an admitted request also uses up a slot of its class."""
     placed = place(r, k, plan)
     plan.left[plan.kind[r]] = max(plan.left[plan.kind[r]] - placed, 0)
     return placed
@@ -97,7 +100,7 @@ def place_in_quota(r: int, k: int, plan: Plan) -> int:
 
 @part
 def refill(filled: int, plan: Plan) -> int:
-    """Give the slots that KV memory left empty, and that the search made room for, to the oldest that fit.
+    """Give slots left empty for lack of KV memory, where the search has made room, to the oldest fitting requests.
 
     Returns:
         How many slots are filled.

@@ -1,4 +1,4 @@
-"""What a BF-IO plan gains when the requests of its workers change, and the size that gains most."""
+"""Gains of a BF-IO plan from changing its workers' requests, and the size of request that gains most."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOLERANCE = 1e-6
 
 @part
 def set_others(o: int, plan: Plan) -> bool:
-    """Set `others`, the envelope without worker o; whether o is above it at any step."""
+    """Set `others`, the envelope without worker o. Returns whether o is above it at any step."""
     q = plan.group[o]
     above = False
     for h in range(plan.weight.size):
@@ -51,14 +51,14 @@ def deviation_change(load: float, mean: float, share: float, delta: float) -> fl
 
 @part
 def pulled(o: int, shift: float, plan: Plan) -> float:
-    """The loss of the pull on worker o if its load of this step moves by `shift`."""
+    """The loss from the pull toward worker o's target if its load of this step moves by `shift`."""
     off = plan.load[o, 0] - plan.target[o]
     return plan.pull[o] * (shift * (2.0 * off + shift))
 
 
 @part
 def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan) -> float:
-    """The gain of the objective when one size takes the place of another on worker o; `others` is set for o."""
+    """The gain of the objective if one size replaces another on worker o, for which `others` is set."""
     q = plan.group[o]
     members, tie = float(plan.members[q]), plan.tie[q]
     speed, reward = plan.speed[o], plan.reward[q]
@@ -85,7 +85,7 @@ def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float
 
 @part
 def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
-    """The gain of the objective when `out` goes from worker o to p and `back` (-1: none) the other way.
+    """The gain of the objective if request `out` moves from worker o to p, and `back` (-1: none) the other way.
 
     `others` is set for o. Where `out` outgrows `back` at every step (always, while ends are unknown) the gain is exact,
     otherwise a lower bound.
@@ -127,7 +127,7 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
-    """Subtract from the term of step h what the squared deviations rise if delta moves from worker o to p."""
+    """Subtract from the term of step h the rise of squared deviations if `delta` tokens move from worker o to p."""
     q, z = plan.group[o], plan.group[p]
     members, members_there = float(plan.members[q]), float(plan.members[z])
     left = deviation_change(plan.load[o, h], plan.total[q, h] / members, 1.0 - 1.0 / members, -delta)
@@ -139,7 +139,7 @@ def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
 
 @part
 def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
-    """What should replace this size on worker o to minimise the objective, if every size were available.
+    """The size that would minimise the objective in place of this size on worker o, were every size available.
 
     The objective is convex in the size. Its slope starts at minus the weight of all steps. It rises by
     members * weight[h] at the margin of each step h (and evenly, with the tie-breaker). Walk until it turns positive.
@@ -177,7 +177,7 @@ def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
 
 @part
 def least_of(margin: Floats) -> int:
-    """The first step of the smallest margin."""
+    """The first step with the smallest margin."""
     at = 0
     for h in range(1, margin.size):
         if margin[h] < margin[at]:

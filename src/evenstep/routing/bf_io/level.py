@@ -19,7 +19,7 @@ LEVELS = 20
 
 @part
 def set_reach(pinned: int, filled: int, plan: Plan) -> int:
-    """Set how many slots each worker has to fit and how far it is below the best envelope without them.
+    """Set how many slots each worker has to fit, and how far it lies below the best envelope without them.
 
     Returns:
         How many workers have slots to fit; they are listed in `order`, tightest first.
@@ -50,7 +50,7 @@ def set_reach(pinned: int, filled: int, plan: Plan) -> int:
 
 @part
 def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
-    """Fill every worker up to the level, tightest first; the objective, inf where something did not fit."""
+    """Fill every worker up to the level, tightest first. Returns the objective; inf if something did not fit."""
     clear(plan)
     for k in range(pinned):
         admit(int(plan.best_worker[k]), int(plan.best_request[k]), k, plan)
@@ -75,7 +75,7 @@ def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
 
 @part
 def fit_best_level(pinned: int, filled: int, plan: Plan) -> bool:
-    """Leave the plan of the best level in place; whether there is one."""
+    """Leave the plan of the best level in place. Returns whether there is one."""
     fitted = set_reach(pinned, filled, plan)
     best, best_value = 0.0, np.inf
     tried = min(4 * (filled - pinned), LEVELS)
@@ -92,7 +92,7 @@ def fit_best_level(pinned: int, filled: int, plan: Plan) -> bool:
 
 @part
 def shifted(j: int, fitted: int, plan: Plan) -> tuple[float, bool]:
-    """The j-th level, at which a worker is filled exactly by requests of one size; and whether there is such a size."""
+    """The j-th level, which fills a worker exactly with requests of one size, and whether such a size exists."""
     o, ring = int(plan.order[j % fitted]), j // fitted
     share, speed = plan.share[o], plan.speed[o]
     r = rank_from(plan.size, plan.reach[o] / share / speed) + (ring // 2 if ring % 2 == 0 else -1 - ring // 2)

@@ -16,7 +16,7 @@ from evenstep.routing.bf_io.search import rank_from
 
 @part
 def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan: Plan) -> float:
-    """J, up to a constant, with these sizes on workers o and p; `others` is the envelope without the two."""
+    """J, up to a constant, with these sizes on workers o and p; `others` is the envelope without o and p."""
     for h in range(plan.weight.size):
         top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
         top = max(top, plan.base[p, h] + plan.growth[h] + size_p)
@@ -26,7 +26,7 @@ def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan:
 
 @part
 def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> float:
-    """Size on worker p at which J is least with this size on o: where the slope of J turns positive."""
+    """The size on worker p that minimises J while worker o has this size: there the slope of J turns positive."""
     down, last = 0.0, -np.inf
     for h in range(plan.weight.size):
         top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
@@ -44,7 +44,7 @@ def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> f
 
 @part
 def best_pair(plan: Plan) -> None:
-    """Give the two slots of the best plan the requests that balance best together, where that gains."""
+    """Give the two slots of the best plan the two requests that balance best together, if that gains."""
     o, p = int(plan.best_worker[0]), int(plan.best_worker[1])
     q = plan.group[o]
     if o == p or plan.group[p] != q or plan.tie[q] > 0.0 or plan.pull[o] > 0.0:

@@ -1,4 +1,4 @@
-"""The plan of one BF-IO decision: its arrays, how it changes, what it is worth, and the answer it gives.
+"""The plan of one BF-IO decision: its arrays, its changes, its value, and the answer it gives.
 
 Requests go by *rank* (ascending size at admission, older first among equals), workers by their place among the *open*
 ones (those with a free slot). Indices: step h of n = H+1, rank r of W, open worker o of O, group q of Q, slot k of U.
@@ -14,7 +14,7 @@ from evenstep.compiled import Floats, Ints, ReadTable, Table, borrowing, jit, pa
 
 
 class Plan(NamedTuple):
-    """An assignment under construction, and working space of its search.
+    """An assignment under construction, and the working space of its search.
 
     Attributes:
         weight, growth: [n], discount**h; tokens that a newcomer has gained by step h.
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
 
 @jit  # not a part: hosts call it from Python
 def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[object, ...]:
-    """The most numbers in each array of a plan."""
+    """The largest sizes of a plan's arrays."""
     G, W, n, loads = workers, waiting, steps, (workers, steps)
     of_steps, of_requests, of_slots, of_classes = ((n, n, n, n, n), (W, W, W, W, W, W, W), (W, W, W, W), (classes, classes))
     of_workers = (G, G, G, G, G, G, G, G, G, G, G, G, G, G, loads, loads)
@@ -97,7 +97,7 @@ def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[obj
 
 @part
 def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
-    """The front of the arrays: those for so many requests, open workers, groups and slots."""
+    """The parts of the arrays for so many requests, open workers, groups and slots."""
     p, W, G, Q, U = plan, waiting, opened, groups, slots
     return Plan(
         p.weight,
@@ -148,7 +148,7 @@ def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
 
 @part
 def profile(size: float, stays: float, growth: float, h: int) -> float:
-    """Load of a request h steps after its admission: gone once its steps are over."""
+    """Load of a request h steps after its admission; 0 once it has run its steps."""
     return (size + growth) * (h < stays)
 
 
@@ -203,7 +203,7 @@ def admit(o: int, r: int, k: int, plan: Plan) -> None:
 
 @part
 def change(o: int, out: int, into: int, plan: Plan) -> None:
-    """Take request `out` from worker o and give it `into` (-1: none), and keep the envelope right."""
+    """Take request `out` from worker o, give it `into` (-1: none), and update the envelope."""
     q = int(plan.group[o])
     out_size, out_stays, into_size, into_stays = 0.0, -1.0, 0.0, -1.0
     if out >= 0:
@@ -259,13 +259,13 @@ def objective(plan: Plan) -> float:
 
 @part
 def hits(r: int, o: int, plan: Plan, cached: ReadTable) -> float:
-    """What the cached tokens of request r are worth on worker o."""
+    """The worth of request r's cached tokens on worker o, in units of the objective."""
     return plan.hit[o] * cached[plan.position[r], plan.place[o]]
 
 
 @part
 def keep(filled: int, plan: Plan) -> None:
-    """Remember the plan as the best so far."""
+    """Keep the present plan as the best so far."""
     for k in range(filled):
         plan.best_worker[k], plan.best_request[k] = plan.worker[k], plan.request[k]
     for q in range(plan.members.size):
@@ -275,7 +275,7 @@ def keep(filled: int, plan: Plan) -> None:
 
 @part
 def answer(filled: int, tries_all: bool, plan: Plan, worker: Ints) -> None:
-    """Write the best plan; of requests alike in size the oldest go, which changes nothing else."""
+    """Write the best plan. Of requests of equal size the oldest go, which does not change its value."""
     waiting = plan.size.size
     for r in range(waiting):
         plan.taken[r] = -1

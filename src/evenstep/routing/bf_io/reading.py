@@ -11,7 +11,7 @@ from evenstep.routing.rules import RuleView
 
 @part
 def count_open(view: RuleView) -> tuple[int, int]:
-    """Free slots of all workers, and how many workers have one."""
+    """The free slots of all workers, and the number of workers with one."""
     free, opened = 0, 0
     for g in range(view.free_slots.size):
         if view.free_slots[g] > 0:
@@ -22,7 +22,7 @@ def count_open(view: RuleView) -> tuple[int, int]:
 
 @part
 def count_overdue(most: int, limit_s: float, view: RuleView) -> int:
-    """How many of the oldest `most` requests have waited longer than `limit_s`."""
+    """How many of the oldest `most` requests have waited longer than `limit_s` seconds."""
     overdue = 0
     while overdue < most and view.now_s - view.since_s[overdue] > limit_s:
         overdue += 1
@@ -65,7 +65,7 @@ def set_steps(discount: float, growth: ReadFloats, weights: Floats, gains: Float
 def set_workers(
     number: Ints, speeds: Floats, ahead: ReadTable | Table, tie_weight: float, view: RuleView, plan: Plan
 ) -> None:
-    """Loads before any admission: kept for open workers, folded into floor and total for the others.
+    """Set the loads before any admission: kept for open workers, added to floor and total for the others.
 
     No worker is drawn to a target, and no cached token is worth anything.
 
@@ -107,7 +107,7 @@ def set_workers(
 
 @part
 def set_requests(steps: int, view: RuleView, plan: Plan) -> bool:
-    """Requests by ascending size, older first among equals, all of one class; whether one is known to end within `steps`.
+    """Sort the requests by size, older first among equals. Returns whether one is known to end within `steps`.
 
     No request is worth more than another.
     """
@@ -127,7 +127,10 @@ def set_requests(steps: int, view: RuleView, plan: Plan) -> bool:
 
 @borrowing
 def sort(keys: Floats, values: Ints, spare_keys: Floats, spare_values: Ints) -> None:
-    """Sort keys ascending and values with them, stable: insertion in runs of 8, then merges to and fro."""
+    """Sort keys ascending, with their values; stable.
+
+    Insertion sort in runs of 8, then merges between the two pairs of arrays.
+    """
     count = keys.size
     for begin in range(0, count, 8):
         for at in range(begin + 1, min(begin + 8, count)):

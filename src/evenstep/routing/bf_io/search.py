@@ -40,7 +40,7 @@ def rank_beyond(sizes: Floats, size: float) -> int:
 
 @part
 def waiting_below(r: int, taken: Ints) -> int:
-    """The next rank below r that waits, -1 if none."""
+    """The next rank below r whose request waits; -1 if none does."""
     r -= 1
     while r >= 0 and taken[r] == 1:
         r -= 1
@@ -49,7 +49,7 @@ def waiting_below(r: int, taken: Ints) -> int:
 
 @part
 def waiting_from(r: int, taken: Ints) -> int:
-    """The first rank from r on that waits, W if none."""
+    """The first rank from r on whose request waits; W if none does."""
     while r < taken.size and taken[r] == 1:
         r += 1
     return r
@@ -57,7 +57,7 @@ def waiting_from(r: int, taken: Ints) -> int:
 
 @part
 def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: ReadTable) -> int:
-    """The waiting request that gains most in place of `out` on worker o; -1 if none gains. `others` is set for o.
+    """The waiting request that gains most in place of `out` on worker o, for which `others` is set; -1 if none gains.
 
     The gain is concave in the size, so the two neighbours of the ideal size will do, unless more than size and age counts.
     Where age is worth something the oldest are tried, too.
@@ -86,7 +86,7 @@ def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: Read
 
 @part
 def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) -> int:
-    """One of the `OLDEST` waiting requests in place of `out` on worker o if it gains more than the best, else the best."""
+    """One of the `OLDEST` waiting requests in place of `out` on worker o if it gains more than `best`; else `best`."""
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size
     i, tried = 0, 0
@@ -105,7 +105,7 @@ def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) ->
 
 @part
 def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int, int]:
-    """The two waiting requests whose sizes add up to the most below `ideal`, and to the least from it on, within limit.
+    """The two waiting pairs whose sizes add up nearest to `ideal`: the largest sum below, the smallest from it on.
 
     Returns:
         The lower and higher rank of the first pair, and of the second; -1 for a pair that does not exist.
@@ -128,7 +128,7 @@ def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int
 
 @part
 def replace_pair(k: int, m: int, plan: Plan) -> bool:
-    """Replace the requests of two slots of one worker by the best two that wait; whether that gained anything."""
+    """Replace the requests in two slots of one worker by the best waiting pair. Returns whether that gained."""
     o, x, y = int(plan.worker[k]), int(plan.request[k]), int(plan.request[m])
     size = plan.size[x] + plan.size[y]
     limit = plan.kv_left[o] + size
@@ -157,7 +157,11 @@ def replace_pair(k: int, m: int, plan: Plan) -> bool:
 
 @part
 def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable) -> tuple[bool, int]:
-    """Replace the request of slot k from the pool, or else it and another of its worker; (whether it gained, tries)."""
+    """Replace the request of slot k from the pool; if that does not gain, replace it together with another of its worker.
+
+    Returns:
+        Whether it gained, and the number of tries.
+    """
     o, out = int(plan.worker[k]), int(plan.request[k])
     set_others(o, plan)
     r = best_replacement(o, out, tries_all, plan, cached)
@@ -177,7 +181,11 @@ def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable)
 
 @part
 def best_transfer(k: int, filled: int, plan: Plan, cached: ReadTable) -> tuple[int, int, int]:
-    """Where the request of slot k gains most: (worker or -1, slot it swaps with or -1, tries)."""
+    """The best move or swap of the request in slot k to another worker.
+
+    Returns:
+        The worker or -1, the slot it swaps with or -1, and the number of tries.
+    """
     o, out = int(plan.worker[k]), int(plan.request[k])
     size = plan.size[out]
     to, swap, best_gain, tries = -1, -1, TOLERANCE, 0
@@ -219,7 +227,7 @@ def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
 
 @part
 def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, cached: ReadTable) -> None:
-    """Improve slot after slot until none has gained for a whole round, or the tries are used up.
+    """Improve slot after slot, until a whole round gains nothing or the tries are used up.
 
     The overdue, in the first `pinned` slots, are not replaced. Without tie-breaker only a worker above all others can
     gain by giving a request away.

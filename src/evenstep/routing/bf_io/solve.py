@@ -1,4 +1,4 @@
-"""From a plan before any admission to the answer: starting orders, searches, levels. BF-IO and `best` share it."""
+"""Solves a plan: starting orders, searches, levels. BF-IO and `best` share it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenstep.routing.bf_io.search import search
 
 
 class Effort(NamedTuple):
-    """How long the search goes on.
+    """Limits of the search.
 
     Attributes:
         starts: starting orders; 0 fills in order of arrival, and the search only moves requests between workers.
@@ -32,7 +32,7 @@ class Effort(NamedTuple):
 
 @part
 def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
-    """The objective, less what cached tokens and those admitted are worth."""
+    """The objective, less the worth of cached tokens and of admitted requests."""
     value = objective(plan)
     if plan.hit[0] > 0.0:
         for k in range(filled):

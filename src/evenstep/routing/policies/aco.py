@@ -68,7 +68,7 @@ class ACO(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: one ant's assignment with the room and load it leaves, the best so far, and the pheromone.
+    """Working space: one ant's assignment with the remaining room and loads, the best so far, and the pheromone.
 
     `worker` is the ant's own assignment until the end, `best` the best so far.
     """
@@ -82,7 +82,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: ACO, work: Work) -> None:
-    """Let the ants build assignments, and answer the best."""
+    """Let the ants build assignments, and answer with the best one."""
     U = min(view.waiting_load.size, total_free(view))
     work.best[:] = HOLD
     work.pheromone[:U] = 1.0
@@ -106,7 +106,7 @@ def route(view: RuleView, options: ACO, work: Work) -> None:
 
 @part
 def build(iteration: int, ant: int, U: int, view: RuleView, options: ACO, work: Work) -> int:
-    """Let one ant send the oldest U requests; returns how many it holds."""
+    """Let one ant send the oldest U requests; returns the number it holds back."""
     dice, held = head(view.seed, _STREAM), 0
     set_room(view, work.fleet)
     set_load(view, work.load)

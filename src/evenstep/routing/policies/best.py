@@ -1,4 +1,4 @@
-"""Our own policy: it leads each worker to a target level, and keeps a useful choice of requests in the pool.
+"""Our own policy: leads each worker to a target load, and keeps a useful choice of requests in the pool.
 
 Three facts that a live router knows matter more than a longer horizon:
 
@@ -153,7 +153,7 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
+    """Sizes of the arrays of `Work` beyond the answer."""
     G, W, H, n = workers, waiting, horizon, 0
     for step in LOOKED_AT:
         n += step <= H
@@ -163,7 +163,7 @@ def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Take note of the moment, lead the workers to their targets, keep memory and promises, search."""
+    """Update the memory, set the workers' targets, reserve memory, and search for the best plan."""
     free, opened = count_open(view)
     slots = min(view.waiting_load.size, free)
     if slots == 0:
@@ -194,7 +194,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints) -> Moment:
-    """The numbers of this decision; takes note of arrivals and of the pace of admissions.
+    """The figures of this decision; also counts arrivals and the pace of admissions.
 
     A request that arrives now waits until the requests left before it are admitted. While a pool has just formed, or
     grows, the mean wait of past requests is too low: it is half of that if the pool has grown evenly.
@@ -233,7 +233,7 @@ def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints)
 
 @part
 def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlook, plan: Plan) -> None:
-    """Lay the plan out: loads ahead, and the target that each open worker is drawn to."""
+    """Set up the plan: the loads ahead, and the target of each open worker."""
     look_ahead(options.discount, moment.request, view, look, plan)
     set_speeds(view, look)
     set_workers(look.group, look.speed, look.ahead, 0.0, view, plan)

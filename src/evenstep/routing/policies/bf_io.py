@@ -76,7 +76,7 @@ class BFIO(Ruled):
             raise InputError("bf-io", field, getattr(self, field), expected, hint)
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        """The answer of the rule; the optimum and its certified bound if `exact`."""
+        """Decide by the rule; with `exact`, return the optimum and its certified bound."""
         found = Ruled.route(self, view)
         if not self.exact:
             return found
@@ -96,13 +96,13 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Numbers in each array of `Work` beyond the answer."""
+    """Sizes of the arrays of `Work` beyond the answer."""
     return (workers, workers, *plan_room(workers, waiting, horizon + 1, 1))
 
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Lay the plan out, search from each starting order, write the best plan."""
+    """Set up the plan, search from each starting order, and write the best plan."""
     free, opened = count_open(view)
     slots = min(view.waiting_load.size, free)
     if slots == 0:

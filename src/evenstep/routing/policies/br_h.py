@@ -63,7 +63,7 @@ Work = AssignWork
 
 @rule
 def route(view: RuleView, options: Any, work: AssignWork) -> None:
-    """Overdue requests are placed by themselves; then the two stages."""
+    """Place overdue requests by themselves; then run the two stages."""
     late = count_overdue(view, options.age_limit)
     decide(STAGE_TWO, late, options.discount, settings_of(options, options.order_margin), view, work)
 

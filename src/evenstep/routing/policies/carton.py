@@ -47,7 +47,7 @@ class Carton(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room of each worker (see `filling.Room`), its step time and rate, and its limit."""
+    """Working space: the room (see `filling.Room`), step time, rate and limit of each worker."""
 
     fleet: Room
     seconds: WorkerFloats
@@ -73,7 +73,7 @@ def route(view: RuleView, options: Carton, work: Work) -> None:
 
 @part
 def next_below_limit(size: float, work: Work) -> int:
-    """The next worker in turn with room for `size` tokens, one below its limit before all others; -1 = no such worker."""
+    """The next worker in turn with room for `size` tokens, preferring workers below their limit; -1 without one."""
     best, rank = -1, 4
     for g in range(work.limit.size):
         if has_room(g, size, work.fleet):
@@ -86,7 +86,7 @@ def next_below_limit(size: float, work: Work) -> int:
 
 @part
 def set_limits(sent: int, view: RuleView, gain: float, work: Work) -> None:
-    """Write how many of the `sent` requests each worker lets in."""
+    """Write how many of the `sent` requests each worker may get."""
     total, rates = 0.0, 0.0
     for g in range(view.load.size):
         work.seconds[g] = view.seconds_per_token[g] * (view.load[g] + view.queued_load[g])

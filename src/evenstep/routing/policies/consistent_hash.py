@@ -1,4 +1,4 @@
-"""Consistent hashing with bounded loads: requests of one key meet on one worker, unless it is too busy."""
+"""Consistent hashing with bounded loads: requests of one key go to one worker, unless it is too busy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NODE, _KEY = stream_number("consistent-hash"), stream_number("consistent-hash-k
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash(Ruled):
-    """The oldest request goes to the first worker clockwise of its key that is below its bound and has room for it.
+    """The oldest request goes to the first worker, clockwise from its key, that is below its bound and has room.
 
     Every worker stands at `virtual_nodes` places of a ring, a request at the place of its key (its session, else its
     prompt key, else its id). A worker may have `bound` times its share of all requests on workers, the new one
@@ -57,7 +57,7 @@ def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
 
 
 class Work(NamedTuple):
-    """Working space: the open workers, requests of each worker, and its places on the ring, in [0, 1)."""
+    """Working space: the open workers, and of each worker its requests and its places on the ring, in [0, 1)."""
 
     fleet: Open
     requests: WorkerInts
@@ -91,7 +91,7 @@ def place_nodes(view: RuleView, count: int, work: Work) -> None:
 
 @part
 def nearest(i: int, most: float, view: RuleView, count: int, work: Work) -> int:
-    """The place of the first worker clockwise of a request's key that has room for it; -1 without one.
+    """The first worker, clockwise from a request's key, that has room for it: its place in the list; -1 without one.
 
     Args:
         most: requests that a worker may have with this one; where none has fewer, all are asked.
@@ -110,7 +110,7 @@ def nearest(i: int, most: float, view: RuleView, count: int, work: Work) -> int:
 
 @part
 def clockwise(nodes: F8, place: float) -> float:
-    """The distance on the ring from a place to the nearest of these nodes."""
+    """The clockwise distance on the ring from a place to the nearest of these nodes."""
     least = 2.0
     for v in range(nodes.size):
         ahead = nodes[v] - place

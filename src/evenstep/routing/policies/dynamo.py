@@ -70,7 +70,7 @@ class Dynamo(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room of each worker (see `filling.Room`), what it has, and the costs of those that fit."""
+    """Working space: the room (see `filling.Room`) and requests of each worker, and the costs on those that fit."""
 
     fleet: Room
     prefill: WorkerFloats
@@ -121,7 +121,7 @@ def cost_of(i: int, g: int, view: RuleView, options: Dynamo, work: Work) -> floa
 
 @part
 def pick(cost: F8, count: int, temperature: float, chance: float) -> int:
-    """The place of the smallest cost, ties by chance; at a temperature, of a draw by softmax: `cost` holds weights then."""
+    """The place of the smallest cost, ties by chance; at a temperature, a draw by softmax, which overwrites `cost`."""
     least, most = np.inf, -np.inf
     for k in range(count):
         least, most = min(least, cost[k]), max(most, cost[k])
@@ -135,7 +135,7 @@ def pick(cost: F8, count: int, temperature: float, chance: float) -> int:
 
 @part
 def pick_tied(cost: F8, count: int, least: float, chance: float) -> int:
-    """One of the places with this cost, by chance; at least one has it."""
+    """One of the places with the cost `least`, by chance; at least one has it."""
     tied = 0
     for k in range(count):
         tied += cost[k] == least

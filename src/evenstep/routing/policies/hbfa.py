@@ -46,7 +46,7 @@ class HBFA(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room of each worker (see `filling.Room`), what it has, and the dances of those that fit."""
+    """Working space: the room (see `filling.Room`) and requests of each worker, and the dances of those that fit."""
 
     fleet: Room
     load: WorkerFloats
@@ -81,7 +81,7 @@ def route(view: RuleView, options: HBFA, work: Work) -> None:
 
 @part
 def dance(count: int, work: Work) -> None:
-    """Write the fitness that each worker with room dances; 0 where it does not dance."""
+    """Write the fitness of each worker with room; 0 if it does not dance."""
     load, requests, is_light = mean(work.load), mean(work.requests), False
     for k in range(count):
         is_light |= share(work.load[int(work.fitting[k])], load) <= 1
@@ -95,7 +95,7 @@ def dance(count: int, work: Work) -> None:
 
 @part
 def mean(values: F8) -> float:
-    """The mean, added up in order."""
+    """The mean of the values, added up in order."""
     total = 0.0
     for g in range(values.size):
         total += values[g]
@@ -104,7 +104,7 @@ def mean(values: F8) -> float:
 
 @part
 def share(value: float, mean: float) -> float:
-    """A value over the mean; 0 where that is 0."""
+    """A value divided by the mean; 0 if the mean is 0."""
     return value / mean if mean > 0.0 else 0.0
 
 

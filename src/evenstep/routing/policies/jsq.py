@@ -30,7 +30,7 @@ class JSQ(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), the length of their queues, and the tied places."""
+    """Working space: the open workers (see `filling.Open`), the lengths of their queues, and the tied places."""
 
     fleet: Open
     queue: WorkerInts
@@ -72,7 +72,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
-    """The first place of the shortest queue with memory for `size` tokens, -1 without one; and how many tie."""
+    """The first place of the shortest queue with memory for `size` tokens, or -1; and the number of ties."""
     shortest, best, ties = _LONG, -1, 0
     for j in range(count):
         if work.fleet.kv[j] >= size:
@@ -85,7 +85,7 @@ def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
 
 @part
 def send_by_length(by_chance: bool, sent: int, count: int, work: Work) -> None:
-    """Where only slots limit: draw from all workers of the shortest queue until each has one more, then go on."""
+    """If only slots limit: send one request to each worker of the shortest queue, drawn `by_chance`, and repeat."""
     i = 0
     while i < sent:
         shortest, ties = list_shortest(count, work)
@@ -102,7 +102,7 @@ def send_by_length(by_chance: bool, sent: int, count: int, work: Work) -> None:
 
 @part
 def list_shortest(count: int, work: Work) -> tuple[int, int]:
-    """The length of the shortest queue, and how many places have it: they are listed in `tied`."""
+    """List the places of the shortest queue in `tied`; returns its length and the number of places."""
     shortest, ties = _LONG, 0
     for j in range(count):  # without a branch on the data
         is_shorter = work.queue[j] < shortest

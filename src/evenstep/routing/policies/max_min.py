@@ -1,4 +1,4 @@
-"""Max-min: the longest request first, to the worker that is ready first."""
+"""Max-min: the longest request goes first, to the worker that is ready first."""
 
 from __future__ import annotations
 

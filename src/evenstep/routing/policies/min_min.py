@@ -1,4 +1,4 @@
-"""Min-min: the shortest request first, to the worker that is ready first."""
+"""Min-min: the shortest request goes first, to the worker that is ready first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OLB + LBMM: opportunistic load balancing picks the requests, load-balanced min-min their workers."""
+"""OLB + LBMM: opportunistic load balancing selects the requests, load-balanced min-min their workers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OlbLbmm(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room of each worker (see `filling.Room`), what it has and can do, and the admitted requests."""
+    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests."""
 
     fleet: Room
     requests: WorkerInts
@@ -95,7 +95,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def admit(view: RuleView, work: Work) -> int:
-    """Opportunistic: list the requests, oldest first, that find room one after the other; returns how many."""
+    """List the requests, oldest first, that find room one after the other; returns their number."""
     left, count = set_room(view, work.fleet), 0
     count_requests(view, work.requests)
     for i in range(view.waiting_load.size):
@@ -117,7 +117,7 @@ def admit(view: RuleView, work: Work) -> int:
 
 @part
 def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
-    """The worker of earliest completion of a request among those with room for it; -1 without one.
+    """The worker on which a request completes first, among those with room for it; -1 without one.
 
     Args:
         other_than: a worker that is left out; -1 = no worker.
@@ -133,7 +133,7 @@ def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
 
 @part
 def move_from_last(view: RuleView, work: Work) -> bool:
-    """Move the shortest request sent to the worker that is ready last, if it completes elsewhere before that.
+    """Move the shortest request off the worker that is ready last, if it completes earlier elsewhere. Returns whether.
 
     Returns:
         Whether a request was moved.

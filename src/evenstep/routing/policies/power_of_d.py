@@ -1,4 +1,4 @@
-"""Power of d choices: d workers by chance, the shortest queue of them."""
+"""Power of d choices: draws d workers at random, and takes the shortest queue among them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONG = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PowerOfD(Ruled):
-    """`d` different workers with a free slot by keyed chance; of these the shortest queue (ties: lowest index).
+    """Draws `d` different workers with a free slot by keyed chance; takes the shortest queue (ties: lowest index).
 
     Args:
         d: workers looked at for each request, >= 1; 1 is random choice.
@@ -48,7 +48,7 @@ class PowerOfD(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), the length of their queues, and the places to draw from."""
+    """Working space: the open workers (see `filling.Open`), the lengths of their queues, and the places to draw from."""
 
     fleet: Open
     queue: WorkerInts
@@ -91,7 +91,7 @@ def route(view: RuleView, options: PowerOfD, work: Work) -> None:
 
 @part
 def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
-    """Where only slots limit the urn stays as it is between requests: each draw's swap is undone."""
+    """Send requests where only slots limit. Each draw's swap in the urn is undone, so the urn stays as it is."""
     sent = min(view.waiting_load.size, total_free(view))
     for draw in range(d):
         draw_all(dice, draw, sent, view, work.chance[draw * sent : draw * sent + sent])
@@ -112,7 +112,7 @@ def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
 
 @part
 def shortest_drawn(i: int, sent: int, draws: int, count: int, work: Work) -> int:
-    """The place of the shortest queue among those drawn for request i."""
+    """The place of the shortest queue among the workers drawn for request i."""
     left, best, shortest = count, count, _LONG
     for draw in range(draws):
         k = int(work.chance[draw * sent + i] * left)

@@ -17,7 +17,9 @@ __all__ = ["PrefixAffinity", "Work", "policy"]
 
 @dataclass(frozen=True, slots=True)
 class PrefixAffinity(Ruled):
-    """Oldest request first, among the workers that have room for it; the load is requests running and sent.
+    """The oldest request goes to the worker with the best cached prefix, if the fleet is balanced and the worker has room.
+
+    The load of a worker is its number of requests, running and sent.
 
     * The fleet is unbalanced when the largest load exceeds the smallest by more than `balance_abs` requests and
       by more than the factor `balance_rel`. Then the request goes to the smallest load.
@@ -86,7 +88,7 @@ def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
 
 @part
 def is_unbalanced(options: PrefixAffinity, work: Work) -> bool:
-    """Whether the largest load exceeds the smallest by too much."""
+    """Whether the largest load exceeds the smallest by too much for prefix affinity."""
     low, high = work.requests[0], work.requests[0]
     for g in range(work.requests.size):
         low, high = min(low, work.requests[g]), max(high, work.requests[g])
@@ -95,7 +97,7 @@ def is_unbalanced(options: PrefixAffinity, work: Work) -> bool:
 
 @part
 def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Work) -> float:
-    """The most tokens of a request's prompt that a worker with room has cached; -1 where they are not above `least`."""
+    """The most cached prompt tokens of a request on any worker with room; -1 if not above `least`."""
     most = -1.0
     for j in range(count):
         if work.fleet.kv[j] >= view.waiting_load[i]:
@@ -105,7 +107,9 @@ def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Work)
 
 @part
 def least_requests(i: int, cached: float, view: RuleView, count: int, work: Work) -> int:
-    """The place of the fewest requests among workers with room and `cached` tokens of the prompt (-1 = any number).
+    """The place of the worker with fewest requests, among workers with room and `cached` tokens of the prompt.
+
+    `cached` = -1 admits any number.
 
     -1 without one.
     """

@@ -11,7 +11,7 @@ from evenstep.routing.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(Ruled):
-    """The next worker in turn that has a slot; it remembers whose turn it is.
+    """Sends each request to the next worker in turn that has a slot; remembers whose turn it is.
 
     Source: BF-IO App. A.1.1.
     """
@@ -59,7 +59,7 @@ def first_that_fits(size: float, low: int, high: int, work: Open) -> int:
 
 @part
 def send_in_rounds(view: RuleView, work: Open) -> None:
-    """One round after the other, where only slots limit."""
+    """Send requests in full rounds over the workers, where only slots limit."""
     begin = min(work.memory[0], view.free_slots.size)
     level, i, most = 1, 0, most_free(view)
     while level <= most and i < work.worker.size:

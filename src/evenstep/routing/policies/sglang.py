@@ -31,7 +31,7 @@ class SGLang(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room of each worker (see `filling.Room`), its requests and its KV tokens."""
+    """Working space: the room (see `filling.Room`), requests and KV tokens of each worker."""
 
     fleet: Room
     requests: WorkerInts

@@ -31,7 +31,7 @@ class TensorRTADP(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room of each worker (see `filling.Room`), what it has, and the taken requests in order."""
+    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests in order."""
 
     fleet: Room
     requests: WorkerInts
@@ -43,7 +43,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
-    """Send the oldest requests, the largest of them first."""
+    """Send the oldest requests, the largest first."""
     taken = min(view.waiting_load.size, set_room(view, work.fleet))
     total = count_requests(view, work.requests)
     set_load(view, work.tokens)
@@ -65,7 +65,7 @@ def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
 
 @part
 def lightest(size: float, cap: int, work: Work) -> int:
-    """The worker of fewest tokens, then requests, with room for `size` tokens; -1 without one.
+    """The worker with the fewest tokens, then requests, among those with room for `size` tokens; -1 without one.
 
     One below the cap of requests goes before all others.
     """

@@ -16,7 +16,7 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 
 @dataclass(frozen=True, slots=True)
 class Throttled(Ruled):
-    """The oldest request goes to the first worker, by index, that is below its threshold and has room for it.
+    """The oldest request goes to the first worker, by index, that is below its threshold and has room.
 
     A request waits while every worker is at its threshold, even where slots are free. A worker's threshold is
     `threshold` times its capability over the largest capability, rounded, at least 1; it counts requests running and
@@ -44,7 +44,7 @@ class Throttled(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the workers below their threshold (see `filling.Open`), and what each worker can do."""
+    """Working space: the workers below their threshold (see `filling.Open`), and the capability of each worker."""
 
     fleet: Open
     capability: WorkerFloats
@@ -71,7 +71,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def list_below(view: RuleView, options: Any, work: Work) -> int:
-    """List the open workers below their threshold, with the room below it in place of their slots."""
+    """List the open workers below their threshold; their slots are limited to the room below it. Returns their number."""
     largest = list_capabilities(view, options.capability, work.capability)
     fleet, listed, count = work.fleet, list_open(view, work.fleet), 0
     for j in range(listed):

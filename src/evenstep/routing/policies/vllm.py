@@ -40,7 +40,7 @@ class VLLM(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room of each worker (see `filling.Room`), its waiting requests, and what each costs more."""
+    """Working space: the room (see `filling.Room`), waiting requests and weight of a waiting request for each worker."""
 
     fleet: Room
     waiting: WorkerFloats
@@ -69,7 +69,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def waiting_weight(g: int, view: RuleView) -> float:
-    """What a waiting request of a worker costs more than a running one: nothing up to half the KV memory in use."""
+    """Extra weight of a waiting request in a worker's score; 0 up to half the KV memory in use."""
     usage = 0.0
     if view.kv_free[g] < np.inf:
         capacity = view.load[g] + view.queued_load[g] + view.kv_free[g]

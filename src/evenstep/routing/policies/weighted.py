@@ -52,7 +52,7 @@ class Weighted(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space by worker: what is left of it, its requests, its weight and its share of the turns."""
+    """Working space: the room, requests, weight and share of the turns of each worker."""
 
     fleet: Room
     requests: WorkerInts
@@ -93,7 +93,7 @@ def fewest_connections(size: float, work: Work) -> int:
 
 @part
 def next_turn(size: float, work: Work) -> int:
-    """The worker with room for `size` tokens whose turn is next; -1 without one, and no turn passes then."""
+    """The worker with room for `size` tokens whose turn is next; -1 without one, which uses up no turn."""
     G, turn, g = work.turns.size, work.fleet.memory[0], 0
     while g < G and not has_room(g, size, work.fleet):
         g += 1

@@ -34,19 +34,19 @@ def quantised(seconds: float) -> float:
 
 @jit
 def kept(memory: I8, word: int) -> float:
-    """A float64 that is kept as bits."""
+    """Read a float64 whose bits are kept in a word of the policy's memory."""
     return np.int64(memory[word]).view(np.float64)
 
 
 @jit
 def fade(memory: I8, word: int, more: float) -> None:
-    """A fading sum with one more."""
+    """Add a value to a fading sum, whose former content decays first."""
     memory[word] = np.float64(FADES * kept(memory, word) + more).view(np.int64)
 
 
 @jit
 def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
-    """The five fading sums from a word on, as `COUNT` .. `PRODUCTS`, with one more iteration."""
+    """Add an iteration to the five fading sums of a line (`COUNT` .. `PRODUCTS`), which begin at the word `first`."""
     fade(memory, first, 1.0)
     fade(memory, first + 1, tokens)
     fade(memory, first + 2, seconds)
@@ -56,20 +56,21 @@ def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
 
 @jit
 def learned(memory: I8, now_s: float) -> None:
-    """Take note of how long the last iteration lasted."""
+    """Learn the duration of the last iteration."""
     if memory[RAN] != 0:
         fade_line(memory, COUNT, float(memory[RAN]), quantised(now_s - kept(memory, SINCE)))
 
 
 @jit
 def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
-    """The line through the iterations of five sums: seconds a token, seconds of none, mean seconds.
-
-    Zeros while none is known.
+    """Fit a line to the iterations in five sums: seconds of an iteration against its tokens.
 
     Args:
         first: the word of the first sum.
         fewest: iterations before a line is drawn.
+
+    Returns:
+        Seconds a token, seconds at zero tokens, mean seconds; zeros if the data are too few or too alike for a line.
     """
     count, tokens, seconds = kept(memory, first), kept(memory, first + 1), kept(memory, first + 2)
     squares = kept(memory, first + 3)
@@ -83,7 +84,10 @@ def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
 
 @jit
 def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
-    """Tokens that last `target_s` seconds; `most` while that is not known, and never below the decodes and `LEAST`."""
+    """The number of tokens whose iteration lasts `target_s` seconds; `most` until this is known.
+
+    It is never below the decodes and `LEAST` more, nor above `most`.
+    """
     slope, flat, _ = line(memory, COUNT, FIRST)
     if slope == 0.0:
         return most
@@ -93,6 +97,6 @@ def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
 
 @jit
 def note(memory: I8, now_s: float, tokens: int) -> None:
-    """Take note of the batch that is formed now."""
+    """Remember when this batch was formed, and how many tokens it runs."""
     memory[SINCE] = np.float64(now_s).view(np.int64)
     memory[RAN] = tokens

@@ -1,4 +1,4 @@
-"""How many tokens a batch runs while requests decode: up to where one more begins to cost time.
+"""Decides how many prefill tokens a batch runs while requests decode: up to where more tokens begin to cost time.
 
 An iteration lasts at least as long as reading the weights. Beyond some number of tokens, the *knee*, each token adds
 time. Prefill tokens below the knee are free. So the rule spreads prefills evenly over iterations, and does not run them in
@@ -45,7 +45,7 @@ FREE = 1e-9
 
 @jit
 def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
-    """Learn how long prefill tokens took: in a batch of their own, or together with decodes."""
+    """Learn the seconds that prefill tokens take, in batches of their own and together with decodes."""
     if prefill > 0.0 and prefill == tokens:
         fade(memory, PURE_TOKENS, prefill)
         fade(memory, PURE_S, seconds)
@@ -70,7 +70,7 @@ def apart(memory: I8) -> bool:
 
 @jit
 def learned(memory: I8, now_s: float, running: int) -> None:
-    """Take note of how long the last iteration lasted, before `pace.learned`; idle time does not count."""
+    """Learn the duration of the last iteration. Call it before `pace.learned`; idle time does not count."""
     if memory[RAN] == 0 or running == 0:
         return
     tokens, prefill = float(memory[RAN]), float(memory[RAN_PREFILL])
@@ -91,7 +91,7 @@ def learned(memory: I8, now_s: float, running: int) -> None:
 
 @jit
 def note(memory: I8, prefill: int, decodes: int) -> None:
-    """Take note of the batch that is formed now."""
+    """Remember how many prefill tokens and decodes this batch runs."""
     memory[RAN_PREFILL] = prefill
     if prefill > 0:
         memory[PREFILLS] += 1
@@ -101,7 +101,7 @@ def note(memory: I8, prefill: int, decodes: int) -> None:
 
 @jit
 def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
-    """Tokens to run besides `decodes`, while `behind` more requests could prefill as well; `most` where that is better.
+    """Tokens of this batch, the `decodes` included; `behind` more requests could prefill as well. `most` if that is better.
 
     At the knee a prefill takes longer, and so do the prefills after it. With as many tokens as possible, every decode
     waits for the prefill. The rule takes the choice with the smaller delay, summed over requests, for each token. It

@@ -31,7 +31,7 @@ MEMORY = _FIRST + 5 + 4 * MOST
 
 
 class Joining(NamedTuple):
-    """The batch, and which of its entries are requests that join.
+    """The batch being formed, and which of its entries are requests that join from the queue.
 
     Args:
         batch: the batch that is being formed.
@@ -47,7 +47,7 @@ class Joining(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """What a request that passes another one has to fit into.
+    """The limits for a request that passes another one in the queue.
 
     Args:
         free: KV tokens that are free.
@@ -66,13 +66,13 @@ class Gap(NamedTuple):
 
 @part
 def doubled(view: RuleView, row: int) -> int:
-    """Twice the tokens a request is expected to bring: prompt, and the middle of its believed output bounds."""
+    """Twice the expected size of a request in tokens: its prompt plus the middle of its believed output bounds."""
     return 2 * view.prompt_tokens[row] + view.output_low[row] + view.output_high[row]
 
 
 @part
 def has_joined(joining: Joining, position: int) -> bool:
-    """Whether a request joins in this batch."""
+    """Whether the request at this position joins in this batch."""
     found = False
     for p in range(joining.start[0], joining.batch.given[0]):
         found = found or joining.batch.picked[p] == position
@@ -81,7 +81,7 @@ def has_joined(joining: Joining, position: int) -> bool:
 
 @part
 def joined_before(view: RuleView, joining: Joining, i: int) -> int:
-    """How many of the requests that join in this batch stand before a place of the queue."""
+    """How many requests that join in this batch stand before place i of the queue."""
     count, runs = 0, view.running.size
     for p in range(joining.start[0], joining.batch.given[0]):
         if runs <= joining.batch.picked[p] < runs + i:
@@ -91,7 +91,7 @@ def joined_before(view: RuleView, joining: Joining, i: int) -> int:
 
 @part
 def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
-    """Forget what does not hold any more, else compare those that are new.
+    """Forget the remembered requests if the queue has changed otherwise than by arrivals; else compare the newcomers.
 
     Args:
         places: of the queue that are looked at, including those of requests that join in this batch.
@@ -111,7 +111,7 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
 
 @part
 def compare(view: RuleView, joining: Joining, i: int) -> None:
-    """A request that is new in the window: whether it is one of the shortest."""
+    """Remember a newly seen request if it is among the shortest, or was evicted."""
     memory = joining.batch.memory
     new: int = view.waiting[i]
     memory[FEWEST] = min(memory[FEWEST], view.left[new])
@@ -127,7 +127,7 @@ def compare(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def insert(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember a request among the shortest, after those of its size; where there are too many the last is forgotten."""
+    """Remember a request among the shortest, after those of equal size; drops the last if there are too many."""
     memory = joining.batch.memory
     row: int = view.waiting[i]
     size: int = doubled(view, row)
@@ -146,7 +146,7 @@ def insert(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def keep_only(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember one request that was evicted, which goes before all others, and forget those."""
+    """Remember only this evicted request, which joins before all others."""
     memory = joining.batch.memory
     memory[COUNT], memory[OTHERS] = 0, memory[FEWEST]
     insert(view, joining, i)
@@ -154,7 +154,7 @@ def keep_only(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def found(view: RuleView, joining: Joining) -> int:
-    """The place in the queue, as this batch found it, of the request that joins next by size; -1 if it is not known."""
+    """The present place in the queue of the request remembered as next; -1 if it is unknown."""
     memory = joining.batch.memory
     if memory[COUNT] == 0:
         return -1
@@ -171,7 +171,7 @@ def found(view: RuleView, joining: Joining) -> int:
 
 @part
 def leave(view: RuleView, joining: Joining, i: int) -> None:
-    """A request joins, after others of this batch: it is taken off what is remembered."""
+    """Drop a request that joins from the remembered ones; others of this batch may have joined before it."""
     memory = joining.batch.memory
     place, count, fewest = i - joined_before(view, joining, i), 0, memory[OTHERS]
     for k in range(memory[COUNT]):
@@ -191,13 +191,15 @@ def leave(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[int, int]:
-    """The first that was evicted, else the shortest, the oldest of equals; and the shortest that fits. -1 = none.
-
-    The shortest, and the fewest tokens that are left, are remembered.
+    """Scan the queue, and remember the shortest requests.
 
     Args:
         places: of the queue that are looked at.
         gap: what the second has to fit into.
+
+    Returns:
+        Two places: the first evicted request, else the shortest, the oldest of equals; and the shortest that fits `gap`. -1
+        = no such request.
     """
     memory = joining.batch.memory
     shortest, least, fits, least_fits, fewest, evicted = -1, 0, -1, 0, UNLIMITED, -1
@@ -227,7 +229,7 @@ def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[
 
 @part
 def fits_gap(view: RuleView, gap: Gap, row: int) -> bool:
-    """Whether the whole of a request fits, besides what running requests grow by during its prefill."""
+    """Whether a whole request fits the gap, together with the growth of running requests during its prefill."""
     tokens: int = view.left[row]
     whole, others = grows(view, row, tokens), max(gap.reserve, view.running.size * tokens // gap.budget)
     return tokens <= gap.longest and whole <= gap.spare and whole + others <= gap.free

@@ -131,7 +131,7 @@ def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solv
 
 @part
 def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """One batch of the requests that the gates let through."""
+    """Form one batch of the requests that the gates let through."""
     memory, words = work.batch.memory, gates.words
     if gates.solve_s > 0.0:
         observe(view, work, gates)
@@ -167,14 +167,14 @@ def group_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
 
 @part
 def gate_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
-    """The gate a request stands behind."""
+    """The gate of a request: its group and the segment it is in, as g * S + s."""
     segment = segment_of(work.ends, view.produced[row], False)
     return group_of(view, work, gates, row) * gates.words.segments + segment
 
 
 @part
 def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
-    """Whether a request stands at the head of its segment and has to wait for others there."""
+    """Whether a request stands at the head of its segment, where it waits for enough others."""
     if view.evictions[row] > 0:
         return False
     if view.decoding[row] == 0:
@@ -277,7 +277,7 @@ def run(view: RuleView, work: GatedWork, gates: Gates, position: int) -> None:
 
 @part
 def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) -> None:
-    """Decodes, then running prefills, then the first `seen` of the queue, each if its gate lets it through."""
+    """Run what the gates let through: decodes, then running prefills, then the first `seen` of the queue."""
     for k in range(work.stage.size):
         work.stage[k] = 0
         work.taken[k] = 0
@@ -298,7 +298,7 @@ def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) 
 
 @part
 def runs_any(batch: Batch) -> bool:
-    """Whether a request still has the tokens that it was given."""
+    """Whether any request of the batch still has tokens to run."""
     found = False
     for p in range(batch.given[0]):
         found = found or batch.tokens[p] > 0
@@ -368,7 +368,7 @@ def count_arrivals(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def count(view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int, runs: bool, sign: int) -> None:
-    """Count a request that has so many tokens in its segment, or take it away."""
+    """Count a request (sign 1) that has produced `reached` tokens in its gate's sums, or take it off (sign -1)."""
     gate = group_of(view, work, gates, row) * gates.words.segments + segment_of(work.ends, reached, runs)
     first, prompt = 1 - view.first_decoded, view.prompt_tokens[row]
     add(work.batch.memory, gates.words, work.ends, gate, prompt, reached, first, sign)
@@ -376,7 +376,7 @@ def count(view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int,
 
 @part
 def note_one(view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: int, was_there: bool, stays: bool) -> None:
-    """A request runs so many tokens, or is evicted: where it was and where it will be."""
+    """Move a request in the gates' sums, from where it was before this batch to where it will be after it."""
     if view.evictions[row] > 0:
         return
     reached = view.produced[row] if view.decoding[row] == 1 else -1
@@ -392,7 +392,7 @@ def note_one(view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: in
 
 @part
 def note(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Keep the batch that is formed now, and where its requests are after it."""
+    """Remember this batch, and where its requests stand after it."""
     batch, memory, runs, held = work.batch, work.batch.memory, view.running.size, 0
     for p in range(batch.given[0]):
         position: int = batch.picked[p]

@@ -1,4 +1,4 @@
-"""What a gated policy observes of its engine, and the thresholds that it solves from that anew.
+"""What a gated policy observes of its engine, and the thresholds it solves from those observations.
 
 All of it stands in the policy's memory, in `Words`; a request is known by its view alone. Observed are
 
@@ -46,7 +46,7 @@ LOOKS, MOVED = 4.0, 0.1
 
 
 class Words(NamedTuple):
-    """Where things stand in the memory of a gated policy.
+    """Places of a gated policy's numbers in its memory.
 
     Args:
         groups, segments, gates: how many there are; a gate is a segment of a group.
@@ -68,7 +68,7 @@ class Words(NamedTuple):
 
 
 def words_of(groups: int, segments: int) -> Words:
-    """The words of so many groups and segments."""
+    """The places for so many groups and segments."""
     gates = groups * segments
     beside, window = FORCE + 2 * gates, ARRIVED + groups + 3 * gates
     now = beside + BESIDE
@@ -76,7 +76,7 @@ def words_of(groups: int, segments: int) -> Words:
 
 
 def size_of(words: Words, solve_s: float) -> int:
-    """Words that are kept, with or without solving."""
+    """The number of memory words, with or without solved thresholds."""
     return words.members + 3 * words.gates if solve_s > 0 else words.beside
 
 
@@ -86,7 +86,7 @@ lay_out = part(words_of)
 
 @part
 def kept_float(memory: Ints, word: int) -> float:
-    """A float64 that is kept as bits."""
+    """Read a float64 whose bits are kept in a word of memory."""
     return np.int64(memory[word]).view(np.float64)
 
 
@@ -98,7 +98,10 @@ def keep(memory: Ints, word: int, value: float) -> None:
 
 @part
 def segment_of(ends: Ints, reached: int, runs: bool) -> int:
-    """The segment of a request that has produced so many tokens; if it runs the last one now it is in it still."""
+    """The segment of a request that has produced `reached` tokens.
+
+    With `runs`, a request whose last token of a segment runs now still counts as in that segment.
+    """
     segment = 0
     while segment < ends.size and (reached > ends[segment] or (reached == ends[segment] and not runs)):
         segment += 1
@@ -122,7 +125,7 @@ def work_since(prompt: int, start: int, reached: int, first: int) -> int:
 
 @part
 def add(memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached: int, first: int, sign: int) -> None:
-    """Count a request of a gate, or take it away: itself, its work there, and whether it stands at the head."""
+    """Count a request at its gate (sign 1), or take it off (-1): itself, its work there, and whether it is at the head."""
     segment, start = gate % words.segments, 0
     if segment > 0:
         start = ends[segment - 1]
@@ -135,7 +138,7 @@ def add(memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached:
 
 @part
 def begin(memory: Ints, words: Words, now_s: float, solve_s: float, last_arrival_s: float) -> None:
-    """The first view: what is there by now says nothing of rates."""
+    """Start observing at the first view; requests already there say nothing about rates."""
     memory[words.beside + BEGUN] = 1
     keep(memory, words.beside + LOOK, now_s + solve_s)
     keep(memory, words.beside + SEEN, last_arrival_s)
@@ -158,14 +161,14 @@ def settle(memory: Ints, words: Words, sign: int) -> None:
 
 @part
 def forget_members(memory: Ints, words: Words) -> None:
-    """No request is counted."""
+    """Set the counts of requests in each segment to zero."""
     for word in range(words.members, words.members + 3 * words.gates):
         memory[word] = 0
 
 
 @part
 def count_iteration(memory: Ints, words: Words, now_s: float, running: int) -> None:
-    """How long the last batch took, if requests still run."""
+    """Add the last batch's duration and KV tokens to the window, if requests still run."""
     tokens, window = memory[words.beside + RAN], words.now
     if tokens == 0 or running == 0:
         return
@@ -179,7 +182,7 @@ def count_iteration(memory: Ints, words: Words, now_s: float, running: int) -> N
 
 @part
 def turn(memory: Ints, words: Words, now_s: float) -> None:
-    """The window that is going on becomes the one before."""
+    """Make the present window the previous one, and start a new one."""
     for word in range(words.now, words.now + words.window):
         memory[word + words.window] = memory[word]
         memory[word] = 0
@@ -188,12 +191,15 @@ def turn(memory: Ints, words: Words, now_s: float) -> None:
 
 @part
 def line(count: int, tokens: int, seconds: float, squares: int, products: float) -> tuple[bool, float, float]:
-    """Whether batches differ enough for a least-squares line, and its d0 and d1; d1 = 0 where larger batches last no longer.
+    """A least-squares line of iteration seconds against KV tokens: d0 seconds plus d1 seconds a token.
 
     Args:
         count: iterations.
         tokens, squares: sums of their KV tokens, and of these squared.
         seconds, products: sums of their seconds, and of these times KV tokens.
+
+    Returns:
+        Whether batches differ enough for a line, d0 and d1. d1 is 0 if larger batches take no longer.
     """
     iterations, held = float(count), float(tokens)
     spread = iterations * float(squares) - held * held
@@ -208,7 +214,7 @@ def line(count: int, tokens: int, seconds: float, squares: int, products: float)
 
 @part
 def draw_line(memory: Ints, words: Words) -> bool:
-    """Keep the line of both windows where they have one; whether a line is known."""
+    """Fit the line of both windows, and keep it if there is one. Returns whether a line is known by now."""
     now, then = words.now, words.now + words.window
     drawn, d0_s, d1_s = line(
         memory[now + COUNT] + memory[then + COUNT],
@@ -226,7 +232,7 @@ def draw_line(memory: Ints, words: Words) -> bool:
 
 @part
 def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool:
-    """Write down what both windows say of rates, shares and work; whether they say enough."""
+    """Estimate arrival rates, shares that go on, and work from both windows, into `demand`. Returns whether data suffice."""
     now, size, gates = words.now, words.window, words.gates
     left, ended = now + ARRIVED + words.groups, 0
     for gate in range(gates):
@@ -251,7 +257,7 @@ def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool
 def solve_anew(
     memory: Ints, words: Words, now_s: float, kv_capacity: int, slack: float, demand: Demand, found: Ints
 ) -> None:
-    """Solve the thresholds, and change the kept ones where they differ by enough; `demand` and `found` are working space."""
+    """Solve the thresholds, and replace the kept ones if they differ enough. `demand` and `found` are working space."""
     if not set_demand(memory, words, now_s, demand):
         return
     d0_s, d1_s = kept_float(memory, words.beside + D0), kept_float(memory, words.beside + D1)
@@ -273,7 +279,7 @@ def solve_anew(
 
 @part
 def is_time(memory: Ints, words: Words, now_s: float, solve_s: float) -> bool:
-    """Whether to look at the thresholds now; the next time is set."""
+    """Whether to solve thresholds now; if so, sets the next time."""
     if now_s < kept_float(memory, words.beside + LOOK):
         return False
     keep(memory, words.beside + LOOK, now_s + solve_s / LOOKS)

@@ -1,4 +1,4 @@
-"""The least thresholds of gates for rates, shares and work that are known or estimated.
+"""The least thresholds of gates, for known or estimated rates, shares and work.
 
 Groups of segments, gate g * S + s. Of a group ``rate T`` requests arrive in an iteration of T seconds, and of those that
 leave segment s the share p_s goes on to the next. The thresholds are
@@ -26,7 +26,7 @@ MOST, LONGEST_S = 10_000, 1e6
 
 
 class Demand(NamedTuple):
-    """The arrivals.
+    """The arriving demand: rates, shares that go on, and work.
 
     Args:
         arrivals_per_s: float64[G], of each group.
@@ -55,7 +55,7 @@ def arriving_work(demand: Demand) -> float:
 
 @part
 def least(demand: Demand, d0_s: float, d1_s: float, kv_tokens: int, slack: float, found: Ints) -> int:
-    """The outcome; thresholds are written into `found`, and are of use with `FOUND` alone.
+    """Solve for the least thresholds that keep up with the arrivals, and write them to `found`.
 
     Args:
         demand: what arrives.
@@ -63,6 +63,9 @@ def least(demand: Demand, d0_s: float, d1_s: float, kv_tokens: int, slack: float
         kv_tokens: memory.
         slack: k, standard deviations.
         found: int64[G * S].
+
+    Returns:
+        `FOUND`, `OVERLOAD` or `NO_ROOM`; `found` is valid with `FOUND` only.
     """
     segments = demand.work.size // demand.arrivals_per_s.size
     if not d1_s * arriving_work(demand) < 1.0:

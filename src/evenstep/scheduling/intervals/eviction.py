@@ -1,4 +1,4 @@
-"""Running requests go on; where the memory does not suffice for an iteration, one after the other gives it up.
+"""Runs the running requests; if memory is short for an iteration, evicts one after the other.
 
 Tokens go to decodes before chunks of prefills, each in order of admission. Each running request has a mark.
 """
@@ -15,7 +15,7 @@ GROWS, PAUSES, LEAVES = range(3)
 
 @part
 def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
-    """KV tokens of memory that the requests take that go on, within budget and seats."""
+    """KV tokens of memory that the marked running requests need for the coming iteration, within budget and seats."""
     budget, seats, total = batch.budget[0], batch.seats[0], 0
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
@@ -34,7 +34,7 @@ def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
 
 @part
 def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
-    """Tokens for those that go on, decodes first."""
+    """Run the marked running requests, decodes first."""
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
             row: int = view.running[position]
@@ -44,14 +44,14 @@ def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
 
 @part
 def leave(view: RuleView, batch: Batch, mark: Ints, position: int) -> None:
-    """A running request gives up its memory."""
+    """Evict a running request, and unmark it."""
     mark[position] = LEAVES
     vacate(view, batch, position)
 
 
 @part
 def give_way(view: RuleView, batch: Batch, mark: Ints, key: Floats, kept: int) -> None:
-    """Until all that budget and seats allow fits, the request of the smallest key is evicted; the last one fits alone.
+    """Evict the request of the smallest key until what budget and seats allow fits; the last request fits alone.
 
     Args:
         key: float64[R], by position.

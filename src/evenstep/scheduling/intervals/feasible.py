@@ -1,4 +1,4 @@
-"""Whether requests of believed lengths fit the memory until each of them has finished: eq. 3 of Interval scheduling.
+"""Checks whether requests of believed lengths fit in memory until each has finished: eq. 3 of Interval scheduling.
 
 A request that runs in every iteration from now on holds ``base + j`` KV tokens in the j-th of them, and is believed to need
 ``remaining`` of them. Memory peaks in the last iteration of one of them, so a set of requests fits if, for every r among
@@ -23,7 +23,7 @@ _OfAll: TypeAlias = Annotated[Ints, "running + waiting"]
 
 
 class Ahead(NamedTuple):
-    """Requests in order of their remaining iterations, ties as they were added; as many entries as its user counts.
+    """Requests in order of remaining iterations, ties in order of insertion. Its user counts the entries.
 
     Args:
         more: remaining iterations.
@@ -38,7 +38,7 @@ class Ahead(NamedTuple):
 
 @part
 def base(view: RuleView, row: int) -> int:
-    """KV tokens a request holds before the first of its remaining iterations, room for a started block included.
+    """KV tokens a request holds before its first remaining iteration, with room for a started block.
 
     One that is not through its prefill is taken to have run all of it but the last token.
     """
@@ -48,7 +48,7 @@ def base(view: RuleView, row: int) -> int:
 
 @part
 def remaining(view: RuleView, row: int, length: int) -> int:
-    """Iterations a request is believed to need, if its output is `length` tokens; no more than the memory holds alone."""
+    """Iterations a request still needs if its output is `length` tokens, capped at what the memory holds for it alone."""
     more = 0 if view.decoding[row] == 1 else view.first_decoded
     most = view.kv_capacity - base(view, row)
     return max(min(length - view.produced[row] + more, most), 1)
@@ -56,7 +56,7 @@ def remaining(view: RuleView, row: int, length: int) -> int:
 
 @part
 def put(ahead: Ahead, at: int, more: int, number: int, own: int) -> None:
-    """Write one entry."""
+    """Write one entry of the ordered requests."""
     ahead.more[at], ahead.number[at], ahead.base[at] = more, number, own
 
 
@@ -79,7 +79,7 @@ def sort(ahead: Ahead, count: int) -> None:
 
 @part
 def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> bool:
-    """Whether the entries fit with one more request that needs `more` iterations and has a base of `own`."""
+    """Whether the entries and one more request fit: it needs `more` iterations and has a base of `own` KV tokens."""
     held, many, is_in = 0, 0, False
     for i in range(count - 1, -1, -1):
         if not is_in and ahead.more[i] <= more:
@@ -97,7 +97,7 @@ def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> b
 
 @part
 def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
-    """One more request goes where it belongs, after its equals; how many there are."""
+    """Insert a request by its remaining iterations, after its equals; returns the new number of entries."""
     i = count
     while i > 0 and ahead.more[i - 1] > more:
         put(ahead, i, ahead.more[i - 1], ahead.number[i - 1], ahead.base[i - 1])
@@ -108,9 +108,9 @@ def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
 
 @part
 def may_grow(ahead: Ahead, count: int, capacity: int) -> int:
-    """How many, from the start of the order, may run a token now so that all can still finish one after the other.
+    """How many requests, from the start of the order, may run a token now so that all can still finish in turn.
 
-    0 if they could not finish so even now, though each fits alone (a host sees to that); all where they fit.
+    0 if they cannot finish in turn even now, although each fits alone; a host makes sure of that. All of them if they fit.
     """
     held = 0
     for i in range(count):

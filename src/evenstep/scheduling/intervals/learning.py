@@ -1,4 +1,4 @@
-"""A_min's batch: lengths are believed to be their lower bounds, and requests that outgrow the memory give way."""
+"""A_min's batch: outputs are taken to be as long as their lower bounds, and requests are evicted if memory runs out."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Victim = Literal["bound", "least-kv", "last"]
 
 @part
 def learned(view: RuleView, options: Any, row: int) -> int:
-    """The lower bound of a request, literally: after an eviction what it had produced then, even if that is less."""
+    """The lower bound of a request, read literally: after an eviction, the tokens it had produced then, even if fewer."""
     return view.lost_at[row] if view.evictions[row] > 0 else view.output_low[row]
 
 
 @part
 def raised(view: RuleView, options: Any, row: int) -> int:
-    """The lower bound of a request, repaired: a known bound is never lowered."""
+    """The lower bound of a request, in our reading: evictions raise it and never lower it."""
     return max(view.output_low[row], view.reached[row])
 
 
 @part
 def with_chance(view: RuleView, row: int, size: int) -> float:
-    """The key of a victim of this size: ties by chance, drawn once for a request and apart from its place in the queue."""
+    """The eviction key of a request of this size; ties go by chance, drawn once for each request."""
     return size + uniform(view.seed, _VICTIMS, view.request_id[row], 0)
 
 
@@ -80,7 +80,7 @@ def form_learned(
 def cannot_join(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], row: int, capacity: int
 ) -> bool:
-    """Whether a request surely does not fit next to those that go on: even in the first iteration in which one ends."""
+    """Whether a request surely does not fit with the ones that go on, even until the first of them ends."""
     held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
     for position in range(view.running.size):
         if work.mark[position] == GROWS:

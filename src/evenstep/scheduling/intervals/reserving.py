@@ -32,7 +32,7 @@ class ReservedWork(NamedTuple):
 
 @part
 def highest(view: RuleView, options: Any, row: int) -> int:
-    """The upper bound of a request's output, tokens."""
+    """The upper bound of a request's output in tokens; `UNKNOWN` without one."""
     return view.output_high[row] if view.output_high[row] > 0 else UNKNOWN
 
 
@@ -47,13 +47,13 @@ def lowest_then_highest(view: RuleView, options: Any, row: int) -> int:
 
 @part
 def stays(view: RuleView, options: Any, row: int) -> bool:
-    """No running request goes to the end of the queue."""
+    """Always true: running requests stay. For policies that move no request to the end of the queue."""
     return True
 
 
 @part
 def stays_below_bound(view: RuleView, options: Any, row: int) -> bool:
-    """Whether a running request is not at its lower bound; A_ell moves it to the end of the queue there, once."""
+    """Whether a running request stays; False once, when it reaches its lower bound (A_ell moves it to the queue's end)."""
     return not (0 < view.output_low[row] == view.produced[row] and view.evictions[row] == 0)
 
 
@@ -61,7 +61,7 @@ def stays_below_bound(view: RuleView, options: Any, row: int) -> bool:
 def form_reserved(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], stays: Callable[..., bool], share: float
 ) -> None:
-    """A batch in which the memory of each request suffices to its believed end.
+    """Form a batch in which memory suffices for each request to its believed end.
 
     Args:
         believed: output length of a request, tokens.
@@ -97,9 +97,9 @@ def form_reserved(
 def admit_believed(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> int:
-    """Start requests of the queue, up to the first that would not fit to its end; how many.
+    """Start requests of the queue, up to the first that would not fit to its believed end; returns their number.
 
-    Where no request holds memory the first starts in any case: the engine has made sure that it fits alone.
+    If no request holds memory, the first one starts in any case; the engine has checked that it fits alone.
 
     Args:
         believed: output length of a request, tokens.
@@ -123,7 +123,7 @@ def admit_believed(
 def take_back(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> None:
-    """Requests that gave up their memory in this batch come back in order while they fit to their ends."""
+    """Keep requests that were evicted in this batch after all, in order, while they fit to their believed ends."""
     batch, ahead, capacity = work.batch, work.ahead, int(share * view.kv_capacity)
     gone, kept = batch.gone[0], 0
     for e in range(gone):

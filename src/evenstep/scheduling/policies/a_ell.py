@@ -1,4 +1,4 @@
-"""A_ell: each request gets its lower bound; a request that is not finished by then goes to the back."""
+"""A_ell: plans with lower bounds; a request that is longer goes to the back of the queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
-    """A batch by lower bounds until they are reached, then by upper ones."""
+    """Form a batch by lower bounds, and by upper bounds for requests past their lower bound."""
     form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""A_max: every request is believed to be as long as its upper bound."""
+"""A_max: plans with the upper bound of every output."""
 
 from __future__ import annotations
 

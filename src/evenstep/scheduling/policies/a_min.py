@@ -1,4 +1,4 @@
-"""A_min: every request is believed to be as long as its lower bound, which evictions teach."""
+"""A_min: plans with lower bounds of outputs, and learns better bounds from evictions."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def form_batch(view: RuleView, options: Any, work: ReservedWork) -> None:
 
 @part
 def bound(view: RuleView, options: Any, row: int) -> int:
-    """The lower bound of a request as this reading has it, tokens."""
+    """The lower bound of a request in tokens, in the reading that the option chooses."""
     return raised(view, options, row) if options.reading_repaired else learned(view, options, row)
 
 
 @part
 def key_of(view: RuleView, options: Any, position: int) -> float:
-    """The running request with the smallest of these gives way first."""
+    """The eviction key: the running request with the smallest key is evicted first."""
     row: int = view.running[position]
     if options.victim_last:
         return -float(position)

@@ -42,7 +42,7 @@ class AlphaSwitch(Ruled):
 
     @property
     def order(self) -> QueueOrder:
-        """That of the policy it chooses."""
+        """The order of the policy it chooses."""
         return AEll.order if self.alpha < THRESHOLD else AMin().order
 
 

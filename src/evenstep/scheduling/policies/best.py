@@ -1,4 +1,4 @@
-"""Ours: admit what fits with room to grow, evict what costs least, the shortest first as long as age allows."""
+"""Our own policy: admits what fits with room to grow, shortest first within limits of age; evicts what costs least."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ Work = Joining
 
 @rule
 def form_batch(view: RuleView, options: Best, work: Joining) -> None:
-    """Decodes, running prefills and newcomers, the shortest of these two first; then what may still join."""
+    """Form a batch: decodes, running prefills and newcomers, the shortest of the latter first; then further requests.
+
+    If prefills pay better apart from decodes (`knee.apart`), decodes run only in batches without prefills.
+    """
     batch, memory = work.batch, work.batch.memory
     knee.learned(memory, view.now_s, view.running.size)
     pace.learned(memory, view.now_s)
@@ -112,7 +115,7 @@ def form_batch(view: RuleView, options: Best, work: Joining) -> None:
 
 @part
 def list_chunks(view: RuleView, work: Joining) -> int:
-    """List the running prefills, fewest tokens left first, the earlier admitted of equals first; how many."""
+    """List the running prefills, fewest tokens left first, ties by admission; returns their number."""
     chunks = 0
     for position in range(view.running.size):
         row: int = view.running[position]
@@ -137,7 +140,7 @@ def run_decodes(view: RuleView, work: Joining) -> None:
 
 @part
 def run_one(view: RuleView, work: Joining, position: int) -> None:
-    """Run a running request; while it does not fit, the one that has computed least is evicted, the last of equals.
+    """Run a running request; while it does not fit, evict the one that has computed least, the last of equals.
 
     That is the least to compute again.
     """
@@ -160,7 +163,11 @@ def run_one(view: RuleView, work: Joining, position: int) -> None:
 
 @part
 def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
-    """Leave the prefills of this batch what delays requests least (`knee.budget`); of the `whole` budget, what is left."""
+    """Lower the batch's budget for prefills to what delays requests least (`knee.budget`).
+
+    Returns:
+        The lowered total budget.
+    """
     batch, ran = work.batch, whole - work.batch.budget[0]
     others = behind(view, work, chunks)
     tokens = knee.budget(batch.memory, ran, others, whole)
@@ -171,7 +178,7 @@ def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
 
 @part
 def behind(view: RuleView, work: Joining, chunks: int) -> int:
-    """Requests that could prefill as well as the first: running ones, and as many that wait as might fit."""
+    """How many more requests could prefill besides the first: running prefills, and waiting ones that might fit."""
     others = max(chunks - 1, 0)
     if view.waiting.size == 0 or work.batch.gone[0] > 0:
         return others
@@ -182,7 +189,7 @@ def behind(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def promised(view: RuleView, work: Joining, chunks: int) -> int:
-    """KV tokens that prefills will need beyond what this batch gives them, those of running requests and newcomers."""
+    """KV tokens that prefills will need after this batch, of running requests and newcomers."""
     batch, total = work.batch, 0
     for c in range(chunks):
         position: int = work.chunk[c]
@@ -201,7 +208,7 @@ def promised(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
-    """Newcomers shorter than every running prefill, with a part of the budget; running prefills; then the queue."""
+    """Run newcomers shorter than every running prefill, within part of the budget; then running prefills; then the queue."""
     batch = work.batch
     for is_last in range(2):
         longest, spend = UNLIMITED, UNLIMITED
@@ -218,7 +225,7 @@ def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
 
 @part
 def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: int, spend: int) -> None:
-    """Waiting requests join one by one, while the next one fits whole, or a request that may pass it does.
+    """Admit waiting requests one by one, while the next fits whole, or one that may pass it does.
 
     Each has `longest` tokens left at most, and all together `spend`.
     """
@@ -262,7 +269,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
 
 @part
 def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
-    """A request of the queue joins; the mean wait learns from it, unless it comes back from an eviction."""
+    """Let a request of the queue join. The mean wait learns from it, unless it returns from an eviction."""
     memory = work.batch.memory
     row: int = view.waiting[i]
     leave(view, work, i)
@@ -277,14 +284,14 @@ def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
 
 @part
 def mean_wait(memory: Ints) -> float:
-    """Mean wait of late, seconds, over tokens: about what first come, first served would make of it."""
+    """Recent mean wait in seconds, weighted by tokens: about the wait under first come, first served."""
     sizes = kept(memory, SIZES)
     return kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
 
 
 @part
 def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
-    """The request that joins next: the oldest if it is overdue, else the first that was evicted, else the shortest; or -1.
+    """The place of the request that joins next: an overdue oldest, else the first evicted, else the shortest; or -1.
 
     The oldest is overdue once it has waited longer than `patience` times the mean wait of late.
     """
@@ -344,7 +351,7 @@ def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, place
 
 @part
 def leaving(view: RuleView, largest: bool) -> int:
-    """KV tokens that a decoding request gives back when it leaves: the largest one, or one of mean size."""
+    """KV tokens that a decoding request frees when it leaves: of the largest one, or the mean."""
     total, many, most_held = 0, 0, 0
     for position in range(view.running.size):
         row: int = view.running[position]

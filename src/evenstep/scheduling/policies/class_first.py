@@ -1,4 +1,4 @@
-"""Class first: the lowest class number has priority, and later classes get what it leaves of the budget."""
+"""Class first: the lowest class number has priority, and later classes get what is left of the budget."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClassFirst(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: ClassFirst, batch: Batch) -> None:
-    """One class after the other; the queue is sorted by class."""
+    """Run one class after the other, from a queue sorted by class."""
     at, is_open = 0, True
     found = next_class(view, view.waiting.size, at, -1)
     while found >= 0 and batch.budget[0] > 0 and batch.seats[0] > 0:
@@ -47,7 +47,7 @@ def form_batch(view: RuleView, options: ClassFirst, batch: Batch) -> None:
 
 @part
 def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
-    """The running requests of a class and phase, in order of admission."""
+    """Run the running requests of one class and phase, in order of admission."""
     for position in range(view.running.size):
         row: int = view.running[position]
         if view.request_class[row] == found and view.decoding[row] == decoding:
@@ -56,7 +56,7 @@ def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
 
 @part
 def next_class(view: RuleView, waits: int, at: int, last: int) -> int:
-    """The first class after `last` of those that run and of the queue's places `at` to `waits`; -1 without one."""
+    """The next class after `last`, of running requests and of the queue's place `at`; -1 if there is none."""
     found: int = -1
     if at < waits:
         head: int = view.waiting[at]

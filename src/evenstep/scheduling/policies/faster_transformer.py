@@ -1,4 +1,4 @@
-"""FasterTransformer: a group of requests is prefilled together and decodes to its end before the next one starts."""
+"""FasterTransformer: prefills a group of requests together, and decodes all of it before the next group starts."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class FasterTransformer(Ruled):
 
     @property
     def memory_size(self) -> int:
-        """One word: how many of the queue's first still belong to the group."""
+        """One word: how many requests at the head of the queue still belong to the group."""
         return 1
 
 
 @rule
 def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None:
-    """The group's prefills, those of it that still join, and its decodes once nothing is left to prefill."""
+    """Run the group's prefills, admit its requests still queued, and decode once nothing is left to prefill."""
     runs = view.running.size
     joining = batch.memory[0] if runs > 0 else group_size(view, options)
     run_phase(view, batch, 0)
@@ -63,7 +63,7 @@ def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None
 
 @part
 def group_size(view: RuleView, options: FasterTransformer) -> int:
-    """How many of the queue's first are alike in phase: the next group."""
+    """The size of the next group: requests at the head of the queue that are in the same phase."""
     group = options.group if options.group > 0 else UNLIMITED
     most = min(group, view.batch_limit, view.resident_limit, view.waiting.size)
     for i in range(1, most):

@@ -66,17 +66,17 @@ class NestedWait(Ruled):
 
     @property
     def words(self) -> Words:
-        """Groups and segments, and where what is kept of them stands."""
+        """Groups, segments, and the places of their numbers in memory."""
         return words_of(len(self.prompt_edges) + 1, len(self.ends) + 1)
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """What a run's summary shows of the memory."""
+        """Names of the memory words that a run's summary shows."""
         return counts_of(self.words.gates, self.solve_s)
 
     @property
     def memory_size(self) -> int:
-        """Counts, thresholds and a time for each segment of each group; where they are solved, what is observed."""
+        """Words: counts, thresholds and a time for each segment of each group; with solving, observations too."""
         return size_of(self.words, self.solve_s)
 
 
@@ -84,7 +84,7 @@ Work = GatedWork
 
 
 def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
-    """Numbers in each array of `GatedWork` beyond the batch."""
+    """Sizes of the arrays of `GatedWork` beyond the batch."""
     ends, edges = len(options.ends), len(options.prompt_edges)
     gates = (edges + 1) * (ends + 1)
     table = 2 * (running + gates + 1)
@@ -93,7 +93,7 @@ def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
 
 @rule
 def form_batch(view: RuleView, options: NestedWait, work: GatedWork) -> None:
-    """A batch behind gates: a group a range of prompts, each with all segments."""
+    """Form a batch behind gates: one group for each range of prompts, each with all segments."""
     words = lay_out(len(options.prompt_edges) + 1, len(options.ends) + 1)
     for gate in range(words.gates):
         work.threshold[gate] = int(options.thresholds[gate % len(options.thresholds)])

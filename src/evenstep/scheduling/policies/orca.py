@@ -23,7 +23,7 @@ class Orca(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: Orca, batch: Batch) -> None:
-    """Running prefills, the queue's first, then decodes."""
+    """Run running prefills, then the head of the queue, then decodes."""
     run_phase(view, batch, 0)
     if batch.gone[0] == 0:
         needed = 0

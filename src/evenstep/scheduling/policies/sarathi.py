@@ -25,13 +25,13 @@ class Sarathi(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: Sarathi, batch: Batch) -> None:
-    """Decodes, then the running prefills, then the queue's first."""
+    """Run decodes, then running prefills, then the head of the queue."""
     decodes_first(view, batch)
 
 
 @part
 def decodes_first(view: RuleView, batch: Batch) -> None:
-    """One batch of Sarathi, for a queue in any order."""
+    """Form one batch of Sarathi, for a queue in any order."""
     if run_phase(view, batch, 1) > 0:
         run_phase(view, batch, 0)
     if batch.gone[0] == 0:

@@ -1,4 +1,4 @@
-"""vLLM as it was at first: a batch of prompts, or a batch of decodes, never mixed."""
+"""The first vLLM: a batch of prompts or a batch of decodes, never mixed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class VanillaVllm(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
-    """A batch of prompts where there is one, else a batch of decodes."""
+    """Form a batch of prompts if one fits, else a batch of decodes."""
     watermark = int(options.watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
     for decoding in range(2):
         run_phase(view, batch, decoding)
@@ -50,7 +50,10 @@ def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
 
 @part
 def join(view: RuleView, batch: Batch, decoding: int, watermark: int) -> None:
-    """The queue's first that are of this phase; whole, but for the first of a batch."""
+    """Admit requests from the head of the queue while they are in this phase and fit whole.
+
+    The first request of a batch may run a part.
+    """
     runs = view.running.size
     for i in range(min(view.waiting.size, view.batch_limit - runs)):
         row: int = view.waiting[i]

@@ -1,4 +1,4 @@
-"""vLLM as it schedules today (V1, version 0.32): running requests in order, then the queue."""
+"""vLLM's present scheduler (V1, version 0.32): running requests in order, then the queue."""
 
 from __future__ import annotations
 

@@ -39,12 +39,12 @@ class Wait(Ruled):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """What a run's summary shows of the memory."""
+        """Names of the memory words that a run's summary shows."""
         return counts_of(len(self.thresholds), self.solve_s)
 
     @property
     def memory_size(self) -> int:
-        """Counts, thresholds and a time for each type; where they are solved, what is observed."""
+        """Words: counts, thresholds and a time for each type; with solving, observations too."""
         return size_of(words_of(len(self.thresholds), 1), self.solve_s)
 
 
@@ -52,7 +52,7 @@ Work = GatedWork
 
 
 def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
-    """Numbers in each array of `GatedWork` beyond the batch."""
+    """Sizes of the arrays of `GatedWork` beyond the batch."""
     gates = len(options.thresholds)
     table = 2 * (running + gates + 1)
     return 0, 0, gates, gates, gates, gates, gates, gates, table, table, gates, gates, gates, gates
@@ -60,7 +60,7 @@ def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
 
 @rule
 def form_batch(view: RuleView, options: Wait, work: GatedWork) -> None:
-    """A batch behind gates: a group a type, one segment each."""
+    """Form a batch behind gates: one group for each type, with one segment each."""
     gates = len(options.thresholds)
     for gate in range(gates):
         work.threshold[gate] = int(options.thresholds[gate])

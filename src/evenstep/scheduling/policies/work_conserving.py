@@ -49,7 +49,7 @@ class WorkConserving(Ruled):
 
 
 class Work(NamedTuple):
-    """The batch, and the running requests of each phase that are loaded, by position."""
+    """The batch, and the running requests of each phase that this batch may run, by position."""
 
     batch: Batch
     chunks: RunningInts
@@ -58,7 +58,7 @@ class Work(NamedTuple):
 
 @rule
 def form_batch(view: RuleView, options: Any, work: Work) -> None:
-    """The phase that is loaded first, then the other one."""
+    """Run the phase that has priority, then the other one."""
     prefill_cap = options.prefill_cap if options.prefill_cap > 0 else UNLIMITED
     chunks = list_phase(view, 0, prefill_cap, work.chunks)
     decodes = list_phase(view, 1, options.decode_cap if options.decode_cap > 0 else UNLIMITED, work.decodes)

@@ -13,14 +13,14 @@ from evenstep.sim.cluster.slots import weight
 
 @part
 def reveal_row(run: Run, row: int, since_s: float) -> None:
-    """A request the cluster has not seen before enters the pool."""
+    """Move a request that has just become visible into the waiting pool."""
     load = weight(run.fixed, run.requests, row, 0) * run.fixed.unit
     push(run.now, run.pool, run.requests, row, load, since_s)
 
 
 @part
 def next_visible(run: Run) -> float:
-    """When the next request becomes visible (inf = never). Pulls arrivals into prefill until that is known."""
+    """Seconds at which the next request becomes visible; inf = never. Moves arrivals into prefill as needed to know it."""
     fixed, now, coming, requests = run.fixed, run.now, run.coming, run.requests
     if fixed.arrivals == TIMED:
         base, per_token = fixed.prefill_base_s, fixed.prefill_per_token_s
@@ -39,7 +39,7 @@ def next_visible(run: Run) -> float:
 
 @part
 def start_session(now: Now, coming: Rows[Coming], sessions: SessionList, now_s: float) -> None:
-    """The next session starts: its roots become visible after their think time."""
+    """Start the next session: its first requests become visible after their think time."""
     at = now.sessions_next
     now.sessions_next = at + 1
     for i in range(sessions.root_offsets[at], sessions.root_offsets[at + 1]):
@@ -49,7 +49,7 @@ def start_session(now: Now, coming: Rows[Coming], sessions: SessionList, now_s: 
 
 @part
 def follow_up(run: Run, row: int) -> None:
-    """Enter what becomes visible because a request of a closed loop ended."""
+    """Schedule the requests that become visible because this request of a closed loop ended."""
     now, sessions = run.now, run.sessions
     if run.fixed.arrivals == USERS:
         heap_push(now, run.coming, now.now_s + run.fixed.think_s, now.coming_sequence)
@@ -66,7 +66,7 @@ def follow_up(run: Run, row: int) -> None:
 
 @part
 def follow_ups(run: Run, row: int) -> int:
-    """Heap entries the end of a request may need."""
+    """The number of entries that the end of a request may add to the heap of coming requests."""
     if run.fixed.arrivals == SESSIONS:
         sessions, following = run.sessions, run.now.sessions_next
         need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]
@@ -78,7 +78,11 @@ def follow_ups(run: Run, row: int) -> int:
 
 @part
 def reveal(run: Run) -> int:
-    """Requests whose time has come enter the pool; GROW when it is full."""
+    """Move requests that have arrived into the waiting pool.
+
+    Returns:
+        `RUNNING`, or `GROW` if the pool or the heap is full.
+    """
     fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
     limit, arrivals = run.pool.id.size, run.fixed.arrivals
     if arrivals == SATURATED:

@@ -115,7 +115,7 @@ def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
 
 
 def units_per_token(drift: Drift) -> int:
-    """Load units in a token: 1 where all loads are whole tokens, else the grains."""
+    """Load units in a token: 1 if all loads are whole tokens, else the number of grains in a token."""
     parts = [np.array([drift.growth]), np.array(drift.sequence, dtype=np.float64)]
     if drift.profiles is not None:
         parts.append(drift.profiles.values)

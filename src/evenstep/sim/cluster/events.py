@@ -31,7 +31,7 @@ from evenstep.sim.cluster.slots import (
 
 @part
 def grow_loads(run: Run, q: int) -> None:
-    """Every running request of a group grows by a step."""
+    """Let every running request of group q grow by one decode step."""
     fixed, fleet, group = run.fixed, run.fleet, run.fleet.groups[q]
     low, high = group.first, group.first + group.workers
     if fixed.profile_kind == model.LINEAR:
@@ -52,7 +52,7 @@ def grow_loads(run: Run, q: int) -> None:
 
 @part
 def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
-    """Keep the record of the request in a slot that completes at a step; `at` is its place in order of completion."""
+    """Write the record of the request in slot `mine`, which completes at `step` as number `at` of the record buffer."""
     fixed, records = run.fixed, run.records
     row = np.uintp(mine.row)
     kept = records.done[np.uintp(mine.row if fixed.keep == 1 else at)]
@@ -66,7 +66,11 @@ def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
 
 @part
 def complete_group(run: Run, q: int) -> int:
-    """A group's step ends: growth, completions, the next step number. FLUSH or GROW when a buffer is full."""
+    """End a group's step: loads grow, requests complete, the step number rises.
+
+    Returns:
+        `RUNNING`, or `FLUSH` or `GROW` if a buffer is full; the group continues there at the next call.
+    """
     fixed, now, fleet, slots, group = run.fixed, run.now, run.fleet, run.slots, run.fleet.groups[q]
     status, step = model.RUNNING, group.step
     if group.grown == 0:
@@ -118,7 +122,7 @@ def complete_group(run: Run, q: int) -> int:
 
 @part
 def earliest_outage(run: Run) -> int:
-    """The step of the first outage that is pending, `NEVER` without one."""
+    """The step of the earliest pending outage; `NEVER` if none is pending."""
     outages, earliest = run.fleet.outages, model.NEVER
     for i in range(outages.size):
         if outages[i].over == 0:
@@ -128,7 +132,11 @@ def earliest_outage(run: Run) -> int:
 
 @part
 def apply_outages(run: Run, q: int) -> int:
-    """Outages due in group q (q = -1: the earliest pending ones, in any group). GROW when the pool has no room."""
+    """Apply the outages due in group q; q = -1: the earliest pending ones, in any group.
+
+    Returns:
+        `RUNNING`, or `GROW` if the pool has no room for requests that go back to it.
+    """
     now, fleet, slots_max = run.now, run.fleet, run.fixed.slots_max
     earliest = earliest_outage(run)
     for i in range(fleet.outages.size):
@@ -157,19 +165,22 @@ def apply_outages(run: Run, q: int) -> int:
 
 @part
 def broken(now: Now, kind: int, worker: int) -> int:
-    """Say what the policy's answer broke."""
+    """Note how the policy's answer broke its contract (kind of error, worker, place of the request); returns `BROKEN`."""
     now.error_kind, now.error_worker = kind, worker
     return model.BROKEN
 
 
 @part
 def ask(route: Any, run: Any, offered: int) -> int:
-    """Ask the policy about the oldest `offered` requests, and fill idle workers; BROKEN if it raised.
+    """Ask the policy about the oldest `offered` requests, and fill idle workers.
 
     Args:
         route: the policy's kernel.
         run: a `Run` or a `ShortRun`.
         offered: requests shown.
+
+    Returns:
+        `RUNNING`, or `BROKEN` if it raised.
     """
     now, fleet, pool, policy, ahead = run.now, run.fleet, run.pool, run.policy, run.ahead
     now.bound = route(
@@ -202,7 +213,11 @@ def ask(route: Any, run: Any, offered: int) -> int:
 
 @part
 def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int) -> int:
-    """No request can be sent any more: BROKEN if the answer sends one from `start` on, first to an unknown worker."""
+    """Check that the answer sends no request from place `start` on, once no slot or no request is left to send.
+
+    Returns:
+        `RUNNING`, or `BROKEN` with the error noted: an unknown worker first, else over the free slots.
+    """
     most, least = HOLD, HOLD
     rest = worker[start:offered]
     for j in range(rest.size):
@@ -233,7 +248,11 @@ def send(run: Run, place: int, g: int) -> None:
 
 @part
 def apply_decision(run: Run) -> int:
-    """Carry out the policy's answer: start or queue what is sent. BROKEN, and what, when it breaks the contract."""
+    """Carry out the policy's answer: start or queue the requests it sends.
+
+    Returns:
+        `RUNNING`, or `BROKEN` with the error noted if the answer breaks the contract.
+    """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     status, sent, last = model.RUNNING, 0, -1
     offered = 1 if fixed.instant == 1 else now.waiting
@@ -270,7 +289,7 @@ def apply_decision(run: Run) -> int:
 
 @part
 def refill_slots(run: Run, q: int) -> None:
-    """Queues of a group's workers move up into free slots."""
+    """Start queued requests of a group's workers in their free slots."""
     fleet, group = run.fleet, run.fleet.groups[q]
     for g in range(group.first, group.first + group.workers):
         while fleet.queued[g] > 0 and fleet.running[g] < fleet.workers[g].slots:
@@ -295,7 +314,11 @@ def newest_slot(run: Run, g: int) -> int:
 
 @part
 def evict_overflow(run: Run, q: int) -> int:
-    """Workers beyond their KV memory send their newest requests back. GROW when the pool has no room."""
+    """Send the newest requests of workers over their KV memory back to the pool.
+
+    Returns:
+        `RUNNING`, or `GROW` if the pool has no room.
+    """
     fixed, now, fleet, group = run.fixed, run.now, run.fleet, run.fleet.groups[q]
     for g in range(group.first, group.first + group.workers):
         while fleet.units[g] * fixed.unit > fixed.kv_tokens and fleet.running[g] > 1:
@@ -310,7 +333,11 @@ def evict_overflow(run: Run, q: int) -> int:
 
 @part
 def next_event(run: Run) -> int:
-    """Move time to the next event and mark the groups at their boundary. DONE or STUCK without one."""
+    """Move the clock to the next event, and mark the groups whose step ends then.
+
+    Returns:
+        `RUNNING`; `DONE` if all requests completed; `STUCK` if requests are left and nothing can happen.
+    """
     fixed, now, groups = run.fixed, run.now, run.fleet.groups
     end_s, idle = math.inf, False
     for q in range(fixed.groups):

@@ -17,7 +17,7 @@ _MOST_STEPS = 50_000_000  # length of the calendars of completions
 
 
 def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None, name: str) -> None:
-    """See that a trace can run on a cluster under a policy.
+    """Check that a trace can run on a cluster under a policy.
 
     Raises:
         InputError: the first thing that does not fit, named.

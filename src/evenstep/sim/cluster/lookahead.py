@@ -115,7 +115,7 @@ def project(run: Run) -> None:
 
 @part
 def due_predictions(run: Run) -> None:
-    """List the slots whose prediction is missing, old or overtaken, by worker; the host answers in `Ahead.due`."""
+    """List in `Ahead.due` the slots whose prediction is missing, too old or already wrong, for the host to answer."""
     fixed, fleet, ahead = run.fixed, run.fleet, run.ahead
     count, B, every = 0, fixed.slots_max, fixed.refresh_every
     for g in range(fixed.workers):
@@ -139,7 +139,7 @@ def due_predictions(run: Run) -> None:
 
 @part
 def take_predictions(run: Run) -> None:
-    """Enter the host's answers."""
+    """Enter the host's predictions from `Ahead.due` into the slots."""
     fixed, fleet = run.fixed, run.fleet
     for i in range(run.now.due):
         slot, steps_left = run.ahead.due[i].slot, run.ahead.due[i].steps_left
@@ -156,7 +156,7 @@ def take_predictions(run: Run) -> None:
 
 @part
 def advance_window(run: Run, q: int) -> None:
-    """The windows of departures of a group move on by one step."""
+    """Move the windows of departures of a group on by one step."""
     fixed, slots, ahead, group = run.fixed, run.slots, run.ahead, run.fleet.groups[q]
     step = group.step
     if fixed.prediction == ORACLE:  # requests that leave just inside the new end of the window are in one bucket
@@ -174,7 +174,7 @@ def advance_window(run: Run, q: int) -> None:
 
 @part
 def overloaded(load: Floats, first: int, W: int, C: int) -> bool:
-    """BF-IO's Definition 1: without its most frequent load the pool of W requests still fills all C free slots."""
+    """Whether W requests, less those of the most frequent load, still fill C free slots (BF-IO, Definition 1)."""
     if W < C:
         return False
     if C == 0:

@@ -29,7 +29,7 @@ from evenstep.sim.cluster.step import sample, sample_longest, start_step
 
 @part
 def advance_time(run: Run) -> int:
-    """Go on to the next event. Where nothing can happen, the earliest outages happen at once."""
+    """Go on to the next event. If nothing else can happen, the earliest outages happen at once."""
     status = next_event(run)
     if status == model.STUCK and run.now.outages_left > 0:
         status = apply_outages(run, -1)
@@ -39,7 +39,11 @@ def advance_time(run: Run) -> int:
 
 @part
 def complete(run: Run) -> int:
-    """Complete the steps of the groups at their boundary, groups ascending, and apply their outages."""
+    """Complete the steps of the groups whose step ends now, in ascending order, and apply their outages.
+
+    Returns:
+        `RUNNING`, or the code of a buffer that is full.
+    """
     groups = run.fleet.groups
     for q in range(run.fixed.groups):
         if groups[q].boundary == 1:
@@ -57,7 +61,11 @@ def complete(run: Run) -> int:
 
 @part
 def show_pool(run: Run) -> int:
-    """Requests whose time has come enter the pool."""
+    """Move requests that have arrived into the pool, and note whether the pool overloads the free slots.
+
+    Returns:
+        `RUNNING`, or `GROW` if the pool is full.
+    """
     now = run.now
     status = reveal(run)
     if status == model.RUNNING:
@@ -68,7 +76,7 @@ def show_pool(run: Run) -> int:
 
 @part
 def has_room(run: Run) -> int:
-    """FLUSH or GROW if a decision might not find room for what it causes."""
+    """Check that the records and queues have room for a decision. Returns `RUNNING`, else `FLUSH` or `GROW`."""
     now, records = run.now, run.records
     if run.fixed.record_decisions == 1 and now.decision_rows == records.decisions.size:
         return model.FLUSH
@@ -79,7 +87,11 @@ def has_room(run: Run) -> int:
 
 @part
 def predict(run: Run) -> int:
-    """PREDICT if predictions are due and the host has not answered yet; else enter what it answered."""
+    """Ask the host for the predictions that are due, or enter the host's answers.
+
+    Returns:
+        `PREDICT` if the host has to answer first, else `RUNNING`.
+    """
     if run.fixed.prediction >= model.DEPARTURES:
         if run.now.due == 0:
             due_predictions(run)
@@ -91,7 +103,7 @@ def predict(run: Run) -> int:
 
 @part
 def write_decision_down(run: Run, waiting: int, free: int) -> None:
-    """Keep the record of a decision."""
+    """Write the record of a decision: requests waiting and slots free before it."""
     now = run.now
     if run.fixed.record_decisions == 1:
         kept = run.records.decisions[now.decision_rows]
@@ -107,7 +119,11 @@ def write_decision_down(run: Run, waiting: int, free: int) -> None:
 
 @part
 def decide(route: Any, run: Run) -> int:
-    """Decide while a request waits and a worker may be sent one; once, where one decision is over the whole pool."""
+    """Ask the policy while a request waits and a slot is free; once only, if one decision covers the whole pool.
+
+    Returns:
+        `RUNNING`, or why the loop stops: `FLUSH`, `GROW`, `PREDICT` or `BROKEN`.
+    """
     fixed, now = run.fixed, run.now
     while now.waiting > 0 and now.free_total > 0:
         status = has_room(run)
@@ -133,7 +149,7 @@ def decide(route: Any, run: Run) -> int:
 
 @part
 def start_group(run: Run, q: int) -> int:
-    """Start a group's step unless it is inside one or has nothing to run."""
+    """Start a group's step, unless a step is under way or nothing runs. Returns `RUNNING`, `GROW` or `FLUSH`."""
     fixed, now, group = run.fixed, run.now, run.fleet.groups[q]
     if group.busy == 1:
         return model.RUNNING
@@ -161,7 +177,7 @@ def start_group(run: Run, q: int) -> int:
 
 @part
 def start(run: Run) -> int:
-    """Start the steps of all groups that are not inside one, ascending."""
+    """Start steps of all groups without a step under way, in ascending order. Returns `RUNNING`, `GROW` or `FLUSH`."""
     for q in range(run.fixed.groups):
         status = start_group(run, q)
         if status != model.RUNNING:
@@ -172,11 +188,14 @@ def start(run: Run) -> int:
 
 @declared(signature(int, ROUTE_TYPE, Run))
 def advance(route: Any, run: Run) -> int:
-    """Go on until the run is done or the host is needed; answers why.
+    """Run the loop until the run is done or the host is needed.
 
     Args:
         route: the policy's kernel; `ask.route_into` asks a policy that has none.
         run: changed in place.
+
+    Returns:
+        The code of the reason: `DONE`, `STUCK`, `BROKEN`, or `FLUSH`, `GROW` or `PREDICT` for the host to act on.
     """
     now, status = run.now, model.RUNNING
     while status == model.RUNNING:

@@ -29,7 +29,7 @@ NEVER = 1 << 60
 
 
 class Fixed(Record):
-    """What a run is asked to do. Flags are 0 or 1."""
+    """The settings of a run, which do not change. Flags are 0 or 1."""
 
     requests: int
     workers: int
@@ -71,7 +71,7 @@ class Fixed(Record):
 
 
 class Now(Record):
-    """Where a run stands."""
+    """The progress of a run: clock, phase, counts and the noted error."""
 
     phase: int
     cursor: int  # the next request of the trace
@@ -114,7 +114,7 @@ class Now(Record):
 
 
 class Worker(Record):
-    """What the loop knows of a worker and policies do not see."""
+    """Fields of a worker that policies do not see."""
 
     slots: int
     up: int
@@ -124,7 +124,7 @@ class Worker(Record):
 
 
 class Group(Record):
-    """A barrier group."""
+    """A barrier group: its workers and its step under way."""
 
     step: int
     busy: int  # inside a step
@@ -140,7 +140,7 @@ class Group(Record):
 
 
 class Slot(Record):
-    """A slot and the request in it."""
+    """A slot of a worker, and the request that runs in it."""
 
     row: int  # -1 = free
     worker: int
@@ -171,7 +171,7 @@ class Coming(Record):
 
 
 class Carried(Record):
-    """What a request that went back to the pool keeps."""
+    """The fields that a request keeps when it goes back to the pool."""
 
     row: int
     done: int
@@ -190,7 +190,7 @@ class Node(Record):
 
 
 class Loss(Record):
-    """An outage: worker lost, or back."""
+    """An outage: at a step, a worker is lost or comes back."""
 
     step: int
     worker: int
@@ -239,7 +239,7 @@ class Sampled(Record):
 
 
 class Fleet(NamedTuple):
-    """The workers and their groups. The named arrays are windows of the two tables that policies are handed."""
+    """The workers and their groups. Named arrays are windows of the two tables that policies receive."""
 
     workers_i: IntTable
     workers_f: Table
@@ -268,7 +268,7 @@ class Slots(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """Knowledge of the coming steps."""
+    """What the loop knows of coming steps: predictions, curves, windows of departures, projections."""
 
     look: Rows[Look]  # [S] or empty
     leaving: IntTable  # [G, window], requests expected to leave before a step
@@ -280,7 +280,7 @@ class Ahead(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """The waiting pool, in places `Now.first` .. of its arrays, which are windows of the tables that policies are handed."""
+    """The waiting pool, from place `Now.first` on. Named arrays are windows of the tables that policies receive."""
 
     waiting_i: IntTable
     waiting_f: Table
@@ -294,7 +294,7 @@ class Pool(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What a policy's kernel is handed besides the view."""
+    """The arguments of a policy's kernel besides the view."""
 
     cached: Table
     memory: Ints
@@ -358,7 +358,7 @@ class StepRows(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Samples of all workers."""
+    """Loads of all workers at regular steps, and which step each sample is of."""
 
     rows: Rows[Sampled]
     load: Table  # [samples, G]
@@ -409,7 +409,7 @@ class ShortSlot(Record):
 
 
 class Admitted(Record):
-    """The short loop's record of a request, written at its admission; its times follow from the steps'."""
+    """The short loop's record of a request, written at its admission; its other times follow from the steps' times."""
 
     place: int  # step << SHIFT | worker
     visible_s: float

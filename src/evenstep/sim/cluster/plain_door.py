@@ -18,7 +18,7 @@ _OF_WORKERS = ["group", "queued", "free_slots", "running", "load", "queued_load"
 
 
 class PlainDoor:
-    """Shows the policy its view and writes its answer where the loop reads it; the loop checks it as it checks a kernel's.
+    """Shows a Python policy its view, and writes its answer where the loop reads and checks it.
 
     The policy sees one view object for all decisions. What it shows is valid until the policy has answered.
     """
@@ -60,7 +60,11 @@ class PlainDoor:
         )
 
     def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
-        """Answer the loop; returns the bound. An error is kept for the host, and the loop is told to stop."""
+        """Answer one decision of the loop. An error of the policy is kept for the host, and the loop stops.
+
+        Returns:
+            The policy's certified lower bound; 0 after an error.
+        """
         view = self.view
         _set(view, "decision", decision)
         _set(view, "now_s", now_s)
@@ -74,7 +78,7 @@ class PlainDoor:
             return 0.0
 
     def show(self, first: int, waiting: int, now_s: float) -> None:
-        """Show the waiting requests."""
+        """Set the view to the `waiting` requests from place `first` of the pool on."""
         view, end = self.view, first + waiting
         ids = self.ids[first:end]
         _set(view, "waiting_id", ids)
@@ -90,7 +94,7 @@ class PlainDoor:
             self.answered, self.shown = self.pool.worker[:waiting], waiting
 
     def decide(self, waiting: int) -> float:
-        """Call the policy's `route`, and copy its answer and its memory."""
+        """Call the policy's `route`, copy its answer and its memory, and return its bound."""
         view = self.view
         try:
             decision: RoutingDecision = self.route(view)

@@ -105,7 +105,7 @@ def heap_pop(now: Now, coming: Rows[Coming]) -> None:
 
 @part
 def carried_at(now: Now, carried: Rows[Carried], row: int) -> int:
-    """Index of what a restarted request carries, -1 if it never restarted."""
+    """The index of a restarted request's entry in the carry list; -1 if it never restarted."""
     for i in range(now.carried):
         if carried[i].row == row:
             return i
@@ -114,7 +114,7 @@ def carried_at(now: Now, carried: Rows[Carried], row: int) -> int:
 
 @part
 def drop_carried(now: Now, carried: Rows[Carried], at: int) -> None:
-    """Forget what the request at this index carried: the last entry takes its place."""
+    """Delete this entry of the carry list; the last entry takes its place."""
     last = now.carried - 1
     now.carried = last
     here, there = carried[at], carried[last]

@@ -57,7 +57,7 @@ class PrefixCaches:
         return found
 
     def sent(self, row: int, worker: int) -> None:
-        """A request is sent to a worker: its cache hits are counted, and its prompt is cached from now on."""
+        """Note that a request is sent to a worker: count its cache hits, and cache its prompt there."""
         blocks, prompt = self._blocks(row), int(self._prompt[row])
         self._hit += min(prompt, self._index.held(worker, blocks) * self._block_tokens)
         self._sent += prompt
@@ -65,12 +65,12 @@ class PrefixCaches:
         self._changed.add(worker)
 
     def lost(self, worker: int) -> None:
-        """A worker was lost with its cache."""
+        """Empty the cache of a lost worker."""
         self._index.forget(worker)
         self._changed.add(worker)
 
     def counted(self) -> dict[str, int]:
-        """Prompt tokens sent, and those that were cached where they were sent; a request sent again counts again."""
+        """Prompt tokens sent, and those cached at their worker when sent, by name. A request sent again counts again."""
         return {"prefix_prompt_tokens": self._sent, "prefix_hit_tokens": self._hit}
 
     def _match(self, row: int) -> tuple[Sequence[int], I8]:

@@ -20,7 +20,7 @@ _send_to_idle = compiled.entry(send_to_idle)
 
 
 class PrefixDoor(PlainDoor):
-    """The plain door, with caches kept; `kernel` answers in place of the policy's `route` where there is one."""
+    """The plain door with prefix caches; asks `kernel` in place of the policy's `route` if there is one."""
 
     def __init__(self, policy: Any, state: State, name: str, caches: PrefixCaches, kernel: Any = None) -> None:
         self.caches, self.reads_cached = caches, reads_cached(policy)
@@ -85,7 +85,7 @@ class PrefixDoor(PlainDoor):
 
 
 def door_of(policy: Any, kernel: Any, state: State, name: str, caches: PrefixCaches | None) -> PlainDoor | None:
-    """The door that the loop asks; None = the policy's kernel inside the loop."""
+    """The door that the loop asks for decisions; None if the loop calls the policy's kernel itself."""
     if caches is not None:
         return PrefixDoor(policy, state, name, caches, kernel)
     return PlainDoor(policy, state, name) if kernel is None else None

@@ -28,7 +28,7 @@ def root_table(exponent: float) -> F8:
 
 @inlined
 def root(x: float, table: Floats) -> float:
-    """x ** exponent from its table; x is held inside the table's range."""
+    """x ** exponent from its table; x is clamped to the table's range."""
     bits = np.float64(x).view(np.int64)
     cell = np.uintp(min(max((bits >> 43) - ((1023 + OCTAVES[0]) << 9), 0), table.size - 2))
     part = (bits & 0x7FFFFFFFFFF) * 1.1368683772161603e-13

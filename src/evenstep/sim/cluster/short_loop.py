@@ -1,4 +1,4 @@
-"""The short compiled loop: the model and the bits of `cluster.loop` for the fleets that most runs are about.
+"""A faster compiled loop for the usual fleet: one group, no outages, linear law. Gives the same results as `cluster.loop`.
 
 One barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same amount
 every step, no look ahead, no outages (`short_loop.fits` asks). Then a request's last step and its load there are known when
@@ -25,7 +25,7 @@ from evenstep.sim.cluster.step import energy, extremes, sample
 
 @part
 def grow(fleet: Fleet, delta: int, unit: float) -> None:
-    """Every running request grows by a step."""
+    """Let every running request grow by one decode step."""
     units, running, load = fleet.units, fleet.running, fleet.load
     for g in range(units.size):
         loaded = units[g] + running[g] * delta
@@ -34,7 +34,7 @@ def grow(fleet: Fleet, delta: int, unit: float) -> None:
 
 @part
 def leave(run: ShortRun, slot: int) -> int:
-    """The requests in a chain of slots leave, and the chain joins the spare slots; answers how many they are."""
+    """Remove the requests in a chain of slots, and put the chain among the spare slots. Returns their number."""
     slots, fleet, unit = run.slots, run.fleet, run.fixed.unit
     head, last, left = slot, slot, 0
     while slot != model.NO_SLOT:
@@ -73,7 +73,7 @@ def complete(run: ShortRun) -> None:
 
 @part
 def due_requests(run: ShortRun) -> int:
-    """Requests of the trace that are visible by now and not yet in the pool."""
+    """The number of requests of the trace that have arrived and are not yet in the pool."""
     fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
     if fixed.arrivals == model.SATURATED:
         return min(fixed.pool_target - now.waiting, fixed.requests - now.cursor)
@@ -85,7 +85,7 @@ def due_requests(run: ShortRun) -> int:
 
 @part
 def move_to_front(pool: Pool, first: int, waiting: int, has_columns: bool) -> None:
-    """Move the pool to the front of its arrays."""
+    """Move the waiting requests to the front of the pool's arrays."""
     for i in range(waiting):
         pool.id[i], pool.key[i] = pool.id[first + i], pool.key[first + i]
         pool.load[i], pool.since_s[i] = pool.load[first + i], pool.since_s[first + i]
@@ -95,7 +95,7 @@ def move_to_front(pool: Pool, first: int, waiting: int, has_columns: bool) -> No
 
 @part
 def enter(run: ShortRun, count: int) -> None:
-    """The next requests of the trace enter the pool."""
+    """Move the next `count` requests of the trace into the pool."""
     fixed, now, pool, requests = run.fixed, run.now, run.pool, run.requests
     start, end, has_columns = now.cursor, now.first + now.waiting, requests.key.size > 0
     saturated, scale, unit, now_s = fixed.arrivals == model.SATURATED, fixed.scale, fixed.unit, now.now_s
@@ -112,7 +112,7 @@ def enter(run: ShortRun, count: int) -> None:
 
 @part
 def reveal(run: ShortRun) -> int:
-    """Requests whose time has come enter the pool; GROW when it is full."""
+    """Move requests that have arrived into the pool. Returns `RUNNING`, or `GROW` if the pool is full."""
     now, pool = run.now, run.pool
     count = due_requests(run)
     if count > 0:
@@ -129,7 +129,7 @@ def reveal(run: ShortRun) -> int:
 
 @part
 def broken(run: ShortRun, worker: int) -> int:
-    """The answer sends a request to a worker that does not exist or has no free slot."""
+    """Note that the answer sends a request to an unknown worker or one without a free slot; returns `BROKEN`."""
     unknown = worker < HOLD or worker >= run.fixed.workers
     run.now.error_kind = model.UNKNOWN_WORKER if unknown else model.OVER_SLOTS
     run.now.error_worker = worker
@@ -138,7 +138,7 @@ def broken(run: ShortRun, worker: int) -> int:
 
 @part
 def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
-    """A worker to which the answer sends a request when no slot is free, an unknown one first; else `HOLD`."""
+    """The worker of a request that the answer sends when no slot is left, an unknown one first; else `HOLD`."""
     rest = worker[start:offered]
     every = HOLD
     for j in range(rest.size):
@@ -153,7 +153,11 @@ def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
 
 @part
 def admit(run: ShortRun, possible: int) -> int:
-    """Start what the policy's answer sends. BROKEN, and what, when it breaks the contract."""
+    """Start the requests that the policy's answer sends, `possible` at most.
+
+    Returns:
+        `RUNNING`, or `BROKEN` with the error noted if the answer breaks the contract.
+    """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     requests, slots, calendar, keep = run.requests, run.slots, run.calendar, run.fixed.keep == 1
     step, now_s, scale, delta, mask = (
@@ -211,7 +215,11 @@ def admit(run: ShortRun, possible: int) -> int:
 
 @part
 def decide(route: Any, run: ShortRun) -> int:
-    """Make the step's decision and carry it out. FLUSH when its records might find no room."""
+    """Ask the policy and carry out its answer.
+
+    Returns:
+        `RUNNING`; `FLUSH` if the records may lack room; `BROKEN` if the policy broke its contract.
+    """
     fixed, now = run.fixed, run.now
     if now.waiting > 0 and now.free_total > 0:
         possible = min(now.waiting, now.free_total)
@@ -227,7 +235,7 @@ def decide(route: Any, run: ShortRun) -> int:
 
 @part
 def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
-    """Nothing runs: go on to the next arrival. DONE or STUCK without one."""
+    """Go on to the next arrival, as nothing runs. Returns `RUNNING`, or `DONE` or `STUCK` without one."""
     if fixed.arrivals != model.SATURATED and now.cursor < fixed.requests:
         now.now_s = max(now.now_s, requests.arrival_s[np.uintp(now.cursor)])
         now.phase = model.REVEAL
@@ -237,7 +245,7 @@ def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
 
 @part
 def measure(run: ShortRun, now_s: float) -> float:
-    """Write the coming step down; answers when it ends."""
+    """Write the record of the coming step: loads, seconds, energy. Returns the time at which the step ends, in seconds."""
     fixed, now, fleet, steps, group = run.fixed, run.now, run.fleet, run.steps, run.fleet.groups[0]
     slope, unit, overhead, at = fixed.slope, fixed.unit, group.overhead_s, np.uintp(now.step_rows)
     top, bottom, total = extremes(fleet.units)
@@ -258,7 +266,7 @@ def measure(run: ShortRun, now_s: float) -> float:
 
 @part
 def start(run: ShortRun) -> int:
-    """Start the step. FLUSH when its record has no room."""
+    """Start the next step, or go on to the next arrival if nothing runs. Returns `RUNNING`, `FLUSH`, `DONE` or `STUCK`."""
     fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
     if now.running_all == 0:
         group.admitted = 0
@@ -280,7 +288,7 @@ def start(run: ShortRun) -> int:
 
 @declared(signature(int, ROUTE_TYPE, ShortRun))
 def advance(route: Any, run: ShortRun) -> int:
-    """Go on until the run is done or the host is needed: see `cluster.loop.advance`."""
+    """Run the loop until the run is done or the host is needed; see `cluster.loop.advance`."""
     now, status = run.now, model.RUNNING
     while status == model.RUNNING:
         if now.phase == model.COMPLETE:

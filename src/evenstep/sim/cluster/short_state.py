@@ -1,4 +1,4 @@
-"""The host's side of the short loop: which runs it can take, and the record tables made from the few words it writes."""
+"""The host's side of the short loop: which runs it can take, and full record tables from its short records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
 
 
 def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
-    """Whether the short loop gives what the long one gives: see `cluster.short_loop`.
+    """Whether the short loop can run this fleet, law and horizon, with the results of the long loop.
 
     Args:
         cluster: the fleet.
@@ -46,7 +46,7 @@ def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
 
 
 def is_linear(law: PiecewiseLinear) -> bool:
-    """Whether a law is one line of the load through zero, the same for all workers."""
+    """Whether a law is one line through zero, the same for all workers: seconds proportional to load."""
     return (
         law.longest_share == 0
         and law.load.size == 2
@@ -57,7 +57,7 @@ def is_linear(law: PiecewiseLinear) -> bool:
 
 
 def step_rows(run: ShortRun) -> StepTable:
-    """The steps since the host's last visit: windows of what the loop wrote, and what follows from them."""
+    """The table of the steps since the host's last visit. Columns that the loop wrote are windows, not copies."""
     slope, steps, rows = run.fixed.slope, int(run.now.steps), int(run.now.step_rows)
     kept = {name: values[:rows] for name, values in run.steps._asdict().items()}
     return StepTable(
@@ -80,7 +80,7 @@ class StepTimes(NamedTuple):
 
 
 class Kept:
-    """The tables made from every request's two words, computed when they are read.
+    """Full record tables, computed on request from the two words that the short loop keeps of each request.
 
     Args:
         run: a finished run that kept its records.
@@ -171,7 +171,7 @@ class Unrecorded:
         self.times = StepTimes(np.zeros(0), np.zeros(0))
 
     def completed(self, run: ShortRun, request_class: I8 | None, steps: StepTable) -> RequestTable:
-        """Take what the loop wrote since the last visit; answers the requests that have completed since.
+        """Read what the loop wrote since the last visit; returns the requests that have completed since.
 
         Args:
             run: its buffers are about to be emptied.

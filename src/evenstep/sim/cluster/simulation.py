@@ -56,7 +56,7 @@ def _is_whole(value: Any, low: int) -> bool:
 
 
 class Readies(Protocol):
-    """When prompts are ready, worked out before the fleet runs: `sim.prefill_tier`."""
+    """Computes when prompts are ready, before the fleet runs; see `sim.prefill_tier`."""
 
     def ready(self, trace: Trace) -> Trace: ...
 

@@ -13,7 +13,7 @@ from evenstep.sim.cluster.pool import carried_at, drop_carried, push
 
 @part
 def weight(fixed: Fixed, requests: Requests, row: int, age: int) -> int:
-    """Load units of a request after `age` steps: linear, common sequence, or its own profile."""
+    """Load units of a request after `age` decode steps: linear, by the common sequence, or by its own profile."""
     if fixed.profile_kind == model.LINEAR:
         return requests.prompt[row] * fixed.scale + age * fixed.delta
     profile = requests.profile
@@ -33,7 +33,7 @@ def steps_of(fixed: Fixed, requests: Requests, row: int) -> int:
 
 @part
 def set_free(run: Run, g: int) -> None:
-    """Recompute the requests worker g may still be sent."""
+    """Recompute how many requests worker g may still be sent."""
     fleet, worker = run.fleet, run.fleet.workers[g]
     room = 0
     if worker.up == 1:
@@ -44,7 +44,7 @@ def set_free(run: Run, g: int) -> None:
 
 @part
 def window_add(run: Run, slot: int, sign: int) -> None:
-    """Enter (or take back) a slot's departure in its worker's window of departures."""
+    """Add a slot's departure to its worker's window of departures; sign = -1 takes it back."""
     ahead, mine = run.ahead, run.slots.rows[slot]
     look = ahead.look[slot]
     units = mine.units + (look.leave - mine.admit) * run.fixed.delta
@@ -83,7 +83,7 @@ def longest_units(run: Run, g: int, step: int) -> int:
 
 @part
 def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
-    """A request starts on worker g at its group's coming step."""
+    """Start a request in a slot of worker g, at its group's coming step."""
     fixed, now, fleet, slots = run.fixed, run.now, run.fleet, run.slots
     w = np.uintp(g)  # unsigned indices: numba then makes no allowance for negative ones
     worker, q = fleet.workers[w], np.uintp(fleet.group[w])
@@ -125,7 +125,7 @@ def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
 
 @part
 def unseat(run: Run, slot: int, step: int, units: int) -> None:
-    """Free a slot: its worker's sums, free slots and window of departures. The caller changes the group's sums."""
+    """Free a slot, and update its worker's sums and window of departures. The caller updates the group's sums."""
     fleet, slots = run.fleet, run.slots
     mine = slots.rows[np.uintp(slot)]
     g = np.uintp(mine.worker)
@@ -160,7 +160,7 @@ def first_token(run: Run, mine: Slot, q: int) -> float:
 
 @part
 def strike_out(run: Run, slot: int, q: int) -> None:
-    """Take a slot out of its group's calendar of completions."""
+    """Remove a slot from its group's calendar of completions."""
     rows, calendar = run.slots.rows, run.slots.calendar
     bucket = rows[slot].finish & run.fixed.ring_mask
     before = calendar[q, bucket]
@@ -174,7 +174,7 @@ def strike_out(run: Run, slot: int, q: int) -> None:
 
 @part
 def send_back(run: Run, slot: int) -> None:
-    """A running request goes back to the pool with what it produced."""
+    """Send a running request back to the pool, keeping the tokens it has produced."""
     fixed, now, fleet = run.fixed, run.now, run.fleet
     g = slot // fixed.slots_max
     q = fleet.group[g]
@@ -199,7 +199,7 @@ def send_back(run: Run, slot: int) -> None:
 
 @part
 def send_queue_back(run: Run, g: int) -> None:
-    """The requests in worker g's queue go back to the pool."""
+    """Send the requests in worker g's queue back to the pool."""
     now = run.now
     while run.fleet.queued[g] > 0:
         node = run.queues[dequeue(run, g)]
@@ -217,7 +217,7 @@ def send_queue_back(run: Run, g: int) -> None:
 
 @part
 def enqueue(run: Run, row: int, g: int, units: int, since_s: float) -> None:
-    """A request joins worker g's first-in-first-out queue."""
+    """Put a request at the end of worker g's first-in-first-out queue."""
     now, fleet, worker = run.now, run.fleet, run.fleet.workers[g]
     at = now.queue_free
     node = run.queues[at]
@@ -236,7 +236,7 @@ def enqueue(run: Run, row: int, g: int, units: int, since_s: float) -> None:
 
 @part
 def dequeue(run: Run, g: int) -> int:
-    """Take the head of worker g's queue; answers its node, still readable until the next `enqueue`."""
+    """Remove the head of worker g's queue. Returns the index of its node, which stays readable until the next `enqueue`."""
     now, fleet, worker = run.now, run.fleet, run.fleet.workers[g]
     at = worker.queue_head
     node = run.queues[at]

@@ -70,11 +70,11 @@ class State:
 
     @property
     def is_short(self) -> bool:
-        """Whether the short loop runs it (`cluster.short_loop`)."""
+        """Whether the short loop runs this run (`cluster.short_loop`)."""
         return isinstance(self.run, ShortRun)
 
     def add_steps(self, count: int) -> None:
-        """Give the loop a new table of so many steps; the one that it wrote is its reader's."""
+        """Give the loop a new table of `count` steps. The old table stays with its reader."""
         run = self.run
         run.now.step_rows = 0
         if isinstance(run, ShortRun):

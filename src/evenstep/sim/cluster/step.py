@@ -1,4 +1,4 @@
-"""One decode step of the compiled cluster: its loads, its length, its energy, its records."""
+"""One decode step of the compiled cluster: its loads, seconds, energy and records."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def energy(
 
 @part
 def line_seconds(law: Law, g: int, tokens: float) -> float:
-    """Seconds at so many KV tokens on the lines of worker g."""
+    """Seconds of worker g at so many KV tokens, on its piecewise linear law."""
     knots, cell = law.knots, 0
     while cell < knots.size - 2 and tokens >= knots[cell + 1]:
         cell += 1
@@ -92,7 +92,7 @@ def local_times(run: Run, q: int) -> tuple[float, float]:
 
 @part
 def thin_out(now: Now, samples: Samples) -> None:
-    """Keep every other sample of a full table."""
+    """Drop every other sample of a full table, and double the stride."""
     half = samples.rows.size // 2
     for i in range(half):
         here, there = samples.rows[i], samples.rows[2 * i]
@@ -109,7 +109,11 @@ def thin_out(now: Now, samples: Samples) -> None:
 
 @part
 def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step: int) -> bool:
-    """Keep every worker's load at each stride-th step of a group; answers whether this one was kept."""
+    """Record every worker's load at a step of group q. A full table is thinned out first.
+
+    Returns:
+        Whether the step was recorded; not if it is off the doubled stride.
+    """
     if now.samples == samples.rows.size:
         thin_out(now, samples)
         if step % now.stride != 0:
@@ -170,7 +174,7 @@ def extremes(units: Ints) -> tuple[int, int, int]:
 
 @part
 def start_step(run: Run, q: int) -> None:
-    """Measure a group that has running requests and start its step. The caller has checked for a free row in the records."""
+    """Compute and record the step of a group with running requests, and start it. The caller has checked for a free row."""
     fixed, now, fleet, rows, group = run.fixed, run.now, run.fleet, run.records.steps, run.fleet.groups[q]
     low, high = group.first, group.first + group.workers
     units, unit, overhead = fleet.units[low:high], fixed.unit, group.overhead_s

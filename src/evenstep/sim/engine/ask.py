@@ -1,4 +1,4 @@
-"""The kernel of a policy that has none: the compiled loop calls it as any other, and it asks Python.
+"""A kernel for policies without a compiled rule: the compiled loop calls it, and it asks the policy in Python.
 
 A file of its own, because most runs do not need it.
 """

@@ -80,7 +80,7 @@ class Balancer:
         )
 
     def hear(self, now_s: float, counts: Counts) -> None:
-        """The ranks' counts at the start of a step."""
+        """Take the ranks' counts, as they report them at the start of a step."""
         self.heard.append((now_s, counts))
 
     def choose(self, row: int, arrival_s: float) -> int:

@@ -1,4 +1,4 @@
-"""A batch of the engine simulator: it takes its memory, and it runs its tokens."""
+"""Batches of the engine simulator: take memory for a batch, and run its tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def pick(run: Run, row: int, tokens: int) -> int:
-    """Mark a request as picked; a code where its tokens are wrong or it is picked already."""
+    """Mark a request as picked for this batch. Returns `RUNNING`, `BAD_TOKENS` or `PICKED_TWICE`."""
     request, hidden, this = run.requests.shown[row], run.requests.hidden[row], run.now.iteration + 1
     run.now.detail = row
     if tokens < 1 or tokens > request.left:
@@ -38,7 +38,7 @@ def pick(run: Run, row: int, tokens: int) -> int:
 
 @part
 def held_after(run: Run, row: int, tokens: int) -> int:
-    """KV tokens of memory a request holds once it has run `tokens` more, whole blocks."""
+    """KV tokens of memory, in whole blocks, that a request holds after it has run `tokens` more."""
     fixed, request = run.fixed, run.requests.shown[row]
     held = request.prefilled + tokens
     if fixed.hold_produced == 1 and tokens == request.left:
@@ -53,7 +53,11 @@ def held_after(run: Run, row: int, tokens: int) -> int:
 
 @part
 def over(run: Run, tokens: int, residents: int) -> int:
-    """The code of the first limit that the batch is over, or RUNNING."""
+    """Check a batch against the engine's limits. Returns the code of the first limit it exceeds, else `RUNNING`.
+
+    Args:
+        tokens, residents: tokens of the batch, and requests that would hold memory.
+    """
     fixed, now, requests = run.fixed, run.now, run.policy.counts[PICKED]
     if tokens > fixed.token_budget:
         now.detail = tokens
@@ -72,7 +76,11 @@ def over(run: Run, tokens: int, residents: int) -> int:
 
 @part
 def take(run: Run) -> int:
-    """Check what is picked and give it its memory; sum up the batch for the law. Answers a code."""
+    """Check the picked requests, allocate their memory, and sum up the batch for the batch-time law.
+
+    Returns:
+        `RUNNING`, or the code of the policy's mistake.
+    """
     fixed, now, requests, picked, batch = run.fixed, run.now, run.requests, run.policy.picked, run.batch
     count, free, residents = run.policy.counts[PICKED], now.kv_free, now.running
     moved, returned, back = 0, 0, 0
@@ -132,7 +140,7 @@ def count_gap(run: Run, gap_s: float, times: int) -> None:
 
 @part
 def finish(run: Run, row: int) -> None:
-    """A request that has produced its last token gives up its memory."""
+    """Free the memory of a request that has produced its last token."""
     fixed, now = run.fixed, run.now
     request, hidden = run.requests.shown[row], run.requests.hidden[row]
     hidden.finished_s = now.now_s
@@ -145,7 +153,11 @@ def finish(run: Run, row: int) -> None:
 
 @part
 def produce(run: Run, row: int, started_s: float) -> bool:
-    """A request produces a token; whether its last one came when this batch started."""
+    """Let a request produce a token.
+
+    Returns:
+        Whether its previous token came when this batch started; the caller then counts the gap.
+    """
     now, hidden = run.now, run.requests.hidden[row]
     last_s = hidden.last_token_s
     if last_s >= 0.0:
@@ -160,7 +172,7 @@ def produce(run: Run, row: int, started_s: float) -> bool:
 
 @part
 def run_tokens(run: Run, started_s: float) -> int:
-    """Run the tokens of the batch; answers the tokens that it produces."""
+    """Run the tokens of the batch; returns the number of tokens it produces."""
     now, picked, first_decoded = run.now, run.policy.picked, run.fixed.first_decoded
     produced, over, usual = 0, 0, 0
     for p in range(run.policy.counts[PICKED]):
@@ -195,7 +207,7 @@ def run_tokens(run: Run, started_s: float) -> int:
 
 @part
 def remove_finished(run: Run) -> None:
-    """Requests that have produced their last token leave those that run."""
+    """Remove requests that have produced their last token from the running list."""
     now, lists, requests, stay = run.now, run.lists, run.requests, 0
     for i in range(now.running):
         row = lists.running[i]
@@ -210,7 +222,7 @@ def remove_finished(run: Run) -> None:
 
 @part
 def run_batch(run: Run, seconds: float) -> None:
-    """The batch runs for so many seconds: the clock, its tokens, and its row of the table."""
+    """Run the batch for so many seconds: advance the clock, run its tokens, write its row of the table."""
     now, batch, started_s = run.now, run.batch, run.now.now_s
     held, ran, waits = run.fixed.kv_capacity - now.kv_free, now.running, now.waiting
     now.seen_s = started_s

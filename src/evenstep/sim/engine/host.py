@@ -58,7 +58,7 @@ def run(task: Task) -> EngineRun:
 
 
 class Course:
-    """A run on its way through the loop, under the policy's kernel or its own `form_batch`.
+    """One run of the loop, which calls the policy's kernel or its own `form_batch`.
 
     Raises:
         InputError: the compiled door of a policy that has no kernel.
@@ -76,16 +76,16 @@ class Course:
         self.loop: Any = compiled.entry(loop.advance)
 
     def called_often(self) -> None:
-        """Calls are short from now on: the time to look up the kernel's code counts."""
+        """Keep the kernel's compiled code at hand, because `advance` will be called for every batch."""
         self.form_batch = compiled.address_of(self.form_batch)
 
     def write_to(self, table: Iterations) -> None:
-        """The next iterations are written to this table, from its beginning."""
+        """Write the next iterations to this table, from its first row on."""
         self.run = self.run._replace(table=table)
         self.run.now.rows = 0
 
     def advance(self) -> int:
-        """Go on until the host is needed; answers why.
+        """Run the loop until the host is needed; returns the code of the reason.
 
         Raises:
             PolicyError: the policy raised an error, or its answer broke the contract of `scheduling.view`.
@@ -136,13 +136,13 @@ def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
 
 
 def counted(runs: Sequence[Run], policy: SchedulingPolicy) -> dict[str, int]:
-    """What the policy counted, by name: the sums over engines of the first words of its memory."""
+    """The policy's own counters, by name, summed over engines; they are the first words of its memory."""
     names: tuple[str, ...] = getattr(policy, "counts", ())
     return {which: sum(int(run.policy.memory[k]) for run in runs) for k, which in enumerate(names)}
 
 
 def said(code: int, run: Run) -> str:
-    """The policy's mistake, by the loop's code."""
+    """The policy's mistake in words, from the loop's code."""
     fixed, now, detail = run.fixed, run.now, int(run.now.detail)
     is_row = code in (model.BAD_TOKENS, model.PICKED_TWICE)
     request = int(run.requests.shown[detail].request_id) if is_row else detail

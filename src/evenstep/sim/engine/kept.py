@@ -1,4 +1,4 @@
-"""Free memory that still holds the KV of requests that left it.
+"""Keeps the KV of evicted and finished requests in free memory, until the memory is needed.
 
 A request that gives up its memory leaves its KV there until others take it: the oldest blocks first, of one request's
 blocks the last ones first. Tokens still kept when the request comes back are not computed again. An engine's prefix
@@ -14,7 +14,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def leave(run: Run, row: int, blocks: int) -> None:
-    """Memory a request gives up joins the end of the free memory."""
+    """Append the memory that a request gives up to the list of free memory that still holds KV."""
     if blocks == 0:
         return
     now, kept = run.now, run.kept
@@ -28,7 +28,7 @@ def leave(run: Run, row: int, blocks: int) -> None:
 
 @part
 def pack(run: Run) -> None:
-    """Entries without blocks leave the list, so that its end is free again."""
+    """Remove entries without blocks from the list of kept memory, so that its end is free again."""
     now, kept, packed = run.now, run.kept, 0
     for i in range(now.kept_first, now.kept_last):
         if kept[i].blocks > 0:
@@ -41,7 +41,7 @@ def pack(run: Run) -> None:
 
 @part
 def returns(run: Run, row: int) -> int:
-    """A request takes back what is left of its memory; in blocks."""
+    """Give a request back what is left of its kept KV; returns the number of blocks."""
     hidden = run.requests.hidden[row]
     at = hidden.kept_at - 1
     if at < 0:
@@ -56,7 +56,7 @@ def returns(run: Run, row: int) -> int:
 
 @part
 def lose(run: Run, row: int, blocks: int) -> None:
-    """Only the first `blocks` of what a request left are still there; one that waits computes the rest again."""
+    """Keep only the first `blocks` blocks of a request's KV. A waiting request has to compute the rest again."""
     request, hidden = run.requests.shown[row], run.requests.hidden[row]
     lost = request.prefilled - blocks * run.fixed.block_tokens
     if lost > 0 and not hidden.finished_s >= 0.0 and request.resident == 0:
@@ -70,7 +70,7 @@ def lose(run: Run, row: int, blocks: int) -> None:
 
 @part
 def overwrite(run: Run, blocks: int) -> None:
-    """Blocks are taken from the free memory: unused ones, then the oldest; of a request's, the last ones first."""
+    """Take blocks from free memory: unused ones first, then the longest kept; a request loses its last blocks first."""
     now = run.now
     taken = min(blocks, now.unused_blocks)
     now.unused_blocks -= taken

@@ -1,4 +1,4 @@
-"""What a request could run next."""
+"""How many tokens a request could run next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def set_left(run: Run, row: int) -> None:
-    """Tokens a request could run now, and whether it decodes."""
+    """Set the number of tokens a request could run now, and whether that is a decode."""
     request = run.requests.shown[row]
     pending = request.prompt_tokens + request.produced - request.prefilled
     if run.fixed.first_decoded == 1:

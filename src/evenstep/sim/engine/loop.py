@@ -22,7 +22,7 @@ from evenstep.sim.engine.queue import admit, arrive, evict, resolve
 
 @part
 def next_arrival_s(run: Run) -> float:
-    """When the next request arrives; inf where none does."""
+    """When the next request arrives, in seconds; inf if none is left."""
     if run.now.coming < run.lists.coming.size:
         row: int = run.lists.coming[run.now.coming]
         arrival_s: float = run.requests.arrival_s[row]
@@ -32,7 +32,11 @@ def next_arrival_s(run: Run) -> float:
 
 @part
 def wait_for_arrival(run: Run) -> int:
-    """An engine without requests: the clock goes to the next arrival."""
+    """Move the clock to the next arrival, as the engine has no requests.
+
+    Returns:
+        `RUNNING`; `DONE` if none is left; `STOPPED` if the time is up; `HAS_NONE` for a rank.
+    """
     now = run.now
     if run.fixed.is_rank == 1:
         now.wake_s = np.inf
@@ -46,7 +50,7 @@ def wait_for_arrival(run: Run) -> int:
 
 @part
 def ask(form_batch: Any, run: Run) -> float:
-    """Ask the policy for a batch; answers when it wants to be asked again if it runs nothing."""
+    """Ask the policy for a batch. Returns the time at which it wants to be asked again if it runs nothing, in seconds."""
     fixed, now, lists, requests, policy = run.fixed, run.now, run.lists, run.requests, run.policy
     limits, counts = policy.limits, policy.counts
     limits[view.TOKEN_BUDGET], limits[view.BATCH_LIMIT] = fixed.token_budget, fixed.batch_limit
@@ -77,7 +81,11 @@ def ask(form_batch: Any, run: Run) -> float:
 
 @part
 def make_room(run: Run) -> int:
-    """Read the answer's positions, and evict what it evicts."""
+    """Check the positions in the policy's answer, and evict the requests it evicts.
+
+    Returns:
+        `RUNNING`, or the code of the policy's mistake.
+    """
     now, gone = run.now, run.policy.counts[view.EVICTED]
     if gone > 0 and run.fixed.overflow == model.NEVER:
         return model.MAY_NOT_EVICT
@@ -95,7 +103,11 @@ def make_room(run: Run) -> int:
 
 @part
 def hold(run: Run, wake_s: float) -> int:
-    """The policy runs nothing: the clock goes to the next arrival, or to `wake_s` if that is earlier."""
+    """Let time pass, as the policy runs nothing: until the next arrival, or until `wake_s` if that is earlier.
+
+    Returns:
+        `RUNNING`; `HAS_NONE` for a rank; `HOLDS_FOR_EVER` if nothing would ever happen.
+    """
     now = run.now
     if run.fixed.is_rank == 1:
         now.wake_s = wake_s
@@ -131,7 +143,7 @@ def form(run: Run) -> int:
 
 @part
 def iterate(form_batch: Any, run: Run) -> int:
-    """One iteration, or the way to the next event; answers whether the host is needed, and for what."""
+    """Run one iteration, or move the clock to the next event. Returns `RUNNING`, or the code why the host is needed."""
     now = run.now
     if not arrive(run):
         return model.ASK
@@ -152,7 +164,7 @@ def iterate(form_batch: Any, run: Run) -> int:
 
 @declared(signature(int, BATCH_TYPE, Run))
 def advance(form_batch: Any, run: Run) -> int:
-    """Go on until the run is done or the host is needed; answers why.
+    """Run the loop until the run is done or the host is needed; returns the code of the reason.
 
     Args:
         form_batch: the policy's kernel; `ask.form_batch_into` asks a policy that has none.

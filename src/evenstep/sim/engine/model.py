@@ -21,7 +21,7 @@ RECOMPUTE, RESTART, SWAP, NEVER = range(4)
 
 
 class Fixed(Record):
-    """What a run is asked to do. Flags are 0 or 1, a limit that limits nothing is `UNLIMITED`."""
+    """The settings of a run, which do not change. Flags are 0 or 1; `UNLIMITED` stands for no limit."""
 
     token_budget: int
     batch_limit: int
@@ -46,7 +46,7 @@ class Fixed(Record):
 
 
 class Now(Record):
-    """Where a run stands."""
+    """The progress of a run: clock, counts and the detail of a noted mistake."""
 
     iteration: int
     coming: int  # place in `Lists.coming` of the next request to arrive
@@ -81,7 +81,7 @@ class Now(Record):
 
 
 class Shown(Record):
-    """What policies see of a request: a row of the table that they are handed, `scheduling.view.ID` .. `LOST_AT`."""
+    """Fields of a request that policies see: a row of the policy's table, columns `scheduling.view.ID` .. `LOST_AT`."""
 
     request_id: int
     request_class: int
@@ -116,7 +116,7 @@ class Hidden(Record):
 
 
 class Kept(Record):
-    """Free memory that still holds the KV of a request that left it."""
+    """Free blocks that still hold the KV of a request."""
 
     row: int
     blocks: int
@@ -132,7 +132,7 @@ class Requests(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Rows of requests, int64[N] each."""
+    """Lists of request rows, int64[N] each: requests to come, running, waiting and finished."""
 
     coming: Ints  # in order of arrival, equal times in order of key and row
     running: Ints  # in order of admission
@@ -141,7 +141,7 @@ class Lists(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What the policy is handed besides requests, as `scheduling.view` says, and the order of its queue."""
+    """The arguments of a policy's kernel besides the requests (`scheduling.view`), and the order of its queue."""
 
     order: Floats  # weights of `scheduling.order.QueueOrder`
     limits: Ints

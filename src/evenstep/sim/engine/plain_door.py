@@ -12,14 +12,18 @@ from evenstep.sim.engine.model import NEVER, Run, Shown
 
 
 class PlainDoor:
-    """Shows the policy its view, checks its answer, and writes it where the loop reads it."""
+    """Shows a Python policy its view, checks its answer, and writes it where the loop reads it."""
 
     def __init__(self, policy: Any, run: Run) -> None:
         self.form_batch, self.run = policy.form_batch, run
         self.error: BaseException | None = None
 
     def answer(self, iteration: int, now_s: float) -> float:
-        """Answer the loop; returns `wake_s`. An error is kept for the host, and the loop is told to stop."""
+        """Answer one iteration of the loop. An error of the policy is kept for the host, and the loop stops.
+
+        Returns:
+            Seconds at which the policy wants to be asked again if it runs nothing (`wake_s`).
+        """
         try:
             return self.decide(self.view(iteration, now_s))
         except BaseException as error:
@@ -28,7 +32,7 @@ class PlainDoor:
             return 0.0
 
     def view(self, iteration: int, now_s: float) -> EngineView:
-        """What the policy sees: copies, which it may keep."""
+        """The policy's view of this iteration. Its arrays are copies, which the policy may keep."""
         fixed, now, requests, policy = self.run.fixed, self.run.now, self.run.requests, self.run.policy
         runs, first = int(now.running), int(now.first)
         waiting = self.run.lists.waiting[first : first + int(now.waiting)]

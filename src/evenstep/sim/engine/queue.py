@@ -1,4 +1,4 @@
-"""Which requests wait and which run in the engine simulator: arrivals, evictions, admissions."""
+"""The waiting queue and the running list of the engine simulator: arrivals, evictions, admissions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def place_of(run: Run, row: int, key: float) -> int:
-    """Where a request joins the queue: before larger keys, ties by row."""
+    """The place where a request with this key joins the queue: before larger keys, ties by row."""
     waiting, hidden = run.lists.waiting, run.requests.hidden
     low, high = run.now.first, run.now.first + run.now.waiting
     if high > low:
@@ -34,7 +34,7 @@ def place_of(run: Run, row: int, key: float) -> int:
 
 @part
 def join(run: Run, row: int) -> None:
-    """A request joins the queue where its key belongs; the shorter side of the queue makes room."""
+    """Insert a request into the queue by its key. The shorter side of the queue moves to make room."""
     now, requests, waiting = run.now, run.requests, run.lists.waiting
     hidden = requests.hidden[row]
     if run.fixed.is_keyed == 0:
@@ -55,7 +55,7 @@ def join(run: Run, row: int) -> None:
 
 @part
 def arrive(run: Run) -> bool:
-    """Requests whose time has come join the queue; False if their bounds must be asked for first."""
+    """Let requests that have arrived join the queue. Returns False if the host has to give their bounds first."""
     fixed, now, requests, coming = run.fixed, run.now, run.requests, run.lists.coming
     seen_s = now.seen_s if fixed.schedules_ahead == 1 else now.now_s
     while now.coming < now.known and requests.arrival_s[coming[now.coming]] <= seen_s:
@@ -71,7 +71,7 @@ def arrive(run: Run) -> bool:
 
 @part
 def give_up(run: Run, row: int) -> int:
-    """A request gives up its memory; answers the KV tokens that it has to compute again."""
+    """Free the memory of an evicted request; returns the number of KV tokens it has to compute again."""
     fixed, request, hidden = run.fixed, run.requests.shown[row], run.requests.hidden[row]
     kept = 0
     if fixed.keeps_evicted == 1:
@@ -94,7 +94,11 @@ def give_up(run: Run, row: int) -> int:
 
 @part
 def evict(run: Run) -> int:
-    """Requests give up their memory and join the queue; BAD_EVICTION where one cannot."""
+    """Evict the requests that the policy chose, and queue them.
+
+    Returns:
+        `RUNNING`, or `BAD_EVICTION` for one that cannot be.
+    """
     fixed, now, running = run.fixed, run.now, run.lists.running
     count, moved, wasted, squares, last = run.policy.counts[EVICTED], 0, 0, 0, -1
     for e in range(count):
@@ -129,7 +133,7 @@ def evict(run: Run) -> int:
 
 @part
 def row_at(run: Run, position: int) -> int:
-    """The row at a position of the view, -1 - row where it waits."""
+    """The row of the request at a position of the view; -1 - row if it waits."""
     now = run.now
     if position < now.running:
         return run.lists.running[position]
@@ -138,7 +142,11 @@ def row_at(run: Run, position: int) -> int:
 
 @part
 def resolve(run: Run) -> int:
-    """Turn positions into rows, before evictions move anything; a code if a position is unknown or out of order."""
+    """Turn positions of the policy's answer into rows, before evictions move any.
+
+    Returns:
+        `RUNNING` or the code of a mistake.
+    """
     now, answer, last = run.now, run.policy, -1
     for p in range(answer.counts[PICKED]):
         position = answer.picked[0, p]
@@ -159,7 +167,7 @@ def resolve(run: Run) -> int:
 
 @part
 def admit(run: Run) -> None:
-    """Picked requests leave the queue, in its order, and join those that run."""
+    """Move picked requests from the queue to the running list, in the order of the queue."""
     now, picked, waiting = run.now, run.policy.picked, run.lists.waiting
     at, taken = now.first, 0
     for p in range(run.policy.counts[PICKED]):

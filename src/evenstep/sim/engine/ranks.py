@@ -66,7 +66,7 @@ def run(task: Task) -> EngineRun:
 
 
 class Rank:
-    """One rank: the loop that changes its state, and the row of its last batch."""
+    """One data-parallel rank: its own loop and state, and the record of its last batch."""
 
     def __init__(self, front: Run, task: Task) -> None:
         self.course = Course(rank_of(front, task), task)
@@ -89,12 +89,12 @@ class Rank:
 
     @property
     def held(self) -> int:
-        """KV tokens of memory that are held."""
+        """KV tokens of memory in use on this rank."""
         return int(self.run.fixed.kv_capacity - self.run.now.kv_free)
 
 
 class Ranks:
-    """The ranks, their one clock, and the rank of each request.
+    """The ranks of one engine, their common clock, and the rank of each request.
 
     `front` is their common state: future requests, the clock, and at the end the sums. The requests are shared, since a
     request is on one rank only.
@@ -141,12 +141,12 @@ class Ranks:
 
     @property
     def next_arrival_s(self) -> float:
-        """When the next request that no rank has yet arrives; inf where none does."""
+        """Arrival time of the next request without a rank, in seconds; inf if none is left."""
         coming, next_one = self.front.lists.coming, int(self.front.now.coming)
         return float(self.front.requests.arrival_s[coming[next_one]]) if next_one < coming.size else math.inf
 
     def arrive(self, seen_s: float) -> None:
-        """Requests that arrived until then go to their ranks."""
+        """Assign the requests that arrived by `seen_s` to ranks."""
         front, now, asked = self.front, self.front.now, self.task.quantiles
         while (arrival_s := self.next_arrival_s) <= seen_s:
             if asked is not None and now.coming >= now.asked:
@@ -160,7 +160,7 @@ class Ranks:
             now.coming += 1
 
     def form(self, rank: Rank) -> bool:
-        """A rank forms its batch; whether it has one.
+        """Let a rank form its batch; returns whether it has one.
 
         Raises:
             PolicyError: the policy broke its contract.
@@ -173,7 +173,7 @@ class Ranks:
         return code == model.HAS_FORMED
 
     def report(self) -> None:
-        """The balancer hears the ranks' counts, as long as a request is still to come."""
+        """Report the ranks' counts to the balancer, unless no request is still to come."""
         if self.next_arrival_s == math.inf:
             return
         table = self.front.requests.table
@@ -189,7 +189,7 @@ class Ranks:
         )
 
     def step(self, formed: list[bool]) -> None:
-        """All ranks run their batches, as long as the slowest takes."""
+        """Run the batches of all ranks in one step, as long as the slowest; `formed` says which ranks have a batch."""
         now, count = self.front.now, len(formed)
         batches, beside = np.zeros((count, FEATURES)), np.zeros(count)
         for r, (one, has) in enumerate(zip(self.ranks, formed, strict=True)):
@@ -211,7 +211,11 @@ class Ranks:
             self.times.append((started_s, seconds))
 
     def batch_of(self, rank: Rank, seconds: float) -> I8:
-        """A rank runs its batch; its row of the table. The requests that finish are the front's."""
+        """Run a rank's batch for so many seconds.
+
+        Returns:
+            The rank's row of the step table. Adds finished requests to `front`.
+        """
         front, run = self.front, rank.run
         done, first = int(run.now.finished), int(front.now.finished)
         run.now.step_s = seconds
@@ -222,7 +226,7 @@ class Ranks:
         return rank.row
 
     def gather(self) -> None:
-        """The ranks' sums become those of `front`."""
+        """Write the sums over ranks into the totals of `front`, the state of the whole engine."""
         front = self.front
         for one in self.ranks:
             front.gaps[:] += one.run.gaps

@@ -15,7 +15,7 @@ FirstToken = Literal["prefill", "decode"]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One batching server.
+    """The settings of one batching server.
 
     Args:
         token_budget: b, tokens an iteration may run; 0 = no limit.

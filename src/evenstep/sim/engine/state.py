@@ -51,7 +51,7 @@ class Task:
 
     @property
     def quantiles(self) -> Quantiles | None:
-        """The predictor that gives bounds when a request arrives; None where they are known before."""
+        """The predictor that bounds output lengths at arrival; None if the bounds are given in advance."""
         return self.bounds if isinstance(self.bounds, Quantiles) else None
 
     @property
@@ -86,7 +86,7 @@ def prepared(task: Task) -> Run:
 
 
 def rank_of(front: Run, task: Task) -> Run:
-    """The state of one rank, which shares the requests with `front` and is given its own one by one."""
+    """The state of one rank. It shares the table of requests with `front`, and gets its requests one by one."""
     fixed, now, count = _copied(front.fixed, Fixed), _copied(front.now, Now), front.lists.coming.size
     fixed.is_rank, fixed.asks, fixed.until_s, now.known = 1, 0, np.inf, 0
     return front._replace(

@@ -354,7 +354,7 @@ def _check_cycles(place: str, task: TaskSection) -> None:
 
 
 def first_calls(task: TaskSection) -> list[str]:
-    """Calls that start with the task: those that wait for nothing and that no other call leads to, else the first."""
+    """Calls that start with the task: all that follow no other call; if every call follows one, the first."""
     led_to = {follows for call in task.calls.values() for follows, chance in call.then.items() if chance > 0}
     found = [name for name, call in task.calls.items() if not call.after and name not in led_to]
     return found or [next(iter(task.calls))]

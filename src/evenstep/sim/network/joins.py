@@ -1,4 +1,4 @@
-"""Whether calls run equally often in every task: only then can another call wait for all of them."""
+"""Checks that calls run equally often in every task; only then can another call wait for all of them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ _ANY = 1 << 40
 
 @inlined
 def run_of(net: Net, e: int) -> Run:
-    """One engine's state as its own loop knows it: windows, not copies."""
+    """One engine's state in the form that its own loop takes: windows, not copies."""
     site, ends, lists, small, flat = net.sites[e], net.sites[e + 1], net.lists, net.small, net.flat
     policy = Policy(
         small.order[e],
@@ -97,14 +97,14 @@ def is_before(net: Net, i: int, j: int) -> bool:
 
 @part
 def swap(net: Net, i: int, j: int) -> None:
-    """Two entries of the heap change places."""
+    """Exchange two entries of the heap of released calls."""
     net.heap_s[i], net.heap_s[j] = net.heap_s[j], net.heap_s[i]
     net.heap_row[i], net.heap_row[j] = net.heap_row[j], net.heap_row[i]
 
 
 @part
 def push(net: Net, at_s: float, row: int) -> None:
-    """A call joins the heap."""
+    """Add a call to the heap of released calls."""
     at = net.clock.heap
     net.clock.heap += 1
     net.heap_s[at], net.heap_row[at] = at_s, row
@@ -115,7 +115,7 @@ def push(net: Net, at_s: float, row: int) -> None:
 
 @part
 def pop(net: Net) -> None:
-    """The first call leaves the heap."""
+    """Remove the first call from the heap of released calls."""
     net.clock.heap -= 1
     end, at = net.clock.heap, 0
     swap(net, 0, end)
@@ -131,7 +131,7 @@ def pop(net: Net) -> None:
 
 @part
 def next_release_s(net: Net) -> float:
-    """When the next call is sent to an engine; inf where none will be."""
+    """When the next call is sent to an engine, in seconds; inf if none will be."""
     at_s = np.inf
     if net.clock.coming < net.clock.last_root:
         at_s = net.root_s[net.clock.coming]
@@ -142,7 +142,7 @@ def next_release_s(net: Net) -> float:
 
 @part
 def next_s(net: Net) -> float:
-    """The time of the next event; inf where nothing is left to happen. `low` and `high` bound the engines it is about."""
+    """The time of the next event, in seconds; inf without one. Sets `low` and `high`, the engines it may concern."""
     at_s, low, high = next_release_s(net), net.clock.last, -1
     for e in range(net.clock.first, net.clock.last):
         due_s = net.due_s[e]
@@ -156,7 +156,7 @@ def next_s(net: Net) -> float:
 
 @part
 def look(net: Net, before_s: float) -> None:
-    """Record what the engines hold, at every sampling time up to a time."""
+    """Record the engines' requests and tokens at every sampling time up to `before_s`."""
     clock, samples = net.clock, net.samples
     while clock.samples < samples.tokens.shape[0] and clock.sample_s <= before_s:
         for e in range(clock.first, clock.last):
@@ -169,7 +169,7 @@ def look(net: Net, before_s: float) -> None:
 
 @part
 def outstanding(net: Net, e: int) -> int:
-    """Tokens that the calls sent to an engine have still to run there."""
+    """Tokens still to run of the calls sent to an engine."""
     now = net.now[e]
     return net.sites[e].work + now.wasted_tokens - now.prefill_tokens - now.decode_tokens
 
@@ -189,7 +189,7 @@ def end_batches(net: Net, now_s: float) -> None:
 
 @part
 def end_call(net: Net, row: int, now_s: float) -> None:
-    """A call is done: calls that waited for it alone are released."""
+    """Note the end of a call, and release the calls that waited only for it."""
     call = net.calls[row]
     net.attained[call.task] += call.work
     for i in range(call.children, net.calls[row + 1].children):
@@ -201,7 +201,11 @@ def end_call(net: Net, row: int, now_s: float) -> None:
 
 @part
 def release(routes: Any, net: Net, now_s: float) -> int:
-    """Send the calls that are due to their engines: event 2 of this module's docstring. Answers a code."""
+    """Send the calls that are due to their engines: event 2 of this module's docstring.
+
+    Returns:
+        `GOES_ON`, or the code of a routing policy's mistake.
+    """
     clock = net.clock
     while True:
         is_root = clock.coming < clock.last_root and net.root_s[clock.coming] <= now_s
@@ -223,7 +227,11 @@ def release(routes: Any, net: Net, now_s: float) -> int:
 
 @part
 def send(routes: Any, net: Net, row: int, now_s: float) -> int:
-    """A call goes to an engine of its group, and waits there; answers a code."""
+    """Send a call to an engine of its group, where it waits.
+
+    Returns:
+        `GOES_ON`, or the code of the routing policy's mistake.
+    """
     call = net.calls[row]
     group, request = net.groups[call.group], net.requests.shown[row]
     e = 0
@@ -253,7 +261,7 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
 
 @part
 def key_of(net: Net, row: int) -> float:
-    """Where a call waits: by its priority, then by the network's order; the smallest first."""
+    """The sort key of a waiting call: its priority, then the network's order. The smallest key goes first."""
     call, order = net.calls[row], net.clock.order
     key = call.key
     if order == FCFS:
@@ -267,7 +275,11 @@ def key_of(net: Net, row: int) -> float:
 
 @part
 def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
-    """Ask the routing policy of a group; its answer counts the group's engines from 0."""
+    """Ask the routing policy of group g for an engine.
+
+    Returns:
+        The engine, counted from 0 within the group; -1 if the policy raised an error.
+    """
     group, ends, routing, flat = net.groups[g], net.groups[g + 1], net.routing, net.route_flat
     n, first = group.count, group.first
     ints = routing.workers_i[group.workers : group.workers + 4 * n].reshape((4, n))
@@ -314,7 +326,11 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
 
 @part
 def form_batches(policies: Any, net: Net, now_s: float) -> int:
-    """Form batches on the engines without one: event 3 of this module's docstring. Answers a code."""
+    """Form batches on the engines without one: event 3 of this module's docstring.
+
+    Returns:
+        `GOES_ON`, or the code of a scheduling policy's mistake.
+    """
     for e in range(net.clock.low, net.clock.high + 1):
         if net.due_s[e] <= now_s and net.sites[e].formed == 0:
             run, site = run_of(net, e), net.sites[e]
@@ -330,7 +346,11 @@ def form_batches(policies: Any, net: Net, now_s: float) -> int:
 
 @part
 def form(policies: Any, net: Net, run: Run, e: int) -> int:
-    """An engine forms its next batch, or says when it wants to be asked again; answers a code."""
+    """Form the next batch of engine e, or note when its policy wants to be asked again.
+
+    Returns:
+        `GOES_ON`, or the code of the policy's mistake.
+    """
     now, site = run.now, net.sites[e]
     while True:
         code = iterate(policies[site.policy], run)
@@ -349,7 +369,7 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
 
 @part
 def count_waiting(run: Run, site: Any) -> None:
-    """Bring the tokens that wait up to date: calls of this batch no longer wait, evicted ones wait again."""
+    """Update an engine's waiting tokens: calls of the new batch no longer wait, evicted ones wait again."""
     now, answer = run.now, run.policy
     if now.evictions != site.evictions:
         site.evictions, site.waiting_tokens = now.evictions, 0
@@ -365,7 +385,7 @@ def count_waiting(run: Run, site: Any) -> None:
 
 @part
 def ended(net: Net) -> int:
-    """Nothing is left to happen: all is done, unless an engine keeps calls and waits for nothing."""
+    """The code at the end of a run: `DONE`, or `HOLDS_FOR_EVER` if an engine keeps calls without a next event."""
     for e in range(net.now.size):
         if net.now[e].running + net.now[e].waiting > 0:
             net.clock.engine = e
@@ -375,7 +395,7 @@ def ended(net: Net) -> int:
 
 @part
 def stop(net: Net, now_s: float) -> None:
-    """The time is up: batches under way end, and the other engines stand at the event that will not happen."""
+    """Stop at the time limit: batches under way end, and other engines' clocks stand at `now_s`."""
     for e in range(net.now.size):
         if net.sites[e].formed == 0:
             net.now[e].now_s = max(net.now[e].now_s, now_s)
@@ -385,7 +405,7 @@ def stop(net: Net, now_s: float) -> None:
 
 @part
 def run_island(policies: Any, routes: Any, net: Net, i: int) -> int:
-    """Run one island until nothing is left to happen there, or the time is up; answers a code."""
+    """Run island i until nothing is left to happen there, or the time is up. Returns `GOES_ON`, or a policy's mistake."""
     clock, island, ends = net.clock, net.islands[i], net.islands[i + 1]
     clock.first, clock.last, clock.coming, clock.last_root = island.engines, ends.engines, island.roots, ends.roots
     clock.heap, clock.samples, clock.sample_s = 0, 0, 0.0
@@ -405,7 +425,7 @@ def run_island(policies: Any, routes: Any, net: Net, i: int) -> int:
 
 @declared(signature(int, several(BATCH_TYPE, MOST_POLICIES), several(ROUTE_TYPE, MOST_POLICIES), Net))
 def advance(policies: Any, routes: Any, net: Net) -> int:
-    """Run until all tasks are done, the time is up, or a policy breaks its contract; answers why.
+    """Run until all tasks are done, the time is up, or a policy breaks its contract; returns the code of the reason.
 
     Args:
         policies: kernels of the scheduling policies; `sim.engine.ask` asks one that has none.

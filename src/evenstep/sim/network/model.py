@@ -18,7 +18,7 @@ FCFS, OLDEST_TASK, LEAST_ATTAINED, STATIC = range(4)
 
 
 class Clock(Record):
-    """Where the run stands."""
+    """The progress of a run: time, the island that runs, the heap's size, the noted mistake."""
 
     until_s: float
     then_s: float  # the earliest event at or after `until_s`, of all islands so far
@@ -42,14 +42,14 @@ class Clock(Record):
 
 
 class Island(Record):
-    """Groups in a row that share no task with the others: where its engines and first calls begin."""
+    """Consecutive groups that share no task with other groups: its first engine and its first root call."""
 
     engines: int
     roots: int
 
 
 class Site(Record):
-    """One engine of the network, and where its part of the flat arrays begins."""
+    """One engine of the network: its counts, and where its part of the flat arrays begins."""
 
     group: int
     policy: int  # place of its scheduling policy's kernel
@@ -82,7 +82,7 @@ class Group(Record):
 
 
 class Call(Record):
-    """One call of a task."""
+    """One call of a task, with its engine, group, sizes and key."""
 
     task: int
     group: int
@@ -98,7 +98,7 @@ class Call(Record):
 
 
 class Flat(NamedTuple):
-    """Numbers of all engines, or of all groups, one after the other."""
+    """Arrays that hold the numbers of all engines, or of all groups, one after the other."""
 
     memory: Ints
     parameters: Floats
@@ -121,7 +121,7 @@ class Lists(NamedTuple):
 
 
 class Small(NamedTuple):
-    """Short rows of each engine: [E, *]."""
+    """Short rows, one for each engine: [E, *]."""
 
     order: Table
     limits: IntTable
@@ -132,7 +132,7 @@ class Small(NamedTuple):
 
 
 class Routing(NamedTuple):
-    """What routing policies are handed, besides the flat arrays of groups."""
+    """The arguments of routing policies, besides the flat arrays of groups."""
 
     workers_i: Ints
     workers_f: Floats
@@ -144,7 +144,7 @@ class Routing(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """What the engines hold at regular times: [S, E]."""
+    """Requests and tokens held by each engine at regular times: [S, E]."""
 
     requests: IntTable
     tokens: IntTable

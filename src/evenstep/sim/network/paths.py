@@ -22,7 +22,7 @@ def mean_tokens(task: TaskSection) -> dict[str, tuple[float, float]]:
 
 
 def remaining(task: TaskSection) -> dict[str, float]:
-    """Expected tokens of the longest path from the beginning of each call to the end of its task."""
+    """Expected tokens of the longest path from the start of each call to the end of its task, by call."""
     tokens = {name: sum(both) for name, both in mean_tokens(task).items()}
     joins = {name: [c for c, one in task.calls.items() if name in one.after] for name in task.calls}
     found = dict(tokens)
@@ -38,7 +38,7 @@ def remaining(task: TaskSection) -> dict[str, float]:
 
 
 def visits(task: TaskSection) -> dict[str, float]:
-    """How often a task runs each call, on average; a join runs as often as the rarest of its parents."""
+    """Mean number of times a task runs each call. A join runs as often as the rarest of its parents."""
     begin = first_calls(task)
     found = dict.fromkeys(task.calls, 0.0)
     for _ in range(_ROUNDS):
@@ -70,7 +70,7 @@ def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:
 
 
 def before(task: TaskSection) -> dict[str, float]:
-    """Expected tokens of the longest path from the task's beginning to each call; a loop's way back does not count."""
+    """Expected tokens of the longest path from the task's start to each call, by call. Ways back in a loop do not count."""
     tokens = {name: sum(both) for name, both in mean_tokens(task).items()}
     place = {name: k for k, name in enumerate(task.calls)}
     found = dict.fromkeys(task.calls, 0.0)

@@ -85,7 +85,7 @@ def _run(ready: Prepared) -> None:
 
 
 def run_of(net: Net, e: int) -> Run:
-    """An engine's state as the engine simulator knows it."""
+    """One engine's state in the form of the engine simulator."""
     text: Any = loop.run_of
     return getattr(text, "py_func", text)(net, e)
 

@@ -41,7 +41,7 @@ _ORDERS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A group of engines as it was asked for.
+    """A group of engines, as its section of NETWORK.yaml asks for it.
 
     Args:
         name: of the section.
@@ -59,7 +59,7 @@ class Place:
 
     @property
     def policy(self) -> Any:
-        """The scheduling policy inside."""
+        """The scheduling policy of the group's engines."""
         return self.task.policy
 
 
@@ -254,7 +254,7 @@ def _lists(network: Network, calls: Calls, engines: int) -> model.Lists:
 
 
 def is_keyed(network: Network, section: EngineSection) -> bool:
-    """Whether calls wait there by priority or the network's order, not by the scheduling policy's."""
+    """Whether calls wait in the order of priorities or of the network, in place of the scheduling policy's own order."""
     return bool(section.priority) or network.order != "fcfs"
 
 
@@ -354,7 +354,7 @@ def _sites(
 
 
 def classes_of(places: list[Place], trace: Trace) -> int:
-    """Classes that an engine may see: those of the calls, or priorities."""
+    """The number of request classes that engines may see: classes of the calls, or a group's priorities plus one."""
     most = int(trace.column("request_class").max(initial=0)) + 1
     return max(most, *(len(one.section.priority) + 1 for one in places))
 

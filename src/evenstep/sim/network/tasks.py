@@ -63,7 +63,7 @@ class Calls:
         return end_s
 
     def engine_of(self, network: Network) -> list[str]:
-        """The engine or group of each kind."""
+        """The engine or group that runs each kind of call, in the order of `kinds`."""
         found: list[str] = []
         for task, call in self.kinds:
             section = network.tasks[task]
@@ -90,12 +90,12 @@ class _Drawn:
 
 
 def kinds_of(network: Network) -> tuple[tuple[str, str], ...]:
-    """Every call of every type, by name; a recorded type has one, ``call``."""
+    """All pairs of task type and call name; a recorded type has one call, ``call``."""
     return tuple((name, call) for name, task in network.tasks.items() for call in (task.calls or ("call",)))
 
 
 def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int = 0) -> Calls:
-    """The tasks of a network under a seed.
+    """Draw the tasks of a network under a seed.
 
     Args:
         traces: the recorded tasks, by type.
@@ -288,7 +288,7 @@ def _recorded(
 
 
 def taken(calls: Calls, rows: I8) -> Calls:
-    """Some calls, in this order; a pair with a call that is left out is left out, too."""
+    """The calls of these rows, in this order. Pairs with a call left out are left out, too."""
     place = np.full(calls.task.size, -1)
     place[rows] = np.arange(rows.size)
     kept = (place[calls.parent] >= 0) & (place[calls.child] >= 0)

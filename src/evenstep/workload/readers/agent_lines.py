@@ -1,4 +1,4 @@
-"""Dependencies between the requests of an agentic session: one main line, and sub-agents next to it.
+"""Dependencies between the requests of an agentic session: one main line, and sub-agents parallel to it.
 
 A request follows the previous one of its line, `think_time` after its end. A sub-agent is recorded as a marker with its
 own requests, in times relative to the marker. In every recorded session the marker's time less the sub-agent's duration
@@ -24,7 +24,7 @@ from evenstep.request import F8, I8, Trace
 from evenstep.workload.readers import links
 from evenstep.workload.table import Bool, Table
 
-NOTE = "{:,} sub-agents run beside the main line: each follows the main request that launched it, and is waited for."
+NOTE = "{:,} sub-agents run in parallel to the main line: each follows the main request that launched it, and is waited for."
 _ROUNDING_S = 1.0  # recorded times are whole seconds
 
 
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """One sub-agent: its marker's time, how long it took if that is recorded, and whether its result was waited for."""
+    """One sub-agent: the time of its marker, its duration if recorded, and whether its result was waited for."""
 
     marker_s: float
     duration_s: float | None
@@ -152,7 +152,7 @@ def _start_helpers(
 def trace(
     table: Table, format: str, lengths: tuple[I8, I8], calls: list[Call], helpers: list[Helper], rows: I8
 ) -> tuple[Trace, I8]:
-    """The trace of the good calls, without requests whose output is empty; says how many these were.
+    """Build a trace from the good calls, without requests whose output is empty.
 
     Args:
         lengths: prompt and output tokens of each row of the table.

@@ -69,7 +69,7 @@ def _nanoseconds(table: Table) -> I8:
 
 
 def nanoseconds(text: Any) -> int | None:
-    """Nanoseconds since 1970, up to 2262, of a time as Azure writes it; without a zone it is taken as UTC."""
+    """Parse a time in Azure's notation to nanoseconds since 1970, up to 2262; without a zone it is UTC. None if invalid."""
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
         return None

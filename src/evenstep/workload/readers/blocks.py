@@ -1,4 +1,4 @@
-"""Prefix blocks from the block lists of a file's rows, and how much of them had been seen before."""
+"""Prefix blocks from the block lists of a file's rows, and the share of blocks seen before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = (512, 16, 32, 64, 128, 256, 1024)
 
 
 def flat(lists: Sequence[Any]) -> I8 | None:
-    """All block ids in a row, as int64 (unsigned ids keep their bits); None if any is no whole number."""
+    """All block ids in one int64 array (unsigned ids keep their bits); None if any is not a whole number."""
     together: list[Any] = list(lists[0]) if len(lists) == 1 else list(chain.from_iterable(lists))
     if not together:
         return np.zeros(0, np.int64)
@@ -36,7 +36,7 @@ def of_table(
     prompt_tokens: I8,
     sizes: tuple[int, ...] = _SIZES,
 ) -> tuple[PrefixBlocks, str]:
-    """The blocks of a table's rows; a row without the field has none.
+    """The prefix blocks of a table's rows, and a note if no block size fits. A row without the field has no blocks.
 
     Args:
         prompt_tokens: int64[N]; the block size is the first of `sizes` with ``ceil(prompt / size)`` ids in every row.
@@ -68,7 +68,7 @@ def of_table(
 
 
 def seen_share(blocks: PrefixBlocks, session: I8) -> float:
-    """Share of prompt blocks that stand at the front of a prompt and were all seen in earlier rows.
+    """Share of prompt blocks that belong to a leading run of blocks which earlier rows had all seen.
 
     Rows are taken in their order with a cache that never forgets; in scope ``session`` the cache is one session's own.
 

@@ -75,7 +75,7 @@ def read(
     }
     places = _places(path.name, first, asked)
     if unit != "s" and "arrival_s" not in places:
-        raise InputError(path.name, "unit", unit, "a column of times beside it", "Name it with time=COLUMN.")
+        raise InputError(path.name, "unit", unit, "no unit without a column of times", "Name the column with time=COLUMN.")
     dated = _has_dates(path, places.get("arrival_s", ""))
     if unit != "s" and dated:
         raise InputError(path.name, "unit", unit, "numbers in the column of times", "Dates need no unit.")

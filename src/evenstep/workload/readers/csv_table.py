@@ -17,7 +17,7 @@ from evenstep.workload.table import Doubt, Table
 
 
 def header(head: bytes) -> list[str]:
-    """Names in the first line of a file, or nothing when it is not text."""
+    """The column names in a file's first line; empty if it is not text."""
     try:
         line = head.split(b"\n", 1)[0].decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -26,7 +26,7 @@ def header(head: bytes) -> list[str]:
 
 
 def hint(field: str, first: list[str]) -> str:
-    """What to do where a header lacks a column: name another separator, or the nearest column."""
+    """A sentence on a missing column: name another separator, or the nearest column."""
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(first) == 1 and mark in first[0]:
             return f"The columns are separated by {name}; separate them by commas."

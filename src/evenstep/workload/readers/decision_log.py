@@ -1,4 +1,4 @@
-"""Decision logs of a live dispatcher as traces: requests that were served, with the lengths they turned out to have."""
+"""Reads decision logs of a live dispatcher as traces: the served requests, with their true lengths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read a decision log, JSON lines or msgpack: this part of it and the later ones in its folder.
+    """Read a decision log, JSON lines or msgpack: this part and the later ones in its folder.
 
     Requests that did not arrive and end in these parts, or did not end correctly, are dropped and counted. Prompt lengths
     are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.

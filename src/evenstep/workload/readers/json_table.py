@@ -18,7 +18,7 @@ _KEY = re.compile(rb'"([A-Za-z_][A-Za-z0-9_ ]*)"\s*:')
 
 
 def keys(head: bytes) -> set[str]:
-    """Top-level field names of the first object, or a guess from the text where its line is longer than the head."""
+    """Top-level field names of the first object; a guess from the text if its line is longer than the head."""
     import orjson
 
     stripped = head.lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -72,6 +72,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 
 def first_of(names: list[str], known: tuple[str, ...]) -> str:
-    """The first known name that the header has (as the header writes it), or ""."""
+    """The first known name that the header has, spelled as in the header; empty if it has none."""
     written = {name.lower(): name for name in names}
     return next((written[k] for k in known if k in written), "")

@@ -34,7 +34,7 @@ def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
 
 
 def classes(names: Sequence[str]) -> str:
-    """The note on what the numbers of the request classes stand for."""
+    """A note that says what the numbers of the request classes mean."""
     return "Request classes: " + ", ".join(f"{number} = {name or 'empty'}" for number, name in enumerate(names)) + "."
 
 

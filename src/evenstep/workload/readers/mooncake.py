@@ -1,4 +1,4 @@
-"""Mooncake JSONL, and the request lines that AIPerf, Dynamo and vLLM write in its shape."""
+"""Mooncake JSONL, and the request lines of AIPerf, Dynamo and vLLM in the same format."""
 
 from __future__ import annotations
 

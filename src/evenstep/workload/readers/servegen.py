@@ -1,4 +1,4 @@
-"""ServeGen: not requests but clients, in the tar as it is; requests are drawn from them for a window of time."""
+"""ServeGen: a tar of client models; requests are drawn from the clients for a window of time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def source(
             path.name,
             "length files",
             0,
-            "chunk-i-dataset.json files beside the rates",
+            "chunk-i-dataset.json files in the folder of the rates",
             "The file holds rates only: no requests can be drawn from it; `evenstep trace inspect` shows the rates.",
         )
     notes: list[str] = []

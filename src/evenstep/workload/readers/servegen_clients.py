@@ -1,4 +1,4 @@
-"""The clients of a ServeGen tar: each one's rate and burstiness by window, and its length laws."""
+"""The clients of a ServeGen tar: each client's rate and burstiness by window, and its length laws."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """One client.
+    """One client of a ServeGen tar.
 
     Args:
         number: its chunk.

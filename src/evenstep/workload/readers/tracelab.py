@@ -1,4 +1,4 @@
-"""TraceLab: one round of a coding agent a line, with token counts and the times of its events."""
+"""TraceLab: one round of a coding agent in each line, with token counts and event times."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class AtOnce:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Exponential gaps."""
+    """Poisson arrivals: exponential gaps."""
 
     requests_per_s: float
 
@@ -74,7 +74,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Equal gaps."""
+    """Arrivals with equal gaps."""
 
     requests_per_s: float
 

@@ -1,4 +1,4 @@
-"""Laws of lengths: each turns uniform numbers into whole tokens by its quantile function.
+"""Laws of token lengths: each maps uniform numbers to whole tokens by its quantile function.
 
 Continuous laws are rounded to the nearest whole number and clipped to ``[low, high]``, so that what lies beyond an end
 gathers on it. Any law with `quantile` will do; the names of these (`lognormal`, `pareto-tailed`, ...) are what YAML
@@ -291,7 +291,7 @@ def empirical(values: I8) -> Empirical:
 
 
 def fitted_lognormal(values: I8) -> Lognormal:
-    """The lognormal law of greatest likelihood for these lengths, clipped to their range."""
+    """The lognormal law of maximum likelihood for these lengths, clipped to their range."""
     if values.size == 0:
         raise InputError("fitted", "values", 0, "at least one length")
     logs = np.log(values)

@@ -74,7 +74,7 @@ class Synthetic:
     def __post_init__(self) -> None:
         if self.recurring is not None and any(c.prompt or c.output for c in self.classes):
             hint = "Prompts that come back have lengths of their own: give the classes shares only."
-            raise InputError("synthetic", "classes", "laws of their own", "no laws beside recurring", hint)
+            raise InputError("synthetic", "classes", "laws of their own", "no laws of lengths with recurring", hint)
         if self.requests < 1:
             raise InputError("synthetic", "requests", self.requests, "a whole number >= 1")
 

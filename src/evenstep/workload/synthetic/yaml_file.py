@@ -104,7 +104,7 @@ class Workload:
     description: str = ""
 
     def at(self, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0) -> Source:
-        """The source at the file's rate, or at its load on this cluster."""
+        """The trace source at the file's rate, or at its load on this cluster."""
         return rescaled(
             self.source,
             requests_per_s=self.requests_per_s,
@@ -210,13 +210,13 @@ def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
 
 
 class Reading:
-    """Makes values of one file; knows its lines for messages and its folder for relative paths."""
+    """Builds values of one file; has its lines for messages and its folder for relative paths."""
 
     def __init__(self, path: Path, file: config.Document) -> None:
         self.path, self.file = path, file
 
     def made(self, kind: Any, content: Any, place: str) -> Any:
-        """A dataclass from a mapping, every field converted by its type."""
+        """Build a dataclass from a mapping, with every field converted to its type."""
         if not isinstance(content, Mapping):
             raise InputError(self.file.where(place), place or "content", content, "a mapping of keys to values")
         fields = {f.name: f for f in dataclasses.fields(kind)}

@@ -134,7 +134,7 @@ def _latency(setting: ex.Setting, served: float) -> Latency:
 
 
 def received(trace: Trace, steps: int) -> Drift:
-    """Requests that hold a slot and their prompt's KV for so many steps before they decode."""
+    """A drift for requests that hold a slot and their prompt's KV for `steps` steps before they decode."""
     if steps == 0:
         return Drift()
     counts = trace.output_tokens + steps

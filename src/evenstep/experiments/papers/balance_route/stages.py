@@ -1,4 +1,4 @@
-"""BR-H's decision, made up to one of its stages and many times, so that the times of the stages can be told apart."""
+"""BR-H's decision run only up to a given stage, and many times, to measure the time of each stage."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def engine_run(
     prompt: int = 1,
     holds: bool = True,
 ) -> EngineRun:
-    """One run of requests that are all there at the start, an iteration a unit of time.
+    """Run requests that are all present at the start, with one unit of time an iteration.
 
     Args:
         policy: the policy.

@@ -80,7 +80,7 @@ class Case:
         return round(lengths * self.mix.size / self.hindsight(1))
 
     def hindsight(self, count: int) -> float:
-        """H-SF's mean latency as the proof of Lemma 4.6 has it."""
+        """H-SF's mean latency, as the proof of Lemma 4.6 gives it."""
         k = np.arange(1, self.mix.size + 1, dtype=float)
         x = self.mix / self.mix.sum()
         later = np.cumsum(x[::-1])[::-1] - x
@@ -88,7 +88,7 @@ class Case:
 
 
 def even(prompt: int, lower: int, upper: int) -> Case:
-    """As many of every output."""
+    """A case with equally many requests of every output."""
     return Case(prompt, lower, np.where(np.arange(1, upper + 1) < lower, 0.0, 1.0))
 
 
@@ -131,7 +131,7 @@ def _curve(u: F8, a: float, b: float, c: float) -> F8:
 
 
 def fitted() -> tuple[F8, float]:
-    """Least squares of a ln(u + b) + c over Fig. 1's lengths, and its R^2."""
+    """Coefficients of a ln(u + b) + c fitted by least squares over Fig. 1's lengths, and R^2."""
     from scipy.optimize import curve_fit
 
     y = [theory.a_min_worst(n)[0] for n in LENGTHS]
@@ -151,13 +151,13 @@ def explained(lengths: Sequence[int], coefficients: Sequence[float] | F8) -> flo
 
 
 def geometric(q: float, *, weighted: bool = False) -> float:
-    """A_min's closed form on the geometric law, or the linearly weighted one, far enough out."""
+    """A_min's closed form on the geometric law, or the linearly weighted one, truncated far in the tail."""
     k = np.arange(1, min(int(40 / (1 - q)), 100_000) + 2, dtype=float)
     return theory.a_min_mixed((k if weighted else 1.0) * q ** (k - 1), 0, 1)
 
 
 def two_points(lower: int, upper: int) -> float:
-    """The closed form's largest value on two outputs, over mixes of them."""
+    """The largest value of the closed form on two outputs, over mixes of the two."""
     mixes = np.zeros((400, upper))
     mixes[:, lower - 1] = np.geomspace(1e-2, 1e3, 400)
     mixes[:, -1] = 1.0
@@ -339,7 +339,7 @@ def _search(setting: ex.Setting, values: Values) -> tuple[list[ex.Row], list[ex.
 
 
 def random_case(seed: int, draw: int) -> Case:
-    """Prompts of 0, 2 or 10, a lower bound of 1 to 4, up to 12 outputs, any two or all of them."""
+    """A random instance: prompts of 0, 2 or 10, a lower bound of 1 to 4, up to 12 outputs, two of them or all."""
     dice = streams.uniform(seed, "interval-search", np.arange(16), draw=draw)
     prompt, lower = (0, 2, 10)[int(3 * dice[0])], 1 + int(4 * dice[1])
     mix = np.zeros(lower + 1 + int(8 * dice[2]))

@@ -56,7 +56,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def fig5(policy: str) -> str:
-    """The batches of Fig. 5 under a policy, members in order of their letters."""
+    """The batches of Fig. 5 under a policy, as text; members in order of their letters."""
     output = np.array([2, 4, 3, 1, 1])
     arrival = np.array([0.0, 0.0, 0.0, _SOON, _SOON])
     trace = Trace(np.ones(5, np.int64), output, arrival_s=arrival, name="Fig. 5", synthetic=True)

@@ -68,7 +68,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def case(policy: str, tp: int = 2, prompt: int = PROMPT, output: int = OUTPUT, **engine: Any) -> Case:
-    """Requests all alike on one engine, without limits that are not given."""
+    """A case of equal requests on one engine; limits not given in `engine` are absent."""
     options: dict[str, Any] = {"token_budget": 512, "batch_limit": 0, "first_token": "decode", **engine}
     return Case(policy, LAWS[tp], Engine(**options), alike(prompt, output))
 
@@ -130,7 +130,7 @@ def _ends(paths: Paths) -> list[ex.Row]:
 def all_within(
     closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], cases: Sequence[str], share: float
 ) -> bool | None:
-    """Whether the closed form of each case is within this share of what was found."""
+    """Whether the closed form of each case lies within this share of the simulated value; None if undecided."""
     return ex.all_of([ex.near(found[name], closed[name].requests_per_s or math.nan, share) for name in cases])
 
 

@@ -56,7 +56,7 @@ def policy_of(kind: str, horizon_s: float) -> SchedulingPolicy:
 
 
 def swung(arrival_s: F8, swing: float) -> F8:
-    """Poisson arrivals of a constant rate, moved so that the rate swings by this share around it."""
+    """Shift Poisson arrivals of a constant rate so that the rate swings by this share around it."""
     omega = 2 * np.pi / PERIOD_S
     at = np.linspace(0.0, float(arrival_s[-1]), 1 + int(20 * arrival_s[-1] / PERIOD_S))
     return np.interp(arrival_s, at + swing / omega * (1 - np.cos(omega * at)), at)

@@ -78,7 +78,7 @@ class Family:
         return Wait(thresholds, solve_s=solve_s)
 
     def policies(self, loads: Sequence[float]) -> dict[str, SchedulingPolicy]:
-        """Thresholds for a profile's mean and for its peak, solved anew from the mean's on, and a policy without gates."""
+        """Policies for a load profile: thresholds for its mean, for its peak, solved anew, and one without gates."""
         mean, peak = self.thresholds(float(np.mean(loads))), self.thresholds(max(loads))
         return {
             "for the mean": self.policy(mean),
