@@ -12,7 +12,7 @@ from evenstep import names, streams
 from evenstep.cost.batch import BatchTime
 from evenstep.experiments.crew import Crew, Kernels, Places
 from evenstep.measure.engine_records import EngineRun
-from evenstep.measure.stability import Stability, Unit, stability, tokens_of
+from evenstep.measure.stability import Stability, Unit, stability, tokens_arrived, tokens_of, work_left
 from evenstep.request import I8, Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.view import SchedulingPolicy
@@ -24,8 +24,10 @@ from evenstep.workload.synthetic.synthetic import Synthetic
 
 #: Share of the arrivals that a drift may have and still count as zero, near the limit.
 TOLERANCE = 0.005
-#: Share by which chance in the arrivals of one run may move a limit.
-FAR = 0.02
+#: Share by which chance may move a bracket. A clearly unstable run is searched for above it, first in steps of `FINE`.
+FINE, FAR = 0.01, 0.1
+#: An overloaded engine that serves this share less than the bracket counts as serving less than it can.
+LESS = 0.02
 #: Requests of the sample, and of the run that gives a first guess where there is no formula.
 SAMPLE, FEW = 100_000, 1_000
 #: A rate this much smaller or larger than the first guess is not looked at.
@@ -129,11 +131,17 @@ class Case:
         return found
 
     def run(self, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
-        """Simulate this many Poisson arrivals at a rate, requests a second, up to the last arrival."""
-        times = Poisson(rate).times(requests, seed, replicate)
+        """Simulate this many Poisson arrivals at a rate, requests a second, up to the last arrival.
+
+        Their times are stretched so that as many requests, or tokens, come in a second as the rate asks on average. A few
+        long requests of a heavy tail would otherwise move the load by per cents.
+        """
+        times, drawn = Poisson(rate).times(requests, seed, replicate), self.lengths.draw(requests, seed, replicate)
         assert times is not None
+        work = float(tokens_of(drawn, self.engine.first_token).sum()) if self.unit == "tokens" else float(requests)
+        times = times * (work / (self.size * rate * float(times[-1])))
         return simulate_engine(
-            replace(self.lengths.draw(requests, seed, replicate), arrival_s=times),
+            replace(drawn, arrival_s=times),
             self.built,
             engine=self.engine,
             batch_time=self.law,
@@ -176,9 +184,8 @@ class Bisection:
         """The largest rate, requests a second; 0 or inf where every rate that was tried is unstable or stable.
 
         The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not.
-        A verdict that stays undecided counts as stable if its drift is within the tolerance. The last unstable run shows
-        what the engine served: the arrivals less their drift. It counts the arrivals that really came, so chance in the
-        number and size of requests cancels.
+        A verdict that stays undecided counts as stable if its drift is within the tolerance. A long run above the bracket
+        shows what the engine serves.
         """
         low, high, wider = 0.95 * self.around, 1.05 * self.around, 0.1
         if not self._keeps_up(low):
@@ -203,17 +210,48 @@ class Bisection:
         return found.drift.value <= TOLERANCE * found.arrivals_per_s
 
     def _served(self, low: float, high: float) -> float:
-        """The rate served just above the limit, requests a second.
+        """The rate that a clearly unstable run serves, requests a second. It is looked for from the bracket upwards.
 
-        Some policies serve less once they are overloaded; where that is far from the bracket, its middle counts.
+        Some policies serve less once they are overloaded; where that is far below the bracket, its middle counts.
         """
-        found = stability(self.case.run(high, 4 * self.requests, self.seed, self.replicate), unit=self.case.unit)
-        rate = (found.arrivals_per_s - found.drift.value) / self.case.size
-        return rate if (1 - FAR) * low < rate < (1 + FAR) * high else (low + high) / 2
+        rate, step = high, FINE
+        while True:
+            found = stability(self.case.run(rate, 4 * self.requests, self.seed, self.replicate), unit=self.case.unit)
+            if found.verdict == "unstable" or rate > (1 + FAR) * high:
+                break
+            rate, step = (1 + step) * rate, 2 * step
+        served = found.served_per_s / self.case.size
+        return served if found.verdict == "unstable" and served > (1 - LESS) * low else (low + high) / 2
 
 
-def work_through(jobs: Sequence[Bisection], processes: int | None = None) -> list[float]:
-    """The largest rate of each, on all cores where that pays; `processes` = at most so many."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Backlog:
+    """The share of what arrived that a run at a rate leaves to do, of one replicate (`executors.Job`).
+
+    A stable engine's share goes to 0 as runs get longer.
+
+    Args:
+        case: the case. rate: requests a second.
+        requests: of the run.
+        seed, replicate: keys of the arrivals.
+    """
+
+    case: Case
+    rate: float
+    requests: int
+    seed: int
+    replicate: int
+    label: str = ""
+
+    def carry_out(self, shared: object = None) -> float:
+        """Tokens left when the last request has come, over all tokens of the requests."""
+        run = self.case.run(self.rate, self.requests, self.seed, self.replicate)
+        end = np.array([run.totals.makespan_s])
+        return float((work_left(run, end) / tokens_arrived(run, end))[0])
+
+
+def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = None) -> list[float]:
+    """What each job finds, on all cores where that pays; `processes` = at most so many."""
     numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
     crew = Crew(None, Places(processes=processes))
     found = [0.0] * len(jobs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -31,11 +31,13 @@ class Stability:
             lies above; else ``undecided``: a longer run may tell.
         drift: requests (or tokens) a second by which those in the engine grow, with its 95 % interval.
         arrivals_per_s: over the same time, in the same unit.
+        served_per_s: the arrivals less what the number grew by from the first to the last moment; nan if not known.
     """
 
     verdict: Verdict
     drift: Interval
     arrivals_per_s: float
+    served_per_s: float = math.nan
 
 
 def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests") -> Stability:
@@ -69,12 +71,14 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests
     if end <= 0:
         raise InputError("stability", "trace", f"{arrival_s.size} requests by {end} s", "arrivals over time")
     times = np.linspace(_WARM_UP * end, end, _STRETCHES * _SAMPLES, endpoint=False)
-    counted = in_system(run.iterations, arrival_s, times) if unit == "requests" else work_left(run, times)
-    held = counted.reshape(_STRETCHES, _SAMPLES).mean(axis=1)
-    ends = np.array([times[0], end])
+    moments = np.append(times, end)
+    counted = in_system(run.iterations, arrival_s, moments) if unit == "requests" else work_left(run, moments)
+    held = counted[:-1].reshape(_STRETCHES, _SAMPLES).mean(axis=1)
+    ends = moments[[0, -1]]
     arrived = np.searchsorted(arrival_s, ends, side="right") if unit == "requests" else tokens_arrived(run, ends)
-    rate = float(arrived[1] - arrived[0]) / (end - float(times[0]))
-    return judged(held, (1 - _WARM_UP) * end / _STRETCHES, rate, tolerance)
+    come, left, span_s = float(arrived[1] - arrived[0]), float(counted[-1] - counted[0]), float(ends[1] - ends[0])
+    found = judged(held, (1 - _WARM_UP) * end / _STRETCHES, come / span_s, tolerance)
+    return replace(found, served_per_s=(come - left) / span_s)
 
 
 def judged(held: F8, apart_s: float, arrivals_per_s: float, tolerance: float = 0.01) -> Stability:

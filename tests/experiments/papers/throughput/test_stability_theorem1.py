@@ -15,12 +15,11 @@ def test_the_limit_is_b_over_t_b_within_a_percent_by_interval():
     ratios = {row.case: row.ours for row in found.rows if row.paper == 1.0}
     assert len(ratios) == 4
     for case, ratio in ratios.items():
-        assert ratio.value == pytest.approx(1.0, abs=SHARE)
-        assert ratio.low < 1 < ratio.high
-        if "constant" in case:  # a few replicates of random lengths leave more, and their verdict is withheld
-            assert ratio.high - ratio.low < SHARE
-    assert [claim.holds for claim in found.claims if "constant" in claim.says] == [True]
-    assert False not in [claim.holds for claim in found.claims]
+        assert 1 - SHARE < ratio.low <= ratio.high < 1 + SHARE, case
+    left = {row.case: row.ours for row in found.rows if row.paper == 0.0}
+    assert left.keys() == ratios.keys()
+    assert all(0 < share.value < SHARE for share in left.values())
+    assert {claim.holds for claim in found.claims if "lengths" in claim.says} == {True}
 
 
 def test_a_backlog_drains_and_an_overload_grows_as_the_fluid_does():
