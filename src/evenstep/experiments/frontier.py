@@ -24,10 +24,10 @@ from evenstep.workload.synthetic.synthetic import Synthetic
 
 #: Share of the arrivals that a drift may have and still count as zero, near the limit.
 TOLERANCE = 0.005
-#: Share by which chance may move a bracket. A clearly unstable run is searched for above it, first in steps of `FINE`.
-FINE, FAR = 0.01, 0.1
-#: An overloaded engine that serves this share less than the bracket counts as serving less than it can.
-LESS = 0.02
+#: Share by which what an overloaded engine serves may lie outside the bracket.
+FAR = 0.02
+#: Share by which chance may move a bracket, and the first step of the search for a clearly unstable run above it.
+CHANCE, FINE = 0.1, 0.01
 #: Requests of the sample, and of the run that gives a first guess where there is no formula.
 SAMPLE, FEW = 100_000, 1_000
 #: A rate this much smaller or larger than the first guess is not looked at.
@@ -116,6 +116,12 @@ class Case:
             engine.overhead_s,
         )
         return closed_form(self.built, served)
+
+    @property
+    def fills_batches(self) -> bool:
+        """Whether the limit is the most that any policy can serve: every batch of an overload is full (Theorem 1)."""
+        closed = self.closed
+        return closed.requests_per_s is not None and closed.requests_per_s == closed.at_most
 
     @property
     def built(self) -> SchedulingPolicy:
@@ -210,18 +216,20 @@ class Bisection:
         return found.drift.value <= TOLERANCE * found.arrivals_per_s
 
     def _served(self, low: float, high: float) -> float:
-        """The rate that a clearly unstable run serves, requests a second. It is looked for from the bracket upwards.
+        """The rate that an overloaded run serves, requests a second.
 
-        Some policies serve less once they are overloaded; where that is far below the bracket, its middle counts.
+        A work-conserving policy serves as much in any overload, so a clearly unstable run is searched for above the bracket.
+        Others may serve less, or more of one phase, the further they are overloaded. They are run at the top of the
+        bracket, and where what they serve is far from it, its middle counts.
         """
-        rate, step = high, FINE
+        rate, step, conserves = high, FINE, self.case.fills_batches
         while True:
             found = stability(self.case.run(rate, 4 * self.requests, self.seed, self.replicate), unit=self.case.unit)
-            if found.verdict == "unstable" or rate > (1 + FAR) * high:
+            if not conserves or found.verdict == "unstable" or rate > (1 + CHANCE) * high:
                 break
             rate, step = (1 + step) * rate, 2 * step
-        served = found.served_per_s / self.case.size
-        return served if found.verdict == "unstable" and served > (1 - LESS) * low else (low + high) / 2
+        served, most = found.served_per_s / self.case.size, rate if conserves else (1 + FAR) * high
+        return served if (1 - FAR) * low < served < most else (low + high) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
