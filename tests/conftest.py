@@ -4,23 +4,50 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests import modules_run
 
 IN_CI = bool(os.environ.get("CI"))
 for name, examples in {"fast": 12, "full": 100}.items():  # make test takes fast, make test-all takes full
     settings.register_profile(name, deadline=None, max_examples=examples, derandomize=IN_CI, print_blob=IN_CI)
 settings.load_profile("fast")
+_run_elsewhere: set[str] = set()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--modules-run", action="store_true", help="a module of src that no test runs fails the session")
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails: nothing is left out silently")
     parser.addoption(
         "--update-golden",
         action="store_true",
         help="record the runs and logs of tests/golden anew; say in the commit which results moved, and why",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--modules-run"):
+        modules_run.install()
+
+
+def pytest_testnodedown(node: Any) -> None:
+    """A worker process has ended."""
+    _run_elsewhere.update(getattr(node, "workeroutput", {}).get("modules_run", ()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not session.config.getoption("--modules-run"):
+        return
+    ran = modules_run.run_here()
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["modules_run"] = sorted(ran)
+        return
+    missing = sorted(modules_run.modules() - ran - _run_elsewhere)
+    if missing:
+        print(f"\nno test runs {len(missing)} modules: {', '.join(missing)}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_collection_finish() -> None:

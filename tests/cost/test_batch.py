@@ -26,7 +26,7 @@ def test_a_law_and_its_numbers_agree(name, batch, weights):
 
 def test_a_batch_is_as_many_numbers_as_it_has_fields():
     assert Batch().features.size == FEATURES
-    assert np.array_equal(Batch(tokens=3, longest=9).features, [3, 0, 0, 0, 0, 0, 0, 0, 0, 9])
+    assert np.array_equal(Batch(tokens=3, longest=9).features, [3, 0, 0, 0, 0, 0, 0, 0, 9])
 
 
 @pytest.mark.parametrize(("name", "field"), [("affine-kv", "d0_s"), ("unit", "seconds_each"), ("long-context", "beta_s")])

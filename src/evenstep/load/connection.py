@@ -41,6 +41,10 @@ class Call:
         self.started_s = time.monotonic()
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
+    def cancel(self) -> None:
+        """Leave: close the connection in any state of the answer."""
+        self.fail("cancelled", "the client left")
+
     def fail(self, kind: str, message: str) -> None:
         """Note that the call failed."""
         self.answer.fail(kind, message)
