@@ -92,7 +92,7 @@ test-all:
 
 test-full: $(VENV)/.dev
 	$(PY) .ci/warm.py
-	$(PYTEST) -ra --no-skips --hypothesis-profile full --durations 10 --ignore tests/engine_tier
+	$(PYTEST) -ra --no-skips --modules-run --hypothesis-profile full --durations 10 --ignore tests/engine_tier
 
 test-engines: $(VENV)/.dev $(ENGINES)/.done
 	$(PY) -m pytest tests/engine_tier -ra --no-skips --durations 10

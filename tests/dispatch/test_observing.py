@@ -96,5 +96,5 @@ def test_a_log_without_workers_or_requests_is_one_clear_error(tmp_path):
     lines = (tmp_path / "log.jsonl").read_text().splitlines(keepends=True)
     cut = next(i for i, line in enumerate(lines) if '"done"' in line)
     (tmp_path / "log.jsonl").write_text("".join(lines[:cut]))
-    with pytest.raises(InputError, match="expected at least one request that arrived and ended"):
+    with pytest.raises(InputError, match="expected at least one request that arrived, ran and finished"):
         observe(tmp_path / "log.jsonl")

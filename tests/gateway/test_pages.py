@@ -100,7 +100,7 @@ def test_a_page_may_be_in_chunks_end_its_connection_or_end_with_it(answer):
             b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n",
             "status is 302; expected 200",
         ),
-        (b"SSH-2.0-OpenSSH\r\n", "its answer is no HTTP"),
+        (b"SSH-2.0-OpenSSH\r\n", "its answer is not valid HTTP"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "ended before the page did"),
     ],
 )

@@ -65,7 +65,7 @@ def test_it_decides_as_the_papers_pseudo_code_does_at_any_size(workers, pool, sl
         ({"age_limit": -1.0}, "br-0: age_limit is -1.0"),
         ({"horizon": 5}, "br-0: horizon is 5; expected 0. br-h looks ahead."),
         ({"discount": 1.5}, r"br-0: discount is 1.5; expected a number in \(0, 1\]"),
-        ({"penalty": -1.0}, "br-0: penalty is -1.0; expected a finite number >= 0, or none"),
+        ({"penalty": -1.0}, "br-0: penalty is -1.0; expected a finite number >= 0, or null"),
         ({"reward": 0.0}, "br-0: reward is 0.0; expected a finite number > 0"),
     ],
 )

@@ -83,7 +83,7 @@ def test_a_drawn_workload_is_drawn_anew():
 
 
 def test_what_was_drawn_but_came_without_its_source_cannot_be_replicated():
-    with pytest.raises(InputError, match="draw anew"):
+    with pytest.raises(InputError, match="draw it again"):
         replicate(DRAWN.draw(0), 1, 0)
     with pytest.raises(InputError, match=">= 0"):
         replicate(PLAIN, -1, 0)
