@@ -190,8 +190,8 @@ class Bisection:
         """The largest rate, requests a second; 0 or inf where every rate that was tried is unstable or stable.
 
         The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not.
-        A verdict that stays undecided counts as stable if its drift is within the tolerance. A long run above the bracket
-        shows what the engine serves.
+        A verdict that stays undecided counts as stable if its drift is within the tolerance. Where the bracket ends, a
+        longer run shows what the engine serves (`_served`).
         """
         low, high, wider = 0.95 * self.around, 1.05 * self.around, 0.1
         if not self._keeps_up(low):
@@ -228,8 +228,9 @@ class Bisection:
             if not conserves or found.verdict == "unstable" or rate > (1 + CHANCE) * high:
                 break
             rate, step = (1 + step) * rate, 2 * step
-        served, most = found.served_per_s / self.case.size, rate if conserves else (1 + FAR) * high
-        return served if (1 - FAR) * low < served < most else (low + high) / 2
+        served = found.served_per_s / self.case.size
+        counts = found.verdict == "unstable" if conserves else served < (1 + FAR) * high
+        return served if counts and served > (1 - FAR) * low else (low + high) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -156,7 +156,7 @@ class EngineConnection(asyncio.Protocol):
                 sock.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
 
     def let_go(self) -> None:
-        """Release the connection from its leg; whatever follows may only be the end of the body."""
+        """Release the connection from its leg. Only the end of the body may still come."""
         until_s = time.monotonic() + _DRAIN_S
         self._drop_leg()
         self.deadline.set(until_s)
