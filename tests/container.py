@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +44,7 @@ class Container:
     disks: dict[Path, int] = field(default_factory=dict)
 
     def __post_init__(self):
+        self._started = []
         self.package = self.folder / "site" / "evenstep"
         shutil.copytree(Path(evenstep.__file__).parent, self.package, ignore=shutil.ignore_patterns("__pycache__"))
         for path in (self.package, *self.package.rglob("*")):
@@ -51,9 +54,10 @@ class Container:
         """A command, under way."""
         given = {"PYTHONPATH": str(self.folder / "site"), "HOME": "/nonexistent", "PATH": os.environ["PATH"]}
         command = [sys.executable, "-c", _MAIN, *words]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": "/"}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": "/", "start_new_session": True}
         if not is_root():
             process = subprocess.Popen(command, env={**given, **env}, **pipes)
+            self._started.append(process)
             self._limit(process, min(filter(None, self.disks.values()), default=0))
             return process
         for place in self.disks:
@@ -67,13 +71,21 @@ class Container:
         user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", f"--inh-caps={keeps}"]
         user += [f"--ambient-caps={keeps}", "--no-new-privs"]
         whole = ["unshare", "-m", "sh", "-c", script, "sh", *user, *command]
-        return subprocess.Popen(whole, env={**given, **env}, **pipes)
+        process = subprocess.Popen(whole, env={**given, **env}, **pipes)
+        self._started.append(process)
+        return process
 
     def run(self, *words, **env):
         """A command to its end: exit code, stdout, stderr."""
         with self.start(*words, **env) as process:
             out, err = process.communicate(timeout=900)
         return process.returncode, out, err
+
+    def end(self):
+        """Kill what the commands left behind: a process that compiles outlives its command, and writes on."""
+        for process in self._started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def inside(self, process, place):
         """A folder as the command sees it."""

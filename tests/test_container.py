@@ -33,7 +33,9 @@ def container(folder):
     """One with a folder for caches, which are kept from command to command, and a log disk of 64 kB."""
     (folder / "cache").mkdir()
     (folder / "log").mkdir()
-    return Container(folder, {folder / "cache": 0, folder / "log": 64 << 10})
+    made = Container(folder, {folder / "cache": 0, folder / "log": 64 << 10})
+    yield made
+    made.end()
 
 
 @pytest.mark.parametrize("variable", ["TMPDIR", "XDG_CACHE_HOME"])
