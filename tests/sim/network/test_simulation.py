@@ -52,6 +52,20 @@ def test_one_engine_alone_gives_the_same_run_whatever_the_engine_does(engine):
     assert ours == theirs
 
 
+@pytest.mark.parametrize("policy", ["sarathi", "sjf"])
+def test_an_engine_that_gets_all_calls_of_its_group_runs_as_if_it_were_alone(policy):
+    """Its lists had room for twice its equal share, an eighth of them: they are made wider on the way."""
+    section = EngineSection(
+        policy=policy, engine="kv-tokens=9000,block-tokens=16", count=16, routing="consistent-hash:bound=100"
+    )
+    task = TaskSection(trace=TraceFile("chat"), engine="many", one_key=True)
+    run = simulate_network(Network({"many": section}, {"chat": task}), traces={"chat": CHAT})
+    (hot,) = np.unique(run.calls.engine)
+    alone = simulate_engine(CHAT, section.scheduling, engine=section.server, batch_time=TokenBudget(), records=False)
+    assert run.engines[f"many-{hot}"].digest == alone.digest
+    assert run.calls.finished_s.tolist() == alone.requests.finished_s.tolist()
+
+
 def test_a_policy_without_a_rule_gives_the_run_of_the_engine_simulator(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(

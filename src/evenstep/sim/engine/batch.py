@@ -201,17 +201,17 @@ def run_tokens(run: Run, started_s: float) -> int:
     if usual > 0:
         count_gap(run, now.now_s - started_s, usual)
     if over > 0:
-        remove_finished(run)
+        remove_finished(run, over)
     return produced
 
 
 @part
-def remove_finished(run: Run) -> None:
-    """Remove requests that have produced their last token from the running list."""
-    now, lists, requests, stay = run.now, run.lists, run.requests, 0
+def remove_finished(run: Run, over: int) -> None:
+    """Remove the requests that have produced their last token from the running list: so many, most of them old."""
+    now, lists, requests, stay, last = run.now, run.lists, run.requests, 0, run.now.finished + over
     for i in range(now.running):
         row = lists.running[i]
-        if requests.shown[row].produced < requests.hidden[row].output_tokens:
+        if now.finished == last or requests.shown[row].produced < requests.hidden[row].output_tokens:
             lists.running[stay] = row
             stay += 1
         else:

@@ -13,19 +13,19 @@ from evenstep.sim.engine.model import Run
 
 @part
 def place_of(run: Run, row: int, key: float) -> int:
-    """The place where a request with this key joins the queue: before larger keys, ties by row."""
-    waiting, hidden = run.lists.waiting, run.requests.hidden
+    """The place where a request with this key joins the queue: before larger keys, ties by request id."""
+    waiting, shown, hidden = run.lists.waiting, run.requests.shown, run.requests.hidden
     low, high = run.now.first, run.now.first + run.now.waiting
     if high > low:
         last = waiting[high - 1]
         last_key = hidden[last].key
-        if key > last_key or (key == last_key and row > last):
+        if key > last_key or (key == last_key and shown[row].request_id > shown[last].request_id):
             low = high
     while low < high:
         middle = (low + high) // 2
         other = waiting[middle]
         other_key = hidden[other].key
-        if other_key < key or (other_key == key and other < row):
+        if other_key < key or (other_key == key and shown[other].request_id < shown[row].request_id):
             low = middle + 1
         else:
             high = middle

@@ -148,27 +148,26 @@ def fixed_of(task: Task) -> Fixed:
 def requests_of(task: Task) -> model.Requests:
     trace, count = task.trace, len(task.trace)
     low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
-    words = len(model.Shown.__annotations__)
-    table = np.zeros((count, words), np.int64)
-    shown = records_over(table, model.Shown)
+    found = unsent(count)
     fill(
-        shown,
+        found.shown,
         request_id=trace.request_id,
         request_class=trace.column("request_class"),
         prompt_tokens=trace.prompt_tokens,
         output_low=low,
         output_high=high,
     )
-    hidden = rows(model.Hidden, count)
+    fill(found.hidden, output_tokens=trace.output_tokens)
+    found.arrival_s[:] = trace.column("arrival_s")
+    return found
+
+
+def unsent(count: int) -> model.Requests:
+    """A table of requests to which nothing has happened, and whose words are not filled in yet."""
+    table, hidden = np.zeros((count, len(model.Shown.__annotations__)), np.int64), rows(model.Hidden, count)
     times = ("scheduled_s", "first_token_s", "last_token_s", "finished_s")
-    fill(
-        hidden,
-        output_tokens=trace.output_tokens,
-        first_iteration=-1,
-        last_iteration=-1,
-        **dict.fromkeys(times, np.nan),
-    )
-    return model.Requests(table, shown, hidden, np.ascontiguousarray(trace.column("arrival_s"), np.float64))
+    fill(hidden, first_iteration=-1, last_iteration=-1, **dict.fromkeys(times, np.nan))
+    return model.Requests(table, records_over(table, model.Shown), hidden, np.full(count, np.inf))
 
 
 def records_over(table: I8, shape: type[R]) -> Rows[R]:

@@ -22,7 +22,6 @@ from evenstep.compiled import BATCH_TYPE, ROUTE_TYPE, declared, inlined, part, s
 from evenstep.cost.batch_seconds import seconds_of
 from evenstep.routing.view import (
     CLASS,
-    FREE_SLOTS,
     ID,
     KEY,
     KV_FREE,
@@ -30,12 +29,10 @@ from evenstep.routing.view import (
     QUEUED,
     QUEUED_LOAD,
     RUNNING,
-    SECONDS_PER_TOKEN,
     SINCE_S,
     STEPS,
     WAITING_LOAD,
 )
-from evenstep.routing.view import GROUP as BARRIER
 from evenstep.scheduling.view import PICKED
 from evenstep.sim.engine.batch import run_batch
 from evenstep.sim.engine.loop import iterate
@@ -45,6 +42,7 @@ from evenstep.sim.network.model import (
     BAD_ROUTE,
     FCFS,
     LEAST_ATTAINED,
+    LISTS_FULL,
     OLDEST_TASK,
     ROUTE_RAISED,
     Net,
@@ -52,10 +50,10 @@ from evenstep.sim.network.model import (
 
 #: Different policies that a network may have inside its engines, and in front of them.
 MOST_POLICIES = 8
+#: Consecutive places in the table of requests that an engine takes at once.
+BLOCK = 64
 #: Keys of one priority; a lower priority's lie above all of them.
 _CLASS = float(1 << 44)
-#: Slots of an engine that takes every call and lets it wait itself.
-_ANY = 1 << 40
 
 
 @inlined
@@ -141,16 +139,39 @@ def next_release_s(net: Net) -> float:
 
 
 @part
+def due_s(net: Net, e: int) -> float:
+    """When an engine's batch ends, or when its policy wants to be asked again, in seconds."""
+    clock = net.clock
+    return net.due_s[clock.tree + clock.leaves + e - clock.first]
+
+
+@part
+def set_due(net: Net, e: int, at_s: float) -> None:
+    """Change `due_s` of an engine, and the minima it is part of."""
+    tree, at = net.clock.tree, net.clock.leaves + e - net.clock.first
+    net.due_s[tree + at] = at_s
+    while at > 1:
+        at >>= 1
+        net.due_s[tree + at] = min(net.due_s[tree + 2 * at], net.due_s[tree + 2 * at + 1])
+
+
+@part
 def next_s(net: Net) -> float:
     """The time of the next event, in seconds; inf without one. Sets `low` and `high`, the engines it may concern."""
-    at_s, low, high = next_release_s(net), net.clock.last, -1
-    for e in range(net.clock.first, net.clock.last):
-        due_s = net.due_s[e]
-        if due_s < at_s:
-            at_s, low, high = due_s, e, e
-        elif due_s == at_s:
-            low, high = min(low, e), e
-    net.clock.low, net.clock.high = low, high
+    clock = net.clock
+    release_s, at_s = next_release_s(net), net.due_s[clock.tree + 1]
+    clock.low, clock.high = clock.last, -1
+    if release_s < at_s:
+        return release_s
+    if at_s < np.inf:
+        low, high = 1, 1
+        while low < clock.leaves:
+            low, high = 2 * low, 2 * high + 1
+            if net.due_s[clock.tree + low] != at_s:
+                low += 1
+            if net.due_s[clock.tree + high] != at_s:
+                high -= 1
+        clock.low, clock.high = clock.first + low - clock.leaves, clock.first + high - clock.leaves
     return at_s
 
 
@@ -161,30 +182,29 @@ def look(net: Net, before_s: float) -> None:
     while clock.samples < samples.tokens.shape[0] and clock.sample_s <= before_s:
         for e in range(clock.first, clock.last):
             now = net.now[e]
-            samples.requests[clock.samples, e] = now.known - now.finished
-            samples.tokens[clock.samples, e] = outstanding(net, e)
+            site = net.sites[e]
+            samples.requests[clock.samples, e] = now.known - site.finished
+            samples.tokens[clock.samples, e] = site.work + now.wasted_tokens - site.ran
         clock.samples += 1
         clock.sample_s += clock.every_s
-
-
-@part
-def outstanding(net: Net, e: int) -> int:
-    """Tokens still to run of the calls sent to an engine."""
-    now = net.now[e]
-    return net.sites[e].work + now.wasted_tokens - now.prefill_tokens - now.decode_tokens
 
 
 @part
 def end_batches(net: Net, now_s: float) -> None:
     """End the batches that are due: event 1 of this module's docstring."""
     for e in range(net.clock.low, net.clock.high + 1):
-        if net.due_s[e] <= now_s and net.sites[e].formed == 1:
-            run = run_of(net, e)
-            first = run.now.finished
-            run_batch(run, run.now.step_s)
-            net.sites[e].formed = 0
-            for i in range(first, run.now.finished):
-                end_call(net, run.lists.finished[i], now_s)
+        if due_s(net, e) <= now_s and net.sites[e].formed == 1:
+            end_batch(net, e, now_s)
+
+
+@part
+def end_batch(net: Net, e: int, now_s: float) -> None:
+    """End an engine's batch: its tokens become known to the network, and calls that are done release others."""
+    site, now = net.sites[e], net.now[e]
+    for i in range(site.finished, now.finished):
+        end_call(net, int(net.call_of[net.lists.finished[e, i]]), now_s)
+    site.formed, site.finished, site.ran = 0, now.finished, now.prefill_tokens + now.decode_tokens
+    show(net, e)
 
 
 @part
@@ -204,10 +224,10 @@ def release(routes: Any, net: Net, now_s: float) -> int:
     """Send the calls that are due to their engines: event 2 of this module's docstring.
 
     Returns:
-        `GOES_ON`, or the code of a routing policy's mistake.
+        `GOES_ON`, `LISTS_FULL`, or the code of a routing policy's mistake.
     """
     clock = net.clock
-    while True:
+    while clock.most < net.lists.coming.shape[1]:
         is_root = clock.coming < clock.last_root and net.root_s[clock.coming] <= now_s
         if is_root and clock.heap > 0:
             root_s = net.root_s[clock.coming]
@@ -223,6 +243,7 @@ def release(routes: Any, net: Net, now_s: float) -> int:
         code = send(routes, net, row, now_s)
         if code != GOES_ON:
             return code
+    return LISTS_FULL
 
 
 @part
@@ -233,7 +254,7 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
         `GOES_ON`, or the code of the routing policy's mistake.
     """
     call = net.calls[row]
-    group, request = net.groups[call.group], net.requests.shown[row]
+    group = net.groups[call.group]
     e = 0
     if group.count > 1:
         e = choose(routes, net, call.group, row, now_s)
@@ -242,21 +263,38 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
             net.clock.group = call.group
             return ROUTE_RAISED if net.clock.raised == 1 else BAD_ROUTE
     e += group.first
-    site, now = net.sites[e], net.now[e]
-    call.engine = e
-    net.requests.arrival_s[row] = now_s
+    site, now, at = net.sites[e], net.now[e], place_for(net, e)
+    call.engine, net.call_of[at] = e, row
+    for word in range(net.given.table.shape[1]):
+        net.requests.table[at, word] = net.given.table[row, word]
+    net.requests.hidden[at].output_tokens = net.given.hidden[row].output_tokens
+    net.requests.arrival_s[at] = now_s
+    request = net.requests.shown[at]
     request.request_class = call.request_class
     if group.is_keyed == 1:
-        net.requests.hidden[row].key = key_of(net, row)
-    net.lists.coming[e, now.known] = row
+        net.requests.hidden[at].key = key_of(net, row)
+    net.lists.coming[e, now.known] = at
     now.known += 1
+    net.clock.most = max(net.clock.most, now.known)
     net.clock.released += 1
     site.work += call.work
     site.waiting_tokens += request.prompt_tokens
+    show_waiting(net, e)
     if site.formed == 0:
-        net.due_s[e] = now_s
+        set_due(net, e, now_s)
         net.clock.low, net.clock.high = min(net.clock.low, e), max(net.clock.high, e)
     return GOES_ON
+
+
+@part
+def place_for(net: Net, e: int) -> int:
+    """The place in the table of requests for the next call of an engine: the calls of an engine stand together."""
+    site = net.sites[e]
+    if site.next_place % BLOCK == 0:
+        site.next_place = net.clock.next_block
+        net.clock.next_block += BLOCK
+    site.next_place += 1
+    return site.next_place - 1
 
 
 @part
@@ -281,19 +319,14 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
         The engine, counted from 0 within the group; -1 if the policy raised an error.
     """
     group, ends, routing, flat = net.groups[g], net.groups[g + 1], net.routing, net.route_flat
-    n, first = group.count, group.first
+    n = group.count
     ints = routing.workers_i[group.workers : group.workers + 4 * n].reshape((4, n))
     floats = routing.workers_f[group.workers : group.workers + 4 * n].reshape((4, n))
-    request = net.requests.shown[row]
+    request = net.given.shown[row]
     need = float(request.prompt_tokens)
-    for i in range(n):
-        now, site = net.now[first + i], net.sites[first + i]
-        held = float(net.fixed[first + i].kv_capacity - now.kv_free)
-        ints[BARRIER, i], ints[QUEUED, i] = 0, now.waiting + now.known - now.coming
-        ints[FREE_SLOTS, i], ints[RUNNING, i] = _ANY, now.running
-        floats[LOAD, i], floats[QUEUED_LOAD, i] = held, float(site.waiting_tokens)
-        floats[KV_FREE, i] = max(group.capacity - held - site.waiting_tokens, need)
-        floats[SECONDS_PER_TOKEN, i] = 1.0
+    if group.capacity < np.inf:
+        for i in range(n):
+            floats[KV_FREE, i] = max(group.capacity - floats[LOAD, i] - floats[QUEUED_LOAD, i], need)
     routing.waiting_i[ID, 0], routing.waiting_i[CLASS, 0] = request.request_id, net.calls[row].request_class
     routing.waiting_i[KEY, 0] = net.calls[row].affinity
     routing.waiting_f[WAITING_LOAD, 0], routing.waiting_f[SINCE_S, 0] = need, now_s
@@ -332,51 +365,87 @@ def form_batches(policies: Any, net: Net, now_s: float) -> int:
         `GOES_ON`, or the code of a scheduling policy's mistake.
     """
     for e in range(net.clock.low, net.clock.high + 1):
-        if net.due_s[e] <= now_s and net.sites[e].formed == 0:
-            run, site = run_of(net, e), net.sites[e]
+        if due_s(net, e) <= now_s and net.sites[e].formed == 0:
+            run = run_of(net, e)
             if run.now.now_s < now_s:
                 run.now.now_s, run.now.seen_s = now_s, now_s
             net.clock.engine = e
             code = form(policies, net, run, e)
             if code != GOES_ON:
                 return code
-            count_waiting(run, site)
     return GOES_ON
+
+
+@part
+def waiting(now: Any) -> int:
+    """Calls that wait at an engine: in its queue, or sent and not in it yet."""
+    return now.waiting + now.known - now.coming
+
+
+@part
+def show(net: Net, e: int) -> None:
+    """Write what routing policies see of an engine."""
+    group, now = net.groups[net.sites[e].group], net.now[e]
+    if group.count > 1:
+        place = group.workers + e - group.first
+        net.routing.workers_i[place + RUNNING * group.count] = now.running
+        net.routing.workers_f[place + LOAD * group.count] = float(net.fixed[e].kv_capacity - now.kv_free)
+        show_waiting(net, e)
+
+
+@part
+def show_waiting(net: Net, e: int) -> None:
+    """Write what routing policies see of the calls that wait at an engine."""
+    group, site = net.groups[net.sites[e].group], net.sites[e]
+    place = group.workers + e - group.first
+    if group.count > 1:
+        net.routing.workers_i[place + QUEUED * group.count] = waiting(net.now[e])
+        net.routing.workers_f[place + QUEUED_LOAD * group.count] = float(site.waiting_tokens)
 
 
 @part
 def form(policies: Any, net: Net, run: Run, e: int) -> int:
     """Form the next batch of engine e, or note when its policy wants to be asked again.
 
+    The batch's tokens run at once, while its requests are in the processor's caches: nothing can change them any more.
+    The network does not see them before `end_batch`.
+
     Returns:
         `GOES_ON`, or the code of the policy's mistake.
     """
-    now, site = run.now, net.sites[e]
+    now, site, queued = run.now, net.sites[e], waiting(run.now)
     while True:
         code = iterate(policies[site.policy], run)
         if code == HAS_FORMED:
-            now.step_s = seconds_of(run.law, run.batch) + run.fixed.overhead_s + now.beside_s
-            site.formed, net.due_s[e] = 1, now.now_s + now.step_s
+            count_waiting(run, site, queued)
+            show(net, e)
+            run_batch(run, seconds_of(run.law, run.batch) + run.fixed.overhead_s + now.beside_s)
+            site.formed = 1
+            set_due(net, e, now.now_s)
             return GOES_ON
         if code != HAS_NONE:
             return code
         if run.fixed.schedules_ahead == 1 and now.seen_s < now.now_s:
             now.seen_s = now.now_s
             continue
-        net.due_s[e] = now.wake_s
+        set_due(net, e, now.wake_s)
         return GOES_ON if now.wake_s > now.now_s else HOLDS_FOR_EVER
 
 
 @part
-def count_waiting(run: Run, site: Any) -> None:
-    """Update an engine's waiting tokens: calls of the new batch no longer wait, evicted ones wait again."""
+def count_waiting(run: Run, site: Any, queued: int) -> None:
+    """Update an engine's waiting tokens: calls of the new batch no longer wait, evicted ones wait again.
+
+    Args:
+        queued: calls that waited before the batch was formed.
+    """
     now, answer = run.now, run.policy
     if now.evictions != site.evictions:
         site.evictions, site.waiting_tokens = now.evictions, 0
         for i in range(now.first, now.first + now.waiting):
             request = run.requests.shown[run.lists.waiting[i]]
             site.waiting_tokens += request.prompt_tokens + request.produced
-    elif site.formed == 1:
+    elif waiting(now) != queued:
         for p in range(answer.counts[PICKED]):
             if answer.picked[0, p] < 0:
                 request = run.requests.shown[-1 - answer.picked[0, p]]
@@ -397,19 +466,29 @@ def ended(net: Net) -> int:
 def stop(net: Net, now_s: float) -> None:
     """Stop at the time limit: batches under way end, and other engines' clocks stand at `now_s`."""
     for e in range(net.now.size):
-        if net.sites[e].formed == 0:
+        if net.sites[e].formed == 1:
+            end_batch(net, e, np.inf)
+        else:
             net.now[e].now_s = max(net.now[e].now_s, now_s)
-    net.clock.low, net.clock.high = 0, net.now.size - 1
-    end_batches(net, np.inf)
 
 
 @part
-def run_island(policies: Any, routes: Any, net: Net, i: int) -> int:
-    """Run island i until nothing is left to happen there, or the time is up. Returns `GOES_ON`, or a policy's mistake."""
-    clock, island, ends = net.clock, net.islands[i], net.islands[i + 1]
+def begin(net: Net) -> None:
+    """Begin with the next island, at time 0."""
+    clock = net.clock
+    island, ends = net.islands[clock.island], net.islands[clock.island + 1]
     clock.first, clock.last, clock.coming, clock.last_root = island.engines, ends.engines, island.roots, ends.roots
-    clock.heap, clock.samples, clock.sample_s = 0, 0, 0.0
-    code = GOES_ON
+    clock.tree, clock.leaves, clock.heap, clock.samples, clock.sample_s = island.tree, island.leaves, 0, 0, 0.0
+
+
+@part
+def run_island(policies: Any, routes: Any, net: Net) -> int:
+    """Run an island until nothing is left to happen there, or the time is up.
+
+    Returns:
+        `GOES_ON`, `LISTS_FULL`, or a policy's mistake.
+    """
+    clock, code = net.clock, GOES_ON
     while code == GOES_ON:
         now_s = next_s(net)
         look(net, min(now_s, clock.until_s))
@@ -427,16 +506,22 @@ def run_island(policies: Any, routes: Any, net: Net, i: int) -> int:
 def advance(policies: Any, routes: Any, net: Net) -> int:
     """Run until all tasks are done, the time is up, or a policy breaks its contract; returns the code of the reason.
 
+    It also returns when an engine's lists are full (`LISTS_FULL`), and goes on where it stood once they are wider.
+
     Args:
         policies: kernels of the scheduling policies; `sim.engine.ask` asks one that has none.
         routes: kernels of the routing policies, likewise.
         net: changed in place.
     """
-    for i in range(net.islands.size - 1):
-        code = run_island(policies, routes, net, i)
+    clock = net.clock
+    while clock.island < net.islands.size - 1:
+        if clock.last <= net.islands[clock.island].engines:
+            begin(net)
+        code = run_island(policies, routes, net)
         if code != GOES_ON:
             return code
-    if net.clock.then_s == np.inf:
+        clock.island += 1
+    if clock.then_s == np.inf:
         return ended(net)
-    stop(net, net.clock.then_s)
+    stop(net, clock.then_s)
     return STOPPED

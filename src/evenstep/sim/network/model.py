@@ -1,7 +1,8 @@
 """What the compiled network simulator reads and writes: one `Net`, the engines' state side by side.
 
-E is the number of engines, C the number of calls, T of tasks. A call is named by its row. All engines share the table of
-requests, since a call runs on one engine only; everything else of an engine is a window of the arrays here.
+E is the number of engines, C the number of calls, T of tasks. A call is named by its row. Once it is sent, it has a place in
+the table of requests that all engines share; engines know it by that place. Everything else of an engine is a window of the
+arrays here.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import NamedTuple
 from evenstep.compiled import Floats, Ints, IntTable, Record, Rows, Table
 from evenstep.sim.engine.model import Fixed, Iterations, Kept, Now, Requests
 
-#: What the loop returns besides the codes of `sim.engine.model`: a routing policy gave no engine of its group, or raised.
-BAD_ROUTE, ROUTE_RAISED = 30, 31
+#: What the loop returns besides the codes of `sim.engine.model`: a routing policy gave no engine of its group, or raised; an
+#: engine's lists cannot take a further call.
+BAD_ROUTE, ROUTE_RAISED, LISTS_FULL = 30, 31, 32
 #: How the calls that wait at an engine are ordered.
 FCFS, OLDEST_TASK, LEAST_ATTAINED, STATIC = range(4)
 
@@ -22,12 +24,17 @@ class Clock(Record):
 
     until_s: float
     then_s: float  # the earliest event at or after `until_s`, of all islands so far
-    first: int  # the engines of the island that runs
+    island: int  # the one that runs
+    first: int  # its engines
     last: int  # one after them
+    tree: int  # the island's part of `Net.due_s`
+    leaves: int
     coming: int  # place in `Net.roots` of the next task's first call
     last_root: int  # one after the island's last first call
     heap: int  # entries of the heap of released calls
     released: int  # calls released so far
+    most: int  # calls that any engine was sent
+    next_block: int  # the first place in the table of requests that no engine has
     order: int  # FCFS .. STATIC
     seed: int
     engine: int  # the engine or the group whose policy is asked
@@ -42,10 +49,16 @@ class Clock(Record):
 
 
 class Island(Record):
-    """Consecutive groups that share no task with other groups: its first engine and its first root call."""
+    """Consecutive groups that share no task with other groups: its first engine and its first root call.
+
+    Its part of `Net.due_s` is a binary tree of minima: entry 1 is the root, 2 i and 2 i + 1 are the children of i, and the
+    leaves stand for its engines.
+    """
 
     engines: int
     roots: int
+    tree: int  # entries of `Net.due_s` before its part
+    leaves: int  # a power of two
 
 
 class Site(Record):
@@ -54,6 +67,9 @@ class Site(Record):
     group: int
     policy: int  # place of its scheduling policy's kernel
     formed: int  # whether a batch is under way
+    finished: int  # calls that were done when the last batch ended
+    ran: int  # tokens that had run by then
+    next_place: int  # in the table of requests, for its next call; a new block starts at multiples of a block
     work: int  # tokens of the calls that were sent here
     waiting_tokens: int  # prompt and produced tokens of the calls that wait
     evictions: int  # those that `waiting_tokens` knows
@@ -107,9 +123,10 @@ class Flat(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """One row for each engine, with the meaning of `sim.engine.model.Lists`: int64[E, C].
+    """One row for each engine, with the meaning of `sim.engine.model.Lists`: int64[E, W].
 
-    `evicted` [E, C] and `picked` [2 E, C] hold the policies' answers; engine e has rows 2 e and 2 e + 1 of `picked`.
+    W is the number of calls that an engine can be sent before the host makes them wider. `evicted` [E, W] and `picked`
+    [2 E, W] hold the policies' answers; engine e has rows 2 e and 2 e + 1 of `picked`.
     """
 
     coming: IntTable
@@ -164,10 +181,12 @@ class Net(NamedTuple):
     heap_s: Floats  # a binary heap of released calls by time and row
     heap_row: Ints
     attained: Ints  # [T], tokens that a task's calls have run
-    due_s: Floats  # [E], when an engine's batch ends, or when its policy wants to be asked again
+    due_s: Floats  # when engines' batches end, or policies want to be asked again, with their minima (`Island`)
     fixed: Rows[Fixed]
     now: Rows[Now]
-    requests: Requests
+    given: Requests  # by row, as they are before they are sent
+    requests: Requests  # those that are sent, each engine's near each other: its data then stay in the processor's caches
+    call_of: Ints  # the row of each of them
     lists: Lists
     kept: Rows[Kept]
     small: Small

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from evenstep.sim.engine.plain_door import PlainDoor
 from evenstep.sim.network import loop, model
 from evenstep.sim.network.description import Network
 from evenstep.sim.network.model import Net
-from evenstep.sim.network.state import Place, Prepared, prepared
+from evenstep.sim.network.state import Place, Prepared, prepared, widened
 from evenstep.sim.network.tasks import Calls, draw
 
 #: Moments at which the engines are looked at, over the time that tasks arrive.
@@ -55,24 +55,32 @@ def simulate_network(
     """
     calls = draw(network, traces, seed)
     ready = prepared(network, calls, seed + network.seed, samples)
-    _run(ready)
+    while (code := _run(ready)) == model.LISTS_FULL:
+        ready = replace(ready, net=ready.net._replace(lists=widened(ready.net.lists)))
+    _check(ready, code)
     return _recorded(network, ready, calls, seed)
 
 
-def _run(ready: Prepared) -> None:
-    net = ready.net
+def _run(ready: Prepared) -> int:
+    """Run until the host is needed; returns the code of the reason."""
     doors = _BatchDoors(ready)
     routes = _RouteDoors(ready)
     go_on: Any = compiled.entry(loop.advance)
     with ExitStack() as stack:
         stack.enter_context(ask_batch.answering(doors.answer))
         stack.enter_context(ask_route.answering(routes.answer))
-        code = int(go_on(ready.kernels, ready.routes, net))
+        code = int(go_on(ready.kernels, ready.routes, ready.net))
     for error in (doors.error, routes.error):
         if isinstance(error, EvenstepError):
             raise error
         if error is not None:
             raise PolicyError(f"a policy raised {type(error).__name__}: {error}") from error
+    return code
+
+
+def _check(ready: Prepared, code: int) -> None:
+    """Raise the error that a run ended with, if any."""
+    net = ready.net
     if code in (engine_model.DONE, engine_model.STOPPED):
         return
     if code == model.BAD_ROUTE:
@@ -168,10 +176,12 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         for place in places
         for e in range(place.first, place.first + place.section.count)
     }
-    row = np.empty_like(ready.number)
-    row[ready.number] = np.arange(row.size)
-    finished = np.array(column(net.requests.hidden, "finished_s"))[row]
-    owner = np.array(column(net.calls, "engine"))[:-1][row]
+    sent = np.concatenate([net.lists.coming[e, : int(now.known)] for e, now in enumerate(net.now)])
+    which = ready.number[net.call_of[sent]]
+    arrival, finished = np.full(ready.number.size, np.inf), np.full(ready.number.size, np.nan)
+    arrival[which], finished[which] = net.requests.arrival_s[sent], column(net.requests.hidden, "finished_s")[sent]
+    owner = np.empty_like(ready.number)
+    owner[ready.number] = np.array(column(net.calls, "engine"))[:-1]
     end_s = calls.task_ends(finished)
     until_s = max((run.totals.makespan_s for run in engines.values()), default=0.0)
     if network.until_s is not None:
@@ -192,7 +202,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
             np.bincount(calls.task, minlength=calls.arrival_s.size),
             net.attained,
         ),
-        calls=CallTable(calls.task, calls.kind, owner, net.requests.arrival_s[row], finished),
+        calls=CallTable(calls.task, calls.kind, owner, arrival, finished),
         times_s=np.cumsum(np.full(seen, float(net.clock.every_s))) - float(net.clock.every_s),
         requests=net.samples.requests[:seen],
         tokens=net.samples.tokens[:seen],
@@ -216,5 +226,8 @@ def _engine_run(ready: Prepared, place: Place, e: int) -> EngineRun:
     run = run_of(ready.net, e)
     found = made(place.task, run, [], counted([run], place.policy))
     left = int(run.now.known) - found.totals.requests
-    requests = replace(found.requests, request_id=ready.number[found.requests.request_id])
+    ids = ready.number[ready.net.call_of[found.requests.request_id]]
+    order = np.argsort(ids)
+    columns = {field.name: getattr(found.requests, field.name)[order] for field in fields(found.requests)}
+    requests = replace(found.requests, **columns | {"request_id": ids[order]})
     return replace(found, totals=replace(found.totals, unfinished=left), requests=requests, trace=None)

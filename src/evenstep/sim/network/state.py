@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,21 +16,23 @@ from evenstep.cost.batch import FEATURES
 from evenstep.errors import InputError
 from evenstep.measure.quantiles import BINS
 from evenstep.request import F8, I8, Trace
-from evenstep.routing.view import memory_size_of
+from evenstep.routing.view import FREE_SLOTS, KV_FREE, SECONDS_PER_TOKEN, memory_size_of
 from evenstep.scheduling.order import order_of
 from evenstep.scheduling.view import LIMITS, whole_blocks
 from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
 from evenstep.sim.engine.input import shown
-from evenstep.sim.engine.model import Kept, Now, Requests
-from evenstep.sim.engine.state import Task, fixed_of, iterations, records_over, requests_of
+from evenstep.sim.engine.model import Fixed, Kept, Now, Requests
+from evenstep.sim.engine.state import Task, fixed_of, iterations, records_over, requests_of, unsent
 from evenstep.sim.network import model
 from evenstep.sim.network.description import EngineSection, Network
-from evenstep.sim.network.loop import MOST_POLICIES
+from evenstep.sim.network.loop import BLOCK, MOST_POLICIES
 from evenstep.sim.network.model import Net
 from evenstep.sim.network.paths import static_keys
 from evenstep.sim.network.tasks import Calls, taken
 
+#: Slots of an engine that takes every call and lets it wait itself.
+_ANY = 1 << 40
 _ORDERS = {
     "fcfs": model.FCFS,
     "oldest-task": model.OLDEST_TASK,
@@ -102,7 +105,7 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
     forms = [(one or ask_batch).form_batch_into for one in kernels]
     ways = [(one or ask_route).route_into for one in routes]
     net = _net(network, places, calls, trace, seed, samples, (kernels, forms), (routes, ways))
-    column(net.requests.shown, "request_id")[:] = order
+    column(net.given.shown, "request_id")[:] = order
     return Prepared(net, places, _several("policy", forms), _several("routing", ways), order)
 
 
@@ -218,6 +221,8 @@ def _net(
     groups, routing, route_flat = _groups(places, network, *route)
     children, table = _calls(network, calls)
     kept = records_over(np.zeros((int(sites[engines].kept), 2), np.int64), Kept)
+    given = _given(places, network, calls)
+    requests = unsent(count + BLOCK * engines)
     return Net(
         clock=clock,
         islands=islands,
@@ -230,11 +235,13 @@ def _net(
         heap_s=np.zeros(count),
         heap_row=np.zeros(count, np.int64),
         attained=np.zeros(calls.arrival_s.size, np.int64),
-        due_s=np.full(engines, math.inf),
+        due_s=np.full(int(islands[len(islands) - 1].tree), math.inf),
         fixed=fixed,
         now=now,
-        requests=_requests(places, network, calls),
-        lists=_lists(network, calls, engines),
+        given=given,
+        requests=requests,
+        call_of=np.zeros(len(requests.table), np.int64),
+        lists=_lists(places, network, calls, engines),
         kept=kept,
         small=small,
         laws=laws,
@@ -246,11 +253,17 @@ def _net(
     )
 
 
-def _lists(network: Network, calls: Calls, engines: int) -> model.Lists:
-    """No wider than the calls of the busiest group: narrow rows keep engines near each other in memory."""
-    names = np.unique(calls.engine_of(network), return_inverse=True)[1]
-    width = int(np.bincount(names[calls.kind], minlength=1).max(initial=1))
+def _lists(places: list[Place], network: Network, calls: Calls, engines: int) -> model.Lists:
+    """Twice as wide as equal shares need: narrow rows keep engines near each other in memory, and few grow."""
+    sent = np.bincount(_groups_of(network, calls)[calls.kind], minlength=len(places))
+    count = np.array([place.section.count for place in places])
+    width = 1 + int(np.where(count > 1, 2 * sent // count, sent).max())
     return model.Lists(*(np.zeros((engines * (1 + (one == "picked")), width), np.int64) for one in model.Lists._fields))
+
+
+def widened(lists: model.Lists) -> model.Lists:
+    """The lists with room for twice as many calls."""
+    return model.Lists(*(np.concatenate([one, np.zeros_like(one)], axis=1) for one in lists))
 
 
 def is_keyed(network: Network, section: EngineSection) -> bool:
@@ -287,7 +300,9 @@ def _roots(network: Network, places: list[Place], calls: Calls) -> tuple[Any, I8
     islands = rows(model.Island, used.size + 1)
     engines = places[-1].first + places[-1].section.count
     ends = np.searchsorted(own[order], used).tolist()
-    fill(islands, engines=[*first, engines], roots=[*ends, found.size])
+    leaves = [1 << (after - before - 1).bit_length() for before, after in pairwise([*first, engines])]
+    trees = np.cumsum([0, *(2 * one for one in leaves)])
+    fill(islands, engines=[*first, engines], roots=[*ends, found.size], tree=trees, leaves=[*leaves, 0])
     return islands, found[order], at_s[order]
 
 
@@ -297,8 +312,8 @@ def _task(name: str, section: EngineSection, trace: Trace, seed: int) -> Task:
     return Task(trace, policy, section.server, section.law, shown(trace, policy, None), seed, False, "auto", math.inf, name)
 
 
-def _requests(places: list[Place], network: Network, calls: Calls) -> Requests:
-    """The table of requests that all engines share; calls have not arrived yet."""
+def _given(places: list[Place], network: Network, calls: Calls) -> Requests:
+    """The requests by row; calls have not arrived yet."""
     made, group = requests_of(places[0].task), _groups_of(network, calls)[calls.kind]
     made.arrival_s[:] = np.inf
     believed = {g: one.task.bounds for g, one in enumerate(places) if isinstance(one.task.bounds, tuple)}
@@ -314,7 +329,7 @@ def _sites(
     places: list[Place], network: Network, trace: Trace, kernels: list[Any], forms: list[Any]
 ) -> tuple[Any, Any, Any, model.Small, F8, model.Flat]:
     engines, count = sum(one.section.count for one in places), len(trace)
-    sites, fixed, now = rows(model.Site, engines + 1), [], rows(Now, engines)
+    sites, fixed, now = rows(model.Site, engines + 1), rows(Fixed, engines), rows(Now, engines)
     spaces, laws = _Spaces(), _Flat(np.float64)
     orders, kept = np.zeros((engines, order_of(object()).weights.size)), 0
     different = _different(forms)
@@ -326,10 +341,11 @@ def _sites(
             words = kernel.scratch(min(count, 1 << 30), min(count, 1 << 30), given)
         settings: Any = fixed_of(task)
         settings.is_rank, settings.asks, settings.is_keyed = 1, 0, int(is_keyed(network, place.section))
-        table = task.batch_time.table()
-        for e in range(place.first, place.first + place.section.count):
-            fixed.append(settings)
-            site, orders[e] = sites[e], order_of(place.policy).weights
+        table, end = task.batch_time.table(), place.first + place.section.count
+        fill(cut(fixed, place.first, end), **{name: getattr(settings, name) for name in Fixed.__annotations__})
+        orders[place.first : end] = order_of(place.policy).weights
+        for e in range(place.first, end):
+            site = sites[e]
             site.group = g
             site.policy = next(k for k, known in enumerate(different) if known is forms[g])
             now[e].kv_free = settings.kv_capacity
@@ -350,24 +366,13 @@ def _sites(
         np.zeros((engines, FEATURES)),
         np.zeros((engines, BINS), np.int64),
     )
-    return sites, _table(fixed), now, small, laws.joined(), spaces.joined()
+    return sites, fixed, now, small, laws.joined(), spaces.joined()
 
 
 def classes_of(places: list[Place], trace: Trace) -> int:
     """The number of request classes that engines may see: classes of the calls, or a group's priorities plus one."""
     most = int(trace.column("request_class").max(initial=0)) + 1
     return max(most, *(len(one.section.priority) + 1 for one in places))
-
-
-def _table(records: list[Any]) -> Any:
-    """Records as one table."""
-    from evenstep.sim.engine.model import Fixed
-
-    made, names = rows(Fixed, len(records)), list(Fixed.__annotations__)
-    for k, record in enumerate(records):
-        for name in names:
-            setattr(made[k], name, getattr(record, name))
-    return made
 
 
 def _groups(
@@ -389,9 +394,10 @@ def _groups(
                 words = kernel.scratch(section.count, 1, 0, given)
         spaces.add(group, memory_size_of(place.routing), given, words)
     spaces.begin(groups[len(places)])
+    seen_i, seen_f = _before_the_first_call(places)
     routing = model.Routing(
-        np.zeros(workers, np.int64),
-        np.zeros(workers),
+        seen_i,
+        seen_f,
         np.zeros((3, 1), np.int64),
         np.zeros((3, 1)),
         np.zeros((0, 0)),
@@ -399,6 +405,17 @@ def _groups(
         np.zeros(1, np.int64),
     )
     return groups, routing, spaces.joined()
+
+
+def _before_the_first_call(places: list[Place]) -> tuple[I8, F8]:
+    """What routing policies see of idle engines: the rows of `routing.view`'s tables of workers, group after group."""
+    ints, floats = list[Any](), list[Any]()
+    for place in places:
+        own_i, own_f = np.zeros((4, place.section.count), np.int64), np.zeros((4, place.section.count))
+        own_i[FREE_SLOTS], own_f[KV_FREE], own_f[SECONDS_PER_TOKEN] = _ANY, math.inf, 1.0
+        ints.append(own_i.ravel())
+        floats.append(own_f.ravel())
+    return np.concatenate(ints), np.concatenate(floats)
 
 
 def _calls(network: Network, calls: Calls) -> tuple[I8, Any]:
