@@ -51,7 +51,7 @@ def test_engines_that_hand_back_what_they_get_are_asked_no_more_often_than_retri
 
 @pytest.mark.slow
 @given(st.integers(0, 1 << 40), st.booleans(), st.integers(20, 150))
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_in_thousands_of_storms_every_request_ends_exactly_once_and_nothing_is_left(seed, split, steps):
     for storm in (Storm(seed, split), HandingBack(seed, split)):
         for _ in range(steps):
