@@ -13,7 +13,8 @@ def test_thresholds_that_follow_the_rate_serve_it_with_less_latency_than_those_o
     for family in FAMILIES:
         assert apart(found, f"{family.name} for the mean, surge", "mean latency").low > 0
         for profile in PROFILES:
-            assert apart(found, f"Sarathi on the types of {family.name}, {profile}", "iterations").low > 0
+            for what in ("iterations", "energy"):
+                assert apart(found, f"Sarathi on the types of {family.name}, {profile}", what).low > 0
 
 
 def test_profiles_have_the_peak_and_the_mean_their_thresholds_are_for():

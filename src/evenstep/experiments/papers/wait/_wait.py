@@ -47,6 +47,13 @@ BASELINES: Mapping[str, tuple[SchedulingPolicy, bool]] = {
     "Sarathi": (Sarathi(), False),
 }
 
+
+def energy_j_per_token(run: EngineRun) -> float:
+    """Energy of a run for each token it produced, in joules; idle time is counted."""
+    assert run.iterations is not None
+    return energy_j(POWER, run) / max(int(run.iterations.produced.sum()), 1)
+
+
 #: Prompt and output tokens of requests from their types, a seed and the number of a replicate: int64[N] each.
 Lengths = Callable[[I8, int, int], tuple[I8, I8]]
 
@@ -177,12 +184,11 @@ class Workload:
     def shown(self, label: str, policy: SchedulingPolicy, case: Case, trace: Trace) -> Shown:
         """A run's figures with its energy."""
         run = self.one(policy, case, trace, BASELINES[label][1] if label in BASELINES else False)
-        assert run.iterations is not None
         half_s = run.totals.makespan_s / 2
         late = run.requests.output_tokens[run.requests.finished_s > half_s]
         own = {
             "steady_tokens_per_s": float(late.sum()) / half_s,
-            "energy_j_per_token": energy_j(POWER, run) / max(int(run.iterations.produced.sum()), 1),
+            "energy_j_per_token": energy_j_per_token(run),
         }
         return Shown({**run.summary, **own}, run.digest)
 
