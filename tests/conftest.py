@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         modules_run.install()
 
 
+@pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist, which `make mutants` runs without
 def pytest_testnodedown(node: Any) -> None:
     """A worker process has ended."""
     _run_elsewhere.update(getattr(node, "workeroutput", {}).get("modules_run", ()))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 from tests.mutants.mutate import mutants
 
+ROOT = Path(__file__).parents[2]
 SOURCE = '''
 LIMIT = 3
 
@@ -46,3 +51,11 @@ def test_each_mutant_changes_one_thing_of_the_functions_and_nothing_else():
 
 def test_only_the_functions_that_are_named_are_changed():
     assert {one.said for one in mutants(SOURCE, {"other"})} == {"Mult -> Add", "2 -> 3"}
+
+
+@pytest.mark.slow
+def test_the_tool_runs_a_module_s_tests_on_its_mutants_and_counts_those_that_are_noticed():
+    words = [sys.executable, "-m", "tests.mutants", "routing/policies/jsq", "--most", "2", "--processes", "1"]
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.endswith("routing/policies/jsq: 2 of 2 mutants caught (100%)\n")
