@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from evenstep.cost.unit import Unit
-from evenstep.experiments.frontier import Bisection, Case, Rows, alike, work_through
+from evenstep.experiments import frontier
+from evenstep.experiments.frontier import Bisection, Bracket, Case, Rows, alike, largest_rates, work_through
 from evenstep.sim.engine.simulation import Engine
 
 #: An iteration of 4 tokens a second, requests of 3 + 5 tokens: half a request a second.
@@ -17,21 +18,43 @@ def case(policy="sarathi", engine=ENGINE, lengths=None):
 
 def test_the_limit_of_a_policy_that_fills_every_batch_is_found_from_afar():
     jobs = [Bisection(case(), guess, 4_000, 0.02, 0, r) for guess in (0.2, 1.7) for r in (0, 1)]
-    assert work_through(jobs, 1) == pytest.approx([0.5] * 4, rel=0.01)
+    assert [one.served for one in work_through(jobs, 1)] == pytest.approx([0.5] * 4, rel=0.01)
+
+
+def test_what_an_overload_serves_is_no_limit_where_a_run_just_below_it_does_not_keep_up():
+    """Full batches serve b / t_b in any overload. An engine that is left with work at 0.99 of it has a lower limit."""
+
+    class FailsFrom90(Bisection):
+        def _keeps_up(self, rate):
+            return rate < 0.9 * 0.5
+
+        def _left_below(self, rate):
+            return max(0.0, 1.0 - 0.9 * 0.5 / (0.99 * rate))
+
+    found = FailsFrom90(case(), 0.5, 4_000, 0.02, 0, 0).carry_out()
+    assert found.served is None
+    assert found.middle == pytest.approx(0.45, rel=0.01)
+
+
+def test_replicates_of_one_case_are_measured_in_one_way(monkeypatch):
+    ends = iter([Bracket(0.4, 0.6, 0.51), Bracket(0.4, 0.5), Bracket(0.4, 0.6, 0.51), Bracket(0.4, 0.6, 0.52)])
+    monkeypatch.setattr(frontier, "work_through", lambda jobs, processes: [next(ends) for _ in jobs])
+    found = largest_rates({"mixed": case(), "served": case()}, 4_000, 0.02, 0, 2)
+    assert found == {"mixed": [0.5, 0.45], "served": [0.51, 0.52]}
 
 
 def test_rates_are_of_the_sample_where_lengths_differ():
     lengths = Rows(np.array([1, 5]), np.array([5, 5]))
     assert case(lengths=lengths).size == pytest.approx(8.0, rel=0.01)
     found = Bisection(case(lengths=lengths), 0.5, 4_000, 0.02, 0, 0).carry_out()
-    assert found == pytest.approx(0.5, rel=0.015)
+    assert found.served == pytest.approx(0.5, rel=0.015)
 
 
 def test_with_memory_requests_are_counted_and_the_limit_is_lower():
     tight = Engine(token_budget=4, batch_limit=0, kv_tokens=16, first_token="decode")
     assert (case(engine=tight).unit, case(engine=tight).size) == ("requests", 1.0)
     found = Bisection(case(engine=tight), 0.5, 4_000, 0.02, 0, 0).carry_out()
-    assert 0.2 < found < 0.45
+    assert 0.2 < found.low < found.high < 0.45
 
 
 def test_a_first_token_of_the_prefill_saves_a_decode():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from evenstep.workload.synthetic.synthetic import Synthetic
 TOLERANCE = 0.005
 #: Share by which what an overloaded engine serves may lie outside the bracket.
 FAR = 0.02
+#: What an engine serves in an overload counts as its limit if a run of `LONG` requests at a rate lower by this share leaves
+#: at most this share of the tokens.
+BELOW, LONG = 0.01, 100_000
 #: Share by which chance may move a bracket, and the first step of the search for a clearly unstable run above it.
 CHANCE, FINE = 0.1, 0.01
 #: Requests of the sample, and of the run that gives a first guess where there is no formula.
@@ -168,6 +171,25 @@ class Case:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """The rates between which a bisection ended, requests a second.
+
+    Args:
+        low, high: the largest rate that is stable, and the smallest that is not; both 0 where every rate that was tried is
+            unstable, both inf where every one is stable.
+        served: what the engine serves in an overload, where that is its limit; else None.
+    """
+
+    low: float
+    high: float
+    served: float | None = None
+
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Bisection:
     """One replicate's search for the largest stable rate of a case (`executors.Job`).
@@ -186,8 +208,8 @@ class Bisection:
     replicate: int
     label: str = ""
 
-    def carry_out(self, shared: object = None) -> float:
-        """The largest rate, requests a second; 0 or inf where every rate that was tried is unstable or stable.
+    def carry_out(self, shared: object = None) -> Bracket:
+        """The last bracket, and what the engine serves in an overload.
 
         The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not.
         A verdict that stays undecided counts as stable if its drift is within the tolerance. Where the bracket ends, a
@@ -198,16 +220,16 @@ class Bisection:
             while not self._keeps_up(low):
                 low, high, wider = low * (1 - wider), low, min(2 * wider, 0.5)
                 if low < self.around / FARTHEST:
-                    return 0.0
+                    return Bracket(0.0, 0.0)
         else:
             while self._keeps_up(high):
                 low, high, wider = high, high * (1 + wider), 2 * wider
                 if high > self.around * FARTHEST:
-                    return float("inf")
+                    return Bracket(float("inf"), float("inf"))
         while high - low > self.precision * low:
             middle = (low + high) / 2
             low, high = (middle, high) if self._keeps_up(middle) else (low, middle)
-        return self._served(low, high)
+        return Bracket(low, high, self._served(low, high))
 
     def _keeps_up(self, rate: float) -> bool:
         found = self.case.verdict(rate, self.requests, self.seed, self.replicate)
@@ -215,12 +237,12 @@ class Bisection:
             return found.verdict == "stable"
         return found.drift.value <= TOLERANCE * found.arrivals_per_s
 
-    def _served(self, low: float, high: float) -> float:
-        """The rate that an overloaded run serves, requests a second.
+    def _served(self, low: float, high: float) -> float | None:
+        """The rate that an overloaded run serves, requests a second; None where that says nothing of the limit.
 
         A work-conserving policy serves as much in any overload, so a clearly unstable run is searched for above the bracket.
-        Others may serve less, or more of one phase, the further they are overloaded. They are run at the top of the
-        bracket, and where what they serve is far from it, its middle counts.
+        What it serves is the limit if a run just below serves what comes. Others may serve less, or more of one phase, the
+        further they are overloaded. They are run at the top of the bracket, and what they serve must be near it.
         """
         rate, step, conserves = high, FINE, self.case.fills_batches
         while True:
@@ -229,8 +251,16 @@ class Bisection:
                 break
             rate, step = (1 + step) * rate, 2 * step
         served = found.served_per_s / self.case.size
-        counts = found.verdict == "unstable" if conserves else served < (1 + FAR) * high
-        return served if counts and served > (1 - FAR) * low else (low + high) / 2
+        if conserves:
+            counts = found.verdict == "unstable" and self._left_below(served) <= BELOW
+        else:
+            counts = (1 - FAR) * low < served < (1 + FAR) * high
+        return served if counts else None
+
+    def _left_below(self, rate: float) -> float:
+        """The share of the tokens that a long run just below a rate leaves to do."""
+        requests = max(LONG, 4 * self.requests)
+        return Backlog(self.case, (1 - BELOW) * rate, requests, self.seed, self.replicate).carry_out()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,11 +289,11 @@ class Backlog:
         return float((work_left(run, end) / tokens_arrived(run, end))[0])
 
 
-def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = None) -> list[float]:
+def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = None) -> list[Any]:
     """What each job finds, on all cores where that pays; `processes` = at most so many."""
     numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
     crew = Crew(None, Places(processes=processes))
-    found = [0.0] * len(jobs)
+    found: list[Any] = [None] * len(jobs)
     try:
         for ended in crew.carry_out(numbered, Kernels(), longest_first=False):
             if ended.error is not None:
@@ -279,6 +309,9 @@ def largest_rates(
 ) -> dict[K, list[float]]:
     """The largest stable rate of each case, requests a second, one a replicate.
 
+    All replicates of a case are measured in one way: by what the engine serves in an overload if that is the limit in each
+    of them, else by the middle of the last bracket.
+
     Args:
         cases: each begins at its own guess.
         requests, precision, seed: see `Bisection`.
@@ -288,5 +321,10 @@ def largest_rates(
     guesses = {name: case.guess() for name, case in cases.items()}
     asked = [(name, replicate) for name in cases for replicate in range(seeds)]
     jobs = [Bisection(cases[name], guesses[name], requests, precision, seed, replicate) for name, replicate in asked]
-    rates = dict(zip(asked, work_through(jobs, processes), strict=True))
-    return {name: [rates[name, replicate] for replicate in range(seeds)] for name in cases}
+    found: dict[tuple[K, int], Bracket] = dict(zip(asked, work_through(jobs, processes), strict=True))
+    return {name: _rates([found[name, replicate] for replicate in range(seeds)]) for name in cases}
+
+
+def _rates(brackets: Sequence[Bracket]) -> list[float]:
+    served = [one.served for one in brackets if one.served is not None]
+    return served if len(served) == len(brackets) else [one.middle for one in brackets]

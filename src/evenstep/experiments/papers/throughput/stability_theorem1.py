@@ -74,7 +74,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             orders | {", ".join(ORDERS)} | ours: either phase first, each by age or by what is left
             first token | by the first decode | the paper's count of tokens
             verdict | drift of the tokens left to run, zero below {100 * TOLERANCE:g} % of the arrivals | ours; then what is
-              served just above the limit, over the mean tokens of a request
+              served just above the limit, over the mean tokens of a request, if a run 1 % below it serves what comes
             run | {requests:,} requests, up to four times that | bisected to 3 %, then run above the bracket
             run below the limit | {longer:,} requests | what chance leaves goes to 0 as runs get longer
             backlog | {setting.pick(BACKLOG, BACKLOG // 5):,} requests | at time 0 of the fluid paths
