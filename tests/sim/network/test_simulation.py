@@ -17,7 +17,7 @@ from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.sim.network.description import EngineSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.workload.reading import read_trace
-from evenstep.workload.synthetic.arrivals import Constant
+from evenstep.workload.synthetic.arrivals import Constant, Poisson
 from evenstep.workload.synthetic.yaml_file import TraceFile
 
 ENGINE = "kv-tokens=9000,block-tokens=16,keeps-evicted=true"
@@ -224,3 +224,24 @@ def test_recorded_calls_can_have_a_priority():
         ends[priority[0]] = [table.finished_s[table.task_type == k].mean() for k in range(2)]
     assert ends["log.call"][0] < ends["log.call"][1]
     assert ends["drawn.call"][0] > ends["drawn.call"][1]
+
+
+def test_recorded_sessions_of_an_agent_are_workflows_and_orders_differ_where_calls_wait():
+    agents = read_trace("sample:claude-code-sessions")
+    pool = EngineSection(count=2, engine="token-budget=8192", batch_time="token-budget", routing="consistent-hash")
+    task = TaskSection(engine="pool", trace=TraceFile("agents"), arrivals=Poisson(0.1))
+    runs = {
+        order: simulate_network(Network({"pool": pool}, {"agents": task}, order=order), traces={"agents": agents})
+        for order in ("fcfs", "oldest-task", "least-attained", "critical-path", "longest-path")
+    }
+    session, think_s = agents.column("session"), agents.column("think_s")
+    thinks = [think_s[session == k][1:] for k in np.unique(session)]
+    for run in runs.values():
+        assert run.summary["unfinished_tasks"] == 0 and run.tasks.arrival_s.size == 30
+        for k in range(30):
+            own = np.flatnonzero(run.calls.task == k)
+            thought_s = run.calls.released_s[own[1:]] - run.calls.finished_s[own[:-1]]
+            assert any(one.size == thought_s.size and np.allclose(one, thought_s) for one in thinks)
+    digests = {order: run.digest for order, run in runs.items()}
+    assert digests.pop("critical-path") == digests["oldest-task"], "in a chain every call is critical"
+    assert len(set(digests.values())) == 4
