@@ -17,7 +17,7 @@ def none(case):
 @pytest.mark.parametrize("figure", FIGURES)
 def test_no_two_baselines_are_one_under_two_names(figure):
     work = FIGURES[figure]
-    for case in work.cases(quick=True):
+    for case in work.cases():
         trace = work.trace(case.rate, 800, 0, 0)
         digests = {work.shown(label, policy, case, trace).digest for label, (policy, _) in BASELINES.items()}
         assert len(digests) == len(BASELINES)
