@@ -23,6 +23,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
 
@@ -118,9 +119,21 @@ def simulated(trace: Trace, policy: str, cluster: Cluster) -> dict[str, float]:
     return simulate(trace, built, cluster=cluster, predictor=predictor, records=False).summary
 
 
-def memory_cell(trace: Trace, cluster: Cluster) -> list[dict[str, float]]:
-    """`best`, least load and bf-io on one trace, worker memory and kind of arrivals; the first row is printed."""
-    found = [simulated(trace, policy, cluster) for policy in ("best", "least-load", "bf-io")]
+#: Replicates that `judged` averages: the rows as they are, then in shuffled orders.
+REPLICATES = 8
+
+
+def replicates(whole: Trace) -> list[Trace]:
+    """The trace, and its rows in orders drawn with the key (7, replicate)."""
+    orders = [np.random.default_rng([7, number]).permutation(len(whole)) for number in range(1, REPLICATES)]
+    return [whole, *(Trace(whole.prompt_tokens[o], whole.output_tokens[o], name=whole.name) for o in orders)]
+
+
+def memory_cell(traces: list[Trace], cluster: Cluster) -> list[dict[str, float]]:
+    """Means of `best`, least load and bf-io over traces, for one worker memory and kind of arrivals; printed as a row."""
+    runs = [[simulated(trace, policy, cluster) for policy in ("best", "least-load", "bf-io")] for trace in traces]
+    shown = ("makespan_s", "restarts", "oldest_wait_s")
+    found = [{name: mean(run[k][name] for run in runs) for name in shown} for k in range(3)]
     better = min(one["makespan_s"] for one in found[1:])
     more = 100 * (found[0]["makespan_s"] / better - 1)
     restarts = " / ".join(f"{one['restarts']:.0f}" for one in found)
@@ -130,23 +143,27 @@ def memory_cell(trace: Trace, cluster: Cluster) -> list[dict[str, float]]:
 
 
 def memory(seeds: int, rows: int = 500) -> None:
-    """What the reserve costs: makespan and restarts beside least load and bf-io; a restart costs no time here."""
-    del seeds
+    """What the reserve costs: makespan and restarts beside least load and bf-io; a restart costs no time here.
+
+    The first rows of a sample as they are, and in shuffled orders: 500 requests end with one long one, whose place decides.
+    """
     more, restarts = list[float](), list[list[float]]()
     for sample in ("mooncake-conversation", "azure-conv"):
         whole = read_trace(f"sample:{sample}").head(rows)
         tokens = whole.prompt_tokens + whole.output_tokens
         for held in (3, 6, 12, 24, 72):
             kv = float(held * tokens.mean())
-            trace = Trace(whole.prompt_tokens[tokens <= kv], whole.output_tokens[tokens <= kv], name=sample)
+            fits = Trace(whole.prompt_tokens[tokens <= kv], whole.output_tokens[tokens <= kv], name=sample)
+            orders = replicates(fits)[:seeds]
             print(
-                f"\n{sample}, KV memory for {held} mean requests ({kv:,.0f} tokens a worker), {len(trace)} requests that fit"
+                f"\n{sample}, KV memory for {held} mean requests ({kv:,.0f} tokens a worker), {len(fits)} requests that fit"
                 "\n  G arrivals  makespan   restarts, best / least-load / bf-io   oldest wait, s"
             )
             for workers in (1, 2, 4, 16):
                 cluster = Cluster(workers=workers, pool=max(128, 8 * workers), kv_tokens=kv)
-                full = memory_cell(trace, cluster)
-                timed = scaled_to_rate(trace, 0.9 * len(trace) / full[1]["makespan_s"])
+                full = memory_cell(orders, cluster)
+                rate = 0.9 * len(fits) / full[1]["makespan_s"]
+                timed = [scaled_to_rate(trace, rate) for trace in orders]
                 for found in (full, memory_cell(timed, replace(cluster, arrivals="timed"))):
                     more.append(found[0]["makespan_s"] / min(one["makespan_s"] for one in found[1:]) - 1)
                     restarts.append([one["restarts"] for one in found])
@@ -154,16 +171,6 @@ def memory(seeds: int, rows: int = 500) -> None:
     print(f"\n{held} of {len(more)} cells at most 5 % behind the better one in makespan; most {100 * max(more):+.1f} %")
     print(f"restarts {' / '.join(f'{sum(one):,.0f}' for one in zip(*restarts, strict=True))}", end="; ")
     print(f"ours at most a tenth of least load's in {few} cells")
-
-
-#: Replicates that `judged` averages: the rows as they are, then in shuffled orders.
-REPLICATES = 8
-
-
-def replicates(whole: Trace) -> list[Trace]:
-    """The trace, and its rows in orders drawn with the key (7, replicate)."""
-    orders = [np.random.default_rng([7, number]).permutation(len(whole)) for number in range(1, REPLICATES)]
-    return [whole, *(Trace(whole.prompt_tokens[o], whole.output_tokens[o], name=whole.name) for o in orders)]
 
 
 def judged(workloads: tuple[Workload, ...]) -> None:

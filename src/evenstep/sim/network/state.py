@@ -26,9 +26,10 @@ from evenstep.sim.engine.model import Fixed, Kept, Now, Requests
 from evenstep.sim.engine.state import Task, fixed_of, iterations, records_over, requests_of, unsent
 from evenstep.sim.network import model
 from evenstep.sim.network.description import EngineSection, Network
-from evenstep.sim.network.loop import BLOCK, MOST_POLICIES
+from evenstep.sim.network.loop import MOST_POLICIES
 from evenstep.sim.network.model import Net
 from evenstep.sim.network.paths import static_keys
+from evenstep.sim.network.sending import BLOCK
 from evenstep.sim.network.tasks import Calls, taken
 
 #: Slots of an engine that takes every call and lets it wait itself.

@@ -239,8 +239,8 @@ class Workload:
         return ex.constants(f"""
             batch time | d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token | the paper prints neither
             token limits | {TOKEN_LIMITS} | of an iteration, the same for all; the paper prints none
-            prompt limit B | {self.batch_limit} | of an iteration; not printed. It limits more than the tokens do only where it
-              is smaller: each request runs a token at least
+            prompt limit B | {self.batch_limit} | of an iteration; not printed. It limits more than the tokens do only where
+              it is smaller: each request runs a token at least
             requests that fit, capacity | {most} | an iteration of the mix within both limits, by token limit
             requests | {requests} | of each replicate, arrivals Poisson
             memory | no limit | the paper names none for its experiments

@@ -1,0 +1,97 @@
+"""When something happens next in a network: the heap of released calls, and the engines' due times with their minima."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import part
+from evenstep.sim.network.model import Net
+
+
+@part
+def is_before(net: Net, i: int, j: int) -> bool:
+    """Whether entry i of the heap comes before entry j."""
+    one_s, other_s = net.heap_s[i], net.heap_s[j]
+    return one_s < other_s or (one_s == other_s and net.heap_row[i] < net.heap_row[j])
+
+
+@part
+def swap(net: Net, i: int, j: int) -> None:
+    """Exchange two entries of the heap of released calls."""
+    net.heap_s[i], net.heap_s[j] = net.heap_s[j], net.heap_s[i]
+    net.heap_row[i], net.heap_row[j] = net.heap_row[j], net.heap_row[i]
+
+
+@part
+def push(net: Net, at_s: float, row: int) -> None:
+    """Add a call to the heap of released calls."""
+    at = net.clock.heap
+    net.clock.heap += 1
+    net.heap_s[at], net.heap_row[at] = at_s, row
+    while at > 0 and is_before(net, at, (at - 1) >> 1):
+        swap(net, at, (at - 1) >> 1)
+        at = (at - 1) >> 1
+
+
+@part
+def pop(net: Net) -> None:
+    """Remove the first call from the heap of released calls."""
+    net.clock.heap -= 1
+    end, at = net.clock.heap, 0
+    swap(net, 0, end)
+    while 2 * at + 1 < end:
+        child = 2 * at + 1
+        if child + 1 < end and is_before(net, child + 1, child):
+            child += 1
+        if not is_before(net, child, at):
+            break
+        swap(net, child, at)
+        at = child
+
+
+@part
+def next_release_s(net: Net) -> float:
+    """When the next call is sent to an engine, in seconds; inf if none will be."""
+    at_s = np.inf
+    if net.clock.coming < net.clock.last_root:
+        at_s = net.root_s[net.clock.coming]
+    if net.clock.heap > 0:
+        at_s = min(at_s, net.heap_s[0])
+    return at_s
+
+
+@part
+def due_s(net: Net, e: int) -> float:
+    """When an engine's batch ends, or when its policy wants to be asked again, in seconds."""
+    clock = net.clock
+    return net.due_s[clock.tree + clock.leaves + e - clock.first]
+
+
+@part
+def set_due(net: Net, e: int, at_s: float) -> None:
+    """Change `due_s` of an engine, and the minima it is part of."""
+    tree, at = net.clock.tree, net.clock.leaves + e - net.clock.first
+    net.due_s[tree + at] = at_s
+    while at > 1:
+        at >>= 1
+        net.due_s[tree + at] = min(net.due_s[tree + 2 * at], net.due_s[tree + 2 * at + 1])
+
+
+@part
+def next_s(net: Net) -> float:
+    """The time of the next event, in seconds; inf without one. Sets `low` and `high`, the engines it may concern."""
+    clock = net.clock
+    release_s, at_s = next_release_s(net), net.due_s[clock.tree + 1]
+    clock.low, clock.high = clock.last, -1
+    if release_s < at_s:
+        return release_s
+    if at_s < np.inf:
+        low, high = 1, 1
+        while low < clock.leaves:
+            low, high = 2 * low, 2 * high + 1
+            if net.due_s[clock.tree + low] != at_s:
+                low += 1
+            if net.due_s[clock.tree + high] != at_s:
+                high -= 1
+        clock.low, clock.high = clock.first + low - clock.leaves, clock.first + high - clock.leaves
+    return at_s
