@@ -13,6 +13,7 @@ from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError
 from evenstep.experiments.compare.engine_compare import traces_of
 from evenstep.experiments.compare.engine_settings import EngineSettings
+from evenstep.names import options
 from evenstep.request import Trace
 from evenstep.sim.engine.simulation import Engine
 from evenstep.theory import segments, wait_thresholds
@@ -110,8 +111,12 @@ def read(settings: EngineSettings) -> Trace:
     """The requests that settings ask for.
 
     Raises:
-        InputError: a file that cannot be read, or a law with an infinite mean.
+        InputError: a file that cannot be read, a law with an infinite mean, or a key of the engine that has no effect.
     """
+    for key, value in options(settings.engine, "--engine").items():
+        if key != "kv_tokens":
+            hint = "WAIT's theory has batches without other limits: only the memory changes its thresholds."
+            raise InputError(_WHERE, f"--engine {key.replace('_', '-')}", value, "no key but kv-tokens", hint)
     return traces_of(settings, fewer=False)[0]
 
 
