@@ -46,6 +46,8 @@ def test_json_says_the_same_in_numbers_and_the_inequalities_hold(capsys):
         (["--rate", "0"], "--rate is 0.0"),
         (["--rate", "500"], "load is"),
         (["--rate", "4", "--engine", "kv-tokens=1000"], "--engine kv-tokens is '1000'; expected at least"),
+        (["--rate", "4", "--engine", "token-budget=1"], "--engine token-budget is '1'; expected no key but kv-tokens"),
+        (["--rate", "4", "--engine", "kv-tokens=4000000,batch-limit=9"], "--engine batch-limit is '9'"),
         (["--batch-time", "token-budget"], "expected affine-kv"),
         (["--batch-time", "affine-kv:d0-s=0"], "thresholds: --batch-time d0-s is 0.0"),
         (["--rate", "4", "--segments", "0"], "thresholds: --segments is 0"),

@@ -105,6 +105,14 @@ def test_prompt_tokens_add_their_seconds_to_the_rank_that_computes_them():
     assert one.handle(Due(), 7.0) == [Wake(7.0 + 1.0 + 12 * 0.5 + 4 * 0.25)]
 
 
+def test_decoded_tokens_add_their_seconds_and_prompt_tokens_theirs():
+    one = group(prefill_per_token_s=0.25, decode_per_token_s=0.125, token_budget=8)
+    one.handle(Arrived(work(1, 4, 3), rank=0), 0.0)
+    assert one.handle(Due(), 0.0) == [Wake(1.0 + 4 * 0.5 + 4 * 0.25)]
+    one.handle(Arrived(work(2, 2, 1), rank=0), 1.0)
+    assert one.handle(Due(), 4.0)[-1] == Wake(4.0 + 1.0 + 7 * 0.5 + 2 * 0.25 + 0.125)
+
+
 def test_a_law_that_differs_by_rank_sees_the_number_of_the_rank_in_the_fleet():
     law = PerWorker(speed=(1.0, 1.0, 0.5, 0.25), overhead_s=1.0, per_token_s=0.5)
     one = group(first=2, law=law)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.sim.network.networks import example
+from tests.sim.network.networks import call, example
 
 from evenstep.errors import InputError
 from evenstep.load.live_network import emulated, gateway_config, priorities, routing_of, run_live
-from evenstep.sim.network.description import Network
+from evenstep.sim.network.description import EngineSection, Network, TaskSection
+from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
+from evenstep.workload.synthetic.arrivals import Poisson
 
 SMALL = example("rybko-stolyar-small", until_s=5.0)
 PORTS = {"one": 1, "two": 2}
@@ -25,10 +27,18 @@ def reversed_priorities(network: Network) -> Network:
 def test_an_engine_is_emulated_with_the_line_of_its_law():
     words = emulated("one", SMALL.engines["one"], 80, speed=2.0)
     said = dict(zip(words[1::2], words[2::2], strict=True))
-    assert float(said["--overhead-s"]) == pytest.approx(0.002) and float(said["--prefill-per-token-s"]) == pytest.approx(
-        2e-4
-    )
+    assert [
+        float(said[f"--{name}"]) for name in ("overhead-s", "prefill-per-token-s", "decode-per-token-s", "per-token-s")
+    ] == [pytest.approx(0.002), pytest.approx(2e-4), pytest.approx(2e-4), 0.0]
     assert (said["--slots"], said["--token-budget"], said["--model"], said["--speed"]) == ("1", "512", "one", "2.0")
+
+
+def test_a_law_of_kv_tokens_is_emulated_with_its_seconds_a_kv_token():
+    section = replace(SMALL.engines["one"], batch_time="affine-kv:d0-s=0.01,d1-s=1e-5")
+    words = emulated("one", section, 80)
+    said = dict(zip(words[1::2], words[2::2], strict=True))
+    assert float(said["--overhead-s"]) == pytest.approx(0.01) and float(said["--per-token-s"]) == pytest.approx(1e-5)
+    assert float(said["--prefill-per-token-s"]) == float(said["--decode-per-token-s"]) == 0.0
 
 
 def test_a_group_is_a_pool_of_single_ranks():
@@ -68,3 +78,19 @@ def test_rybko_stolyar_blows_up_live_and_reversed_priorities_cure_it():
     assert blown.tasks == cured.tasks and blown.failed == cured.failed == 0
     assert blown.unfinished > 20 and cured.unfinished < 15
     assert blown.latencies["call_mean_s"] > 2 * cured.latencies["call_mean_s"]
+
+
+@pytest.mark.slow
+def test_tasks_of_many_decode_tokens_last_as_long_live_as_simulated():
+    """Prompts of 10 tokens, outputs of 150, iterations of 2 ms and 0.2 ms a token; time passes at half the pace.
+
+    An idle machine comes within 10 %; a busy one is late and takes longer, never shorter.
+    """
+    section = EngineSection(
+        engine="token-budget=512,batch-limit=0", batch_time="token-budget:c-s=0.002,a-s=0.0002,b0=0", policy="sarathi"
+    )
+    task = TaskSection(calls={"all": call("one", 10, 150)}, arrivals=Poisson(20.0), count=200)
+    network = Network(engines={"one": section}, tasks={"task": task}, until_s=10.0)
+    simulated, live = simulate_network(network, seed=3), run_live(network, seed=3, speed=0.5)
+    ratio = live.latencies["task_mean_s"] / simulated.summary["task_mean_s"]
+    assert live.failed == 0 and 0.9 < ratio < 1.1, ratio

@@ -78,8 +78,12 @@ def test_fork_join_keeps_up_below_its_loads_and_not_above():
     assert judge(network).verdict == "unknown"  # loads cannot prove it: the verdict is the run's
 
 
-def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_cure_it():
-    """Sec. 4.3: loads of 0.9 and a virtual station of 1.61; tokens after 10^5 slots; the cure."""
+def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_keep_the_mean_below_100():
+    """Sec. 4.3: loads of 0.9 and a virtual station of 1.61; tokens after 10^5 slots; the cure.
+
+    Cured, an agent has about 80 requests on average in the last 3,500 slots. The mean is below 100, not every sample: the
+    largest of 70 was 99 to 114 over four seeds.
+    """
     network = example("rybko-stolyar")
     rate = 0.9 * 768 / (64 + 544)
     assert rate == pytest.approx(1.137, abs=2e-4)
@@ -96,8 +100,8 @@ def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_cure_i
     cured = simulate_network(replace(network, engines=engines))
     last = cured.requests[cured.times_s >= 96_500]
     held = [mean_interval([float(part.mean()) for part in np.array_split(agent, 10)]) for agent in last.T]
-    assert last.shape[0] >= 60 and all(one.high is not None and one.high < 100 for one in held)
-    assert last.max() < 150
+    assert last.shape[0] >= 60 and all(one.high is not None and one.high < 100 for one in held)  # intervals of the means
+    assert last.max() < 150  # the largest sample
     assert cured.summary["unfinished_tasks"] < 300
 
 

@@ -26,7 +26,7 @@ class Thresholds:
         add_values(
             parser,
             {
-                "--engine KEY=VALUE,...": ("the engine; kv-tokens is its memory", str, ""),
+                "--engine KEY=VALUE,...": ("kv-tokens=N, its memory; no other key counts", str, ""),
                 "--batch-time affine-kv[:KEY=VALUE,...]": ("seconds of an iteration", str, "affine-kv"),
                 "--rate X": ("rescale arrivals to so many requests a second", float),
                 "--segments L": ("segments of Nested WAIT; left out = the number that needs the least memory", int),

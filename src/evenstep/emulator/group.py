@@ -1,9 +1,9 @@
 """A barrier group of emulated ranks as a plain state machine: events in, actions out; no clock, no sockets.
 
 All ranks of a group step together. A step lasts ``overhead(ranks) + max over ranks of (local seconds of the rank's KV
-tokens + prefill seconds of the prompt tokens it computes)``; its tokens appear at its end. The load of a rank is measured
-as in `evenstep.sim.cluster.simulation`. A request in its j-th decode step holds its prompt and j - 1 tokens. An idle group
-starts a step at the next arrival; requests that arrive during a step join the next one.
+tokens + seconds of the prompt tokens it computes and of the tokens it decodes)``; its tokens appear at its end. The load
+of a rank is measured as in `evenstep.sim.cluster.simulation`. A request in its j-th decode step holds its prompt and j - 1
+tokens. An idle group starts a step at the next arrival; requests that arrive during a step join the next one.
 
 Times are engine seconds. The host stamps every event with ``now_s`` and sends `Due` at the time of the last `Wake`.
 """
@@ -263,6 +263,7 @@ class Group:
         local = self._step_time.local_seconds(load, running, longest)[self.first :].tolist()
         for number, rank in enumerate(self.ranks):
             local[number] += self._settings.prefill_per_token_s * rank.prefill_tokens
+            local[number] += self._settings.decode_per_token_s * rank.decode_tokens
             rank.counts.busy_s += local[number]
         return self._overhead_s + max(local)
 

@@ -103,12 +103,13 @@ class Rank:
         self.load = 0
         self.longest = 0
         self.prefill_tokens = 0
+        self.decode_tokens = 0
         self.counts = Counts()
         self.dead = False
 
     def schedule(self) -> None:
-        """Plan the next step: sets `scheduled`, `load` (KV tokens at its end), `longest`, `prefill_tokens`."""
-        self.scheduled, self.prefill_tokens = [], 0
+        """Plan the next step: sets `scheduled`, `load` (KV tokens at its end), `longest`, prefill and decode tokens."""
+        self.scheduled, self.prefill_tokens, self.decode_tokens = [], 0, 0
         budget, evicted = self._continue(self.token_budget)
         if not evicted:
             self._admit(budget)
@@ -214,6 +215,8 @@ class Rank:
     def _computes(self, one: Sequence, tokens: int) -> None:
         if one.total == one.prompt or tokens > 1:
             self.prefill_tokens += tokens
+        else:
+            self.decode_tokens += tokens
         one.resident += tokens
         self.scheduled.append(one)
 

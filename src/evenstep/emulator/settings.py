@@ -34,6 +34,7 @@ class EmulatorSettings:
         law: step-time law in place of overhead_s, per_token_s and sync_s, e.g.
             piecewise:knots=0:0/40000:0.003/110000:0.012.
         prefill_per_token_s: seconds a prompt token adds to its rank's part of a step.
+        decode_per_token_s: seconds a decoded token adds to its rank's part of a step.
         token_budget: tokens a rank computes in a step at most, decodes first, long prompts in chunks; 0 = no limit.
         kv_tokens: KV tokens a rank holds.
         block_size: KV tokens a block.
@@ -62,6 +63,7 @@ class EmulatorSettings:
     sync_s: float | str = field(default=0.0, metadata={"shape": "X|N:X/N:X"})
     law: str | None = field(default=None, metadata={"shape": "NAME[:KEY=VALUE,...]"})
     prefill_per_token_s: float = 2e-5
+    decode_per_token_s: float = 0.0
     token_budget: int = 8192
     kv_tokens: int = 524_288
     block_size: int = 16
@@ -112,6 +114,7 @@ _AT_LEAST = {
     "overhead_s": 0,
     "per_token_s": 0,
     "prefill_per_token_s": 0,
+    "decode_per_token_s": 0,
     "token_budget": 0,
     "kv_tokens": 1,
     "block_size": 1,

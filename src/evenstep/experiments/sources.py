@@ -100,13 +100,18 @@ def scaled(
         seed: key of Poisson arrivals.
 
     Raises:
-        InputError: a load under a law that is not linear, or a rate or load that is not finite and above 0.
+        InputError: a load under a law that is not linear, a rate or load that is not finite and above 0, or timed arrivals
+            under a law of infinite mean.
     """
+    from evenstep.workload.synthetic.yaml_file import check_arriving
+
     for name, value in (("rate", rate), ("load", load)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise InputError("compare", name, value, "a finite number > 0")
     if rate is None and load is None:
         rate, load = found.requests_per_s, found.load
+    if cluster.arrivals == "timed":
+        check_arriving(found, at_rate=rate is not None or load is not None)
     if load is not None and not isinstance(step_time, Linear):
         hint = "Give a rate, in requests a second."
         raise InputError("compare", "load", load, "a linear step-time law to scale to a load", hint)

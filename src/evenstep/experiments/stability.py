@@ -154,7 +154,7 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
         found = Synthetic(1, *laws, name=settings.source)
         return Laws(found), None, f"lengths by the laws {settings.source}, Poisson arrivals{_of_tails(laws)}"
     workload = Reading(settings.source, settings.limit, settings.format_name, seed=settings.seed).workload()
-    check_means(settings.source, workload.source)
+    check_means(workload)
     trace = replicate(workload.source, 0, settings.seed)
     own = workload.requests_per_s or (rate(trace) if trace.arrival_s is not None and len(trace) > 1 else None)
     said = f"the {len(trace):,} rows of {trace.name or settings.source}, drawn again and again, Poisson arrivals"

@@ -10,7 +10,7 @@ from evenstep.workload import reading
 from evenstep.workload.replicate import rate, replicate
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.synthetic import Recurring, Synthetic
-from evenstep.workload.synthetic.yaml_file import check_means, load
+from evenstep.workload.synthetic.yaml_file import Workload, check_means, load
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "workloads").glob("*.yaml"))
 BURST = """version: 1
@@ -147,11 +147,17 @@ def test_a_fit_to_a_trace_without_times_cannot_give_arrivals(write, samples):
 def test_a_law_of_infinite_mean_is_refused_with_its_line(write, old, new, said):
     path = write("w.yaml", BURST.replace(old, new))
     if said is None:  # cut off at 4,096 tokens
-        check_means(path, load(path).source)
+        check_means(load(path))
         return
     with pytest.raises(InputError, match=rf"w\.yaml line {said}: synthetic\.classes\[1\]\.output\.alpha is 1\.0.*infinite"):
-        check_means(path, load(path).source)
+        check_means(load(path))
 
 
 def test_a_recorded_trace_has_a_mean(samples):
-    check_means("t.csv", reading.read_trace(samples / "azure.csv"))
+    check_means(Workload(reading.read_trace(samples / "azure.csv")))
+
+
+def test_a_law_of_infinite_mean_without_a_file_is_named_with_its_source():
+    source = Synthetic(9, laws.Constant(3), laws.Pareto(alpha=0.9, minimum=4), name="heavy")
+    with pytest.raises(InputError, match=r"heavy: synthetic\.output\.alpha is 0\.9.*infinite"):
+        check_means(Workload(source))

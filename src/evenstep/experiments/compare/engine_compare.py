@@ -27,6 +27,7 @@ from evenstep.scheduling.policies.best import Best
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.workload.replicate import rate, replicate, rescaled
+from evenstep.workload.synthetic.yaml_file import check_arriving
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,11 +69,15 @@ def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
     """The replicates at the requested rate or load; an error if two are equal.
 
     Raises:
-        InputError: a file that cannot be read, or two replicates that are the same.
+        InputError: a file that cannot be read, two replicates that are the same, or timed arrivals under a law of infinite
+            mean.
     """
     found = Reading.of(settings).workload()
     a_second = settings.rate if settings.rate is not None else found.requests_per_s
-    if settings.load is not None or (found.load is not None and settings.rate is None):
+    by_load = settings.load is not None or (found.load is not None and settings.rate is None)
+    if settings.arrivals == "timed":
+        check_arriving(found, at_rate=by_load or a_second is not None)
+    if by_load:
         a_second = (settings.load or found.load or 0.0) * capacity(replicate(found.source, 0, settings.seed), settings)
     source = rescaled(found.source, requests_per_s=a_second, seed=settings.seed)
 

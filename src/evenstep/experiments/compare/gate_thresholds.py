@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,12 @@ from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError
 from evenstep.experiments.compare.engine_compare import traces_of
 from evenstep.experiments.compare.engine_settings import EngineSettings
-from evenstep.experiments.sources import Reading
+from evenstep.names import options
 from evenstep.request import Trace
 from evenstep.sim.engine.simulation import Engine
 from evenstep.theory import segments, wait_thresholds
 from evenstep.theory.fluid import Types, equilibrium
 from evenstep.workload.replicate import rate
-from evenstep.workload.synthetic.yaml_file import check_means
 
 _WHERE = "evenstep thresholds"
 #: The flags behind what the theory is told.
@@ -113,10 +111,12 @@ def read(settings: EngineSettings) -> Trace:
     """The requests that settings ask for.
 
     Raises:
-        InputError: a file that cannot be read, or a law with an infinite mean.
+        InputError: a file that cannot be read, a law with an infinite mean, or a key of the engine that has no effect.
     """
-    if Path(settings.source).suffix in {".yaml", ".yml"}:
-        check_means(settings.source, Reading.of(settings).workload().source)
+    for key, value in options(settings.engine, "--engine").items():
+        if key != "kv_tokens":
+            hint = "WAIT's theory has batches without other limits: only the memory changes its thresholds."
+            raise InputError(_WHERE, f"--engine {key.replace('_', '-')}", value, "no key but kv-tokens", hint)
     return traces_of(settings, fewer=False)[0]
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -96,12 +97,14 @@ class Workload:
         source: the origin of replicates, before scaling.
         requests_per_s, load: rate or load the file asks for, or None.
         description: the file's own words.
+        path: the file; None = the source comes from elsewhere.
     """
 
     source: Source
     requests_per_s: float | None = None
     load: float | None = None
     description: str = ""
+    path: Path | None = None
 
     def at(self, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0) -> Source:
         """The trace source at the file's rate, or at its load on this cluster."""
@@ -164,27 +167,42 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
         raise InputError(file.path, "requests_per_s and load", "both", "one of the two, or neither")
     name = document.name or path.name
     source = _trace(path, document.trace, prefix_blocks) if document.trace else _synthetic(file, document.synthetic, name)
-    return Workload(source, document.requests_per_s, document.load, document.description)
+    return Workload(source, document.requests_per_s, document.load, document.description, path)
 
 
-def check_means(path: str | Path, source: Source) -> None:
+def check_means(workload: Workload) -> None:
     """Refuse a drawn workload with a law of infinite mean.
 
-    Args:
-        path: where the source was read from.
-
     Raises:
-        InputError: naming the law's place in the file.
+        InputError: naming the law, with its place in the file if there is one.
     """
+    source = workload.source
     if not isinstance(source, Synthetic):
         return
+    where = str(workload.path or source.name or "workload")
     own = {"": (source.prompt, source.output)}
     own |= {f".classes[{k}]": (one.prompt, one.output) for k, one in enumerate(source.classes)}
-    with config.in_file(path, str(path)):
+    with nullcontext() if workload.path is None else config.in_file(workload.path, where):
         for place, both in own.items():
             for part, law in zip(("prompt", "output"), both, strict=True):
                 if law is not None:
-                    laws.check_mean(str(path), law, f"synthetic{place}.{part}")
+                    laws.check_mean(where, law, f"synthetic{place}.{part}")
+
+
+def check_arriving(workload: Workload, at_rate: bool) -> None:
+    """Refuse a law of infinite mean if requests arrive over time: no rate above 0 is then stable.
+
+    Requests that all wait from the start are a closed batch. Its work is finite, so it may run under any law.
+
+    Args:
+        at_rate: whether arrivals are scaled to a rate or load; a source has its own arrival times otherwise.
+
+    Raises:
+        InputError: see `check_means`.
+    """
+    own = getattr(workload.source, "arrivals", None)
+    if at_rate or not isinstance(own, arrivals.Saturated | arrivals.AtOnce):
+        check_means(workload)
 
 
 def _synthetic(file: config.Document, section: SyntheticSection | None, name: str) -> Synthetic:
