@@ -9,6 +9,7 @@ import pytest
 from tests.sim.network.networks import example
 
 from evenstep.experiments.networks import judge, tokens_per_s
+from evenstep.experiments.papers.throughput import rybko_stolyar_fig8
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.network_records import NetworkRun
 from evenstep.sim.network.description import Network
@@ -80,25 +81,19 @@ def test_fork_join_keeps_up_below_its_loads_and_not_above():
 
 def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_cure_it():
     """Sec. 4.3: loads of 0.9 and a virtual station of 1.61; tokens after 10^5 slots; the cure."""
-    network = example("rybko-stolyar")
     rate = 0.9 * 768 / (64 + 544)
-    assert rate == pytest.approx(1.137, abs=2e-4)
-    assert network.tasks["A"].arrivals == Poisson(1.1368421)
-    assert 2 * rate * 544 / 768 == pytest.approx(judge(network).stations[0].load, abs=2e-3)
-    assert judge(network).stations[0].load == pytest.approx(1.61, abs=2e-3)
-    run = simulate_network(network)
-    assert run.tokens[-1].sum() > 1_000_000
-    edges = np.linspace(50_000, 100_000, 11)
-    left = np.array([(run.tasks.arrival_s <= at).sum() - (run.tasks.finished_s <= at).sum() for at in edges])
-    growth = mean_interval((np.diff(left) / np.diff(edges)).tolist())
-    assert is_within(growth, 2 * rate - 768 / 544, 0.1)  # the two long calls share one engine's time
-    engines = {name: replace(one, priority=one.priority[::-1]) for name, one in network.engines.items()}
-    cured = simulate_network(replace(network, engines=engines))
-    last = cured.requests[cured.times_s >= 96_500]
+    assert rate == pytest.approx(rybko_stolyar_fig8.RATE, abs=1e-6)
+    assert rybko_stolyar_fig8.virtual_load() == pytest.approx(2 * rate * 544 / 768, abs=2e-3)
+    assert rybko_stolyar_fig8.virtual_load() == pytest.approx(1.61, abs=2e-3)
+    grown, cured = (rybko_stolyar_fig8.path(order) for order in rybko_stolyar_fig8.ORDERS)
+    assert grown.end_tokens > 1_000_000
+    assert grown.growth == pytest.approx(rybko_stolyar_fig8.FLUID, rel=0.03)
+    assert grown.drift > 0.2
+    last = cured.last(cured.requests)
     held = [mean_interval([float(part.mean()) for part in np.array_split(agent, 10)]) for agent in last.T]
     assert last.shape[0] >= 60 and all(one.high is not None and one.high < 100 for one in held)
     assert last.max() < 150
-    assert cured.summary["unfinished_tasks"] < 300
+    assert abs(cured.drift) < 0.001
 
 
 def test_a_hot_key_overloads_one_engine_of_four_and_its_name_is_said():
