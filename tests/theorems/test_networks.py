@@ -9,7 +9,9 @@ import pytest
 from tests.sim.network.networks import example
 
 from evenstep.experiments.networks import judge, tokens_per_s
+from evenstep.experiments.papers.throughput import _networks as networks
 from evenstep.experiments.papers.throughput import rybko_stolyar_fig8
+from evenstep.experiments.papers.throughput import stability_parallel as parallel
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.network_records import NetworkRun
 from evenstep.sim.network.description import Network
@@ -41,12 +43,12 @@ def at_rates(network: Network, until_s: float, **rates: float) -> NetworkRun:
 @pytest.mark.parametrize("routing", ["random", "round-robin", "jsq", "least-load"])
 def test_four_parallel_engines_keep_up_to_their_sum(routing: str) -> None:
     """Proposition 1: 101.4 requests a second, from above and from below."""
-    network = example("k-parallel")
-    network = replace(network, engines={"pool": replace(network.engines["pool"], routing=routing)})
-    frontier = 4 * tokens_per_s(network.engines["pool"]) / 241
-    assert frontier == pytest.approx(101.42, abs=0.005)
-    assert is_within(served(at_rates(network, 400.0, chat=1.05 * frontier), (241,)), 241 * frontier)
-    assert at_rates(network, 5000.0, chat=0.99 * frontier).stability().verdict == "stable"
+    assert pytest.approx(101.42, abs=0.005) == parallel.LIMIT
+    pool = parallel.pool(routing)
+    above = [networks.at_rates(pool, 200.0, seed, {"chat": 1.05 * parallel.LIMIT}) for seed in range(3)]
+    assert is_within(mean_interval([parallel.served_above(run) for run in above]), parallel.LIMIT)
+    below = networks.at_rates(pool, 5000.0, 0, {"chat": 0.99 * parallel.LIMIT})
+    assert below.stability().verdict == "stable" and abs(networks.drift(below)) < networks.DRIFT
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
@@ -97,13 +99,8 @@ def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_cure_i
 
 
 def test_a_hot_key_overloads_one_engine_of_four_and_its_name_is_said():
-    network = example("k-parallel", until_s=200.0)
-    pool = replace(network.engines["pool"], routing="consistent-hash:bound=100")
-    tasks = {name: replace(network.tasks["chat"], one_key=name == "hot", arrivals=Poisson(30.0)) for name in ("hot", "cold")}
-    network = replace(network, engines={"pool": pool}, tasks=tasks)
-    judged, run = judge(network), simulate_network(network)
-    assert judged.verdict == "unstable" and "one engine of pool" in judged.why
-    hot = np.unique(run.calls.engine[(run.calls.kind == 0) & (run.calls.engine >= 0)])
+    why, run = parallel.hot(200.0, 0)
+    assert "one engine of pool" in why
     verdicts = {name: one["verdict"] for name, one in run.summary["engines"].items()}
-    assert [name for name, verdict in verdicts.items() if verdict == "unstable"] == [f"pool-{hot[0]}"]
-    assert hot.size == 1 and sum(one.load for one in judged.engines) < 0.6
+    assert [name for name, verdict in verdicts.items() if verdict == "unstable"] == [f"pool-{parallel.hot_engine(run)}"]
+    assert 2 * parallel.HOT_RATE < 0.6 * parallel.LIMIT

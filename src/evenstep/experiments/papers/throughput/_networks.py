@@ -17,6 +17,8 @@ from evenstep.workload.synthetic.arrivals import Poisson
 
 #: Batch-time law of the paper's engine, and of one whose batches take a slot each.
 LAW, SLOTS = "token-budget:fit=codellama-34b-tp2", "unit"
+#: Policies that fill every batch, with either phase first.
+ORDERS = ("sarathi", "work-conserving:first=prefill")
 #: Share of the arrivals by which calls may grow and still count as keeping up.
 DRIFT = 0.005
 #: Loads at which an engine has to keep up, and at which what it serves is measured.
@@ -37,10 +39,17 @@ def at_rates(network: Network, until_s: float, seed: int, rates: Mapping[str, fl
 
 
 def served(run: NetworkRun, tokens: Sequence[int]) -> float:
-    """Tokens a second of the calls done in the second half of a run; `tokens` of each kind of call."""
-    end_s = run.counted_s
-    done = (run.calls.finished_s > 0.5 * end_s) & (run.calls.finished_s <= end_s)
-    return float(np.array(tokens)[run.calls.kind[done]].sum()) / (0.5 * end_s)
+    """Tokens a second that the engines run over the second half of a run: those that come less what is left of them.
+
+    Args:
+        run: of calls whose lengths are constant.
+        tokens: of each kind of call.
+    """
+    half, end = np.searchsorted(run.times_s, 0.5 * run.counted_s), run.times_s.size - 1
+    from_s, to_s = run.times_s[half], run.times_s[end]
+    came = (run.calls.released_s > from_s) & (run.calls.released_s <= to_s)
+    grown = run.tokens[end].sum() - run.tokens[half].sum()
+    return float(np.array(tokens)[run.calls.kind[came]].sum() - grown) / float(to_s - from_s)
 
 
 def calls_at(run: NetworkRun, times_s: F8, engine: int | None = None) -> F8:
@@ -78,3 +87,8 @@ def keeps_up(share: ex.Interval) -> bool | None:
 def percent(share: ex.Interval) -> ex.Interval:
     """A share in per cent."""
     return ex.Interval(*(None if end is None else 100 * end for end in (share.value, share.low, share.high)))  # type: ignore[arg-type]
+
+
+def missed(value: ex.Interval, limit: float) -> ex.Interval:
+    """By how many per cent of a limit a value lies above it."""
+    return percent(ex.Interval(*(None if e is None else e / limit - 1 for e in (value.value, value.low, value.high))))  # type: ignore[arg-type]
