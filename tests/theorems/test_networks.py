@@ -10,7 +10,7 @@ from tests.sim.network.networks import example
 
 from evenstep.experiments.networks import judge, tokens_per_s
 from evenstep.experiments.papers.throughput import _networks as networks
-from evenstep.experiments.papers.throughput import rybko_stolyar_fig8
+from evenstep.experiments.papers.throughput import fork_join, rybko_stolyar_fig8
 from evenstep.experiments.papers.throughput import stability_parallel as parallel
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.network_records import NetworkRun
@@ -70,15 +70,13 @@ def test_two_types_share_one_engine_along_a_line(share: float) -> None:
 
 def test_fork_join_keeps_up_below_its_loads_and_not_above():
     """Conjecture 1, supported by a run at 0.95 and one at 1.05; above, the first engine is the one that grows."""
-    network = example("fork-join")
-    full = 512 / 241
-    below, above = (at_rates(network, 40_000.0, report=load * full) for load in (0.95, 1.05))
+    below, above = (fork_join.at_load(load) for load in (0.95, 1.05))
     assert [below.stability(e).verdict for e in range(4)] == ["stable"] * 4
     assert below.requests.max() < 1500 and below.summary["unfinished_tasks"] < 1500
     drift = above.stability().drift
     assert drift.low is not None and drift.high is not None
-    assert above.stability(0).verdict == "unstable" and drift.low < 0.05 * full < drift.high
-    assert judge(network).verdict == "unknown"  # loads cannot prove it: the verdict is the run's
+    assert above.stability(0).verdict == "unstable" and drift.low < 0.05 * fork_join.FULL < drift.high
+    assert judge(fork_join.network()).verdict == "unknown"  # loads cannot prove it: the verdict is the run's
 
 
 def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_cure_it():
