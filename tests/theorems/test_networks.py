@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from tests.sim.network.networks import example
 
-from evenstep.experiments.networks import judge, tokens_per_s
+from evenstep.experiments.networks import judge
 from evenstep.experiments.papers.throughput import _networks as networks
 from evenstep.experiments.papers.throughput import fork_join, rybko_stolyar_fig8
 from evenstep.experiments.papers.throughput import stability_parallel as parallel
+from evenstep.experiments.papers.throughput import stability_two_types as two_types
 from evenstep.measure.comparison import Interval, mean_interval
-from evenstep.measure.network_records import NetworkRun
-from evenstep.sim.network.description import Network
-from evenstep.sim.network.simulation import simulate_network
-from evenstep.workload.synthetic.arrivals import Poisson
-
-PAIR = 241, 544  # tokens of a chat and of a document
-
-
-def served(run: NetworkRun, tokens: tuple[int, ...]) -> Interval:
-    """Tokens a second of the calls done in the second half of a run, over ten stretches, by kind of call."""
-    edges = np.linspace(0.5 * run.counted_s, run.counted_s, 11)
-    weights = np.array(tokens)[run.calls.kind]
-    return mean_interval((np.histogram(run.calls.finished_s, edges, weights=weights)[0] / np.diff(edges)).tolist())
 
 
 def is_within(found: Interval, value: float, share: float = 0.01) -> bool:
     """Whether a whole interval lies so near a value."""
     assert found.low is not None and found.high is not None
     return (1 - share) * value < found.low and found.high < (1 + share) * value
-
-
-def at_rates(network: Network, until_s: float, **rates: float) -> NetworkRun:
-    """A run with tasks of these types only, at these rates."""
-    tasks = {name: replace(network.tasks[name], arrivals=Poisson(rate)) for name, rate in rates.items()}
-    return simulate_network(replace(network, until_s=until_s, tasks=tasks))
 
 
 @pytest.mark.parametrize("routing", ["random", "round-robin", "jsq", "least-load"])
@@ -51,21 +30,15 @@ def test_four_parallel_engines_keep_up_to_their_sum(routing: str) -> None:
     assert below.stability().verdict == "stable" and abs(networks.drift(below)) < networks.DRIFT
 
 
-@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
-def test_two_types_share_one_engine_along_a_line(share: float) -> None:
+@pytest.mark.parametrize("chats", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_two_types_share_one_engine_along_a_line(chats: float) -> None:
     """Sec. 4.2: 241 l1 + 544 l2 = 6,110 tokens a second, at five points of the line."""
-    network = example("two-types")
-    line = tokens_per_s(network.engines["one"])
-    assert line == pytest.approx(6110.5, abs=0.1)
-    shares = dict(zip(("chat", "document"), (share, 1 - share), strict=True))
-    tokens = tuple(PAIR[k] for k, part in enumerate(shares.values()) if part)
-
-    def run(load: float, until_s: float) -> NetworkRun:
-        rates = {name: load * line * part / PAIR[k] for k, (name, part) in enumerate(shares.items()) if part}
-        return at_rates(network, until_s, **rates)
-
-    assert is_within(served(run(1.05, 1600.0), tokens), line)
-    assert run(0.99, 20_000.0).stability().verdict == "stable"
+    assert pytest.approx(6110.5, abs=0.1) == two_types.LINE
+    assert tuple(two_types.TOKENS.values()) == (241, 544)
+    above = [two_types.served_above(two_types.at_point(1.05, chats, 800.0, seed)) for seed in range(3)]
+    assert is_within(mean_interval(above), two_types.LINE)
+    below = two_types.at_point(0.99, chats, 20_000.0)
+    assert below.stability().verdict == "stable" and abs(two_types.growth_below(below)) < networks.DRIFT
 
 
 def test_fork_join_keeps_up_below_its_loads_and_not_above():

@@ -24,7 +24,7 @@ DRIFT = 0.005
 #: Loads at which an engine has to keep up, and at which what it serves is measured.
 BELOW, ABOVE = 0.99, 1.05
 #: The constant that says when an engine keeps up.
-KEEPING_UP = f"calls grow by less than {100 * DRIFT:g} % of the arrivals | ours: over the second half of a run, by interval"
+KEEPING_UP = f"growth is below {100 * DRIFT:g} % of what comes | ours: over the second half of a run, by interval"
 
 
 def engine(batch_time: str, budget: int, **options: Any) -> EngineSection:
@@ -38,8 +38,8 @@ def at_rates(network: Network, until_s: float, seed: int, rates: Mapping[str, fl
     return simulate_network(replace(network, until_s=until_s, tasks=tasks), seed=seed)
 
 
-def served(run: NetworkRun, tokens: Sequence[int]) -> float:
-    """Tokens a second that the engines run over the second half of a run: those that come less what is left of them.
+def work(run: NetworkRun, tokens: Sequence[int]) -> tuple[float, float]:
+    """Tokens a second that come, and by which those left to run grow, over the second half of a run.
 
     Args:
         run: of calls whose lengths are constant.
@@ -48,8 +48,20 @@ def served(run: NetworkRun, tokens: Sequence[int]) -> float:
     half, end = np.searchsorted(run.times_s, 0.5 * run.counted_s), run.times_s.size - 1
     from_s, to_s = run.times_s[half], run.times_s[end]
     came = (run.calls.released_s > from_s) & (run.calls.released_s <= to_s)
-    grown = run.tokens[end].sum() - run.tokens[half].sum()
-    return float(np.array(tokens)[run.calls.kind[came]].sum() - grown) / float(to_s - from_s)
+    grown, span_s = run.tokens[end].sum() - run.tokens[half].sum(), float(to_s - from_s)
+    return float(np.array(tokens)[run.calls.kind[came]].sum()) / span_s, float(grown) / span_s
+
+
+def served(run: NetworkRun, tokens: Sequence[int]) -> float:
+    """Tokens a second that the engines run over the second half of a run; see `work`."""
+    came, grown = work(run, tokens)
+    return came - grown
+
+
+def work_drift(run: NetworkRun, tokens: Sequence[int]) -> float:
+    """Growth of the tokens left to run over the second half of a run, as a share of those that come; see `work`."""
+    came, grown = work(run, tokens)
+    return grown / came
 
 
 def calls_at(run: NetworkRun, times_s: F8, engine: int | None = None) -> F8:
