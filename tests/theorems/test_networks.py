@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from tests.sim.network.networks import example
 
-from evenstep.experiments.networks import judge, tokens_per_s
+from evenstep.experiments.networks import judge
+from evenstep.experiments.papers.throughput import _networks as networks
+from evenstep.experiments.papers.throughput import fork_join, rybko_stolyar_fig8
+from evenstep.experiments.papers.throughput import stability_parallel as parallel
+from evenstep.experiments.papers.throughput import stability_two_types as two_types
 from evenstep.measure.comparison import Interval, mean_interval
-from evenstep.measure.network_records import NetworkRun
-from evenstep.sim.network.description import Network
-from evenstep.sim.network.simulation import simulate_network
-from evenstep.workload.synthetic.arrivals import Poisson
-
-PAIR = 241, 544  # tokens of a chat and of a document
-
-
-def served(run: NetworkRun, tokens: tuple[int, ...]) -> Interval:
-    """Tokens a second of the calls done in the second half of a run, over ten stretches, by kind of call."""
-    edges = np.linspace(0.5 * run.counted_s, run.counted_s, 11)
-    weights = np.array(tokens)[run.calls.kind]
-    return mean_interval((np.histogram(run.calls.finished_s, edges, weights=weights)[0] / np.diff(edges)).tolist())
 
 
 def is_within(found: Interval, value: float, share: float = 0.01) -> bool:
@@ -31,51 +19,37 @@ def is_within(found: Interval, value: float, share: float = 0.01) -> bool:
     return (1 - share) * value < found.low and found.high < (1 + share) * value
 
 
-def at_rates(network: Network, until_s: float, **rates: float) -> NetworkRun:
-    """A run with tasks of these types only, at these rates."""
-    tasks = {name: replace(network.tasks[name], arrivals=Poisson(rate)) for name, rate in rates.items()}
-    return simulate_network(replace(network, until_s=until_s, tasks=tasks))
-
-
 @pytest.mark.parametrize("routing", ["random", "round-robin", "jsq", "least-load"])
 def test_four_parallel_engines_keep_up_to_their_sum(routing: str) -> None:
     """Proposition 1: 101.4 requests a second, from above and from below."""
-    network = example("k-parallel")
-    network = replace(network, engines={"pool": replace(network.engines["pool"], routing=routing)})
-    frontier = 4 * tokens_per_s(network.engines["pool"]) / 241
-    assert frontier == pytest.approx(101.42, abs=0.005)
-    assert is_within(served(at_rates(network, 400.0, chat=1.05 * frontier), (241,)), 241 * frontier)
-    assert at_rates(network, 5000.0, chat=0.99 * frontier).stability().verdict == "stable"
+    assert pytest.approx(101.42, abs=0.005) == parallel.LIMIT
+    pool = parallel.pool(routing)
+    above = [networks.at_rates(pool, 200.0, seed, {"chat": 1.05 * parallel.LIMIT}) for seed in range(3)]
+    assert is_within(mean_interval([parallel.served_above(run) for run in above]), parallel.LIMIT)
+    below = networks.at_rates(pool, 5000.0, 0, {"chat": 0.99 * parallel.LIMIT})
+    assert below.stability().verdict == "stable" and abs(networks.drift(below)) < networks.DRIFT
 
 
-@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
-def test_two_types_share_one_engine_along_a_line(share: float) -> None:
+@pytest.mark.parametrize("chats", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_two_types_share_one_engine_along_a_line(chats: float) -> None:
     """Sec. 4.2: 241 l1 + 544 l2 = 6,110 tokens a second, at five points of the line."""
-    network = example("two-types")
-    line = tokens_per_s(network.engines["one"])
-    assert line == pytest.approx(6110.5, abs=0.1)
-    shares = dict(zip(("chat", "document"), (share, 1 - share), strict=True))
-    tokens = tuple(PAIR[k] for k, part in enumerate(shares.values()) if part)
-
-    def run(load: float, until_s: float) -> NetworkRun:
-        rates = {name: load * line * part / PAIR[k] for k, (name, part) in enumerate(shares.items()) if part}
-        return at_rates(network, until_s, **rates)
-
-    assert is_within(served(run(1.05, 1600.0), tokens), line)
-    assert run(0.99, 20_000.0).stability().verdict == "stable"
+    assert pytest.approx(6110.5, abs=0.1) == two_types.LINE
+    assert tuple(two_types.TOKENS.values()) == (241, 544)
+    above = [two_types.served_above(two_types.at_point(1.05, chats, 800.0, seed)) for seed in range(3)]
+    assert is_within(mean_interval(above), two_types.LINE)
+    below = two_types.at_point(0.99, chats, 20_000.0)
+    assert below.stability().verdict == "stable" and abs(two_types.growth_below(below)) < networks.DRIFT
 
 
 def test_fork_join_keeps_up_below_its_loads_and_not_above():
     """Conjecture 1, supported by a run at 0.95 and one at 1.05; above, the first engine is the one that grows."""
-    network = example("fork-join")
-    full = 512 / 241
-    below, above = (at_rates(network, 40_000.0, report=load * full) for load in (0.95, 1.05))
+    below, above = (fork_join.at_load(load) for load in (0.95, 1.05))
     assert [below.stability(e).verdict for e in range(4)] == ["stable"] * 4
     assert below.requests.max() < 1500 and below.summary["unfinished_tasks"] < 1500
     drift = above.stability().drift
     assert drift.low is not None and drift.high is not None
-    assert above.stability(0).verdict == "unstable" and drift.low < 0.05 * full < drift.high
-    assert judge(network).verdict == "unknown"  # loads cannot prove it: the verdict is the run's
+    assert above.stability(0).verdict == "unstable" and drift.low < 0.05 * fork_join.FULL < drift.high
+    assert judge(fork_join.network()).verdict == "unknown"  # loads cannot prove it: the verdict is the run's
 
 
 def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_keep_the_mean_below_100():
@@ -84,35 +58,24 @@ def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_keep_t
     Cured, an agent has about 80 requests on average in the last 3,500 slots. The mean is below 100, not every sample: the
     largest of 70 was 99 to 114 over four seeds.
     """
-    network = example("rybko-stolyar")
     rate = 0.9 * 768 / (64 + 544)
-    assert rate == pytest.approx(1.137, abs=2e-4)
-    assert network.tasks["A"].arrivals == Poisson(1.1368421)
-    assert 2 * rate * 544 / 768 == pytest.approx(judge(network).stations[0].load, abs=2e-3)
-    assert judge(network).stations[0].load == pytest.approx(1.61, abs=2e-3)
-    run = simulate_network(network)
-    assert run.tokens[-1].sum() > 1_000_000
-    edges = np.linspace(50_000, 100_000, 11)
-    left = np.array([(run.tasks.arrival_s <= at).sum() - (run.tasks.finished_s <= at).sum() for at in edges])
-    growth = mean_interval((np.diff(left) / np.diff(edges)).tolist())
-    assert is_within(growth, 2 * rate - 768 / 544, 0.1)  # the two long calls share one engine's time
-    engines = {name: replace(one, priority=one.priority[::-1]) for name, one in network.engines.items()}
-    cured = simulate_network(replace(network, engines=engines))
-    last = cured.requests[cured.times_s >= 96_500]
+    assert rate == pytest.approx(rybko_stolyar_fig8.RATE, abs=1e-6)
+    assert rybko_stolyar_fig8.virtual_load() == pytest.approx(2 * rate * 544 / 768, abs=2e-3)
+    assert rybko_stolyar_fig8.virtual_load() == pytest.approx(1.61, abs=2e-3)
+    grown, cured = (rybko_stolyar_fig8.path(order) for order in rybko_stolyar_fig8.ORDERS)
+    assert grown.end_tokens > 1_000_000
+    assert grown.growth == pytest.approx(rybko_stolyar_fig8.FLUID, rel=0.03)
+    assert grown.drift > 0.2
+    last = cured.last(cured.requests)
     held = [mean_interval([float(part.mean()) for part in np.array_split(agent, 10)]) for agent in last.T]
     assert last.shape[0] >= 60 and all(one.high is not None and one.high < 100 for one in held)  # intervals of the means
     assert last.max() < 150  # the largest sample
-    assert cured.summary["unfinished_tasks"] < 300
+    assert abs(cured.drift) < 0.001
 
 
 def test_a_hot_key_overloads_one_engine_of_four_and_its_name_is_said():
-    network = example("k-parallel", until_s=200.0)
-    pool = replace(network.engines["pool"], routing="consistent-hash:bound=100")
-    tasks = {name: replace(network.tasks["chat"], one_key=name == "hot", arrivals=Poisson(30.0)) for name in ("hot", "cold")}
-    network = replace(network, engines={"pool": pool}, tasks=tasks)
-    judged, run = judge(network), simulate_network(network)
-    assert judged.verdict == "unstable" and "one engine of pool" in judged.why
-    hot = np.unique(run.calls.engine[(run.calls.kind == 0) & (run.calls.engine >= 0)])
+    why, run = parallel.hot(200.0, 0)
+    assert "one engine of pool" in why
     verdicts = {name: one["verdict"] for name, one in run.summary["engines"].items()}
-    assert [name for name, verdict in verdicts.items() if verdict == "unstable"] == [f"pool-{hot[0]}"]
-    assert hot.size == 1 and sum(one.load for one in judged.engines) < 0.6
+    assert [name for name, verdict in verdicts.items() if verdict == "unstable"] == [f"pool-{parallel.hot_engine(run)}"]
+    assert 2 * parallel.HOT_RATE < 0.6 * parallel.LIMIT

@@ -1,0 +1,106 @@
+"""Common parts of the experiments on networks of engines: rates, what is served, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evenstep.experiments import vocabulary as ex
+from evenstep.measure.network_records import NetworkRun
+from evenstep.request import F8
+from evenstep.sim.network.description import EngineSection, Network
+from evenstep.sim.network.simulation import simulate_network
+from evenstep.workload.synthetic.arrivals import Poisson
+
+#: Batch-time law of the paper's engine, and of one whose batches take a slot each.
+LAW, SLOTS = "token-budget:fit=codellama-34b-tp2", "unit"
+#: Policies that fill every batch, with either phase first.
+ORDERS = ("sarathi", "work-conserving:first=prefill")
+#: Share of the arrivals by which calls may grow and still count as keeping up.
+DRIFT = 0.005
+#: Loads at which an engine has to keep up, and at which what it serves is measured.
+BELOW, ABOVE = 0.99, 1.05
+#: The constant that says when an engine keeps up.
+KEEPING_UP = f"growth is below {100 * DRIFT:g} % of what comes | ours: over the second half of a run, by interval"
+
+
+def engine(batch_time: str, budget: int, **options: Any) -> EngineSection:
+    """An engine without limits on requests or memory."""
+    return EngineSection(f"token-budget={budget},batch-limit=0,first-token=decode", batch_time, **options)
+
+
+def at_rates(network: Network, until_s: float, seed: int, rates: Mapping[str, float]) -> NetworkRun:
+    """A run with tasks of these types only, at these rates a second, until the time is up."""
+    tasks = {name: replace(network.tasks[name], arrivals=Poisson(rate)) for name, rate in rates.items()}
+    return simulate_network(replace(network, until_s=until_s, tasks=tasks), seed=seed)
+
+
+def work(run: NetworkRun, tokens: Sequence[int]) -> tuple[float, float]:
+    """Tokens a second that come, and by which those left to run grow, over the second half of a run.
+
+    Args:
+        run: of calls whose lengths are constant.
+        tokens: of each kind of call.
+    """
+    half, end = np.searchsorted(run.times_s, 0.5 * run.counted_s), run.times_s.size - 1
+    from_s, to_s = run.times_s[half], run.times_s[end]
+    came = (run.calls.released_s > from_s) & (run.calls.released_s <= to_s)
+    grown, span_s = run.tokens[end].sum() - run.tokens[half].sum(), float(to_s - from_s)
+    return float(np.array(tokens)[run.calls.kind[came]].sum()) / span_s, float(grown) / span_s
+
+
+def served(run: NetworkRun, tokens: Sequence[int]) -> float:
+    """Tokens a second that the engines run over the second half of a run; see `work`."""
+    came, grown = work(run, tokens)
+    return came - grown
+
+
+def work_drift(run: NetworkRun, tokens: Sequence[int]) -> float:
+    """Growth of the tokens left to run over the second half of a run, as a share of those that come; see `work`."""
+    came, grown = work(run, tokens)
+    return grown / came
+
+
+def calls_at(run: NetworkRun, times_s: F8, engine: int | None = None) -> F8:
+    """Calls in one engine, or in all, at some times: float64[T]."""
+    own = slice(None) if engine is None else run.calls.engine == engine
+    came, left = np.sort(run.calls.released_s[own]), np.sort(run.calls.finished_s[own])
+    return (np.searchsorted(came, times_s, "right") - np.searchsorted(left, times_s, "right")).astype(np.float64)
+
+
+def tasks_at(run: NetworkRun, times_s: F8) -> F8:
+    """Tasks that have arrived and are not done, at some times: float64[T]."""
+    came, left = np.sort(run.tasks.arrival_s), np.sort(run.tasks.finished_s)
+    return (np.searchsorted(came, times_s, "right") - np.searchsorted(left, times_s, "right")).astype(np.float64)
+
+
+def growth(run: NetworkRun, held_at: Callable[[F8], F8]) -> float:
+    """Growth a second of what is held, over the second half of a run."""
+    half, end = held_at(np.array([0.5, 1.0]) * run.counted_s)
+    return float(end - half) / (0.5 * run.counted_s)
+
+
+def drift(run: NetworkRun, engine: int | None = None) -> float:
+    """Growth of the calls in one engine, or in all, over the second half of a run, as a share of the calls that come."""
+    own = slice(None) if engine is None else run.calls.engine == engine
+    came_s = run.calls.released_s[own]
+    came = int(np.count_nonzero((came_s > 0.5 * run.counted_s) & (came_s <= run.counted_s)))
+    return growth(run, lambda times: calls_at(run, times, engine)) * 0.5 * run.counted_s / came
+
+
+def keeps_up(share: ex.Interval) -> bool | None:
+    """Whether a drift lies below the tolerated share; None if its interval crosses it."""
+    return ex.clearly(ex.beyond(share, DRIFT), -1)
+
+
+def percent(share: ex.Interval) -> ex.Interval:
+    """A share in per cent."""
+    return ex.Interval(*(None if end is None else 100 * end for end in (share.value, share.low, share.high)))  # type: ignore[arg-type]
+
+
+def missed(value: ex.Interval, limit: float) -> ex.Interval:
+    """By how many per cent of a limit a value lies above it."""
+    return percent(ex.Interval(*(None if e is None else e / limit - 1 for e in (value.value, value.low, value.high))))  # type: ignore[arg-type]

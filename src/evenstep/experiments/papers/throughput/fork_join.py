@@ -1,0 +1,161 @@
+"""Throughput-optimal Conjecture 1: whether a fork-join network of agents keeps up whenever no agent is overloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from evenstep.experiments import vocabulary as ex
+from evenstep.experiments.papers.throughput._networks import (
+    ABOVE,
+    KEEPING_UP,
+    ORDERS,
+    SLOTS,
+    at_rates,
+    calls_at,
+    drift,
+    engine,
+    keeps_up,
+    percent,
+)
+from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
+from evenstep.measure.network_records import NetworkRun
+from evenstep.request import F8
+from evenstep.sim.network.description import CallSection, Network, TaskSection
+from evenstep.workload.synthetic.arrivals import Poisson as PoissonArrivals
+from evenstep.workload.synthetic.laws import Poisson
+
+BUDGET = 512
+#: Agent 0, agents 1 and 2 in parallel, agent 3; and what each waits for.
+AGENTS = {"plan": [], "left": ["plan"], "right": ["plan"], "join": ["left", "right"]}
+#: Tasks a slot that load every agent fully.
+FULL = BUDGET / (PROMPT + OUTPUT)
+BELOW = 0.95
+LENGTH_S = 40_000.0
+
+
+def network(policy: str = ORDERS[0]) -> Network:
+    """One call, then two in parallel, then one that waits for both; each at its own agent."""
+    calls = {name: CallSection(name, Poisson(PROMPT), Poisson(OUTPUT), after=after) for name, after in AGENTS.items()}
+    return Network(
+        engines={name: engine(SLOTS, BUDGET, policy=policy) for name in AGENTS},
+        tasks={"report": TaskSection(calls=calls, arrivals=PoissonArrivals(round(BELOW * FULL, 4)))},
+        until_s=LENGTH_S,
+    )
+
+
+def at_load(load: float, policy: str = ORDERS[0], until_s: float = LENGTH_S, seed: int = 0) -> NetworkRun:
+    """A run with this load at every agent."""
+    return at_rates(network(policy), until_s, seed, {"report": load * FULL})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agents:
+    """What the agents did at one load, over the replicates.
+
+    Args:
+        grows: growth of the calls in each agent, as a share of those that come there.
+        left: tasks that are not done at the end.
+        times, calls: the calls in each agent over time, of the first replicate: float64[T], and one float64[T] an agent.
+    """
+
+    grows: tuple[ex.Interval, ...]
+    left: ex.Interval
+    times: F8
+    calls: tuple[F8, ...]
+
+
+#: Scheduling policy and load.
+Key: TypeAlias = tuple[str, float]
+
+
+def examined(policy: str, load: float, setting: ex.Setting) -> Agents:
+    """Runs at one load."""
+    until_s = setting.pick(LENGTH_S, LENGTH_S / 4)
+    runs = [at_load(load, policy, until_s, setting.seed + k) for k in range(setting.replicates)]
+    times = np.linspace(0, until_s, 201)
+    return Agents(
+        tuple(ex.mean_interval([drift(run, agent) for run in runs]) for agent in range(len(AGENTS))),
+        ex.mean_interval([float(run.summary["unfinished_tasks"]) for run in runs]),
+        times,
+        tuple(calls_at(runs[0], times, agent) for agent in range(len(AGENTS))),
+    )
+
+
+def run(setting: ex.Setting) -> ex.Findings:
+    policies = setting.pick(ORDERS, ORDERS[:1])
+    found = {(policy, load): examined(policy, load, setting) for policy in policies for load in (BELOW, ABOVE)}
+    drawn = {load: found[ORDERS[0], load] for load in (BELOW, ABOVE)}
+    until_s = setting.pick(LENGTH_S, LENGTH_S / 4)
+    return ex.Findings(
+        rows=_rows(found),
+        claims=[claim for policy in policies for claim in claims(policy, found)],
+        constants=ex.constants(f"""
+            b, t_b | {BUDGET} tokens, one slot, at each agent | ours: the paper gives no figures for the conjecture
+            lengths | Poisson, means {PROMPT} and {OUTPUT} tokens at each agent | the paper's averages of Fig. 1
+            first token | by the first decode | the paper's count of tokens
+            inside | {", ".join(policies)} | ours: two orders that fill every batch, decodes first and prompts first
+            loads | {BELOW:g} and {ABOVE:g} at every agent | ours, Poisson arrivals
+            keeping up | {KEEPING_UP}
+            slots | {until_s:,.0f} | ours; the second half counts
+        """),
+        remark=(
+            "finite runs support the conjecture and cannot prove it. All agents have the same load, and two scheduling "
+            "orders are tried"
+        ),
+        stands_in="nothing: the network is the paper's, its sizes are ours",
+        data={
+            "load": [load for load, own in drawn.items() for _ in range(len(AGENTS) * own.times.size)],
+            "agent": [agent for own in drawn.values() for agent in range(len(AGENTS)) for _ in own.times],
+            "slot": np.concatenate([np.tile(own.times, len(AGENTS)) for own in drawn.values()]),
+            "calls": np.concatenate([calls for own in drawn.values() for calls in own.calls]),
+        },
+        draw=lambda figure: _draw(figure, drawn),
+        size=(9.0, 3.8),
+    )
+
+
+def _rows(found: Mapping[Key, Agents]) -> list[ex.Row]:
+    rows: list[ex.Row] = []
+    for (policy, load), own in found.items():
+        case = f"{policy}, load {load:g}"
+        for agent, share in enumerate(own.grows):
+            name = f"growth of the calls in agent {agent}, over the arrivals there"
+            rows.append(ex.Row(case, name, "%", None, percent(share)))
+        rows.append(ex.Row(case, "tasks that are not done at the end", "tasks", None, own.left))
+    return rows
+
+
+def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:
+    """What the conjecture says of a policy, and what holds above the load without a conjecture."""
+    below, above = found[policy, BELOW], found[policy, ABOVE].grows[0]
+    return [
+        ex.Claim(
+            f"{policy}: at a load of {BELOW:g} every agent keeps up (Conjecture 1)",
+            ex.all_of([keeps_up(share) for share in below.grows]),
+            f"calls grow by {ex.listed(ex.with_interval(percent(share)) for share in below.grows)} % of those that come",
+        ),
+        ex.Claim(
+            f"{policy}: at a load of {ABOVE:g} the first agent does not",
+            ex.clearly(ex.beyond(above, (1 - 1 / ABOVE) / 2), 1),
+            f"calls grow by {ex.with_interval(percent(above))} % of those that come; "
+            f"{100 * (1 - 1 / ABOVE):.1f} % of the tokens exceed the budget",
+        ),
+    ]
+
+
+def _draw(figure: Any, drawn: Mapping[float, Agents]) -> None:
+    panels = figure.subplots(1, 2)
+    for axes, (load, own) in zip(panels, drawn.items(), strict=True):
+        series = {f"agent {agent} ({name})": (own.times, own.calls[agent]) for agent, name in enumerate(AGENTS)}
+        ex.lines(axes, series, lw=1.2)
+        axes.set_ylim(bottom=0)
+        ex.labelled(axes, "slot", "calls in the agent", f"load {load:g} at every agent", legend=True, fontsize=8)
+
+
+experiment = ex.Experiment(
+    "a fork-join network below and above its loads", "Throughput-optimal sec. 4.3, Conjecture 1", run, most_traces=0
+)

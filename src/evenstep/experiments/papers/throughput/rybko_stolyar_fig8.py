@@ -1,0 +1,231 @@
+"""Throughput-optimal Figs. 7 and 8: two agents whose work grows under one order of priorities, and not under the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from evenstep.experiments import vocabulary as ex
+from evenstep.experiments.networks import judge
+from evenstep.experiments.papers.throughput._networks import (
+    KEEPING_UP,
+    SLOTS,
+    drift,
+    engine,
+    growth,
+    keeps_up,
+    percent,
+    tasks_at,
+)
+from evenstep.request import F8, I8
+from evenstep.sim.network.description import CallSection, Network, TaskSection
+from evenstep.sim.network.simulation import simulate_network
+from evenstep.workload.synthetic.arrivals import Poisson as PoissonArrivals
+from evenstep.workload.synthetic.laws import Poisson
+
+BUDGET, LOAD = 768, 0.9
+#: Mean tokens of prompt and output of a short and of a long call.
+SHORT, LONG = (32, 32), (512, 32)
+#: Tasks of each type a slot.
+RATE = round(LOAD * BUDGET / (sum(SHORT) + sum(LONG)), 7)
+#: Growth of the tasks in the fluid model, a slot: the long calls of both types share the time of one agent.
+FLUID = 2 * RATE - BUDGET / sum(LONG)
+#: Slots of the figure, and those that its lower panels show.
+SLOTS_SHOWN, LAST = 100_000, 3_500
+#: Ends of the axes of Fig. 8: tokens of the unstable order after 10^5 slots, requests and tokens of the stable one.
+GROWN, FEW_REQUESTS, FEW_TOKENS = 1e6, 100, 1e4
+ORDERS = ("long calls first", "short calls first")
+
+
+def network(order: str = ORDERS[0], until_s: float = SLOTS_SHOWN) -> Network:
+    """Fig. 7: tasks A go from agent one to agent two, tasks B from two to one; the second call is long."""
+    priorities = {"one": ["B.long", "A.short"], "two": ["A.long", "B.short"]}
+    step = 1 if order == ORDERS[0] else -1
+    return Network(
+        engines={name: engine(SLOTS, BUDGET, priority=calls[::step]) for name, calls in priorities.items()},
+        tasks={"A": _task("one", "two"), "B": _task("two", "one")},
+        until_s=until_s,
+    )
+
+
+def _task(first: str, second: str) -> TaskSection:
+    calls = {
+        "short": CallSection(first, Poisson(SHORT[0]), Poisson(SHORT[1])),
+        "long": CallSection(second, Poisson(LONG[0]), Poisson(LONG[1]), after=["short"]),
+    }
+    return TaskSection(calls=calls, arrivals=PoissonArrivals(RATE))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """One run of one order.
+
+    Args:
+        times: float64[S], slots. requests, tokens: int64[S, 2], in each agent.
+        growth: of the tasks, a slot, over the second half.
+        drift: growth of the calls over the second half, as a share of those that come.
+    """
+
+    times: F8
+    requests: I8
+    tokens: I8
+    growth: float
+    drift: float
+
+    @property
+    def end_tokens(self) -> float:
+        """Tokens in both agents at the end."""
+        return float(self.tokens[-1].sum())
+
+    def last(self, held: I8) -> I8:
+        """The samples of the last slots that Fig. 8 shows: [S, 2]."""
+        return held[self.times > self.times[-1] - LAST]
+
+
+def path(order: str, until_s: float = SLOTS_SHOWN, seed: int = 0) -> Path:
+    """A run of one order of priorities."""
+    run = simulate_network(network(order, until_s), seed=seed)
+    return Path(run.times_s, run.requests, run.tokens, growth(run, lambda times: tasks_at(run, times)), drift(run))
+
+
+#: Runs by order, one a replicate.
+Paths: TypeAlias = Mapping[str, Sequence[Path]]
+
+
+def run(setting: ex.Setting) -> ex.Findings:
+    until_s = setting.pick(SLOTS_SHOWN, SLOTS_SHOWN // 5)
+    paths = {order: [path(order, until_s, setting.seed + k) for k in range(setting.replicates)] for order in ORDERS}
+    drawn = {order: own[0] for order, own in paths.items()}
+    return ex.Findings(
+        rows=_rows(paths),
+        claims=claims(paths),
+        constants=ex.constants(f"""
+            b, t_b | {BUDGET} tokens, one slot | the paper's
+            lengths | Poisson, means {SHORT} and {LONG} tokens | the paper's (eqs. 4.4, 4.5)
+            rate | {RATE:.4f} tasks of each type a slot | ours, from the paper's load of {LOAD:g} at each agent
+            first token | by the first decode | the paper's count of tokens
+            keeping up | {KEEPING_UP}
+            limits | {FEW_REQUESTS} requests, {FEW_TOKENS:,.0f} tokens | the paper's lower panels end there
+            slots | {until_s:,} | the paper's 100,000; fewer with --quick
+            samples | {drawn[ORDERS[0]].times.size:,} over a run | ours; the lower panels show the last {LAST:,} slots
+        """),
+        remark=(
+            "each agent is loaded to 0.9, but the two long calls never run at the same time once work has piled up: "
+            f"together they need {virtual_load():.2f} of one agent's time"
+        ),
+        stands_in="nothing: the network is the paper's",
+        data={
+            "order": [order for order, own in drawn.items() for _ in range(2 * own.times.size)],
+            "agent": [agent + 1 for own in drawn.values() for _ in own.times for agent in range(2)],
+            "slot": np.concatenate([np.repeat(own.times, 2) for own in drawn.values()]),
+            "requests": np.concatenate([own.requests.reshape(-1) for own in drawn.values()]),
+            "tokens": np.concatenate([own.tokens.reshape(-1) for own in drawn.values()]),
+        },
+        draw=lambda figure: _draw(figure, drawn),
+        size=(9.0, 6.0),
+    )
+
+
+def virtual_load() -> float:
+    """Load of the virtual station of both long calls."""
+    return judge(network()).stations[0].load
+
+
+def _rows(paths: Paths) -> list[ex.Row]:
+    first, second = ORDERS
+    loads = [one.load for one in judge(network()).engines]
+    rows = [
+        ex.row("both orders", f"load of agent {k + 1}", "", [load], LOAD)  # the same in every replicate
+        for k, load in enumerate(loads)
+    ]
+    rows += [
+        ex.row(first, "load of the virtual station", "", [virtual_load()]),
+        ex.row(first, "growth of the tasks (fluid model beside it)", "tasks/slot", growths(paths), round(FLUID, 3)),
+        ex.row(first, "tokens in both agents at the end", "log10 tokens", log_tokens(paths), "> 6"),
+        ex.Row(second, "growth of the calls over the arrivals", "%", None, percent(_drift(paths))),
+    ]
+    for agent in range(2):
+        for name, most in (("requests", FEW_REQUESTS), ("tokens", FEW_TOKENS)):
+            where = f"{name} in agent {agent + 1}, last {LAST:,} slots"
+            rows.append(ex.row(second, f"mean {where}", name, _held(paths, name, agent, "mean"), f"< {most:,.0f}"))
+            rows.append(ex.row(second, f"most {where}", name, _held(paths, name, agent, "max")))
+    return rows
+
+
+def growths(paths: Paths) -> list[float]:
+    """Growth of the tasks under the order that is unstable, a slot, one a replicate."""
+    return [one.growth for one in paths[ORDERS[0]]]
+
+
+def log_tokens(paths: Paths) -> list[float]:
+    """Decimal logarithm of its tokens at the end, one a replicate."""
+    return [float(np.log10(one.end_tokens)) for one in paths[ORDERS[0]]]
+
+
+def _drift(paths: Paths) -> ex.Interval:
+    return ex.mean_interval([one.drift for one in paths[ORDERS[1]]])
+
+
+def _held(paths: Paths, name: str, agent: int, figure: str) -> list[float]:
+    return [float(getattr(one.last(getattr(one, name))[:, agent], figure)()) for one in paths[ORDERS[1]]]
+
+
+def claims(paths: Paths) -> list[ex.Claim]:
+    """What Fig. 8 and its text say."""
+    few = {
+        name: [ex.mean_interval(_held(paths, name, agent, "mean")) for agent in range(2)] for name in ("requests", "tokens")
+    }
+    limits = {"requests": FEW_REQUESTS, "tokens": FEW_TOKENS}
+    grown, drifted = ex.mean_interval(growths(paths)), _drift(paths)
+    return [
+        ex.Claim(
+            f"{ORDERS[0]}: the tasks grow without bound, at the fluid model's {FLUID:.3f} a slot, within 10 %",
+            ex.near(grown, FLUID, 0.1),
+            f"{ex.with_interval(grown)} tasks a slot",
+        ),
+        ex.limited(
+            f"{ORDERS[0]}: more than 10^6 tokens at the end (Fig. 8, up)",
+            ex.mean_interval(log_tokens(paths)),
+            float(np.log10(GROWN)),
+            1,
+            "log10 of the tokens {}",
+        ),
+        ex.Claim(
+            f"{ORDERS[1]}: the calls do not grow",
+            keeps_up(drifted),
+            f"by {ex.with_interval(percent(drifted))} % of those that come",
+        ),
+        *[
+            ex.Claim(
+                f"{ORDERS[1]}: a mean below {limits[name]:,.0f} {name} in each agent, last {LAST:,} slots (Fig. 8, down)",
+                ex.all_of([ex.clearly(ex.beyond(one, limits[name]), -1) for one in own]),
+                " and ".join(map(ex.with_interval, own)),
+            )
+            for name, own in few.items()
+        ],
+    ]
+
+
+def _draw(figure: Any, drawn: Mapping[str, Path]) -> None:
+    panels = figure.subplots(2, 2)
+    for line, (order, own) in zip(panels, drawn.items(), strict=True):
+        for axes, name in zip(line, ("requests", "tokens"), strict=True):
+            grows = order == ORDERS[0]
+            shown = own.times >= 100 if grows else own.times > own.times[-1] - LAST
+            for agent in range(2):
+                held = getattr(own, name)[shown, agent]
+                axes.plot(own.times[shown], np.maximum(held, 1), color=ex.COLOURS[agent], lw=1.1, label=f"agent {agent + 1}")
+            axes.set_yscale("log")
+            if grows:
+                axes.set_xscale("log")
+            else:
+                axes.set_ylim(bottom=1)
+            ex.labelled(axes, "slot", name, order, legend=True, fontsize=8)
+
+
+experiment = ex.Experiment(
+    "priorities that make underloaded agents grow, and the cure", "Throughput-optimal Figs. 7, 8", run, most_traces=0
+)

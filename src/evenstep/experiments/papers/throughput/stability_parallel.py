@@ -1,0 +1,224 @@
+"""Throughput-optimal Proposition 1: up to which rate parallel engines keep up, by routing policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from evenstep.experiments import vocabulary as ex
+from evenstep.experiments.networks import judge, tokens_per_s
+from evenstep.experiments.papers.throughput._networks import (
+    ABOVE,
+    BELOW,
+    KEEPING_UP,
+    LAW,
+    ORDERS,
+    at_rates,
+    calls_at,
+    drift,
+    engine,
+    keeps_up,
+    missed,
+    percent,
+    served,
+)
+from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
+from evenstep.measure.network_records import NetworkRun
+from evenstep.request import F8
+from evenstep.sim.network.description import CallSection, Network, TaskSection
+from evenstep.workload.synthetic.arrivals import Poisson
+from evenstep.workload.synthetic.laws import Constant
+
+ENGINES, BUDGET = 4, 512
+#: The proposition's routing policies by their names here.
+ROUTINGS = {"random": "random", "round robin": "round-robin", "fewest requests": "jsq", "fewest tokens": "least-load"}
+#: A hash that may send every request of one key to one engine, and the rate of each kind of request with it.
+HASH, HOT_RATE = "consistent-hash:bound=100", 30.0
+#: Share by which what is served may miss the limit.
+SHARE = 0.01
+#: Seconds of an overloaded run, and of one below the limit.
+OVERLOADED_S, BELOW_S = 400.0, 2000.0
+
+
+def pool(routing: str = "jsq", policy: str = ORDERS[0]) -> Network:
+    """Equal engines behind a routing policy, with requests that are all alike."""
+    calls = {"answer": CallSection("pool", Constant(PROMPT), Constant(OUTPUT))}
+    return Network(
+        engines={"pool": engine(LAW, BUDGET, policy=policy, count=ENGINES, routing=routing)},
+        tasks={"chat": TaskSection(calls=calls, arrivals=Poisson(1.0))},
+        until_s=1.0,
+    )
+
+
+#: K b / t_b / (m_p + m_d), requests a second.
+LIMIT = ENGINES * tokens_per_s(pool().engines["pool"]) / (PROMPT + OUTPUT)
+
+
+def hot(until_s: float, seed: int) -> tuple[str, NetworkRun]:
+    """Half of the requests share a key: why loads say that the hash is unstable, and a run."""
+    network = pool(HASH)
+    kinds = {name: replace(network.tasks["chat"], one_key=name == "hot", arrivals=Poisson(HOT_RATE)) for name in KINDS}
+    network = replace(network, tasks=kinds)
+    return judge(network).why, at_rates(network, until_s, seed, dict.fromkeys(KINDS, HOT_RATE))
+
+
+KINDS = ("hot", "cold")
+
+
+def hot_engine(run: NetworkRun) -> int:
+    """The one engine that ran requests of the hot key.
+
+    Raises:
+        ValueError: there are several.
+    """
+    (found,) = np.unique(run.calls.engine[(run.calls.kind == KINDS.index("hot")) & (run.calls.engine >= 0)])
+    return int(found)
+
+
+#: Routing policy by the paper's name, and scheduling policy inside.
+Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """What one pool did, over the replicates.
+
+    Args:
+        served: requests a second when overloaded.
+        grows: growth of the calls below the limit, as a share of those that come.
+        paths: calls in the pool over time by load, of the first replicate: times and calls, float64[T] each.
+    """
+
+    served: ex.Interval
+    grows: ex.Interval
+    paths: Mapping[float, tuple[F8, F8]]
+
+
+def served_above(run: NetworkRun) -> float:
+    """Requests a second that an overloaded pool serves."""
+    return served(run, [PROMPT + OUTPUT]) / (PROMPT + OUTPUT)
+
+
+def examined(routing: str, policy: str, setting: ex.Setting) -> Pool:
+    """Runs of one pool above and below the limit."""
+    lengths = {ABOVE: setting.pick(OVERLOADED_S, OVERLOADED_S / 2), BELOW: setting.pick(BELOW_S, BELOW_S / 5)}
+    runs = {
+        load: [
+            at_rates(pool(routing, policy), until_s, setting.seed + k, {"chat": load * LIMIT})
+            for k in range(setting.replicates)
+        ]
+        for load, until_s in lengths.items()
+    }
+    paths = {load: (times := np.linspace(0, lengths[load], 201), calls_at(own[0], times)) for load, own in runs.items()}
+    return Pool(
+        ex.mean_interval([served_above(run) for run in runs[ABOVE]]),
+        ex.mean_interval([drift(run) for run in runs[BELOW]]),
+        paths,
+    )
+
+
+def run(setting: ex.Setting) -> ex.Findings:
+    found = {
+        (label, policy): examined(routing, policy, setting)
+        for label, routing in ROUTINGS.items()
+        for policy in setting.pick(ORDERS, ORDERS[:1])
+    }
+    heated = [hot(setting.pick(BELOW_S, BELOW_S / 5), setting.seed + k) for k in range(setting.replicates)]
+    drawn = {(label, load): path for label in ROUTINGS for load, path in found[label, ORDERS[0]].paths.items()}
+    return ex.Findings(
+        rows=[*_rows(found), *_hot_rows(heated)],
+        claims=[*(claim(label, found) for label in ROUTINGS), hot_claim(heated)],
+        constants=ex.constants(f"""
+            K, b | {ENGINES} engines, {BUDGET} tokens | ours: the paper gives no figures for Proposition 1
+            lengths | {PROMPT} and {OUTPUT} tokens, all alike | the paper's averages of Fig. 1
+            first token | by the first decode | the paper's count of tokens
+            inside | {", ".join(ORDERS)} | ours: two orders that fill every batch, decodes first and prompts first
+            loads | {BELOW:g} and {ABOVE:g} of K b / t_b / (m_p + m_d), {LIMIT:.2f} requests/s | ours, Poisson arrivals
+            keeping up | {KEEPING_UP}
+            hot key | {HOT_RATE:g} requests/s share one key, {HOT_RATE:g} have their own; {HASH} | ours
+            run | {setting.pick(OVERLOADED_S, OVERLOADED_S / 2):g} s above the limit, {setting.pick(BELOW_S, BELOW_S / 5):,g}
+              s below | ours; the second half counts, in tokens
+        """),
+        remark=(
+            "Proposition 1 speaks of any load balancing algorithm; it holds for the three that the paper names and for "
+            "round robin, and cannot hold for a hash, which sends all requests of one key to one engine"
+        ),
+        stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs",
+        data={
+            "routing": [label for (label, _), (times, _) in drawn.items() for _ in times],
+            "load": [load for (_, load), (times, _) in drawn.items() for _ in times],
+            "time_s": np.concatenate([times for times, _ in drawn.values()]),
+            "calls": np.concatenate([calls for _, calls in drawn.values()]),
+        },
+        draw=lambda figure: _draw(figure, drawn),
+        size=(9.0, 3.8),
+    )
+
+
+def _rows(found: Mapping[Key, Pool]) -> list[ex.Row]:
+    rows: list[ex.Row] = []
+    for (label, policy), own in found.items():
+        case = f"{label}, {policy}"
+        rows.append(ex.Row(case, "served when overloaded, less K b / t_b", "%", 0.0, missed(own.served, LIMIT)))
+        rows.append(ex.Row(case, f"growth of the calls at {BELOW:g}, over the arrivals", "%", None, percent(own.grows)))
+    return rows
+
+
+def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:
+    """What Proposition 1 says of a routing policy."""
+    own = {policy: one for (name, policy), one in found.items() if name == label}
+    verdicts = [ex.near(one.served, LIMIT, SHARE) for one in own.values()] + [keeps_up(one.grows) for one in own.values()]
+    return ex.Claim(
+        f"{label}: {ENGINES} engines serve {LIMIT:.1f} requests/s when overloaded, within {100 * SHARE:g} %, and keep up at "
+        f"{BELOW:g} of that",
+        ex.all_of(verdicts),
+        "; ".join(
+            f"{policy} {ex.with_interval(missed(one.served, LIMIT))} % off, growth {ex.with_interval(percent(one.grows))} %"
+            for policy, one in own.items()
+        ),
+    )
+
+
+def _hot_drifts(heated: list[tuple[str, NetworkRun]]) -> dict[bool, ex.Interval]:
+    """Growth of the calls in the hot key's engine, and the mean growth in the others, as shares of the calls there."""
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for _, run in heated:
+        at = hot_engine(run)
+        found[True].append(drift(run, at))
+        found[False].append(float(np.mean([drift(run, k) for k in range(ENGINES) if k != at])))
+    return {is_hot: ex.mean_interval(own) for is_hot, own in found.items()}
+
+
+def _hot_rows(heated: list[tuple[str, NetworkRun]]) -> list[ex.Row]:
+    where = {True: "the hot key's engine", False: "the others"}
+    return [
+        ex.Row(f"hash, one hot key, {where[is_hot]}", "growth of the calls, over the arrivals", "%", None, percent(own))
+        for is_hot, own in _hot_drifts(heated).items()
+    ]
+
+
+def hot_claim(heated: list[tuple[str, NetworkRun]]) -> ex.Claim:
+    """What a hash does, outside the proposition."""
+    drifts, load = _hot_drifts(heated), 2 * HOT_RATE / LIMIT
+    return ex.Claim(
+        f"outside the proposition: a hash with one hot key overloads one engine at {load:.2f} of the summed load",
+        ex.all_of([ex.clearly(ex.beyond(drifts[True], 0.05), 1), keeps_up(drifts[False])]),
+        f"{heated[0][0]}; the calls there grow by {ex.with_interval(percent(drifts[True]))} % of those that come, elsewhere "
+        f"by {ex.with_interval(percent(drifts[False]))} %",
+    )
+
+
+def _draw(figure: Any, drawn: Mapping[tuple[str, float], tuple[F8, F8]]) -> None:
+    panels = figure.subplots(1, 2)
+    for axes, load in zip(panels, (BELOW, ABOVE), strict=True):
+        ex.lines(axes, {label: drawn[label, load] for label in ROUTINGS}, lw=1.2)
+        axes.set_ylim(bottom=0)
+        ex.labelled(axes, "time, s", "calls in the pool", f"{load:g} of K b / t_b", legend=True, fontsize=8)
+
+
+experiment = ex.Experiment(
+    "up to which rate parallel engines keep up", "Throughput-optimal sec. 4.1, Proposition 1", run, most_traces=0
+)

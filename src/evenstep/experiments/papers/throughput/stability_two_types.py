@@ -1,0 +1,185 @@
+"""Throughput-optimal sec. 4.2: two types of requests on one engine keep up below a line of rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from evenstep.experiments import vocabulary as ex
+from evenstep.experiments.networks import tokens_per_s
+from evenstep.experiments.papers.throughput._networks import (
+    ABOVE,
+    BELOW,
+    KEEPING_UP,
+    LAW,
+    ORDERS,
+    at_rates,
+    engine,
+    keeps_up,
+    missed,
+    percent,
+    served,
+    work_drift,
+)
+from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
+from evenstep.measure.network_records import NetworkRun
+from evenstep.sim.network.description import CallSection, Network, TaskSection
+from evenstep.workload.synthetic.arrivals import Poisson
+from evenstep.workload.synthetic.laws import Constant
+
+BUDGET = 512
+#: Prompt and output tokens of each type.
+TYPES = {"chat": (PROMPT, OUTPUT), "document": (512, 32)}
+#: Tokens of a request of each type.
+TOKENS = {name: sum(sizes) for name, sizes in TYPES.items()}
+#: Points of the line: the share of the tokens that chats bring.
+CHATS = (0.0, 0.25, 0.5, 0.75, 1.0)
+#: Share by which what is served may miss the line.
+SHARE = 0.01
+#: Seconds of an overloaded run, and of one below the line.
+OVERLOADED_S, BELOW_S = 1200.0, 6000.0
+
+
+def network(policy: str = ORDERS[0]) -> Network:
+    """Two types on one engine; rates come with a run."""
+    tasks = {
+        name: TaskSection(calls={"answer": CallSection("one", Constant(prompt), Constant(output))}, arrivals=Poisson(1.0))
+        for name, (prompt, output) in TYPES.items()
+    }
+    return Network(engines={"one": engine(LAW, BUDGET, policy=policy)}, tasks=tasks, until_s=1.0)
+
+
+#: b / t_b, tokens a second: the line is where both types together bring that many.
+LINE = tokens_per_s(network().engines["one"])
+
+
+def rates(load: float, chats: float) -> dict[str, float]:
+    """Requests a second of the types that come, at a load and a share of chats."""
+    shares = {"chat": chats, "document": 1 - chats}
+    return {name: load * LINE * share / TOKENS[name] for name, share in shares.items() if share}
+
+
+def at_point(load: float, chats: float, until_s: float, seed: int = 0, policy: str = ORDERS[0]) -> NetworkRun:
+    """A run at a load, on the way to a point of the line."""
+    return at_rates(network(policy), until_s, seed, rates(load, chats))
+
+
+def served_above(run: NetworkRun) -> float:
+    """Tokens a second that the overloaded engine runs."""
+    return served(run, _tokens(run))
+
+
+def growth_below(run: NetworkRun) -> float:
+    """Growth of the tokens left to run, as a share of those that come."""
+    return work_drift(run, _tokens(run))
+
+
+def _tokens(run: NetworkRun) -> list[int]:
+    return [TOKENS[name] for name, _ in run.kinds]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """What the engine did above and below a point of the line, over the replicates.
+
+    Args:
+        served: tokens a second when overloaded.
+        grows: growth of the tokens left below the line, as a share of those that come.
+    """
+
+    served: ex.Interval
+    grows: ex.Interval
+
+
+#: Scheduling policy and share of chats.
+Key: TypeAlias = tuple[str, float]
+
+
+def examined(policy: str, chats: float, setting: ex.Setting) -> Point:
+    """Runs on both sides of a point."""
+    above_s, below_s = setting.pick(OVERLOADED_S, OVERLOADED_S / 2), setting.pick(BELOW_S, BELOW_S / 4)
+    seeds = [setting.seed + k for k in range(setting.replicates)]
+    return Point(
+        ex.mean_interval([served_above(at_point(ABOVE, chats, above_s, seed, policy)) for seed in seeds]),
+        ex.mean_interval([growth_below(at_point(BELOW, chats, below_s, seed, policy)) for seed in seeds]),
+    )
+
+
+def run(setting: ex.Setting) -> ex.Findings:
+    policies = setting.pick(ORDERS, ORDERS[:1])
+    found = {(policy, chats): examined(policy, chats, setting) for policy in policies for chats in CHATS}
+    return ex.Findings(
+        rows=_rows(found),
+        claims=[claim(policy, found) for policy in policies],
+        constants=ex.constants(f"""
+            b | {BUDGET} tokens | ours: the paper gives no figures for two types
+            lengths | {ex.listed(f"{name} {prompt} and {output}" for name, (prompt, output) in TYPES.items())} tokens | the
+              paper's averages of Fig. 1, and its long and short calls of Fig. 7
+            first token | by the first decode | the paper's count of tokens
+            points | chats bring {ex.listed(f"{share:g}" for share in CHATS)} of the tokens | ours
+            inside | {", ".join(policies)} | ours: two orders that fill every batch, decodes first and prompts first
+            loads | {BELOW:g} and {ABOVE:g} of b / t_b, {LINE:,.1f} tokens/s | ours, Poisson arrivals
+            keeping up | {KEEPING_UP}
+            run | {setting.pick(OVERLOADED_S, OVERLOADED_S / 2):,g} s above the line, {setting.pick(BELOW_S, BELOW_S / 4):,g}
+              s below | ours; the second half counts
+        """),
+        remark=f"eq. 4.2 prints b / t_p for b / t_b; with t_b the line is {_line()}",
+        stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs",
+        data={
+            "policy": [policy for policy, _ in found],
+            "chat_share": [chats for _, chats in found],
+            "served_tokens_per_s": [one.served.value for one in found.values()],
+            "growth_share": [one.grows.value for one in found.values()],
+        },
+        draw=lambda figure: _draw(figure, found),
+        size=(6.5, 4.5),
+    )
+
+
+def _line() -> str:
+    return f"{TOKENS['chat']} l1 + {TOKENS['document']} l2 = {LINE:,.1f} tokens/s"
+
+
+def _rows(found: Mapping[Key, Point]) -> list[ex.Row]:
+    rows: list[ex.Row] = []
+    for (policy, chats), own in found.items():
+        case = f"{policy}, {100 * chats:g} % chats"
+        rows.append(ex.Row(case, "tokens run when overloaded, less b / t_b", "%", 0.0, missed(own.served, LINE)))
+        rows.append(
+            ex.Row(case, f"growth of the tokens left at {BELOW:g}, over the arrivals", "%", None, percent(own.grows))
+        )
+    return rows
+
+
+def claim(policy: str, found: Mapping[Key, Point]) -> ex.Claim:
+    """What sec. 4.2 says of a policy that fills every batch."""
+    own = {chats: one for (name, chats), one in found.items() if name == policy}
+    verdicts = [ex.near(one.served, LINE, SHARE) for one in own.values()] + [keeps_up(one.grows) for one in own.values()]
+    return ex.Claim(
+        f"{policy}: the limit is the line {_line()}, at {len(own)} points within {100 * SHARE:g} %, and no growth at "
+        f"{BELOW:g} of it",
+        ex.all_of(verdicts),
+        "; ".join(
+            f"{100 * chats:g} % chats: {ex.with_interval(missed(one.served, LINE))} % off, growth "
+            f"{ex.with_interval(percent(one.grows))} %"
+            for chats, one in own.items()
+        ),
+    )
+
+
+def _draw(figure: Any, found: Mapping[Key, Point]) -> None:
+    axes = figure.add_subplot(1, 1, 1)
+    ends = [LINE / TOKENS[name] for name in TYPES]
+    axes.plot([ends[0], 0], [0, ends[1]], color="#222222", lw=1, label=_line())
+    for colour, marker, policy in zip(ex.COLOURS, "ox", dict.fromkeys(policy for policy, _ in found), strict=False):
+        own = {chats: one for (name, chats), one in found.items() if name == policy}
+        points = [rates(one.served.value / LINE, chats) for chats, one in own.items()]
+        at = [[point.get(name, 0.0) for point in points] for name in TYPES]
+        axes.plot(*at, marker, color=colour, markersize=8, mfc="none", clip_on=False, label=f"{policy}, overloaded")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    ex.labelled(axes, "chats/s", "documents/s", legend=True, fontsize=8)
+
+
+experiment = ex.Experiment("two types of requests on one engine", "Throughput-optimal sec. 4.2", run, most_traces=0)
