@@ -9,6 +9,7 @@ import orjson
 from matplotlib.figure import Figure
 
 from evenstep.experiments.reproduce import Setting, reproduce
+from evenstep.experiments.vocabulary import with_interval, within
 from evenstep.measure.comparison import Interval
 from evenstep.report import findings
 
@@ -37,7 +38,18 @@ def quick(name: str, seeds: int = 2, **more) -> findings.Reproduction:
 
 def ours(found: findings.Reproduction, case: str, quantity: str) -> float:
     """Our number of one row."""
-    return next(r.ours.value for r in found.findings.rows if r.case == case and r.quantity == quantity)
+    return interval(found, case, quantity).value
+
+
+def interval(found: findings.Reproduction, case: str, quantity: str) -> Interval:
+    """Our number of one row with its interval over the replicates."""
+    return next(r.ours for r in found.findings.rows if r.case == case and r.quantity == quantity)
+
+
+def lies_within(found: findings.Reproduction, case: str, quantity: str, low: float, high: float) -> None:
+    """The whole interval of one row lies in a range."""
+    one = interval(found, case, quantity)
+    assert within(one, low, high), f"{case}, {quantity}: {with_interval(one)}, expected {low:g} to {high:g}"
 
 
 def apart(found: findings.Reproduction, case: str, quantity: str) -> Interval:

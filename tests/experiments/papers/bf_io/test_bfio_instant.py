@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from tests.experiments.papers.quick import ours, quick
+from tests.experiments.papers.quick import lies_within, quick
+
+from evenstep.experiments.papers.bf_io import _bf_io as bf
 
 
-def test_every_depth_is_run_and_the_pool_is_the_reference():
-    found = quick("bfio-instant", seeds=1)
+def test_every_depth_is_run_and_the_gain_of_the_pool_is_gone_without_it():
+    found = quick("bfio-instant", seeds=12)
     gain = "imbalance of FCFS over it"
-    assert ours(found, "BF-IO (H = 0), pool", gain) > ours(found, "BF-IO (H = 0), 2 B", gain)
+    lies_within(found, f"{bf.BF0}, pool", gain, 2.9, 4.7)
+    lies_within(found, f"{bf.BF20}, pool", gain, 4.7, 7.6)
+    for policy in (bf.BF0, bf.BF20):
+        for depth in ("0 B", "2 B"):
+            lies_within(found, f"{policy}, {depth}", gain, 0.8, 1.25)
+    for depth in ("pool", "0 B", "2 B"):
+        lies_within(found, f"{bf.FCFS}, {depth}", "average imbalance", 1.1, 1.7)
     assert set(found.findings.data["depth"]) == {"pool", "0 B", "2 B"}
+    assert [claim.holds for claim in found.findings.claims] == [True, True]

@@ -3,9 +3,12 @@
 import pytest
 from tests.experiments.papers.quick import ours, quick
 
-from evenstep.experiments.papers.throughput.stability_fig1 import FRONTIER
+from evenstep.experiments.frontier import largest_rates
+from evenstep.experiments.papers.throughput.stability_fig1 import FRONTIER, case
 from evenstep.experiments.vocabulary import near
-from evenstep.measure.comparison import Interval
+from evenstep.measure.comparison import Interval, mean_interval
+
+SEATED = "vanilla-vllm, 32/32, 256 seats"
 
 
 @pytest.mark.slow
@@ -13,14 +16,22 @@ def test_the_frontiers_lie_where_the_closed_forms_put_them():
     found = quick("stability-fig1")
     wanted = {row.case: float(row.paper or 0) for row in found.findings.rows if row.quantity == FRONTIER}
     assert {"sarathi", "orca", "K_d = 64", "faster-transformer, groups of 8"} <= set(wanted)
-    for case, closed in wanted.items():
-        if "M =" in case:  # the formula takes memory as full; at full size it is 16 to 21 % too high
-            assert 0.75 * closed < ours(found, case, FRONTIER) < 0.9 * closed
-            assert ours(found, case, "error of the closed form") == pytest.approx(20, abs=7)
+    for name, closed in wanted.items():
+        if "M =" in name:  # the formula takes memory as full; at full size it is 16 to 21 % too high
+            assert 0.75 * closed < ours(found, name, FRONTIER) < 0.9 * closed
+            assert ours(found, name, "error of the closed form") == pytest.approx(20, abs=7)
             continue
-        share = 0.06 if "vanilla" in case else 0.03
-        assert ours(found, case, FRONTIER) == pytest.approx(closed, rel=share), case
+        if name != SEATED:  # too noisy at this size; below
+            assert ours(found, name, FRONTIER) == pytest.approx(closed, rel=0.03), name
     assert ours(found, "vanilla-vllm, 32/32", FRONTIER) < 0.75 * ours(found, "sarathi, 32/32", FRONTIER)
+
+
+@pytest.mark.slow
+def test_vanilla_vllm_with_seats_keeps_up_with_what_its_closed_form_says_within_3_percent():
+    """A replicate of 24,000 requests is off by 1 or 2 %, one of the 6,000 above by up to 4 %."""
+    one = {SEATED: case("vanilla-vllm", prompt=32, output=32, batch_limit=256)}
+    found = mean_interval(largest_rates(one, 24_000, 0.02, seed=0, seeds=8, processes=1)[SEATED])
+    assert near(found, one[SEATED].closed.requests_per_s or 0.0, 0.03)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,40 @@
 """Token budgets at their reduced size."""
 
 import pytest
-from tests.experiments.papers.quick import ours, quick
+from tests.experiments.papers.quick import apart, interval, lies_within, ours, quick
 
-from evenstep.experiments.papers.throughput.token_budget_fig9 import BUDGETS, LAWS
+from evenstep.experiments.papers.throughput.token_budget_fig9 import BUDGETS, LAWS, LOADS, METRICS
+from evenstep.experiments.vocabulary import below, within
+
+END, FIRST = METRICS.values()
+PLAIN, LONG = LAWS
+LAST = {(0.5, PLAIN): False, (0.5, LONG): False, (0.9, PLAIN): True, (0.9, LONG): None}
 
 
 @pytest.mark.slow
-def test_every_budget_is_measured_under_both_laws_and_attention_costs_time():
-    found = quick("token-budget-fig9")
-    metric = "end-to-end, median"
-    for budget in BUDGETS:
-        plain, long = (ours(found, f"b = {budget}, load 0.7, {law}", metric) for law in LAWS)
-        assert plain < long
-    assert len(found.findings.claims) == 2 * len(LAWS)
+def test_512_ends_first_under_a_high_load_alone_and_1024_answers_first_under_any():
+    found = quick("token-budget-fig9", seeds=12)
+    holds = {claim.says: claim.holds for claim in found.findings.claims}
+    assert len(holds) == 2 * len(LAWS) * len(LOADS)
+    for (load, law), verdict in LAST.items():
+        where = f"at load {load:g}, batch time {law}"
+        assert holds[f"1024 has the lowest median time to the first token, {where}"] is True
+        assert holds[f"512 has the lowest median end-to-end latency, {where}"] is verdict
+    for law in LAWS:
+        low, middle, high = (f"load {load:g}, {law}" for load in LOADS)
+        assert within(apart(found, f"b = 128, {low}", END), -1.8, -1)
+        assert within(apart(found, f"b = 128, {high}", END), 6, 12)
+        for load, least, most in ((low, 0.1, 0.5), (middle, 0.1, 0.8)):
+            assert within(apart(found, f"b = 1024, {load}", END), least, most)
+        assert below(interval(found, f"b = 512, {middle}", FIRST), interval(found, f"b = 128, {middle}", FIRST))
+        lies_within(found, f"b = 512, {middle}", END, 9, 11.5)
+        lies_within(found, f"b = 512, {middle}", FIRST, 0.25, 0.36)
+
+
+@pytest.mark.slow
+def test_attention_to_what_went_before_costs_small_chunks_most():
+    found = quick("token-budget-fig9", seeds=12)
+    dearer = [
+        ours(found, f"b = {b}, load 0.7, {LONG}", END) / ours(found, f"b = {b}, load 0.7, {PLAIN}", END) for b in BUDGETS
+    ]
+    assert dearer[0] > 1.08 > dearer[1] > dearer[2] > 1.02
