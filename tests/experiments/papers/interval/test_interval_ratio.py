@@ -4,7 +4,19 @@ import numpy as np
 import pytest
 from tests.experiments.papers.quick import ours, quick
 
-from evenstep.experiments.papers.interval.interval_ratio import CASES, Case, even, fitted, geometric, random_case, two_points
+from evenstep.experiments.papers.interval.interval_ratio import (
+    CASES,
+    Case,
+    _at_first,
+    _completed,
+    _later,
+    even,
+    fitted,
+    geometric,
+    random_case,
+    two_points,
+)
+from evenstep.scheduling.policies.a_min import AMin
 from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.theory import intervals
 
@@ -17,6 +29,32 @@ def test_closed_forms_hold_whatever_the_size_and_the_simulated_ratio_is_not_the_
     assert ours(found, "Fig. 1, u = 1,000", "CR(A_min)") == pytest.approx(2.92392, abs=1e-5)
     bounded = [row for row in found.findings.rows if str(row.paper).startswith("<= ")]
     assert len(bounded) == 12 + 6 and all(row.ours.value <= float(row.paper[3:]) for row in bounded)
+
+
+def test_completions_are_counted_for_every_output_and_period_and_are_not_the_proposition_s():
+    """Every request ends in one period, none before l or after its output, and the first has those never evicted."""
+    case = even(2, 2, 10)
+    count = case.enough(3)
+    shares = case.completions(count, 0)
+    assert shares.sum(axis=0)[case.outputs] == pytest.approx(1)
+    assert np.tril(shares, -1).sum() == 0 and shares[: case.lower].sum() == 0 and shares[case.lower + 1 :].sum() > 0.1
+    kept = case.latencies(AMin(), count, 0)[1]
+    assert (shares[case.lower, 1:] >= kept).all() and shares[case.lower, 1:] == pytest.approx(kept, abs=0.03)
+    assert len(_at_first(case, [kept])) == 9 and len(_later(case, [shares])) == 9 * 8 // 2
+    assert _completed("", [_at_first(case, [kept] * 2)]).holds is False
+    assert _completed("", [_later(case, [shares] * 2)]).holds is False
+
+
+def test_completions_as_the_proposition_prints_them_would_hold():
+    case = even(2, 2, 10)
+    printed = np.array([[1 / (2 + max(j, 1)) if 2 < i <= j else 0.0 for j in range(11)] for i in range(11)])
+    kept = np.array([4 / (2 + j) for j in range(1, 11)])
+    assert _completed("", [_at_first(case, [kept] * 2), _later(case, [printed] * 2)]).holds is True
+    for place in (2, 5, 9):
+        off = kept + np.where(np.arange(10) == place, 0.02, 0.0)
+        assert _completed("", [_at_first(case, [off] * 2)]).holds is False
+    printed[7, 9] = 0.0
+    assert _completed("", [_later(case, [printed] * 2)]).holds is False
 
 
 def test_the_fit_of_figure_1_and_the_laws_of_figure_3():
