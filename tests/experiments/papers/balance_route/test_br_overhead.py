@@ -68,7 +68,7 @@ def test_stage_two_takes_most_of_a_small_decision_and_what_looks_at_all_workers_
     assert 2.5 < projection < 6, "four times as many windows are read"
     assert 1.5 < preparation < 6
     growth = np.median(many, axis=0)[3] / typical["stage 2"]
-    assert growth < 0.8 * projection, "candidates are capped, whatever the number of workers"
+    assert growth < 0.8 * projection, "the number of candidates has a cap"
 
 
 @pytest.mark.slow

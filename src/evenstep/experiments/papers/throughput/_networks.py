@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -104,3 +104,24 @@ def percent(share: ex.Interval) -> ex.Interval:
 def missed(value: ex.Interval, limit: float) -> ex.Interval:
     """By how many per cent of a limit a value lies above it."""
     return percent(ex.Interval(*(None if e is None else e / limit - 1 for e in (value.value, value.low, value.high))))  # type: ignore[arg-type]
+
+
+class Sides(Protocol):
+    """What was seen on both sides of a limit, over the replicates: served when overloaded, and growth below it."""
+
+    @property
+    def served(self) -> ex.Interval: ...
+
+    @property
+    def grows(self) -> ex.Interval: ...
+
+
+def limit_claim(says: str, found: Mapping[str, Sides], limit: float, share: float) -> ex.Claim:
+    """The claim that each case serves a limit when overloaded, within a share of it, and keeps up just below it."""
+    own = found.values()
+    seen = (
+        f"{name} {ex.with_interval(missed(one.served, limit))} % off, growth {ex.with_interval(percent(one.grows))} %"
+        for name, one in found.items()
+    )
+    verdicts = [ex.near(one.served, limit, share) for one in own] + [keeps_up(one.grows) for one in own]
+    return ex.Claim(says, ex.all_of(verdicts), "; ".join(seen))

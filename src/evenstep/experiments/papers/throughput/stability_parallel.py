@@ -21,6 +21,7 @@ from evenstep.experiments.papers.throughput._networks import (
     drift,
     engine,
     keeps_up,
+    limit_claim,
     missed,
     percent,
     served,
@@ -170,16 +171,10 @@ def _rows(found: Mapping[Key, Pool]) -> list[ex.Row]:
 def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:
     """What Proposition 1 says of a routing policy."""
     own = {policy: one for (name, policy), one in found.items() if name == label}
-    verdicts = [ex.near(one.served, LIMIT, SHARE) for one in own.values()] + [keeps_up(one.grows) for one in own.values()]
-    return ex.Claim(
+    says = (
         f"{label}: {ENGINES} engines serve {LIMIT:.1f} requests/s when overloaded, within {100 * SHARE:g} %, and keep up at "
-        f"{BELOW:g} of that",
-        ex.all_of(verdicts),
-        "; ".join(
-            f"{policy} {ex.with_interval(missed(one.served, LIMIT))} % off, growth {ex.with_interval(percent(one.grows))} %"
-            for policy, one in own.items()
-        ),
     )
+    return limit_claim(f"{says}{BELOW:g} of that", own, LIMIT, SHARE)
 
 
 def _hot_drifts(heated: list[tuple[str, NetworkRun]]) -> dict[bool, ex.Interval]:

@@ -16,7 +16,7 @@ from evenstep.experiments.papers.throughput._networks import (
     ORDERS,
     at_rates,
     engine,
-    keeps_up,
+    limit_claim,
     missed,
     percent,
     served,
@@ -154,18 +154,9 @@ def _rows(found: Mapping[Key, Point]) -> list[ex.Row]:
 
 def claim(policy: str, found: Mapping[Key, Point]) -> ex.Claim:
     """What sec. 4.2 says of a policy that fills every batch."""
-    own = {chats: one for (name, chats), one in found.items() if name == policy}
-    verdicts = [ex.near(one.served, LINE, SHARE) for one in own.values()] + [keeps_up(one.grows) for one in own.values()]
-    return ex.Claim(
-        f"{policy}: the limit is the line {_line()}, at {len(own)} points within {100 * SHARE:g} %, and no growth at "
-        f"{BELOW:g} of it",
-        ex.all_of(verdicts),
-        "; ".join(
-            f"{100 * chats:g} % chats: {ex.with_interval(missed(one.served, LINE))} % off, growth "
-            f"{ex.with_interval(percent(one.grows))} %"
-            for chats, one in own.items()
-        ),
-    )
+    own = {f"{100 * chats:g} % chats:": one for (name, chats), one in found.items() if name == policy}
+    says = f"{policy}: the limit is the line {_line()}, at {len(own)} points within {100 * SHARE:g} %, and no growth at "
+    return limit_claim(f"{says}{BELOW:g} of it", own, LINE, SHARE)
 
 
 def _draw(figure: Any, found: Mapping[Key, Point]) -> None:
