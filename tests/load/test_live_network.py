@@ -51,6 +51,12 @@ def test_a_group_is_a_pool_of_single_ranks():
     assert gateway_config(SMALL, "jsq", PORTS, 2, 3)["dispatch"]["order"] == "priority"
 
 
+@pytest.mark.parametrize("order", ["critical-path", "longest-path"])
+def test_among_calls_of_one_priority_the_oldest_task_is_first_as_in_the_simulator(order):
+    config = gateway_config(replace(SMALL, order=order), "jsq", PORTS, 2, 3)
+    assert config["dispatch"]["order"] == "oldest-task"
+
+
 def test_priorities_rank_calls_first_and_order_them_by_their_paths_then():
     calls = draw(SMALL)
     ranks = {".".join(calls.kinds[k]): priorities(SMALL, calls)[calls.kind == k][0] / 2**44 for k in range(4)}

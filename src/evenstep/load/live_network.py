@@ -22,7 +22,7 @@ from evenstep.load.workflow import Workflow
 from evenstep.measure.engine_records import latencies
 from evenstep.measure.network_records import Live
 from evenstep.request import F8, Trace
-from evenstep.sim.network.description import EngineSection, Network
+from evenstep.sim.network.description import EngineSection, Network, Order
 from evenstep.sim.network.paths import static_keys
 from evenstep.sim.network.tasks import Calls, draw
 
@@ -32,8 +32,15 @@ _START_S = 600.0  # kernels may have to be compiled, on a slow machine
 _SLOTS, _TOKENS, _KV = 256, 512, 10_000
 #: Keys of one priority; a lower priority's lie above all of them.
 _RANK = float(1 << 44)
-#: The gateway's order for each order of a network; with any other, calls bring their priority.
-_ORDERS = {"oldest-task": "oldest-task", "least-attained": "least-attained"}
+#: The gateway's order for each order of a network. Calls bring the keys of static orders as their priority; among equal ones
+#: the oldest task is first, as in the simulator.
+_ORDERS: dict[Order, str] = {
+    "fcfs": "priority",
+    "oldest-task": "oldest-task",
+    "least-attained": "least-attained",
+    "critical-path": "oldest-task",
+    "longest-path": "oldest-task",
+}
 
 
 def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, speed: float = 1.0) -> Live:
@@ -136,7 +143,7 @@ def gateway_config(network: Network, routing: str, ports: Mapping[str, int], lis
         "policy": routing,
         "workers": workers,
         "dispatch": {
-            "order": _ORDERS.get(network.order, "priority"),
+            "order": _ORDERS[network.order],
             "gather_ms": 0.0,
             "ttl_s": 3600.0,
             "pool_limit": 1_000_000,
