@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from tests.sim.network.networks import EXAMPLES
@@ -109,16 +110,75 @@ def test_flags_that_do_not_go_together_are_refused(capsys, words, said):
 def test_a_live_run_stands_next_to_the_simulated_one(capsys, monkeypatch, form):
     def lived(network, *, traces, seed, speed):
         assert speed == 4.0 and not traces
-        return Live(network.order, seed, 90, 7, 2, {"task_mean_s": 1.5, "task_p95_s": 9.0, "call_mean_s": 0.5})
+        mean_s = 1.5 if network.order == "fcfs" else 1.2
+        return Live(network.order, seed, 90, 7, 2, {"task_mean_s": mean_s, "task_p95_s": 9.0, "call_mean_s": 0.5})
 
     monkeypatch.setattr("evenstep.load.live_network.run_live", lived)
     words = ["--until-s", "20", "--live", "--speed", "4", "--orders", "fcfs,least-attained", "--format", form]
     assert main(["network", "run", LOOP, *words]) == 0
     out = capsys.readouterr().out
     if form == "json":
-        runs = json.loads(out)["runs"]
-        assert [one["order"] for one in runs] == ["fcfs", "least-attained"]
-        assert runs[0]["live"]["unfinished_tasks"] == 7 and runs[0]["simulated"]["task_mean_s"] > 0
+        found = json.loads(out)
+        assert [one["order"] for one in found["runs"]] == ["fcfs", "least-attained"]
+        assert found["runs"][0]["live"]["unfinished_tasks"] == 7 and found["runs"][0]["simulated"]["task_mean_s"] > 0
+        first, _, _, live = found["orders"]
+        assert first == {"order": "fcfs", "run": "simulated", "versus_first": None}
+        assert (live["order"], live["run"]) == ("least-attained", "live")
+        assert live["versus_first"]["task_mean_s"]["value"] == pytest.approx(-0.3)
         return
-    live = [line.split() for line in out.splitlines() if line.split()[0] == "live"]
-    assert live == [["live", "1.50", "9.00", "0.500", "90", "7", "2"]] * 2
+    live = [line.split() for line in out.splitlines() if line.strip().startswith("live ")]
+    assert live == [
+        ["live", "1.50", "9.00", "0.500", "90", "7", "2"],
+        ["live", "1.20", "9.00", "0.500", "90", "7", "2"],
+        ["live", "1.50", "9.00", "0.500"],
+        ["live", "1.20", "(-20.0", "%)", "9.00", "(+0.0", "%)", "0.500", "(+0.0", "%)"],
+    ]
+    assert "Means over 1 replicate; live runs are compared with live ones under fcfs" in out
+
+
+def test_live_orders_are_compared_seed_by_seed(capsys, monkeypatch):
+    def lived(network, *, traces, seed, speed):
+        mean_s = {"fcfs": 10.0, "oldest-task": 8.0}[network.order] + 5 * seed + 0.1 * (seed * (network.order != "fcfs"))
+        return Live(network.order, seed, 90, 7, 2, {"task_mean_s": mean_s, "task_p95_s": 9.0, "call_mean_s": 0.5})
+
+    monkeypatch.setattr("evenstep.load.live_network.run_live", lived)
+    words = ["--until-s", "20", "--live", "--seeds", "2", "--orders", "fcfs,oldest-task", "--format", "json"]
+    assert main(["network", "run", LOOP, *words]) == 0
+    change = json.loads(capsys.readouterr().out)["orders"][3]["versus_first"]["task_mean_s"]
+    assert change["value"] == pytest.approx(-1.95) and -3 < change["low"] < change["high"] < -1
+
+
+def test_a_live_run_of_one_order_is_compared_with_nothing(capsys, monkeypatch):
+    def lived(network, *, traces, seed, speed):
+        return Live(network.order, seed, 90, 7, 2, {"task_mean_s": 1.5, "task_p95_s": 9.0, "call_mean_s": 0.5})
+
+    monkeypatch.setattr("evenstep.load.live_network.run_live", lived)
+    words = ["network", "run", LOOP, "--until-s", "20", "--live"]
+    assert main(words) == 0 and "replicate" not in capsys.readouterr().out
+    assert main([*words, "--format", "json"]) == 0 and json.loads(capsys.readouterr().out)["orders"] == []
+
+
+def test_a_live_run_in_which_no_task_ended_has_no_change(capsys, monkeypatch):
+    def lived(network, *, traces, seed, speed):
+        mean_s = 1.5 if network.order == "fcfs" else math.nan
+        return Live(network.order, seed, 90, 90, 0, {"task_mean_s": mean_s, "task_p95_s": mean_s, "call_mean_s": mean_s})
+
+    monkeypatch.setattr("evenstep.load.live_network.run_live", lived)
+    assert main(["network", "run", LOOP, "--until-s", "20", "--live", "--orders", "fcfs,least-attained"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines() if "live " in line][3] == ["live", "-", "-", "-"]
+
+
+def test_types_of_tasks_have_their_means_under_each_order(capsys):
+    words = ["--until-s", "30", "--seeds", "2", "--orders", "fcfs,least-attained"]
+    assert main(["network", "run", LOOP, *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(k for k, line in enumerate(lines) if line.endswith("question mean s"))
+    assert lines[at].split() == ["order", "agent", "mean", "s", "question", "mean", "s"]
+    assert lines[at + 1].split()[0] == "fcfs" and "%" not in lines[at + 1]
+    assert lines[at + 2].split()[0] == "least-attained" and lines[at + 2].count("%") == 2
+
+
+def test_one_type_of_tasks_has_no_means_by_type(capsys):
+    words = ["--until-s", "300", "--seeds", "1", "--orders", "fcfs,oldest-task"]
+    assert main(["network", "run", str(EXAMPLES / "fork-join.yaml"), *words]) == 0
+    assert "report mean s" not in capsys.readouterr().out

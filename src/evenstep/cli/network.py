@@ -26,7 +26,9 @@ class NetworkCommand:
         "evenstep network run examples/networks/agent-loop.yaml",
         "evenstep network run network.yaml --orders fcfs,least-attained,critical-path,longest-path --seeds 10",
         "evenstep network run network.yaml --report network.html",
+        "evenstep network run examples/networks/research-agents.yaml --orders fcfs,critical-path --seeds 10",
         "evenstep network run examples/networks/rybko-stolyar-small.yaml --live",
+        "evenstep network run examples/networks/research-agents.yaml --live --speed 4 --orders fcfs,critical-path",
         "evenstep network check examples/networks/rybko-stolyar.yaml",
     )
 
@@ -50,7 +52,8 @@ class NetworkCommand:
         run.add_argument(
             "--live",
             action="store_true",
-            help="run the same tasks through the gateway on emulated engines, and show both; takes the file's time",
+            help="run the same tasks through the gateway on emulated engines, once for each order, and show both; takes the "
+            "file's time",
         )
         run.add_argument("--speed", type=float, metavar="X", help="with --live: how many times faster time passes (1)")
 
@@ -81,6 +84,7 @@ def _live(args: argparse.Namespace) -> int:
     from evenstep.errors import InputError
     from evenstep.experiments import networks
     from evenstep.load.live_network import run_live
+    from evenstep.measure.network_records import live_orders
     from evenstep.report import network_page as page
 
     _checked(args)
@@ -94,7 +98,18 @@ def _live(args: argparse.Namespace) -> int:
     for one, simulated in zip(networks.in_orders(network, orders), found, strict=True):
         with in_file(args.file, "network"):
             rows += [(run, run_live(one, traces=traces, seed=run.seed, speed=speed)) for run in simulated.runs]
-    return outputs.answer(args, {"version": 1, "runs": [page.live_object(*pair) for pair in rows]}, page.live_lines(rows))
+    compared = live_orders(rows) if len(found) > 1 else []
+    told = {
+        "version": 1,
+        "runs": [page.live_object(*pair) for pair in rows],
+        "orders": [page.live_order_object(one) for one in compared],
+    }
+    lines = page.live_lines(rows)
+    if compared:
+        means = f"Means over {seeds} replicate{'s' if seeds > 1 else ''}"
+        alike = f"live runs are compared with live ones under {found[0].order}, simulated ones with simulated ones."
+        lines += ["", *page.live_order_lines(compared), "", f"{means}; {alike}"]
+    return outputs.answer(args, told, lines)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -125,7 +140,9 @@ def _run(args: argparse.Namespace) -> int:
     seeds = (
         f"Means over {replicates} replicate{'s' if replicates > 1 else ''}; engines: the first one under {found[0].order}."
     )
-    for line in (*page.order_lines(found), "", *page.engine_lines(first), "", seeds, *digests, *told):
+    types = page.type_lines(found)
+    gap = [""] if types else []
+    for line in (*page.order_lines(found), "", *types, *gap, *page.engine_lines(first), "", seeds, *digests, *told):
         print(line)
     return 0
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
 from evenstep.measure.stability import Stability, Verdict, judged
@@ -18,6 +18,8 @@ from evenstep.request import F8, I8
 
 #: Share of a run before the verdict on its path, stretches that the rest is cut into, and moments looked at in each.
 _WARM_UP, _STRETCHES, _MOMENTS = 0.5, 10, 100
+#: Figures that a live run and a simulated one show next to each other.
+LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,3 +184,39 @@ class Live:
     unfinished: int
     failed: int
     latencies: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveOrdered:
+    """The figures of one order over all replicates, simulated or live.
+
+    Args:
+        order: its name.
+        way: ``simulated`` or ``live``.
+        means: over replicates, by figure.
+        versus: paired differences to the first order, run in the same way; None for the first itself.
+    """
+
+    order: str
+    way: str
+    means: Mapping[str, Interval]
+    versus: Mapping[str, Interval] | None
+
+
+def live_orders(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[LiveOrdered]:
+    """Compare orders in the simulator and live: two results an order, in the order of the runs.
+
+    Args:
+        pairs: a simulated run and its live counterpart for each order and seed; every order has the same seeds.
+    """
+    values: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for run, live in pairs:
+        values.setdefault((run.order, "simulated"), []).append(run.summary)
+        values.setdefault((run.order, "live"), []).append(live.latencies)
+    found: list[LiveOrdered] = []
+    for (order, way), own in values.items():
+        first = values[pairs[0][0].order, way]
+        versus = {name: paired_difference([one[name] for one in own], [one[name] for one in first]) for name in LIVE}
+        means = {name: mean_interval([one[name] for one in own]) for name in LIVE}
+        found.append(LiveOrdered(order, way, means, None if own is first else versus))
+    return found

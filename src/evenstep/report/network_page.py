@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.measure.network_records import LIVE
 from evenstep.report.html import document, framed
-from evenstep.report.numbers import MISSING, short
+from evenstep.report.numbers import MISSING, relative, short
 from evenstep.report.plots import lines
 from evenstep.report.tables import aligned
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Interval
-    from evenstep.measure.network_records import Live, NetworkRun, Ordered
+    from evenstep.measure.network_records import Live, LiveOrdered, NetworkRun, Ordered
     from evenstep.theory.stations import Checked, Judged
 
 #: Heading and figure of each column of the comparison of orders.
@@ -38,6 +40,26 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
         cells = [_cell(one.mean(figure), None if one.versus is None else one.versus[figure]) for _, figure in COLUMNS]
         rows.append([one.order, *cells, short(one.mean("unfinished_tasks").value), _verdicts(one.runs)])
     return aligned(rows)
+
+
+def type_lines(found: Sequence[Ordered]) -> list[str]:
+    """A line for each order: the mean latency of the tasks of each type, in seconds. No line with one type."""
+    types = found[0].runs[0].types
+    if len(types) < 2:
+        return []
+    rows = [["order", *(f"{name} mean s" for name in types)]]
+    first = [_of_types(run) for run in found[0].runs]
+    for one in found:
+        own, cells = [_of_types(run) for run in one.runs], list[str]()
+        for name in types:
+            values, base = [run[name] for run in own], [run[name] for run in first]
+            cells.append(_cell(mean_interval(values), None if one is found[0] else paired_difference(values, base)))
+        rows.append([one.order, *cells])
+    return aligned(rows)
+
+
+def _of_types(run: NetworkRun) -> dict[str, float]:
+    return {name: one["task_mean_s"] for name, one in run.summary["types"].items()}
 
 
 def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
@@ -88,20 +110,19 @@ def judged_object(judged: Judged) -> dict[str, Any]:
 
 def order_object(one: Ordered) -> dict[str, Any]:
     """The results of one order as plain values for JSON."""
-    versus = None
-    if one.versus is not None:
-        versus = {name: {"value": d.value, "low": d.low, "high": d.high} for name, d in one.versus.items()}
     return {
         "order": one.order,
         "seeds": [run.seed for run in one.runs],
         "digests": [run.digest for run in one.runs],
         "summaries": [run.summary for run in one.runs],
-        "versus_first": versus,
+        "versus_first": _differences(one.versus),
     }
 
 
-#: Latencies that a live run and a simulated one show next to each other.
-LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
+def _differences(versus: Mapping[str, Interval] | None) -> dict[str, Any] | None:
+    if versus is None:
+        return None
+    return {name: {"value": one.value, "low": one.low, "high": one.high} for name, one in versus.items()}
 
 
 def live_lines(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[str]:
@@ -113,6 +134,21 @@ def live_lines(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[str]:
         rows.append([run.order, str(run.seed), "simulated", *figures[0], f"{live.tasks:,}", f"{left:,}", MISSING])
         rows.append(["", "", "live", *figures[1], f"{live.tasks:,}", f"{live.unfinished:,}", f"{live.failed:,}"])
     return aligned(rows)
+
+
+def live_order_lines(found: Sequence[LiveOrdered]) -> list[str]:
+    """Two lines an order: its means, and the change from the first order, in the simulator and live."""
+    heads = {name: head for head, name in COLUMNS}
+    rows = [["order", "run", *(heads[name] for name in LIVE)]]
+    for one in found:
+        cells = [_cell(one.means[name], None if one.versus is None else one.versus[name]) for name in LIVE]
+        rows.append([one.order if one.way == "simulated" else "", one.way, *cells])
+    return aligned(rows)
+
+
+def live_order_object(one: LiveOrdered) -> dict[str, Any]:
+    """An order's change from the first one, simulated or live, as plain values for JSON."""
+    return {"order": one.order, "run": one.way, "versus_first": _differences(one.versus)}
 
 
 def live_object(run: NetworkRun, live: Live) -> dict[str, Any]:
@@ -129,7 +165,7 @@ def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="sub">{escape(said)}</p>',
-        _part("Orders", order_lines(found)),
+        _part("Orders", [*order_lines(found), "", *type_lines(found)]),
         _part("Loads and verdicts", judged_lines(judged, run)),
         _part(f"Engines under {run.order}, first replicate", engine_lines(run, len(run.engines))),
         '<div class="charts">',
@@ -154,9 +190,9 @@ def _charts(run: NetworkRun) -> Iterable[str]:
 
 def _cell(mean: Interval, change: Interval | None) -> str:
     half = "" if mean.low is None else f" ±{short(mean.value - mean.low)}"
-    if change is None or mean.value == change.value:
+    if change is None or mean.value == change.value or math.isnan(change.value):
         return f"{short(mean.value)}{half}"
-    return f"{short(mean.value)}{half} ({100 * change.value / (mean.value - change.value):+.1f} %)"
+    return f"{short(mean.value)}{half} ({relative(change, mean.value - change.value, 1)})"
 
 
 def _verdicts(runs: Sequence[NetworkRun]) -> str:
