@@ -11,6 +11,7 @@ from tests.sim.network.networks import EXAMPLES
 from evenstep.cli.main import main
 from evenstep.measure.network_records import Live
 
+ORDERS = "fcfs,oldest-task,least-attained,critical-path,longest-path"
 LOOP, RYBKO = str(EXAMPLES / "agent-loop.yaml"), str(EXAMPLES / "rybko-stolyar.yaml")
 
 
@@ -182,3 +183,13 @@ def test_one_type_of_tasks_has_no_means_by_type(capsys):
     words = ["--until-s", "300", "--seeds", "1", "--orders", "fcfs,oldest-task"]
     assert main(["network", "run", str(EXAMPLES / "fork-join.yaml"), *words]) == 0
     assert "report mean s" not in capsys.readouterr().out
+
+
+def test_the_page_on_networks_shows_what_the_command_prints(capsys):
+    """The page's first table and the lines that follow it are those of its command, up to the engines."""
+    page = (EXAMPLES.parents[1] / "docs" / "how-to" / "simulate-a-network.md").read_text(encoding="utf-8")
+    words = f"network run examples/networks/research-agents.yaml --orders {ORDERS} --seeds 10"
+    assert f"evenstep {words}" in page
+    assert main([word.replace("examples/networks", str(EXAMPLES)) for word in words.split()]) == 0
+    printed = capsys.readouterr().out.split("\nengine ")[0].strip()
+    assert printed in page

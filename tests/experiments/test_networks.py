@@ -46,6 +46,19 @@ def test_the_command_that_the_list_of_papers_names_settles_its_verdict(name):
     assert [found.run.stability(e).verdict for e in range(len(found.run.engines))] == ["stable"] * len(found.run.engines)
 
 
+def test_agent_aware_orders_beat_first_come_first_served_where_short_tasks_share_engines_with_forks():
+    """Every task is done, so no order looks fast because it leaves tasks over."""
+    orders = ("fcfs", "least-attained", "critical-path")
+    first, attained, critical = compare(EXAMPLES / "research-agents.yaml", orders=orders, seeds=10)
+    assert {run.summary["unfinished_tasks"] for one in (first, attained, critical) for run in one.runs} == {0}
+    assert attained.versus is not None and critical.versus is not None
+    for change in (attained.versus["task_mean_s"], critical.versus["task_mean_s"], critical.versus["task_p95_s"]):
+        assert change.is_clear and change.value < 0
+    assert critical.mean("task_mean_s").value < 0.8 * first.mean("task_mean_s").value
+    load = judge(example("research-agents")).engines[0].load
+    assert 0.8 < load < 0.95
+
+
 def test_one_engine_takes_b_by_t_b():
     section = EngineSection(engine="token-budget=512", batch_time="token-budget:fit=codellama-34b-tp2")
     assert tokens_per_s(section) == pytest.approx(512 / (23.47e-3 + 0.145e-3 * 416))
