@@ -77,7 +77,8 @@ def a_min_mixed(counts: F8, prompt: int, lower: int) -> float:
         prompt: s >= 0.
         lower: l >= 1.
 
-    Source: Interval scheduling, Lemma 4.6. A_min of the simulator does not wait as long; see `interval-ratio`.
+    Source: Interval scheduling, Lemma 4.6. It holds for A_min as its proof has it; Algorithm 2 evicts fewer requests. See
+        `interval-ratio`.
     """
     if not 1 <= lower <= counts.size:
         raise InputError("a-min", "lower", lower, f"an integer from 1 to {counts.size}")

@@ -52,6 +52,7 @@ def engine_run(
     *,
     prompt: int = 1,
     holds: bool = True,
+    request_class: I8 | None = None,
 ) -> EngineRun:
     """Run requests that are all present at the start, with one unit of time an iteration.
 
@@ -62,9 +63,16 @@ def engine_run(
         seed: key of the policy's draws.
         prompt: tokens of each prompt, at least 1.
         holds: whether memory counts the token produced last; without it prompts of 1 are as good as 0 (s = 0).
+        request_class: int64[N], or None for one class.
     """
     return simulate_engine(
-        Trace(np.full_like(output, prompt), output, arrival_s=np.zeros(output.size), synthetic=True),
+        Trace(
+            np.full_like(output, prompt),
+            output,
+            arrival_s=np.zeros(output.size),
+            request_class=request_class,
+            synthetic=True,
+        ),
         policy,
         engine=Engine(token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=holds),
         batch_time=Unit(),
