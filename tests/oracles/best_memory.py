@@ -6,7 +6,7 @@ output tokens for each. Between two departures a worker gains a token for every 
 run, and each still has o tokens to produce, a departure comes every ``o / n`` steps, and a reserve of u tokens lasts
 ``u / n`` steps. So no departure comes in time with chance ``exp(-u / o)``, and an admission gains ``o / n`` tokens times the
 rest of that chance. Gain and price are equal at ``u = o ln(1 + recompute n s / o)``: the memory kept free. The price rises with
-the number that run: ``recompute (1 + CAUTION n)``.
+the number that run, and falls with the mean number w that wait: ``recompute (1 + CAUTION n) (1 + CALM / w)``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ KEPT_IN = 4
 #: Where memory limits the workers of a barrier, the largest that fits of so many, the oldest that wait, goes first.
 PACKED = 16
 #: Rise of the price of an overflow with each request that runs.
-CAUTION = 0.2
+CAUTION = 0.15
+#: With so many requests waiting, the price of an overflow is twice that with endlessly many.
+CALM = 50.0
+#: The number that waits is averaged over about this many decisions.
+LOOKED = 1024
+#: The number that is thought to wait at first.
+MANY = 256
 #: Nepers in 1/4096 of an octave.
 NEPER = 0.6931471805599453 / 4096.0
 
@@ -80,24 +86,39 @@ def still_on(view: RoutingView, growth: F8, g: int, usual: float) -> float:
     return 2.0 * usual / (1.0 + rate * usual)
 
 
+def usually_waiting(waited: I8, waiting: int) -> float:
+    """Mean number of requests that wait at a decision.
+
+    Args:
+        waited: int64[2], decisions, and the requests that waited at them; updated.
+    """
+    if waited[0] == 0:
+        waited[:] = LOOKED, LOOKED * MANY
+    waited += np.array([1, waiting])
+    if waited[0] > LOOKED:
+        waited //= 2
+    return int(waited[1]) / int(waited[0])
+
+
 def memory_left(policy: Best, view: RoutingView, moment: Moment, kept: I8, gone: int, request: float, limit_s: float) -> F8:
     """float64[G], KV tokens that may be admitted on each worker; inf where only slots limit.
 
     Args:
-        kept: int64[2], `leaving` of `still_to_come`.
+        kept: int64[4], `leaving` of `still_to_come`, then `waited` of `usually_waiting`.
         gone: requests that have left so far.
         request: mean KV tokens of those that run or wait.
         limit_s: wait after which a request that fits nowhere has a worker kept for it; 0 or inf = never.
     """
     left = np.array(view.kv_free)
-    more = still_to_come(view, moment.growth, kept, gone)
+    more = still_to_come(view, moment.growth, kept[:2], gone)
+    calm = 1.0 + CALM / usually_waiting(kept[2:], moment.size.size)
     for g in range(left.size):
         if left[g] < np.inf:
             there, free = int(view.running[g] + view.queued[g]), float(left[g])
             load = float(view.load[g])
             here = still_on(view, moment.growth, g, more)
             held = there * request + max(free, request)
-            price = policy.recompute * (1.0 + CAUTION * there)
+            price = policy.recompute * calm * (1.0 + CAUTION * there)
             reserve = here * (octaves(1.0 + price * held / here) * NEPER)
             for ahead, growth in zip(view.projections[g].tolist(), moment.growth.tolist(), strict=True):
                 reserve = max(reserve, ahead - load + growth)

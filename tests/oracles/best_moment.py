@@ -5,8 +5,8 @@ that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` 
 octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived
 in all; `NEWEST`, the largest id among them; `LEFT`, how many the last decision left waiting; of the time in which some were,
 of late, `RUSH` how many were admitted and `RUSH_US` how many microseconds it was; `LEAVING` and `STAYING`, KV tokens that
-were expected to leave within the horizon, and all (see `best.memory`); from `OWED` on, the slots that classes are owed (see
-`best.shares`).
+were expected to leave within the horizon, and all; of the latest some hundred decisions, `LOOKS` how many and `WAITED` the
+sum of the requests that waited (see `best.memory`); from `OWED` on, the slots that classes are owed (see `best.shares`).
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     RUSH_US,
     LEAVING,
     STAYING,
+    LOOKS,
+    WAITED,
     OWED,
-) = range(13)
+) = range(15)
 #: Octaves of spread beyond which the pool is measured in it.
 WIDE = 1.5
 #: Words that are kept.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.oracles.best_memory import (
+    CALM,
     CAUTION,
     LATEST,
     PACKED,
@@ -25,6 +26,8 @@ from evenstep.routing.view import HOLD, RoutingView
 
 #: Of late a tenth of what ran was expected to leave within two steps: 2 * (10 - 1/2) tokens to come.
 LATELY, TO_COME = (1000, 10_000), 19.0
+#: Of late 50 requests have waited at every decision, which doubles the price.
+WAITED = (1000, 50_000)
 
 
 def looked_at(view: RoutingView) -> Moment:
@@ -32,9 +35,14 @@ def looked_at(view: RoutingView) -> Moment:
 
 
 def left(
-    view: RoutingView, recompute: float, kept: tuple[int, ...] = LATELY, gone: int = 0, limit_s: float = 0.0
+    view: RoutingView,
+    recompute: float,
+    kept: tuple[int, ...] = LATELY,
+    gone: int = 0,
+    limit_s: float = 0.0,
+    waited: tuple[int, int] = WAITED,
 ) -> list[float]:
-    policy, memory = Best(recompute=recompute), np.array(kept)
+    policy, memory = Best(recompute=recompute), np.array(kept + waited)
     return memory_left(policy, view, looked_at(view), memory, gone, 100.0, limit_s).tolist()
 
 
@@ -51,8 +59,8 @@ HERE = 2.0 * TO_COME / (1.0 + TO_COME * 8.0 / (2.0 * 484.0))
 
 
 def price(recompute: float) -> float:
-    """Of a worker with four requests."""
-    return recompute * (1.0 + CAUTION * 4)
+    """Of a worker with four requests, while about 50 wait."""
+    return recompute * (1.0 + CAUTION * 4) * (1.0 + CALM / 50)
 
 
 def reserve(recompute: float, free: float) -> float:
@@ -66,6 +74,12 @@ def test_kept_free_is_what_makes_the_gain_of_an_admission_equal_to_its_price():
     running, kept = 4 + 5, reserve(0.3, 500.0)
     no_departure = math.exp(-kept / HERE)
     assert HERE / running * (1.0 - no_departure) == pytest.approx(price(0.3) * 100.0 * no_departure)
+
+
+def test_more_is_kept_where_few_wait_and_at_first_many_are_thought_to():
+    few, many = (left(fleet([50.0], [500.0]), 0.3, waited=(1000, 1000 * w))[0] for w in (2, 1000))
+    first = left(fleet([50.0], [500.0]), 0.3, waited=(0, 0))[0]
+    assert few < first < many
 
 
 def test_more_is_kept_where_less_is_expected_to_leave():

@@ -46,6 +46,7 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
         level = draw(st.integers(-(4 << 20), 4 << 20))
         newest = draw(st.integers(0, 12))
         left, rush = draw(st.integers(0, 3)), draw(st.integers(0, 4096))
+        looks = draw(st.sampled_from([0, 1, 700, 1024]))
         memory[1:OWED] = (
             count,
             octave * count,
@@ -58,6 +59,8 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
             rush * draw(st.sampled_from([0, 10_000, 700_000])),
             draw(st.integers(0, 100)) * size,
             100 * size,
+            looks,
+            looks * draw(st.integers(1, 300)),
         )
         memory[OWED : OWED + 4] = draw(st.lists(st.integers(-(9 << 20), 9 << 20), min_size=4, max_size=4))
     return replace(view, memory=memory)

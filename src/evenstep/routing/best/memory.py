@@ -8,7 +8,8 @@ run, and each still has o tokens to produce, a departure comes every ``o / n`` s
 rest of that chance. Gain and price are equal at ``u = o ln(1 + recompute n s / o)``: the memory kept free.
 
 With few requests some risk is worth its price: a reserve large enough is a good part of the memory. With many it is a small
-part, and caution is cheap. So the price is ``recompute (1 + CAUTION n)``.
+part, and caution is cheap. It is cheap, too, where few requests wait: memory that stands empty then delays few. So the price
+is ``recompute (1 + CAUTION n) (1 + CALM / w)``, with w the mean number of requests that wait.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import Ints, part
-from evenstep.routing.best.kept import ARRIVED, LEAVING, STAYING, octaves
+from evenstep.routing.best.kept import ARRIVED, LEAVING, LOOKS, STAYING, WAITED, octaves
 from evenstep.routing.best.targets import Moment, Outlook
 from evenstep.routing.bf_io.plan import Plan
 from evenstep.routing.rules import RuleView
@@ -31,7 +32,13 @@ KEPT_IN = 4
 #: requests then remain for small gaps; in order of arrival they take every gap, and large ones end the run alone.
 PACKED = 16
 #: Rise of the price of an overflow with each request that runs.
-CAUTION = 0.2
+CAUTION = 0.15
+#: With so many requests waiting, the price of an overflow is twice that with endlessly many.
+CALM = 50.0
+#: The number that waits is averaged over about this many decisions.
+LOOKED = 1024
+#: The number that is thought to wait at first.
+MANY = 256
 #: Nepers in 1/4096 of an octave.
 NEPER = 0.6931471805599453 / 4096.0
 
@@ -80,9 +87,27 @@ def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
 
 
 @part
+def usually_waiting(waiting: int, memory: Ints) -> float:
+    """Mean number of requests that wait at a decision, of late; at least 1. `LOOKS` and `WAITED` are updated.
+
+    At first many are thought to wait: the last requests of a short run wait in small numbers, and keeping memory from them
+    would prolong it.
+    """
+    if memory[LOOKS] == 0:
+        memory[LOOKS], memory[WAITED] = LOOKED, LOOKED * MANY
+    memory[LOOKS] += 1
+    memory[WAITED] += waiting
+    if memory[LOOKS] > LOOKED:
+        memory[LOOKS] //= 2
+        memory[WAITED] //= 2
+    return memory[WAITED] / memory[LOOKS]
+
+
+@part
 def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, memory: Ints, plan: Plan) -> None:
     """Set `kv` of the open workers: KV tokens that may be admitted, free memory less the reserve."""
     more = still_to_come(int(memory[ARRIVED]) - moment.waiting - moment.running, view, look, memory)
+    recompute *= 1.0 + CALM / usually_waiting(moment.waiting, memory)
     for o in range(plan.place.size):
         g = plan.place[o]
         free, load = float(view.kv_free[g]), float(view.load[g])

@@ -90,8 +90,9 @@ class Best(Ruled):
         ageing: worth of admitting a request that has waited as long as usual, in mean requests over the envelope at every
             step. It rises with the square of the wait. 0 = nothing.
         recompute: where KV memory limits: what it costs to compute a token anew after an overflow, in output tokens, on a
-            worker with few requests. It rises with their number (`best.memory.CAUTION`). The more it is, the more memory is
-            kept free; 0 keeps what the growth ahead is expected to need.
+            worker with few requests while many wait. It rises with the number that runs, and falls with the number that
+            waits (`best.memory`). The more it is, the more memory is kept free; 0 keeps what the growth ahead is expected
+            to need.
         affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
             of a large model takes as long as some thousand resident tokens add to a step.)
         class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; classes
@@ -116,7 +117,7 @@ class Best(Ruled):
     window: int = 0
     age_limit: float = 18.0
     ageing: float = 0.02
-    recompute: float = 0.05
+    recompute: float = 0.038
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
 
