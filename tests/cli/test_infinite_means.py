@@ -14,6 +14,7 @@ OVER_TIME = [
     ["compare", "FILE", *SMALL, "--policy", "jsq", "--rate", "1"],
     ["compare", "FILE", *SMALL, "--policy", "jsq", "--load", "0.5"],
     ["simulate", "FILE", *SMALL, "--policy", "jsq", "--rate", "1"],
+    ["load", "FILE", "--url", "http://127.0.0.1:9", "--rate", "1"],
 ]
 
 

@@ -78,8 +78,11 @@ def _trace(settings: LoadSettings) -> Trace:
     from evenstep.experiments.sources import Reading
     from evenstep.load.run import timed
     from evenstep.workload.replicate import replicate, rescaled
+    from evenstep.workload.synthetic.yaml_file import check_arriving
 
     found = replace(Reading.of(settings), prefix_blocks=True).workload()
+    if not settings.closed:
+        check_arriving(found, at_rate=settings.rate is not None or found.requests_per_s is not None)
     source = found.source
     if found.requests_per_s is not None and settings.rate is None and not settings.closed:
         source = rescaled(source, requests_per_s=found.requests_per_s, seed=settings.seed)
