@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.cluster import simulate_reference
@@ -30,6 +31,7 @@ from evenstep.emulator.rank import Sequence
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 LAW = Linear(overhead_s=1.0, per_token_s=0.5)
 
@@ -343,3 +345,22 @@ def test_its_steps_are_those_of_the_simulator_for_the_same_requests_and_the_same
         mine = run.steps.group == number
         expected = list(zip(run.steps.start_s[mine], run.steps.duration_s[mine], strict=True))
         assert steps == expected
+
+
+@pytest.mark.parametrize("law", ["profile:path=rtx4090-llama31-8b", "token-budget:c-s=0.5,a-s=0.25,b0=8", "long-context"])
+def test_under_a_batch_time_law_its_steps_are_those_of_the_engine_simulator(law):
+    rng = np.random.default_rng(4)
+    trace = Trace(
+        prompt_tokens=rng.integers(1, 60, 14), output_tokens=rng.integers(1, 9, 14), arrival_s=np.zeros(14), name="14"
+    )
+    engine = Engine(kv_tokens=4000, block_tokens=4, token_budget=24, batch_limit=4, overhead_s=0.125)
+    policy, built = names.build("scheduling", {"name": "vllm"}), names.build("batch", names.parse(law))
+    expected = simulate_engine(trace, policy, engine=engine, batch_time=built).iterations.seconds
+    one = group(1, blocks=1000, slots=4, token_budget=24, batch_time=law, overhead_s=0.125)
+    for i in range(14):
+        one.handle(Arrived(work(i, int(trace.prompt_tokens[i]), int(trace.output_tokens[i])), 0), 0.0)
+    steps, at = list[float](), [0.0]
+    while at:
+        at = [action.at_s for action in one.handle(Due(), at[0]) if isinstance(action, Wake)]
+        steps += [one.step_s] if at else []
+    assert steps == expected.tolist()

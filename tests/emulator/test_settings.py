@@ -18,6 +18,11 @@ def test_defaults_are_one_rank_with_the_linear_law():
     assert settings.step_time() == Linear()
 
 
+def test_a_batch_time_law_comes_without_overhead_unless_that_is_given():
+    assert given(batch_time="token-budget").overhead_s == 0.0
+    assert given(batch_time="token-budget", overhead_s=0.25).overhead_s == 0.25
+
+
 def test_memory_is_whole_blocks_and_bounds_a_request():
     settings = given(kv_tokens=100, block_size=16)
     assert (settings.blocks, settings.longest) == (6, 96)
@@ -38,6 +43,13 @@ def test_memory_is_whole_blocks_and_bounds_a_request():
         ({"model": ""}, "--model is ''"),
         ({"law": "linear", "per_token_s": 1e-6}, "--per-token-s is 1e-06; expected no value when a law is given"),
         ({"law": "lineer"}, "Did you mean linear"),
+        (
+            {"batch_time": "token-budget", "law": "linear"},
+            "--law is 'linear'; expected no value when a batch-time law is given",
+        ),
+        ({"batch_time": "token-budget", "decode_per_token_s": 1e-6}, "--decode-per-token-s is 1e-06; expected no value"),
+        ({"batch_time": "token-bugdet"}, "Did you mean token-budget"),
+        ({"batch_time": "profile:path=rtxpro6000-qwen3-30b-a3b-ep2", "ranks": 3}, "3"),
         ({"dialect": "tgi"}, "dialect"),
     ],
 )

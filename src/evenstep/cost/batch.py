@@ -68,6 +68,26 @@ class Batch:
         return np.array([getattr(self, name) for name in self.__slots__], np.float64)
 
 
+def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
+    """Add a request to the content of a batch, float64[FEATURES].
+
+    Args:
+        tokens: tokens that it runs. before: tokens computed before.
+        decodes: whether it decodes; else the tokens are a prefill chunk.
+    """
+    batch[TOKENS] += tokens
+    batch[REQUESTS] += 1
+    batch[KV] += before + tokens
+    if decodes:
+        batch[DECODES] += 1
+        batch[DECODE_CONTEXT] += before
+        batch[LONGEST] = max(batch[LONGEST], before)
+    else:
+        batch[PREFILL_TOKENS] += tokens
+        batch[CHUNK_SQUARES] += tokens * tokens
+        batch[CROSSED] += tokens * before
+
+
 @runtime_checkable
 class BatchTime(Protocol):
     """Seconds of an iteration; `table` is the same law as numbers (this module's layout)."""

@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from evenstep.cost.batch import FEATURES
+from evenstep.cost.lockstep import parts_of
 from evenstep.cost.view import StepTime
 from evenstep.emulator import tokens
 from evenstep.emulator.memory import Memory
@@ -103,12 +105,17 @@ class Group:
 
     def __init__(self, settings: EmulatorSettings, step_time: StepTime, size: int, first: int = 0) -> None:
         self.first, self._settings, self._step_time = first, settings, step_time
+        law = settings.batch_law()
+        self._parts = None if law is None else parts_of(law, size)
+        if self._parts is not None:  # compiled now: no request shall wait for it
+            self._parts.seconds(np.zeros((size, FEATURES)), 0.0, np.zeros(size))
         blocks, mean = settings.blocks, settings.mean_output_tokens
         self.ranks = [
             Rank(
                 settings.slots,
                 Memory(blocks, settings.block_size, sharing=settings.prefix_caching),
                 settings.token_budget,
+                None if law is None else np.zeros(FEATURES),
             )
             for _ in range(size)
         ]
@@ -256,6 +263,12 @@ class Group:
 
     def _seconds(self) -> float:
         """Length of the step that starts, and each rank's part of it."""
+        if self._parts is not None:
+            batches = np.array([rank.batch for rank in self.ranks])
+            step_s, own_s = self._parts.seconds(batches, self._settings.overhead_s, np.zeros(len(self.ranks)))
+            for rank, busy_s in zip(self.ranks, own_s.tolist(), strict=True):
+                rank.counts.busy_s += busy_s
+            return step_s
         ahead = [0] * self.first
         load: F8 = np.array(ahead + [rank.load for rank in self.ranks], np.float64)
         running = np.array(ahead + [len(rank.scheduled) for rank in self.ranks], np.int64)

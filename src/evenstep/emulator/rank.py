@@ -13,7 +13,9 @@ import sys
 from collections import deque
 from dataclasses import dataclass, field
 
+from evenstep.cost.batch import add
 from evenstep.emulator.memory import Memory
+from evenstep.request import F8
 
 
 @dataclass(slots=True, eq=False)
@@ -92,10 +94,11 @@ class Rank:
     Args:
         slots: requests it runs at a time.
         token_budget: tokens it computes in a step at most; 0 = no limit, whole prompts at once.
+        batch: the content of its next step (`cost.batch`), float64[FEATURES], for a batch-time law; None = not counted.
     """
 
-    def __init__(self, slots: int, memory: Memory, token_budget: int) -> None:
-        self.slots, self.memory = slots, memory
+    def __init__(self, slots: int, memory: Memory, token_budget: int, batch: F8 | None = None) -> None:
+        self.slots, self.memory, self.batch = slots, memory, batch
         self.token_budget = token_budget or sys.maxsize
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
@@ -110,6 +113,8 @@ class Rank:
     def schedule(self) -> None:
         """Plan the next step: sets `scheduled`, `load` (KV tokens at its end), `longest`, prefill and decode tokens."""
         self.scheduled, self.prefill_tokens, self.decode_tokens = [], 0, 0
+        if self.batch is not None:
+            self.batch[:] = 0.0
         budget, evicted = self._continue(self.token_budget)
         if not evicted:
             self._admit(budget)
@@ -213,10 +218,13 @@ class Rank:
         self.counts.local_tokens += one.total - cached - fetched
 
     def _computes(self, one: Sequence, tokens: int) -> None:
-        if one.total == one.prompt or tokens > 1:
-            self.prefill_tokens += tokens
-        else:
+        decodes = one.total > one.prompt and tokens == 1
+        if decodes:
             self.decode_tokens += tokens
+        else:
+            self.prefill_tokens += tokens
+        if self.batch is not None:
+            add(self.batch, tokens, one.resident, decodes)
         one.resident += tokens
         self.scheduled.append(one)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from evenstep.config import Settled
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
+    from evenstep.cost.batch import BatchTime
     from evenstep.cost.view import StepTime
 
 
@@ -33,6 +34,8 @@ class EmulatorSettings:
         sync_s: seconds of synchronisation added to C.
         law: step-time law in place of overhead_s, per_token_s and sync_s, e.g.
             piecewise:knots=0:0/40000:0.003/110000:0.012.
+        batch_time: batch-time law, as of `compare --engine`, in place of all other seconds of a step, e.g.
+            profile:path=rtx4090-llama31-8b; overhead_s is then added only if given.
         prefill_per_token_s: seconds a prompt token adds to its rank's part of a step.
         decode_per_token_s: seconds a decoded token adds to its rank's part of a step.
         token_budget: tokens a rank computes in a step at most, decodes first, long prompts in chunks; 0 = no limit.
@@ -62,6 +65,7 @@ class EmulatorSettings:
     per_token_s: float = 1.1e-7
     sync_s: float | str = field(default=0.0, metadata={"shape": "X|N:X/N:X"})
     law: str | None = field(default=None, metadata={"shape": "NAME[:KEY=VALUE,...]"})
+    batch_time: str | None = field(default=None, metadata={"shape": "NAME[:KEY=VALUE,...]"})
     prefill_per_token_s: float = 2e-5
     decode_per_token_s: float = 0.0
     token_budget: int = 8192
@@ -105,6 +109,22 @@ class EmulatorSettings:
             raise InputError("law", "law", self.law, "a step-time law", hint)
         return law
 
+    def batch_law(self) -> BatchTime | None:
+        """The batch-time law of these settings, if they name one.
+
+        Raises:
+            InputError: an unknown law or option, or one for another number of ranks.
+        """
+        from evenstep import names
+        from evenstep.cost.lockstep import parts_of
+
+        if self.batch_time is None:
+            return None
+        law = names.build("batch", names.parse(self.batch_time))
+        for size in set(self.sizes):
+            parts_of(law, size)
+        return law
+
 
 _AT_LEAST = {
     "ranks": 1,
@@ -123,6 +143,10 @@ _AT_LEAST = {
     "lease_s": 0,
     "seed": 0,
 }
+
+
+#: What a batch-time law takes the place of.
+_OF_STEPS = ("per_token_s", "sync_s", "law", "prefill_per_token_s", "decode_per_token_s")
 
 
 def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
@@ -148,7 +172,14 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
     for name in ("overhead_s", "per_token_s", "sync_s"):
         if value.law is not None and settled.origin[name] != "default":
             raise settled.refusal(name, "no value when a law is given", "Give it to the law.")
+    if value.batch_time is not None:
+        for name in _OF_STEPS:
+            if settled.origin[name] != "default":
+                raise settled.refusal(name, "no value when a batch-time law is given", "Give it to the law.")
+        if settled.origin["overhead_s"] == "default":
+            value = replace(value, overhead_s=0.0)
     value.step_time()
+    value.batch_law()
     for text in value.faults:
         fault_of(text, value.ranks, value.dialect)
     return value

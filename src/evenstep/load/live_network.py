@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.cost.batch import Batch
 from evenstep.errors import InputError
 from evenstep.load.processes import beside, emulator, free_ports, gateway
 from evenstep.load.run import Outcome, drive
@@ -28,8 +27,8 @@ from evenstep.sim.network.tasks import Calls, draw
 
 _HOST = "127.0.0.1"
 _START_S = 600.0  # kernels may have to be compiled, on a slow machine
-#: Slots of an engine that has no limit of its own; tokens of a batch, and KV tokens, up to which its law is drawn as a line.
-_SLOTS, _TOKENS, _KV = 256, 512, 10_000
+#: Slots of an engine that has no limit of its own.
+_SLOTS = 256
 #: Keys of one priority; a lower priority's lie above all of them.
 _RANK = float(1 << 44)
 #: The gateway's order for each order of a network. Calls bring the keys of static orders as their priority; among equal ones
@@ -105,21 +104,15 @@ def slots_of(section: EngineSection) -> int:
 
 
 def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:
-    """The command line of a group's emulated engines; their step is linear in a batch's tokens and its KV tokens."""
-    server, law = section.server, section.law
-    budget = server.token_budget or _TOKENS
-    least_s, most_s = law.seconds(Batch(tokens=1)), law.seconds(Batch(tokens=budget))
-    per_token_s = (most_s - least_s) / max(budget - 1, 1)
-    per_kv_s = (law.seconds(Batch(tokens=1, kv=_KV)) - least_s) / _KV
+    """The command line of a group's emulated engines, under the file's own batch-time law."""
+    server = section.server
     found: dict[str, Any] = {
         "model": name,
         "ranks": section.count,
         "groups": ",".join(["1"] * section.count),
         "slots": slots_of(section),
-        "overhead-s": max(least_s - per_token_s, 0.0) + server.overhead_s,
-        "per-token-s": max(per_kv_s, 0.0),
-        "prefill-per-token-s": per_token_s,
-        "decode-per-token-s": per_token_s,
+        "overhead-s": server.overhead_s,
+        "batch-time": section.batch_time,
         "token-budget": server.token_budget or 0,
         "speed": speed,
     }
