@@ -34,7 +34,7 @@ def test_who_is_admitted_fits_whole(view):
     assert not decision.evict.any()
 
 
-@examples(60, fast=6)
+@examples(60, fast=4)
 @given(engine_runs())
 def test_both_doors_agree_with_a_target_for_the_time_between_tokens(run):
     trace, engine, seed = run
@@ -135,6 +135,7 @@ def test_nobody_passes_one_that_has_waited_long_enough():
     assert Best().form_batch(short).tokens.tolist() == [1, 0, 200]
 
 
+@examples(60, fast=6)
 @given(engine_runs(), st.sampled_from([(1, 0), (3, 40), (600, 7)]))
 def test_what_is_remembered_of_the_queue_changes_no_decision(run, window_seed):
     trace, engine, seed = run
