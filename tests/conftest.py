@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from tests import modules_run
+from tests.profiles import FAST, FULL
 
 IN_CI = bool(os.environ.get("CI"))
-for name, examples in {"fast": 12, "full": 60}.items():  # make test takes fast, make test-all takes full
+for name, examples in {"fast": FAST, "full": FULL}.items():  # make test takes fast, make test-all takes full
     settings.register_profile(name, deadline=None, max_examples=examples, derandomize=IN_CI, print_blob=IN_CI)
 settings.load_profile("fast")
 _run_elsewhere: set[str] = set()

@@ -44,7 +44,7 @@ class House:
     def __init__(self, root: Path = SOURCE) -> None:
         files = sorted(root.rglob("*.py"))
         self.root, self.text = root, {file: file.read_text(encoding="utf-8") for file in files}
-        self.tree = {file: ast.parse(text) for file, text in self.text.items()}
+        self.nodes = {file: [*_counted(ast.parse(text))] for file, text in self.text.items()}
         self.file_of = {self.module(file): file for file in files}
 
     def module(self, file: Path) -> str:
@@ -74,7 +74,7 @@ class House:
         return {module: set(self._imported(file)) - {module} for module, file in self.file_of.items()}
 
     def _imported(self, file: Path) -> Iterator[str]:
-        for node in ast.walk(self.tree[file]):
+        for node in self.nodes[file]:
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found = [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
             elif isinstance(node, ast.Import):
@@ -84,8 +84,8 @@ class House:
             yield from (m for m in found if m in self.file_of and self.file_of[m].name != "__init__.py")
 
     def _functions(self) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-        for file, tree in self.tree.items():
-            for node in ast.walk(tree):
+        for file, nodes in self.nodes.items():
+            for node in nodes:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     yield f"{file.relative_to(self.root)}:{node.lineno} {node.name}", node
 
@@ -121,8 +121,8 @@ class House:
     def _tall(self) -> list[str]:
         """Classes with a line of more than two ancestors of ours."""
         bases: dict[str, list[str]] = {}
-        for tree in self.tree.values():
-            for node in ast.walk(tree):
+        for nodes in self.nodes.values():
+            for node in nodes:
                 if isinstance(node, ast.ClassDef):
                     bases.setdefault(node.name, [ast.unparse(base).partition("[")[0] for base in node.bases])
 
@@ -153,6 +153,15 @@ class House:
             and module not in imported | named
             and file.stem.removesuffix("_kernel") not in members
         ]
+
+
+def _counted(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every function, class and import below a node. No expression holds one: the many nodes of those are not looked at."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+                yield node
+            yield from _counted(node)
 
 
 def _project() -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from tests.oracles.engine import batch_of
+from tests.profiles import FULL
 
 from evenstep.cost.batch import Batch
 from evenstep.engines.view import UsageOptions
@@ -26,7 +27,7 @@ from evenstep.sim.engine.simulation import Engine
 
 def examples(full: int, fast: int | None = None) -> settings:
     """So many examples in `make test-all`, and `fast`, else a third of them, in `make test`."""
-    in_full = settings.default.max_examples >= 100  # as conftest.py says
+    in_full = settings.default.max_examples >= FULL
     return settings(max_examples=full if in_full else fast or full // 3, deadline=None)
 
 

@@ -29,6 +29,14 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```", re.M | re.S)
 RUN = {"python", "sh", "bash", "console", "yaml", "csv"}
 PAGES = [p for p in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if p != DOCS / "reference" / "cli.md"]
+#: Pages whose commands take seconds: `make test-all` runs them.
+LONG = {
+    "explanation/unequal-contexts.md",
+    "how-to/find-the-largest-rate.md",
+    "how-to/reproduce-a-paper.md",
+    "how-to/write-your-own-policy.md",
+    *(f"tutorial/{page.name}" for page in (DOCS / "tutorial").glob("*.md")),
+}
 #: Pages that need servers; they have a test of their own.
 RECORDED = (DOCS / "how-to" / "from-log-to-comparison.md",)
 
@@ -47,7 +55,7 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(p, marks=pytest.mark.slow if p.parent.name == "tutorial" else ())
+        pytest.param(p, marks=pytest.mark.slow if p.parent != ROOT and str(p.relative_to(DOCS)) in LONG else ())
         for p in PAGES
         if blocks(p) and p not in RECORDED
     ],
@@ -104,6 +112,7 @@ def is_ready(url: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tmp_path, monkeypatch, capsys):
     """Its servers run as processes of their own, at free ports in place of the page's."""
     monkeypatch.chdir(tmp_path)

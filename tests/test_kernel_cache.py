@@ -111,6 +111,7 @@ print(three(1))
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))"
 
 
+@pytest.mark.slow
 def test_it_is_said_before_the_compiler_runs_and_not_when_the_kernel_is_kept_and_a_full_disk_ends_nothing(
     tmp_path,
 ):

@@ -142,7 +142,7 @@ def test_of_two_processes_that_need_a_kernel_one_compiles_and_the_other_loads(tm
             assert second.communicate("x", timeout=60)[0] == "4.0 0\n"
 
 
-@pytest.mark.parametrize("text", ["return x + x", "return x.no_such_thing"])
+@pytest.mark.parametrize("text", ["return x + x", pytest.param("return x.no_such_thing", marks=pytest.mark.slow)])
 def test_a_process_that_dies_or_fails_while_it_compiles_leaves_the_kernel_to_the_next(tmp_path, text):
     (tmp_path / "toy_kernel.py").write_text(KERNEL.format(text=text))
     with compiling(tmp_path, "slow") as first:

@@ -64,6 +64,7 @@ def test_a_new_rule_decides_as_the_new_policy_in_plain_python_does(tmp_path, mon
         assert plain.route(view).worker.tolist() == ruled.route(view).worker.tolist()
 
 
+@pytest.mark.slow
 def test_two_rules_in_files_of_one_name_stay_apart(tmp_path, monkeypatch):
     policies = []
     for folder, wanted in (("a", "<"), ("b", ">")):
@@ -126,7 +127,9 @@ def test_scheduling_policies_are_listed_shown_and_checked_by_their_kind(capsys):
     assert found["passed"] and "same digest" in {c["name"] for c in found["checks"]}
 
 
-@pytest.mark.parametrize(("name", "options"), [("my_batches", []), ("ruled_batches", ["--rule"])])
+@pytest.mark.parametrize(
+    ("name", "options"), [("my_batches", []), pytest.param("ruled_batches", ["--rule"], marks=pytest.mark.slow)]
+)
 def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(name, options, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

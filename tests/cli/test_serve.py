@@ -41,7 +41,12 @@ raise SystemExit(main({words!r}))
 
 @pytest.mark.parametrize("gone", [("httptools", "aiohttp", "uvloop"), ("aiohttp",)])
 @pytest.mark.parametrize(
-    "words", [["serve", "--port", "0"], ["config", "print"], ["demo"], ["demo", "--help"], ["load", "--help"]]
+    "words",
+    [
+        ["serve", "--port", "0"],
+        ["demo", "--help"],
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (["config", "print"], ["demo"], ["load", "--help"])),
+    ],
 )
 def test_without_the_gateway_extra_it_says_what_to_install(gone, words):
     code = WITHOUT.format(gone=gone, words=words)

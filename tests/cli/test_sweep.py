@@ -91,6 +91,7 @@ def test_a_damaged_cache_is_said(folder, capsys):
     assert "1 runs made" in out and "1 damaged" in out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_sweep_killed_after_half_and_resumed_gives_the_same_bytes(folder):
     """The policy kills its own process at the fifth run: no clock decides where the sweep ends."""

@@ -9,6 +9,7 @@ import pytest
 from evenstep import names
 from evenstep.routing.checks import check
 
+#: Policies with options that take other ways through their code than by default. `make test` tries every fourth.
 OPTIONS = (
     "fcfs:fill=index",
     "jsq:ties=lowest",
@@ -31,7 +32,13 @@ OPTIONS = (
 )
 
 
-@pytest.mark.parametrize("text", (*names.members("routing"), *OPTIONS))
+@pytest.mark.parametrize(
+    "text",
+    [
+        *names.members("routing"),
+        *(pytest.param(text, marks=pytest.mark.slow if place % 4 else ()) for place, text in enumerate(OPTIONS)),
+    ],
+)
 def test_a_policy_keeps_every_promise(text):
     policy = names.build("routing", names.parse(text))
     assert [f"{f.name}: {f.message}" for f in check(policy) if not f.passed] == []

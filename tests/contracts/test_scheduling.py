@@ -16,7 +16,7 @@ POLICIES = names.members("scheduling")
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@examples(60)
+@examples(60, fast=8)
 @given(run=engine_runs())
 def test_both_doors_run_the_same_iterations(name, run):
     trace, engine, seed = run
@@ -36,7 +36,7 @@ def test_both_doors_run_the_same_iterations(name, run):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@examples(36)
+@examples(36, fast=8)
 @given(run=engine_runs())
 def test_every_token_is_run_and_memory_is_kept(name, run):
     trace, engine, seed = run

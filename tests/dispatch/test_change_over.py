@@ -39,7 +39,7 @@ print(compiled.mode(), type(slots._send).__name__)
 """
 
 
-@pytest.mark.parametrize(("seed", "moment"), [(1, 250), (0, 400)])
+@pytest.mark.parametrize(("seed", "moment"), [(1, 250), pytest.param(0, 400, marks=pytest.mark.slow)])
 def test_a_log_recorded_over_a_change_has_the_bytes_of_one_recorded_compiled(tmp_path, seed, moment):
     changed, compiled = tmp_path / "changed", tmp_path / "compiled"
     changed.mkdir()

@@ -6,11 +6,12 @@ from collections import deque
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.dispatch.batches import Batches, state
 from tests.dispatch.engines import Barrier, saturated
 from tests.dispatch.told import Story
+from tests.strategies import examples
 
 from evenstep import names
 from evenstep.cost.linear import Linear
@@ -217,7 +218,7 @@ def test_the_last_events_and_their_commands_can_be_read():
     assert [type(event).__name__ for event, _ in story.d.history][-2:] == ["Arrived", "Tick"]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, fast=8)
 @given(st.integers(0, 10_000), st.booleans())
 def test_events_that_are_handled_together_leave_what_each_by_itself_leaves(seed, is_logged):
     logs: tuple[list, list] = ([], [])
@@ -230,7 +231,7 @@ def test_events_that_are_handled_together_leave_what_each_by_itself_leaves(seed,
     assert logs[0] == logs[1] and bool(logs[0]) == is_logged
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, fast=8)
 @given(st.integers(0, 10_000), st.booleans())
 @example(397, True)  # a tick that lets the next part of a pool be bound at once
 def test_a_tick_that_is_due_behind_events_may_be_handled_with_them(seed, is_logged):

@@ -88,7 +88,7 @@ def happens(told: Story, what: str, rows: list[int], place: int) -> None:
             told.tell(ev.Finished, request=place, leg=at.leg[rows[place]])
 
 
-@examples(120)
+@examples(120, fast=15)
 @given(chunks())
 def test_many_at_once_leave_the_same_state(case):
     requests, batches, workers = case

@@ -118,7 +118,9 @@ def test_a_request_that_gathered_slots_of_an_ejected_worker_is_decided_about_at_
     assert story.d.due and sent(story.tick()) == [(1, "b")]
 
 
-@pytest.mark.parametrize("workers", range(1, 9))
+@pytest.mark.parametrize(
+    "workers", [pytest.param(count, marks=() if count in (1, 2, 5) else pytest.mark.slow) for count in range(1, 9)]
+)
 @pytest.mark.parametrize("policy", ["best:horizon=4", "bf-io:horizon=4", "br-0", "br-h:horizon=6", "throttled", "holds"])
 def test_no_request_waits_while_an_idle_worker_could_take_it(policy, workers):
     storm = IdleStorm(7 * workers, policy, workers)

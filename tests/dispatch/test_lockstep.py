@@ -24,7 +24,7 @@ def mixed(draw):
 
 
 @given(mixed())
-@examples(300)
+@examples(300, fast=40)
 def test_a_step_ends_when_each_request_has_delivered_its_token_of_it_in_whatever_order_they_are_heard(chunks):
     requests, steps, order = chunks
     group, heard, ended = OneGroup().begun(range(requests)), [0] * requests, 0
@@ -42,7 +42,7 @@ def test_a_step_ends_when_each_request_has_delivered_its_token_of_it_in_whatever
 
 
 @given(mixed())
-@examples(300)
+@examples(300, fast=40)
 def test_chunks_of_several_tokens_are_of_so_many_steps(chunks):
     """The same order, but all that a request delivers in a row comes in one chunk."""
     requests, _, order = chunks
@@ -58,7 +58,7 @@ def test_chunks_of_several_tokens_are_of_so_many_steps(chunks):
 
 
 @given(st.data())
-@examples(300)
+@examples(300, fast=40)
 def test_every_step_is_told_from_the_next_where_requests_come_and_go_and_two_steps_mix(data):
     """Who joins and who leaves is known at the end of each step; the chunks of the next two come in any order."""
     group, running, fresh, now_s, expected = OneGroup().begun(range(3)), {0, 1, 2}, 3, 3.0, 0

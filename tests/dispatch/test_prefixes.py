@@ -133,6 +133,7 @@ def test_engines_with_smaller_caches_than_believed_are_believed_as_they_are_afte
         assert abs(shown[name]["prefix_believed_share"] - shown[name]["prefix_true_share"]) < 0.15
 
 
+@pytest.mark.slow
 def test_engines_that_tell_no_counters_are_believed_as_before():
     served = Served({"a": Cache(600), "b": Cache(1200)}, tells=False)
     believed, true = served.shares(range(1, 3001))

@@ -6,12 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.dispatch.engines import Barrier, saturated
 from tests.dispatch.storm import Storm
 from tests.dispatch.test_core import small_trace
 from tests.dispatch.told import Story
+from tests.strategies import examples
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
@@ -32,6 +33,7 @@ def log(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_log_replays_to_the_bit_in_a_fresh_process(log):
     code = "from evenstep.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", code, "replay", str(log)], capture_output=True, text=True, check=False)
@@ -69,7 +71,7 @@ def test_a_part_shows_what_another_rule_does_from_there_on(log):
 
 @given(st.integers(0, 10_000), st.booleans())
 @example(151, False)  # a part that begins in a round which least load decides
-@settings(max_examples=15)
+@examples(15, fast=6)
 def test_any_storm_replays_from_any_part(tmp_path_factory, seed, split):
     path = tmp_path_factory.mktemp("storm") / "log.jsonl"
     file = LogFile(path, part_bytes=6_000, keep=2)
@@ -97,7 +99,7 @@ def test_a_part_whose_predictor_could_not_be_kept_says_so(tmp_path):
 
 @given(st.integers(0, 10_000), st.booleans())
 @example(151, False)  # a part that begins in a round which least load decides
-@settings(max_examples=15)
+@examples(15, fast=6)
 def test_any_storm_replays(tmp_path_factory, seed, split):
     path = tmp_path_factory.mktemp("storm") / "log.jsonl"
     file = LogFile(path)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dispatch.storm import HandingBack, Storm
 from tests.dispatch.told import Story
+from tests.strategies import examples
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import (
@@ -32,7 +33,7 @@ def two_workers(**options):
 
 
 @given(st.integers(0, 10_000), st.booleans())
-@settings(max_examples=40)
+@examples(40, fast=12)
 def test_in_any_storm_every_request_ends_exactly_once_and_nothing_is_left(seed, split):
     storm = Storm(seed, split)
     for _ in range(60):
@@ -41,7 +42,7 @@ def test_in_any_storm_every_request_ends_exactly_once_and_nothing_is_left(seed, 
 
 
 @given(st.integers(0, 10_000), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(40, fast=12)
 def test_engines_that_hand_back_what_they_get_are_asked_no_more_often_than_retries_allow(seed, split):
     storm = HandingBack(seed, split)
     for _ in range(60):

@@ -90,6 +90,7 @@ def test_two_dispatchers_do_not_overfill_their_engines_and_say_that_they_see_eac
     assert sum(seen) > 0
 
 
+@pytest.mark.slow
 def test_two_dispatchers_with_more_than_they_can_serve_share_the_engines_evenly():
     fleet = Shared(load=3.0, seed=1)
     for number in range(1, 1500):

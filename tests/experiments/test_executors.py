@@ -33,7 +33,7 @@ def test_here_one_task_follows_the_other():
     assert told == [first, second]
 
 
-@pytest.mark.parametrize("forks", [True, False])
+@pytest.mark.parametrize("forks", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_processes_find_what_is_found_here_and_outlive_one_that_is_killed(tmp_path, monkeypatch, forks):
     monkeypatch.setattr(executors, "can_fork", lambda: forks)
     deadly = tmp_path / "deadly.py"

@@ -38,7 +38,9 @@ def test_a_check_puts_the_growth_of_a_run_next_to_its_load():
     assert found.run.summary["verdict"] == "unstable"
 
 
-@pytest.mark.parametrize("name", ["k-parallel", "two-types", "fork-join"])
+@pytest.mark.parametrize(
+    "name", ["two-types", *(pytest.param(one, marks=pytest.mark.slow) for one in ("k-parallel", "fork-join"))]
+)
 def test_the_command_that_the_list_of_papers_names_settles_its_verdict(name):
     """A shorter run of these files is undecided at a load of 0.95."""
     found = check(EXAMPLES / f"{name}.yaml")

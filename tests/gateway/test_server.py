@@ -109,9 +109,15 @@ raise SystemExit(main())
     ("where", "error", "said", "code"),
     [
         ("compiling.warm", "ValueError('no such kernel')", "evenstep: ValueError: no such kernel.", 70),
-        ("compiling.warm", "SystemExit(3)", "a policy, or a module it imports, exits Python with 3", 2),
+        pytest.param(
+            *("compiling.warm", "SystemExit(3)", "a policy, or a module it imports, exits Python with 3", 2),
+            marks=pytest.mark.slow,
+        ),
         ("gateway.Gateway.start", "OSError(12, 'Cannot allocate memory')", "Cannot allocate memory", 2),
-        ("gateway.Gateway.start", "PolicyError('jsq is not what it was')", "jsq is not what it was", 2),
+        pytest.param(
+            *("gateway.Gateway.start", "PolicyError('jsq is not what it was')", "jsq is not what it was", 2),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_start_that_fails_in_the_background_ends_the_process_with_one_error(where, error, said, code, tmp_path):

@@ -24,6 +24,7 @@ print(before - resident(), numba.njit(lambda x: x + 2)(1))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not say what is in memory")
 def test_memory_falls_by_tens_of_megabytes_and_kernels_still_compile():
     pytest.importorskip("numba")

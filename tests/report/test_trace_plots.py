@@ -16,7 +16,7 @@ SAMPLES = Path(__file__).parents[1] / "workload" / "samples"
 MAGIC = {"png": b"\x89PNG", "html": b"<!doctype html>"}
 
 
-@pytest.mark.parametrize("kind", MAGIC)
+@pytest.mark.parametrize("kind", ["html", pytest.param("png", marks=pytest.mark.slow)])
 def test_a_trace_is_drawn_to_each_other_kind_of_file_than_svg(kind, tmp_path):
     trace = read_trace("sample:azure-conv", limit=500)
     trace_plots.save_trace(trace, describe(trace), tmp_path / f"t.{kind}")

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import engine_runs
+from tests.strategies import engine_runs, examples
 
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
@@ -20,7 +20,7 @@ OPTIONS = st.builds(
 )
 
 
-@settings(max_examples=40)
+@examples(40, fast=10)
 @given(run=engine_runs(), policy=OPTIONS)
 def test_both_doors_agree_with_any_option(run, policy):
     trace, engine, seed = run

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import engine_runs
+from tests.strategies import engine_runs, examples
 
 from evenstep.errors import InputError
 from evenstep.scheduling.policies.a_ell import AEll
@@ -13,7 +13,7 @@ from evenstep.scheduling.policies.alpha_switch import AlphaSwitch
 from evenstep.sim.engine.simulation import simulate_engine
 
 
-@settings(max_examples=15)
+@examples(15, fast=6)
 @given(run=engine_runs(), alpha=st.sampled_from([0.1, 0.38, 0.39, 1.0]))
 def test_it_runs_as_the_policy_it_chooses(run, alpha):
     trace, engine, seed = run

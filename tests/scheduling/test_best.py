@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import engine_runs, engine_views
+from tests.strategies import engine_runs, engine_views, examples
 
 from evenstep.cost.profile import Profile
 from evenstep.cost.token_budget import TokenBudget
@@ -34,6 +34,7 @@ def test_who_is_admitted_fits_whole(view):
     assert not decision.evict.any()
 
 
+@examples(60, fast=4)
 @given(engine_runs())
 def test_both_doors_agree_with_a_target_for_the_time_between_tokens(run):
     trace, engine, seed = run
@@ -134,6 +135,7 @@ def test_nobody_passes_one_that_has_waited_long_enough():
     assert Best().form_batch(short).tokens.tolist() == [1, 0, 200]
 
 
+@examples(60, fast=6)
 @given(engine_runs(), st.sampled_from([(1, 0), (3, 40), (600, 7)]))
 def test_what_is_remembered_of_the_queue_changes_no_decision(run, window_seed):
     trace, engine, seed = run
@@ -187,7 +189,7 @@ def test_both_doors_agree_at_the_knee():
     engine = Engine(kv_tokens=8_000, token_budget=512, block_tokens=16)
     law = TokenBudget(c_s=0.03, a_s=0.0003, b0=96)
     plain, fast = (
-        simulate_engine(crowded(400), Best(), engine=engine, batch_time=law, door=door) for door in ("plain", "compiled")
+        simulate_engine(crowded(150), Best(), engine=engine, batch_time=law, door=door) for door in ("plain", "compiled")
     )
     assert plain.totals.evictions > 0
     assert plain.digest == fast.digest

@@ -30,7 +30,7 @@ POLICIES = [
 ]
 
 
-@examples(60)
+@examples(60, fast=10)
 @given(engine_runs(), st.sampled_from(POLICIES))
 def test_every_setting_runs_to_its_end_through_both_doors(run, policy):
     trace, engine, seed = run

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import engine_runs, engine_views
+from tests.strategies import engine_runs, engine_views, examples
 
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError, PolicyError
@@ -38,7 +38,7 @@ POLICIES = st.sampled_from(
 )
 
 
-@settings(max_examples=40)
+@examples(40, fast=10)
 @given(run=engine_runs(), policy=POLICIES)
 def test_both_doors_agree_with_any_gates_and_everybody_ends(run, policy):
     trace, engine, seed = run

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import engine_runs
+from tests.strategies import engine_runs, examples
 
 from evenstep.compiled import as_plain
 from evenstep.cost.affine_kv import AffineKv
@@ -67,7 +67,7 @@ def test_the_work_of_a_segment_is_a_sum_over_its_iterations():
     assert since(10, 0, -1, 0) == since(10, 0, -1, 1) == since(10, 3, 3, 0) == 0
 
 
-@settings(max_examples=40)
+@examples(40, fast=12)
 @given(engine_runs(), st.sampled_from([(), (3,), (2, 9)]))
 def test_who_ended_and_their_work_are_known_exactly_although_nobody_says_it(run, ends):
     trace, engine, seed = run

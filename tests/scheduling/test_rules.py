@@ -97,6 +97,7 @@ def test_working_space_without_a_size_is_refused(tmp_path):
         policy.form_batch(view_of([], [waits(3)], free=9))
 
 
+@pytest.mark.slow
 def test_the_two_ways_to_write_the_template_s_policy_form_the_same_batches(tmp_path):
     policies = []
     for kind, text in (("plain", "policy"), ("ruled", "rule")):

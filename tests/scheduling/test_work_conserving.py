@@ -19,7 +19,7 @@ SETTINGS = [
 ]
 
 
-@examples(60)
+@examples(60, fast=10)
 @given(engine_runs(), st.sampled_from(SETTINGS))
 def test_every_setting_runs_to_its_end_through_both_doors(run, options):
     trace, engine, seed = run

@@ -180,7 +180,9 @@ def test_a_policy_that_holds_for_ever_is_stuck(cluster):
         simulate(TRACE, Holds(), cluster=dataclasses.replace(cluster, may_hold=True), step_time=STEP)
 
 
-@pytest.mark.parametrize("cluster", [SATURATED, TIMED], ids=["saturated", "timed"])
+@pytest.mark.parametrize(
+    "cluster", [pytest.param(SATURATED, id="saturated"), pytest.param(TIMED, id="timed", marks=pytest.mark.slow)]
+)
 def test_a_worker_that_runs_nothing_is_given_work_that_the_policy_holds(cluster):
     assert differences(TRACE, Holds(), cluster=cluster, step_time=STEP) == []
     assert simulate(TRACE, Holds(), cluster=cluster, step_time=STEP).totals.counted["held_decisions"] > 0

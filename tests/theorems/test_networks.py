@@ -19,7 +19,9 @@ def is_within(found: Interval, value: float, share: float = 0.01) -> bool:
     return (1 - share) * value < found.low and found.high < (1 + share) * value
 
 
-@pytest.mark.parametrize("routing", ["random", "round-robin", "jsq", "least-load"])
+@pytest.mark.parametrize(
+    "routing", ["random", *(pytest.param(one, marks=pytest.mark.slow) for one in ("round-robin", "jsq", "least-load"))]
+)
 def test_four_parallel_engines_keep_up_to_their_sum(routing: str) -> None:
     """Proposition 1: 101.4 requests a second, from above and from below."""
     assert pytest.approx(101.42, abs=0.005) == parallel.LIMIT
@@ -30,7 +32,7 @@ def test_four_parallel_engines_keep_up_to_their_sum(routing: str) -> None:
     assert below.stability().verdict == "stable" and abs(networks.drift(below)) < networks.DRIFT
 
 
-@pytest.mark.parametrize("chats", [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("chats", [0.25, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.0, 0.5, 0.75, 1.0))])
 def test_two_types_share_one_engine_along_a_line(chats: float) -> None:
     """Sec. 4.2: 241 l1 + 544 l2 = 6,110 tokens a second, at five points of the line."""
     assert pytest.approx(6110.5, abs=0.1) == two_types.LINE
@@ -41,6 +43,7 @@ def test_two_types_share_one_engine_along_a_line(chats: float) -> None:
     assert below.stability().verdict == "stable" and abs(two_types.growth_below(below)) < networks.DRIFT
 
 
+@pytest.mark.slow
 def test_fork_join_keeps_up_below_its_loads_and_not_above():
     """Conjecture 1, supported by a run at 0.95 and one at 1.05; above, the first engine is the one that grows."""
     below, above = (fork_join.at_load(load) for load in (0.95, 1.05))
@@ -52,6 +55,7 @@ def test_fork_join_keeps_up_below_its_loads_and_not_above():
     assert judge(fork_join.network()).verdict == "unknown"  # loads cannot prove it: the verdict is the run's
 
 
+@pytest.mark.slow
 def test_rybko_stolyar_grows_along_its_fluid_path_and_reversed_priorities_keep_the_mean_below_100():
     """Sec. 4.3: loads of 0.9 and a virtual station of 1.61; tokens after 10^5 slots; the cure.
 

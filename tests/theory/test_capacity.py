@@ -73,6 +73,7 @@ def test_memory_holds_as_many_requests_as_their_mean_over_time():
     assert math.isinf(served([3], [2]).in_hand)
 
 
+@pytest.mark.slow
 def test_phases_apart_alternate_prompts_and_decodes():
     """One seat, flat 10 ms: a decode every 10 ms, a prompt of its own after 1 - exp(-1/4) of them."""
     flat = TokenBudget(c_s=0.01, a_s=0.0, b0=0.0)

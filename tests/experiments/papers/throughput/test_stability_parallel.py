@@ -16,6 +16,7 @@ def test_the_bundled_file_is_the_experiment_s_pool():
     assert bundled.tasks["chat"].calls == pool().tasks["chat"].calls
 
 
+@pytest.mark.slow
 def test_every_routing_policy_serves_the_sum_and_a_hot_key_does_not():
     found = quick("stability-parallel", seeds=3).findings
     missed = [row.ours for row in found.rows if row.quantity.startswith("served")]
