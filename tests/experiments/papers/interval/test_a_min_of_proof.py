@@ -58,7 +58,7 @@ def test_neither_algorithm_2_nor_its_victims_have_the_printed_completions(case):
 
 @pytest.mark.parametrize("victim", ["grown", "any"])
 def test_requests_of_one_output_survive_as_lemma_4_4_says(victim):
-    """All start together, so memory alone decides, whoever is evicted: (s + l) / (s + j) reach j, at no cost."""
+    """All requests start together. Then the share (s + l) / (s + j) reaches j under either choice of victims."""
     case = Case(10, 4, np.eye(8)[7], times=200)
     latency, shares = case.as_proved(victim, COUNT, 0)
     assert shares[4, 8] == pytest.approx(14 / 18, abs=0.02)

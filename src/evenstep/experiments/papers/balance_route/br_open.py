@@ -223,6 +223,8 @@ def _constants(setting: ex.Setting, served: float) -> list[ex.Constant]:
               fixed | not given; 5P1D then has 1.28 times its capacity to prefill
             transfer | {ex.listed(TRANSFERS)} decode steps in the slot | not given; none with the bypass
             margin | {MARGIN} requests beyond the slots | the paper: a small fixed margin
+            alike | within {ALIKE:g} of BR-0's spread | ours, set after the first runs were seen: without a limit, whether
+              noise costs more at one G stays unsettled at 80 replicates
             replicates | {MORE_LATENCIES} times as many for latency, {MORE_NOISES} times for noise | queues near capacity
               and spreads differ by much
             noise | outputs of a prompt within ±{", ±".join(map(str, NOISES))} tokens | memorised predicts their past

@@ -25,7 +25,7 @@ class AMinOfProof(Ruled):
     A request claims memory for its prompt and its bound, or for what it has produced if that is more. The queue takes all
     unclaimed memory. Only then do running requests grow: some of those beyond their bounds are evicted until all claims fit.
     The bound of an evicted request becomes the token it was about to produce. So of the requests that reach their bound i,
-    a share of (s + i) / (s + j) reaches j, whatever the mix of outputs.
+    the share (s + i) / (s + j) also reaches j. The mix of outputs does not change that share.
 
     Args:
         victim: ``grown``, a request beyond its bound, each as likely as 1 / (its KV tokens); ``any``, as in Algorithm 2: the
