@@ -69,3 +69,13 @@ def test_a_missing_column_offers_the_nearest(write):
 def test_binary_content_is_an_error(write):
     with pytest.raises(InputError, match="bytes"):
         parse(write("a.csv", b"a,b\n1,2\n\x00\x01,3\n"))
+
+
+def test_spaces_around_a_column_name_do_not_matter(write):
+    assert parse(write("a.csv", "a, b\n1,2\n")).output_tokens.tolist() == [2]
+
+
+def test_a_quote_without_its_end_in_the_header_is_one_line_of_error(write):
+    with pytest.raises(InputError, match="expected a column 'b'") as error:
+        parse(write("a.csv", 'a,"b\n1,2\n'))
+    assert "\n" not in str(error.value)

@@ -56,13 +56,17 @@ def parse(
     """
     data = files.content(path)
     first = names or header(data[: files.HEAD_BYTES])
-    for field in fields:
-        if field not in first:
-            raise InputError(path.name, "header", ",".join(first), f"a column {field!r}", hint(field, first))
+    _require(path, fields, first)
     try:
         return build(_fast(path, data, fields, names))
     except Doubt:
         return build(_slow(path, data, fields, names, skip_bad_rows))
+
+
+def _require(path: Path, fields: Mapping[str, Any], first: list[str]) -> None:
+    for field in fields:
+        if field not in first:
+            raise InputError(path.name, "header", ",".join(first), f"a column {field!r}", hint(field, first))
 
 
 def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] | None) -> Table:
@@ -82,7 +86,7 @@ def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
                 strings_can_be_null=False,
             ),
         )
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, pa.ArrowKeyError):  # the latter: it keeps spaces around a column's name
         raise Doubt from None
     columns: dict[str, Any] = {}
     for field in fields:
@@ -105,6 +109,7 @@ def _slow(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
     lines: list[int] = []
     try:
         first = names or [name.strip() for name in next(reader)]
+        _require(path, fields, first)
         places = {field: first.index(field) for field in fields}
         for row in reader:
             lines.append(reader.line_num)
