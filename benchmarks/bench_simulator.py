@@ -9,7 +9,7 @@ ours does. The plain side keeps the same records and stops after a few hundred s
 it takes as long as hundreds of ours. Both sides are CPU seconds a decode step; the yardstick is plain FCFS at (16, 72), and
 "scaled" is our time on a machine where that yardstick makes 18,000 steps a CPU second.
 
-    python benchmarks/bench_simulator.py [--rounds 5] [--quick]
+    python benchmarks/bench_simulator.py [--rounds 5] [--quick] [--best]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from contenders import plain_numpy
-from evenstep import Cluster, Trace, compiled, names, simulate
+from evenstep import Cluster, Trace, compiled, names, read_trace, simulate
 from evenstep.measure.records import columns
 
 YARDSTICK_STEPS_PER_S = 18_000.0
@@ -179,6 +179,27 @@ def linear_time(rounds: int, sizes: tuple[int, ...]) -> None:
         print(f"{n:9,d} requests  {np.median(steps):8.0f}  {np.median(whole):8.0f}")
 
 
+def best_step(rounds: int, requests: int) -> None:
+    """CPU of a step with `best`, predictor included, over that with `bf-io:horizon=20`; both sides take turns."""
+    sample = read_trace("sample:azure-conv")
+    drawn = np.random.default_rng(0).integers(0, len(sample), requests)
+    trace = Trace(sample.prompt_tokens[drawn], sample.output_tokens[drawn], name="azure-conv, drawn anew")
+    print(f"\n{trace.name}, (16, 72), {requests:,} requests, records off: us a step, best and bf-io:horizon=20; ratio")
+    for predictor in ("memorised", "survival", "oracle"):
+        sides = [policy + predictor for policy in ("best:predictor=", "bf-io:horizon=20,predictor=")]
+        found = [[step_us(trace, side) for side in sides] for _ in range(rounds + 1)][1:]  # the first one loads kernels
+        ours_us, other_us = np.median(found, axis=0)
+        least, middle, most = np.quantile([one / other for one, other in found], [0.0, 0.5, 1.0])
+        print(f"{predictor:10} {ours_us:8.1f} {other_us:8.1f}   {middle:.2f} [{least:.2f}, {most:.2f}]", flush=True)
+
+
+def step_us(trace: Trace, text: str) -> float:
+    policy, predictor = built(text)
+    start = time.process_time()
+    run = simulate(trace, policy, predictor=predictor, records=False)
+    return (time.process_time() - start) / run.totals.steps * 1e6
+
+
 def compile_beside() -> None:
     """Fill the cache of compiled kernels from another process, since compiling takes memory of its own."""
     code = "import bench_simulator as b; b.ours(b.burst(3000), 'fcfs', 16, 72)[1].requests"
@@ -207,6 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="two rounds, smaller runs")
+    parser.add_argument("--best", action="store_true", help="only what a step with best costs")
     args = parser.parse_args()
     rounds = 2 if args.quick else args.rounds
     print(
@@ -214,11 +236,14 @@ def main() -> None:
         f" NumPy {np.__version__}, {compiled.mode()}"
     )
     print(f"command: python {' '.join(sys.argv)}\n")
+    if args.best:
+        return best_step(rounds, 20_000)
     compile_beside()
     memory(100_000 if args.quick else 1_000_000)  # first: the process's largest size is only ever grown
     print()
     ratios(rounds, 40_000 if args.quick else 200_000)
     plain_door(rounds)
+    best_step(rounds, 5_000 if args.quick else 20_000)
     linear_time(rounds, (5_000, 20_000) if args.quick else (5_000, 20_000, 200_000, 1_000_000, 5_000_000))
 
 

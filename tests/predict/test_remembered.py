@@ -23,12 +23,12 @@ def test_a_prompt_keeps_its_latest_lengths_while_the_table_grows():
 def test_sizes_take_quantiles_as_bounds_and_learn_again_from_the_latest():
     sizes = Sizes(buckets=4, window=1000, drift=0.0, running=0, ahead=0)
     prompt = np.arange(1, 201)
-    _, silent = sizes.curve(ints(7), ints(0), 5, 1)
+    _, silent = sizes.asked(ints(900), ints(7), ints(0), 5, 1)
     assert silent.tolist() == [True]
     sizes.learn(np.arange(200), prompt, prompt * 2)
     assert sizes.bounds.tolist() == [50, 100, 150]
     assert [bucket_of(sizes.bounds, prompt) for prompt in (1, 50, 51, 200)] == [0, 0, 1, 3]
-    stays, silent = sizes.curve(ints(30, 180), ints(0, 0), 400, 1)
+    stays, silent = sizes.asked(ints(901, 902), ints(30, 180), ints(0, 0), 400, 1)
     assert silent.tolist() == [False, False]
     assert stays[0, 102] == 0.0 and stays[0, 1] == 1.0
     assert stays[1, 301] == 1.0 and stays[1, 400] == 0.0
@@ -38,9 +38,9 @@ def test_running_requests_of_a_size_count_in_its_bucket():
     sizes = Sizes(buckets=2, window=1000, drift=0.0, running=1, ahead=0)
     prompt = np.repeat([10, 1000], 100)
     sizes.learn(np.arange(200), prompt, np.full(200, 9))
-    sizes.asked(ints(900, 901), ints(10, 10), ints(50, 50))
+    sizes.asked(ints(900, 901), ints(10, 10), ints(50, 50), 1, 1)
     sizes.learn(ints(902), ints(10), ints(60))
-    stays, _ = sizes.curve(ints(10, 1000), ints(8, 8), 1, 1)
+    stays, _ = sizes.asked(ints(903, 904), ints(10, 1000), ints(8, 8), 1, 1)
     assert stays[0, 1] == 3 / 103
     assert stays[1, 1] == 0.0
 
@@ -48,7 +48,7 @@ def test_running_requests_of_a_size_count_in_its_bucket():
 def test_one_size_of_prompts_is_one_bucket():
     sizes = Sizes(buckets=4, window=100, drift=0.0, running=0, ahead=0)
     sizes.learn(np.arange(300), np.full(300, 7), np.full(300, 5))
-    stays, silent = sizes.curve(ints(7, 3), ints(0, 0), 5, 1)
+    stays, silent = sizes.asked(ints(900, 901), ints(7, 3), ints(0, 0), 5, 1)
     assert silent.tolist() == [False, False]
     assert stays.tolist() == [[1.0] * 5 + [0.0]] * 2
 

@@ -26,9 +26,10 @@ _PENDING = 1 << 10  # ages kept until the next completion before those of a requ
 _PIECE = 256  # requests entered at a time
 ALL = 1 << 62  # rows: `advance` does all there is
 
-#: What is left of learning, in order: ages of requests that run, completions, values of `_count_running`; then whether
-#: running requests count from now on, and whether the traffic has changed.
-_Job: TypeAlias = tuple[Literal["runs", "ended", "values", "count", "compare"], I8, I8]
+#: What is left of learning, in order: ages of requests that run, completions (with the last of them: whether running
+#: requests count from now on, and whether the traffic has changed), and values of `_count_running`.
+_Job: TypeAlias = tuple[Literal["runs", "ended", "last", "values", "count", "compare"], I8, I8]
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +102,8 @@ class History:
 
         It is known from the next one on that ends or goes away, so that asking alone changes no answer.
         """
-        self.advance()
+        if self._jobs:
+            self.advance()
         self._pending.append((request_id, age))
         self._pending_rows += age.size
         if self._pending_rows > self._most_pending:
@@ -123,9 +125,9 @@ class History:
         """As `learn`, but leave the work to `advance`."""
         self.advance()
         self._put_pending()
-        self._put("ended", requests, lengths)
-        self._jobs.append(("count", requests, lengths))
-        self._jobs.append(("compare", requests, lengths))
+        last = max(requests.size - 1, 0) // _PIECE * _PIECE
+        self._put("ended", requests[:last], lengths[:last])
+        self._jobs.append(("last", requests[last:], lengths[last:]))
 
     def advance(self, rows: int = ALL) -> int:
         """Continue learning until `rows` rows are processed.
@@ -144,10 +146,9 @@ class History:
     def _do(self, kind: str, requests: I8, values: I8) -> int:
         """Do a part of learning; how many rows it looked at."""
         if kind == "count":
-            return self._count_running() if not self._counts_running and 0 < self.running <= len(self) else 0
+            return self._count_running()
         if kind == "compare":
-            self._until_check -= values.size
-            return self._compare() if self._until_check <= 0 and self.drift > 0.0 else 0
+            return self._compare()
         self._make_room(requests.size)
         if kind == "runs":
             kernel.asked(self._held, requests, values, self.ahead)
@@ -155,9 +156,19 @@ class History:
             kernel.enter_all(self._held, requests, values, self.ahead)
         else:
             self._end(requests, values)
+            if kind == "last":
+                self._look()
         return requests.size
 
+    def _look(self) -> None:
+        """Next, compare the halves of the window and count running requests, where either is due."""
+        if self._until_check <= 0 and self.drift > 0.0:
+            self._jobs.appendleft(("compare", _NO_ROWS, _NO_ROWS))
+        if not self._counts_running and 0 < self.running <= len(self):
+            self._jobs.appendleft(("count", _NO_ROWS, _NO_ROWS))
+
     def _end(self, requests: I8, lengths: I8) -> None:
+        self._until_check -= lengths.size
         done = 0
         while True:
             done = kernel.learn(self._held, requests, lengths, done)

@@ -14,6 +14,7 @@ from evenstep.predict.history import ALL, History
 from evenstep.predict.remembered import Prompts, Reached, Sizes
 from evenstep.predict.survival import check_refresh, check_window
 from evenstep.predict.view import Active, Finished, Prediction
+from evenstep.predict.window import B1
 from evenstep.request import F8
 
 
@@ -92,14 +93,9 @@ class Memorised:
         if self.buckets > 1 and silent.any():
             unkeyed = np.flatnonzero(silent & (active.prompt_key == 0))
             if unkeyed.size == silent.size:  # no request has a key
-                self._sizes.asked(active.request_id, active.prompt_tokens, active.age)
-                stays, silent = self._sizes.curve(active.prompt_tokens, active.age, horizon, self.minimum)
-                self._by_size += silent.size - int(np.count_nonzero(silent))
+                stays, silent = self._ask_sizes(active, horizon)
             elif unkeyed.size:
-                age, prompt = active.age[unkeyed], active.prompt_tokens[unkeyed]
-                self._sizes.asked(active.request_id[unkeyed], prompt, age)
-                stays[unkeyed], silent[unkeyed] = self._sizes.curve(prompt, age, horizon, self.minimum)
-                self._by_size += unkeyed.size - int(np.count_nonzero(silent[unkeyed]))
+                stays[unkeyed], silent[unkeyed] = self._ask_sizes(active.take(unkeyed), horizon)
         rest = np.flatnonzero(silent)
         if rest.size:
             key, age = active.prompt_key[rest], active.age[rest]
@@ -109,6 +105,11 @@ class Memorised:
             curves.stay_until(reached - age, rest, stays)
             self._too_short += int(np.count_nonzero(short))
         return stays
+
+    def _ask_sizes(self, active: Active, horizon: int) -> tuple[F8, B1]:
+        stays, silent = self._sizes.asked(active.request_id, active.prompt_tokens, active.age, horizon, self.minimum)
+        self._by_size += silent.size - int(np.count_nonzero(silent))
+        return stays, silent
 
     def learn(self, finished: Finished) -> None:
         self.begin(finished)

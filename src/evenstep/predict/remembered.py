@@ -149,13 +149,6 @@ class Sizes:
         self._latest = np.zeros((3, self.window), np.int64)
         self._histories = [self._empty()]
 
-    def asked(self, request: I8, prompt: I8, age: I8) -> None:
-        """Note running requests with their prompt tokens and ages, int64[N] each."""
-        order, cuts = self._parts(prompt)
-        request, age = request[order], age[order]
-        for bucket, part in cuts:
-            self._histories[bucket].asked(request[part], age[part])
-
     def learn(self, request: I8, prompt: I8, length: I8) -> None:
         """Enter completions in order: int64[N] each, request ids, prompt tokens and output tokens."""
         self.begin(request, prompt, length)
@@ -185,20 +178,21 @@ class Sizes:
         for bucket, part in cuts:
             self._histories[bucket].gone(request[part], produced[part])
 
-    def curve(self, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
-        """Survival curves P(r > h), h = 0..H, from outputs of prompts of similar size.
+    def asked(self, request: I8, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
+        """Note that requests run, int64[N] each; their survival curves P(r > h), from outputs of prompts of similar size.
 
         Returns:
             float64[N, H+1], and bool[N], True for requests whose bucket has too little data.
         """
         stays, silent = np.ones((age.size, horizon + 1)), np.ones(age.size, np.bool_)
-        if self.bounds.size == 0:
-            return stays, silent
         order, cuts = self._parts(prompt)
-        age, found, unknown = age[order], np.empty_like(stays), np.empty_like(silent)
+        request, age, found, unknown = request[order], age[order], np.empty_like(stays), np.empty_like(silent)
         for bucket, part in cuts:
-            self._histories[bucket].curve_into(age[part], horizon, minimum, found[part], unknown[part])
-        stays[order], silent[order] = found, unknown
+            self._histories[bucket].asked(request[part], age[part])
+            if self.bounds.size:
+                self._histories[bucket].curve_into(age[part], horizon, minimum, found[part], unknown[part])
+        if self.bounds.size:
+            stays[order], silent[order] = found, unknown
         return stays, silent
 
     def _enter(self, request: I8, prompt: I8, length: I8) -> None:
