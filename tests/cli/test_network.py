@@ -185,10 +185,13 @@ def test_one_type_of_tasks_has_no_means_by_type(capsys):
     assert "report mean s" not in capsys.readouterr().out
 
 
-def test_the_page_on_networks_shows_what_the_command_prints(capsys):
-    """The page's first table and the lines that follow it are those of its command, up to the engines."""
+@pytest.mark.parametrize(
+    ("example", "orders"), [("research-agents", ORDERS), ("nightly-batch", "fcfs,critical-path,longest-path")]
+)
+def test_the_page_on_networks_shows_what_the_command_prints(example, orders, capsys):
+    """The page's table of orders and the lines that follow it are those of its command, up to the engines."""
     page = (EXAMPLES.parents[1] / "docs" / "how-to" / "simulate-a-network.md").read_text(encoding="utf-8")
-    words = f"network run examples/networks/research-agents.yaml --orders {ORDERS} --seeds 10"
+    words = f"network run examples/networks/{example}.yaml --orders {orders} --seeds 10"
     assert f"evenstep {words}" in page
     assert main([word.replace("examples/networks", str(EXAMPLES)) for word in words.split()]) == 0
     printed = capsys.readouterr().out.split("\nengine ")[0].strip()

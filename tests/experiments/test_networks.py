@@ -61,6 +61,16 @@ def test_agent_aware_orders_beat_first_come_first_served_where_short_tasks_share
     assert 0.8 < load < 0.95
 
 
+def test_a_batch_ends_sooner_if_the_longest_paths_start_first():
+    """No other order finds them: all tasks arrive together, and no call of a chain has slack."""
+    orders = ("fcfs", "oldest-task", "least-attained", "critical-path", "longest-path")
+    _, *others, longest = compare(EXAMPLES / "nightly-batch.yaml", orders=orders, seeds=10)
+    assert {run.summary["unfinished_tasks"] for one in (*others, longest) for run in one.runs} == {0}
+    assert longest.versus is not None and longest.versus["tasks_per_s"].is_clear
+    assert longest.versus["tasks_per_s"].value > 0.08
+    assert all(one.versus is not None and abs(one.versus["tasks_per_s"].value) < 0.01 for one in others)
+
+
 def test_one_engine_takes_b_by_t_b():
     section = EngineSection(engine="token-budget=512", batch_time="token-budget:fit=codellama-34b-tp2")
     assert tokens_per_s(section) == pytest.approx(512 / (23.47e-3 + 0.145e-3 * 416))
