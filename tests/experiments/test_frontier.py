@@ -1,11 +1,14 @@
 """The largest rate that keeps up, where it is known."""
 
+import math
+
 import numpy as np
 import pytest
 
 from evenstep.cost.unit import Unit
 from evenstep.experiments import frontier
-from evenstep.experiments.frontier import Bisection, Bracket, Case, Rows, alike, largest_rates, work_through
+from evenstep.experiments.frontier import Bisection, Bracket, Case, Rates, Rows, alike, largest_rates, work_through
+from evenstep.measure.comparison import Interval
 from evenstep.sim.engine.simulation import Engine
 
 #: An iteration of 4 tokens a second, requests of 3 + 5 tokens: half a request a second.
@@ -40,7 +43,18 @@ def test_replicates_of_one_case_are_measured_in_one_way(monkeypatch):
     ends = iter([Bracket(0.4, 0.6, 0.51), Bracket(0.4, 0.5), Bracket(0.4, 0.6, 0.51), Bracket(0.4, 0.6, 0.52)])
     monkeypatch.setattr(frontier, "work_through", lambda jobs, processes: [next(ends) for _ in jobs])
     found = largest_rates({"mixed": case(), "served": case()}, 4_000, 0.02, 0, 2)
-    assert found == {"mixed": [0.5, 0.45], "served": [0.51, 0.52]}
+    assert {name: one.each for name, one in found.items()} == {"mixed": [0.5, 0.45], "served": [0.51, 0.52]}
+
+
+def test_replicates_that_end_in_one_bracket_are_known_to_its_width_only():
+    """Their spread is 0, and the rate may be anywhere in the bracket."""
+    assert Rates([25.0, 25.0, 25.0], 0.1).interval() == Interval(25.0, 24.9, 25.1)
+    assert Rates([25.0], 0.1).interval() == Interval(25.0, None, None)
+
+
+def test_a_bracket_that_never_closed_has_no_width(monkeypatch):
+    monkeypatch.setattr(frontier, "work_through", lambda jobs, processes: [Bracket(math.inf, math.inf), Bracket(0.4, 0.6)])
+    assert largest_rates({"mixed": case()}, 4_000, 0.02, 0, 2)["mixed"].within == pytest.approx(0.1)
 
 
 def test_rates_are_of_the_sample_where_lengths_differ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
@@ -11,6 +12,7 @@ import numpy as np
 from evenstep import names, streams
 from evenstep.cost.batch import BatchTime
 from evenstep.experiments.crew import Crew, Kernels, Places
+from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.stability import Stability, Unit, stability, tokens_arrived, tokens_of, work_left
 from evenstep.request import I8, Trace
@@ -304,10 +306,30 @@ def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = No
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The largest stable rate of a case, requests a second.
+
+    Args:
+        each: one a replicate.
+        within: how far each may be off: half of the widest last bracket, or 0 where the engine's own pace was measured.
+    """
+
+    each: list[float]
+    within: float
+
+    def interval(self) -> Interval:
+        """The mean with its 95 % interval; all replicates may be off to the same side, so `within` comes on top."""
+        found = mean_interval(self.each)
+        if found.low is None or found.high is None:
+            return found
+        return replace(found, low=found.low - self.within, high=found.high + self.within)
+
+
 def largest_rates(
     cases: Mapping[K, Case], requests: int, precision: float, seed: int, seeds: int, processes: int | None = None
-) -> dict[K, list[float]]:
-    """The largest stable rate of each case, requests a second, one a replicate.
+) -> dict[K, Rates]:
+    """The largest stable rate of each case.
 
     All replicates of a case are measured in one way: by what the engine serves in an overload if that is the limit in each
     of them, else by the middle of the last bracket.
@@ -325,6 +347,9 @@ def largest_rates(
     return {name: _rates([found[name, replicate] for replicate in range(seeds)]) for name in cases}
 
 
-def _rates(brackets: Sequence[Bracket]) -> list[float]:
+def _rates(brackets: Sequence[Bracket]) -> Rates:
     served = [one.served for one in brackets if one.served is not None]
-    return served if len(served) == len(brackets) else [one.middle for one in brackets]
+    if len(served) == len(brackets):
+        return Rates(served, 0.0)
+    widest = max((one.high - one.low for one in brackets if one.high < math.inf), default=0.0)
+    return Rates([one.middle for one in brackets], widest / 2)

@@ -107,7 +107,6 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
         InputError: a bad source, engine, policy or number; a law without a finite mean.
     """
     from evenstep.experiments.frontier import largest_rates
-    from evenstep.measure.comparison import mean_interval
 
     _check(settings)
     lengths, own_rate, said = _lengths(settings)
@@ -118,7 +117,7 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
     judged = [
         Judged(
             policy,
-            mean_interval(found[place]),
+            found[place].interval(),
             case.closed,
             case.verdict(rate, settings.requests, settings.seed, 0) if rate is not None else None,
         )

@@ -94,7 +94,7 @@ def frontiers(setting: ex.Setting, cases: Mapping[str, Case]) -> dict[str, ex.In
     """The largest stable rate of each case, requests a second, over the replicates."""
     requests, precision = setting.pick(24_000, 6_000), setting.pick(0.005, 0.02)
     rates = largest_rates(cases, requests, precision, setting.seed, setting.replicates, setting.processes)
-    return {name: ex.mean_interval(own) for name, own in rates.items()}
+    return {name: ex.mean_interval(own.each) for name, own in rates.items()}
 
 
 Paths = Mapping[tuple[str, int], tuple[F8, F8, str]]

@@ -62,7 +62,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     limit = {key: case.closed.requests_per_s or 0.0 for key, case in cells.items()}
     requests, longer = setting.pick(12_000, 6_000), setting.pick(100_000, 50_000)
     rates = largest_rates(cells, requests, 0.03, setting.seed, setting.replicates, setting.processes)
-    found = {key: ex.mean_interval([rate / limit[key] for rate in own]) for key, own in rates.items()}
+    found = {key: ex.mean_interval([rate / limit[key] for rate in own.each]) for key, own in rates.items()}
     left = _left(cells, limit, longer, setting)
     paths = {load: path(load, setting) for load in LOADS}
     return ex.Findings(
