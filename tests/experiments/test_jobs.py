@@ -13,6 +13,7 @@ from evenstep.experiments import crew
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.jobs import Plan, Shared, fingerprint, replicates, run_all
 from evenstep.request import PrefixBlocks, Trace
+from evenstep.sim.cluster.drift import Drift, Profiles
 from evenstep.sim.cluster.simulation import Cluster
 
 TRACE = Trace(np.arange(5, 65), np.arange(60) % 7 + 1, np.arange(60) * 0.01, name="small")
@@ -51,6 +52,17 @@ def test_prefix_blocks_are_part_of_what_a_trace_is():
     with_blocks, others = replace(TRACE, prefix_blocks=blocks), replace(blocks, ids=blocks.ids + 1)
     prints = {fingerprint(t) for t in (TRACE, with_blocks, replace(TRACE, prefix_blocks=others))}
     assert len(prints) == 3
+
+
+def test_loads_by_request_are_compared_at_any_number_of_processes_too():
+    """Other processes load kernels by a rehearsal of fewer requests, which needs fewer profiles."""
+    steps = TRACE.output_tokens
+    profiles = Profiles(np.arange(steps.sum()) % 9.0, np.concatenate([[0], np.cumsum(steps)]))
+    cluster = Cluster(workers=3, slots=2, pool=8, drift=Drift(profiles=profiles))
+    here, there = (run(["jsq", "random"], processes=n, cluster=cluster, seeds=1) for n in (1, 2))
+    assert {d.job.contender: d.result.digest for d in here} == {d.job.contender: d.result.digest for d in there}
+    with pytest.raises(InputError, match="seeds is 2; expected 1 where the drift has profiles"):
+        plan(cluster=cluster, seeds=2)
 
 
 def test_digests_are_the_same_at_any_number_of_processes(tmp_path):

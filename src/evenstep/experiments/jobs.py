@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evenstep.cost.view import StepTime
@@ -56,9 +56,21 @@ class Plan:
     decisions: bool = False
     door: Literal["auto", "plain", "compiled"] = "auto"
 
+    def __post_init__(self) -> None:
+        if self.cluster.drift.profiles is not None and self.seeds > 1:
+            hint = "Profiles belong to the rows of one trace, and replicates have other rows."
+            raise InputError("compare", "seeds", self.seeds, "1 where the drift has profiles", hint)
+
     def replicate(self, index: int) -> Trace:
         """The trace of one replicate: the same for every contender."""
         return replicate(self.source, index, self.seed)
+
+    def rehearsal(self) -> Plan:
+        """The plan of a run of the first `FEW` requests."""
+        drift = self.cluster.drift
+        if drift.profiles is None:
+            return self
+        return replace(self, cluster=replace(self.cluster, drift=replace(drift, profiles=drift.profiles.head(FEW))))
 
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
         """Run one contender on a replicate."""
@@ -164,7 +176,7 @@ class Shared:
         return Kernels(self.asked, loops, kind=RunJob.kind, rehearse=self._rehearse)
 
     def _rehearse(self, contender: int) -> Run:
-        return self.plan.run(self.asked[contender], 0, self.traces[0].head(FEW))
+        return self.plan.rehearsal().run(self.asked[contender], 0, self.traces[0].head(FEW))
 
     def run_of(self, contender: int, index: int) -> Run:
         """The run of a contender on a replicate."""

@@ -26,6 +26,11 @@ class Profiles:
     values: F8
     offsets: I8
 
+    def head(self, requests: int) -> Profiles:
+        """Those of the first requests."""
+        offsets = self.offsets[: requests + 1]
+        return Profiles(self.values[: offsets[-1]], offsets)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drift:
