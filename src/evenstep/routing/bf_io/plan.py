@@ -28,10 +28,12 @@ class Plan(NamedTuple):
         kv, kv_left: [O], KV tokens that may be admitted in all; KV tokens that the plan leaves.
         burden, reach: [O], weighted sum of the load over the steps; tokens up to the level.
         speed: [O], cost of a token there. Loads are in that measure.
-        target, pull: [O], the load of this step that the worker is drawn to with ``pull * (load - target)**2``.
+        target, pull: [O], the load of this step that the worker is drawn to with ``pull * (load - target)**2``; all open
+            workers are drawn or none is.
         hit: [O], value of a cached token of a request.
         base, load: [O, n], load before any admission; load now.
-        members, tie, reward: [Q], workers; factor of the squared deviation; value of an admitted token per step.
+        members, tie, reward: [Q], workers; factor of the squared deviation, 0 where speeds differ; value of an admitted
+            token per step, the same for all groups.
         floor, envelope, runner_up: [Q, n], largest load of the workers that are not open; of all; of all but one.
         base_total, total: [Q, n], sum of the loads before any admission; now.
         best_envelope: [Q, n], the envelope of the best plan so far.
