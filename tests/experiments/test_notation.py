@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.cost.linear import Linear
+from evenstep.cost.linear import Linear, law_of
 from evenstep.errors import InputError
-from evenstep.experiments.notation import drift_of, law_of, outages_of, slo_of, speeds_of
+from evenstep.experiments.notation import drift_of, outages_of, slo_of, speeds_of
 from evenstep.measure.metrics import Slo
 from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.simulation import Outage

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from evenstep import names
 from evenstep.cost.knots import OfLoad, Sync
-from evenstep.cost.view import PiecewiseLinear
+from evenstep.cost.view import PiecewiseLinear, StepTime
+from evenstep.errors import InputError
 from evenstep.request import F8, I8
 
 
@@ -41,6 +43,21 @@ class Linear(OfLoad):
 
     def table(self) -> PiecewiseLinear:
         return PiecewiseLinear(np.array([0.0, 1.0]), np.array([[0.0, self.per_token_s]]))
+
+
+def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: float | str) -> StepTime:
+    """Build the step-time law from its name and options; None = the linear law with the other three arguments.
+
+    Raises:
+        InputError: an unknown law or option, or a value out of range.
+    """
+    if text is None:
+        return Linear(overhead_s=overhead_s, per_token_s=per_token_s, sync_s=sync_s)
+    law = names.build("cost", names.parse(text))
+    if not isinstance(law, StepTime):
+        hint = "It needs local_seconds, table and overhead_seconds."
+        raise InputError("law", "law", text, "a step-time law", hint)
+    return law
 
 
 law = Linear

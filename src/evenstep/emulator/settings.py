@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from evenstep.config import Settled
-from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.cost.batch import BatchTime
@@ -97,17 +96,9 @@ class EmulatorSettings:
 
     def step_time(self) -> StepTime:
         """The step-time law that these settings describe."""
-        from evenstep import names
-        from evenstep.cost.linear import Linear
-        from evenstep.cost.view import StepTime
+        from evenstep.cost.linear import law_of
 
-        if self.law is None:
-            return Linear(self.overhead_s, self.per_token_s, self.sync_s)
-        law = names.build("cost", names.parse(self.law))
-        if not isinstance(law, StepTime):
-            hint = "It needs local_seconds, table and overhead_seconds."
-            raise InputError("law", "law", self.law, "a step-time law", hint)
-        return law
+        return law_of(self.law, overhead_s=self.overhead_s, per_token_s=self.per_token_s, sync_s=self.sync_s)
 
     def batch_law(self) -> BatchTime | None:
         """The batch-time law of these settings, if they name one.

@@ -1,4 +1,4 @@
-"""Parses parts of a fleet from their short notation: drift, outages, step-time law.
+"""Parses parts of a fleet from their short notation: drift, outages, speeds, objectives.
 
 On a command line commas part options, so a list inside an option is written with slashes (see `evenstep.cost.knots`).
 """
@@ -12,8 +12,6 @@ import numpy as np
 
 from evenstep import names, streams
 from evenstep.config import numbers_of
-from evenstep.cost.linear import Linear
-from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest
 from evenstep.measure.metrics import Slo
 from evenstep.sim.cluster.drift import Drift
@@ -86,21 +84,6 @@ def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:
             raise InputError("outages", "outage", text, now)
         lost ^= {one.worker}
     return tuple(found)
-
-
-def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: float | str) -> StepTime:
-    """Build the step-time law from its name and options; None = the linear law with the other three arguments.
-
-    Raises:
-        InputError: an unknown law or option, or a value out of range.
-    """
-    if text is None:
-        return Linear(overhead_s=overhead_s, per_token_s=per_token_s, sync_s=sync_s)
-    law = names.build("cost", names.parse(text))
-    if not isinstance(law, StepTime):
-        hint = "It needs local_seconds, table and overhead_seconds."
-        raise InputError("law", "law", text, "a step-time law", hint)
-    return law
 
 
 def speeds_of(text: str, workers: int, seed: int) -> tuple[float, ...]:

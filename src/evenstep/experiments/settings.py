@@ -143,8 +143,9 @@ class FleetSettings:
 
     def step_time(self) -> StepTime:
         """The step-time law that these settings describe."""
+        from evenstep.cost.linear import law_of
         from evenstep.cost.per_worker import PerWorker
-        from evenstep.experiments.notation import law_of, speeds_of
+        from evenstep.experiments.notation import speeds_of
 
         linear = {"overhead_s": self.overhead_s, "per_token_s": self.per_token_s}
         if self.worker_speeds is None:

@@ -17,7 +17,6 @@ def question(symbol: str, signature: str) -> tuple[Any, Callable[[Callable[..., 
 
     Args:
         symbol, signature: as in `compiled.callback`.
-        symbol, signature: as in `compiled.callback`.
 
     Returns:
         The callback for kernels, and ``answering(function)``.
