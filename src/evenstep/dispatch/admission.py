@@ -28,12 +28,7 @@ class Admission:
     """
 
     def __init__(self, parts: Parts) -> None:
-        self._turn, self._rows, self._mirror, self._pool = (
-            parts.turn,
-            parts.rows,
-            parts.fleet.mirror,
-            parts.pool,
-        )
+        self._turn, self._rows, self._mirror, self._pool = parts.turn, parts.rows, parts.fleet.mirror, parts.pool
         self._rounds, self._slots, self._deciding = parts.rounds, parts.slots, parts.deciding
         self._exclusions, self._timers, self._meters = parts.exclusions, parts.fleet.timers, parts.meters
 

@@ -84,12 +84,7 @@ class Dispatcher:
         """Work on these parts from now on."""
         self.parts, self._turn, self._journal = parts, parts.turn, parts.journal
         self._rounds, self._deadlines, self._timers = parts.rounds, parts.deadlines, parts.fleet.timers
-        self.rows, self.pool, self.fleet, self.mirror = (
-            parts.rows,
-            parts.pool,
-            parts.fleet,
-            parts.fleet.mirror,
-        )
+        self.rows, self.pool, self.fleet, self.mirror = parts.rows, parts.pool, parts.fleet, parts.fleet.mirror
         self.requests = Requests(parts)
         self.arrivals = Arrivals(parts, self.requests)
         self.admission = Admission(parts)

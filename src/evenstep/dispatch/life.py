@@ -33,11 +33,7 @@ class Requests:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._turn, self._rows, self._fleet, self._meters = parts.turn, parts.rows, parts.fleet, parts.meters
-        self._mirror, self._timers, self._breaker = (
-            parts.fleet.mirror,
-            parts.fleet.timers,
-            parts.fleet.breaker,
-        )
+        self._mirror, self._timers, self._breaker = parts.fleet.mirror, parts.fleet.timers, parts.fleet.breaker
         self._pool, self._limits, self._rounds, self._slots = parts.pool, parts.limits, parts.rounds, parts.slots
         self._exclusions, self._prefills, self._prefixes = parts.exclusions, parts.prefills, parts.prefixes
         self._deciding, self._journal, self._barriers = parts.deciding, parts.journal, parts.barriers

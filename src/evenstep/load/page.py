@@ -153,10 +153,7 @@ def _rate(outcome: Outcome) -> tuple[F8, F8]:
 def _running(outcome: Outcome) -> tuple[F8, F8]:
     """Times, and requests under way at them."""
     r = outcome.records
-    started, ended = (
-        np.sort(r.started_s[np.isfinite(r.started_s)]),
-        np.sort(r.ended_s[np.isfinite(r.ended_s)]),
-    )
+    started, ended = np.sort(r.started_s[np.isfinite(r.started_s)]), np.sort(r.ended_s[np.isfinite(r.ended_s)])
     at = np.linspace(0.0, float(ended[-1]) if ended.size else 1.0, _POINTS)
     under_way = np.searchsorted(started, at, side="right") - np.searchsorted(ended, at, side="right")
     return at, under_way.astype(np.float64)

@@ -11,16 +11,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.measure.engine_records import EngineRequestTable, EngineRun, IterationTable
 from evenstep.measure.output_file import make_folder, replacing
-from evenstep.measure.records import (
-    Conditions,
-    DecisionTable,
-    RequestTable,
-    Run,
-    StepTable,
-    Totals,
-    WorkerTable,
-    columns,
-)
+from evenstep.measure.records import Conditions, DecisionTable, RequestTable, Run, StepTable, Totals, WorkerTable, columns
 
 #: File name and kind of each table.
 TABLES: dict[str, type] = {

@@ -129,10 +129,7 @@ class Tally:
         active = max(1, totals.active_steps)
         load = metrics.mean_load(conditions, totals.load_steps, active)
         rate = metrics.full_slot_tokens_per_s(conditions, load, by_group, totals.output_tokens / active)
-        window_rate, idle_time = (
-            float(np.nansum(_ratio(sums[_TOKENS], sums[_SECONDS]))),
-            float(mean[_IDLE_TIME]),
-        )
+        window_rate, idle_time = float(np.nansum(_ratio(sums[_TOKENS], sums[_SECONDS]))), float(mean[_IDLE_TIME])
         return {
             "idle_share": float(mean[_IDLE]),
             "idle_time_share": idle_time,

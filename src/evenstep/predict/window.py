@@ -108,13 +108,7 @@ def remove(window: Window, place: int) -> None:
 @jit
 def forget(window: Window, number: int) -> None:
     """Remove the oldest `number` requests from the window. Those still running stay in the table."""
-    state, records, table, counts, trees = (
-        window.state,
-        window.records,
-        window.table,
-        window.counts,
-        window.trees,
-    )
+    state, records, table, counts, trees = window.state, window.records, window.table, window.counts, window.trees
     for _ in range(number):
         column = state[FIRST] & (records.shape[1] - 1)
         length = records[LENGTH, column]
@@ -157,13 +151,7 @@ def ask(window: Window, request: int, produced: int, ahead: int) -> None:
 
     It counts as still there `ahead` tokens later: it is asked about again by then, or has ended.
     """
-    state, records, table, counts, trees = (
-        window.state,
-        window.records,
-        window.table,
-        window.counts,
-        window.trees,
-    )
+    state, records, table, counts, trees = window.state, window.records, window.table, window.counts, window.trees
     age = min(produced + ahead, counts.shape[1] - 1)
     place = place_of(table, request)
     number = table[NUMBER, place]
@@ -251,13 +239,7 @@ def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
         How many of them are entered: fewer than all when the next length is below 1, does not fit `counts`, or is below
         what its request had produced.
     """
-    state, records, table, counts, trees = (
-        window.state,
-        window.records,
-        window.table,
-        window.counts,
-        window.trees,
-    )
+    state, records, table, counts, trees = window.state, window.records, window.table, window.counts, window.trees
     for i in range(first, requests.size):
         request, length = requests[i], lengths[i]
         if length < 1 or length >= counts.shape[1]:

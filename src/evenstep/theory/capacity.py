@@ -14,16 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.cost.batch import (
-    GRID,
-    PER_CROSSED,
-    PER_DECODE,
-    PER_KV,
-    PER_SQUARE,
-    REQUEST_KNOTS,
-    Batch,
-    BatchTime,
-)
+from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch, BatchTime
 from evenstep.request import F8, I8
 from evenstep.scheduling.policies.faster_transformer import FasterTransformer
 from evenstep.scheduling.policies.orca import Orca

@@ -16,13 +16,7 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.theory.fluid import Types
-from evenstep.theory.nested_thresholds import (
-    NestedThresholds,
-    check_types,
-    queue_at_most,
-    segment_work,
-    solve,
-)
+from evenstep.theory.nested_thresholds import NestedThresholds, check_types, queue_at_most, segment_work, solve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,10 +133,7 @@ def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> 
     rates, outputs = np.asarray(types.arrivals_per_s, float), np.asarray(types.output_tokens, float)
     whole = float(rates.sum())
     stage_s = max(solved.iteration_s, n[0] / whole)
-    waits, reach = (
-        [(n[0] - 1) / (2 * whole) + solved.iteration_s / (2 * (n[0] - whole * solved.iteration_s))],
-        whole,
-    )
+    waits, reach = [(n[0] - 1) / (2 * whole) + solved.iteration_s / (2 * (n[0] - whole * solved.iteration_s))], whole
     for i, share in enumerate(solved.go_on.tolist()):
         reach *= share
         queue = queue_at_most(n[i], n[i + 1], share) - n[i + 1]

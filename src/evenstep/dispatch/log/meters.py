@@ -18,11 +18,7 @@ class Meters:
         self.requests: Counter[str] = Counter()  # by status code, or "error" after the first token, or "cancelled"
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.output_tokens = self.recomputes = self.retries = self.cancelled = self.late = 0
-        self.pool_wait_s, self.ttft_s, self.tpot_s = (
-            Histogram(SECONDS),
-            Histogram(SECONDS),
-            Histogram(SECONDS),
-        )
+        self.pool_wait_s, self.ttft_s, self.tpot_s = Histogram(SECONDS), Histogram(SECONDS), Histogram(SECONDS)
         self.waits = Waits()
         self.prediction_error = Histogram(TOKENS)
         self.stages = {name: Seconds() for name in ("predict", "prepare", "route", "apply")}

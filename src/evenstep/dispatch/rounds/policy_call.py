@@ -17,15 +17,7 @@ from evenstep.dispatch.rounds import showing
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import F8, I8
 from evenstep.routing import view as at
-from evenstep.routing.view import (
-    HOLD,
-    RoutingDecision,
-    RoutingView,
-    broken_rule,
-    horizon_of,
-    memory_size_of,
-    reads_cached,
-)
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, broken_rule, horizon_of, memory_size_of, reads_cached
 
 _NO_PROJECTIONS = 0
 _STAMP = struct.Struct("=qqdd")

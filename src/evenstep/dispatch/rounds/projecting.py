@@ -234,10 +234,7 @@ def project_expected(
     for row in range(high):
         if requests.state[row] != _RUNNING or changed[requests.worker[row]] == 0:
             continue
-        since, load = (
-            age_of(requests, row) - requests.predicted[row],
-            float(requests.prompt[row] + requests.produced[row]),
-        )
+        since, load = age_of(requests, row) - requests.predicted[row], float(requests.prompt[row] + requests.produced[row])
         copies = float(requests.copies[row])
         add_expected(load, growth, copies, between, curves[row], since, projections[requests.worker[row]])
     for g in range(G):

@@ -18,17 +18,7 @@ from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.rows import NEVER, Rows
 from evenstep.dispatch.rounds import projecting
 from evenstep.predict.gate import Gate
-from evenstep.predict.view import (
-    NOTHING,
-    Active,
-    Finished,
-    Fit,
-    Fits,
-    Keeps,
-    LearnsInParts,
-    Predictor,
-    SurvivalCurve,
-)
+from evenstep.predict.view import NOTHING, Active, Finished, Fit, Fits, Keeps, LearnsInParts, Predictor, SurvivalCurve
 from evenstep.request import F8, I8
 
 _LEARNED_AT_ONCE = 16  # completions
@@ -37,10 +27,7 @@ _MANY = 32  # predictions that are asked for before a round, not in it
 _AT_ONCE = 128  # of them, so that the host gets back to its reads
 _due, _ask, _believe = map(compiled.entry, (projecting.due, projecting.ask, projecting.believe))
 _believe_leaves, _keep = compiled.entry(projecting.believe_leaves), compiled.entry(projecting.keep)
-_project_all, _project_expected = (
-    compiled.entry(projecting.project_all),
-    compiled.entry(projecting.project_expected),
-)
+_project_all, _project_expected = compiled.entry(projecting.project_all), compiled.entry(projecting.project_expected)
 
 
 class Projections:

@@ -14,17 +14,7 @@ import msgspec
 
 from evenstep.engines.requests.continuation import goes_on
 from evenstep.engines.streams import cleaning
-from evenstep.engines.streams.chunks import (
-    DONE,
-    Choice,
-    Chunk,
-    Usage,
-    is_given,
-    is_role,
-    is_silent,
-    read_chunk,
-    read_head,
-)
+from evenstep.engines.streams.chunks import DONE, Choice, Chunk, Usage, is_given, is_role, is_silent, read_chunk, read_head
 from evenstep.engines.streams.sse import Event, EventReader
 from evenstep.engines.streams.template import ChunkTemplate
 from evenstep.engines.streams.template_cache import TemplateCache

@@ -62,10 +62,7 @@ class LastChunks:
             fingerprint: its ``system_fingerprint``, as JSON.
         """
         if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
-            usage, self._order = (
-                raw.replace(b"%", b"%%"),
-                sorted(range(len(told)), key=lambda i: raw.index(told[i])),
-            )
+            usage, self._order = raw.replace(b"%", b"%%"), sorted(range(len(told)), key=lambda i: raw.index(told[i]))
             for one in told:
                 usage = usage.replace(one.replace(b"%", b"%%"), b"%b")
             self._usage, self._fingerprint = usage, fingerprint

@@ -114,10 +114,7 @@ class Operation:
         admin = self._settled.value.admin
         if not self.port:
             return []
-        scheme, host = (
-            "https" if admin.tls else "http",
-            f"[{admin.host}]" if ":" in admin.host else admin.host,
-        )
+        scheme, host = "https" if admin.tls else "http", f"[{admin.host}]" if ":" in admin.host else admin.host
         taken = f"; {admin.port} is taken" if admin.port and self.port != admin.port else ""
         return [f"{scheme}://{host}:{self.port}/metrics and the admin API (--admin-port{taken})"]
 

@@ -223,13 +223,7 @@ class Stream(Collecting):
     at_once = None  # type: ignore[assignment]  # it goes out piece by piece
 
     def __init__(self, exchange: Owner, number: int, backend: Backend, row: int, reply: ReplyStream) -> None:
-        self.exchange, self.number, self.backend, self.row, self.reply = (
-            exchange,
-            number,
-            backend,
-            row,
-            reply,
-        )
+        self.exchange, self.number, self.backend, self.row, self.reply = exchange, number, backend, row, reply
         self._pieces = []
         self.counted = reply.produced  # tokens reported to the dispatcher
         self._seen = reply.produced  # tokens at the last check

@@ -73,11 +73,7 @@ class Balancer:
         self.decisions = 0
         session, key = trace.column("session"), trace.column("prompt_key")
         self.keys: I8 = np.where(session >= 0, session, np.where(key != 0, key, trace.request_id))
-        self.classes, self.prompts, self.ids = (
-            trace.column("request_class"),
-            trace.prompt_tokens,
-            trace.request_id,
-        )
+        self.classes, self.prompts, self.ids = trace.column("request_class"), trace.prompt_tokens, trace.request_id
 
     def hear(self, now_s: float, counts: Counts) -> None:
         """Take the ranks' counts, as they report them at the start of a step."""

@@ -12,13 +12,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import column
 from evenstep.errors import EvenstepError, InputError, PolicyError
-from evenstep.measure.engine_records import (
-    EngineConditions,
-    EngineRequestTable,
-    EngineRun,
-    EngineTotals,
-    IterationTable,
-)
+from evenstep.measure.engine_records import EngineConditions, EngineRequestTable, EngineRun, EngineTotals, IterationTable
 from evenstep.predict.intervals import Quantiles, interval
 from evenstep.predict.view import NOTHING, Active, Finished, fit_now, is_oracle
 from evenstep.request import Trace

@@ -7,19 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.compiled import part
-from evenstep.routing.view import (
-    CLASS,
-    ID,
-    KEY,
-    KV_FREE,
-    LOAD,
-    QUEUED,
-    QUEUED_LOAD,
-    RUNNING,
-    SINCE_S,
-    STEPS,
-    WAITING_LOAD,
-)
+from evenstep.routing.view import CLASS, ID, KEY, KV_FREE, LOAD, QUEUED, QUEUED_LOAD, RUNNING, SINCE_S, STEPS, WAITING_LOAD
 from evenstep.sim.engine.model import RUNNING as GOES_ON
 from evenstep.sim.network.model import BAD_ROUTE, FCFS, LEAST_ATTAINED, OLDEST_TASK, ROUTE_RAISED, Net
 from evenstep.sim.network.times import set_due
