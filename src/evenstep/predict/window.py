@@ -42,8 +42,10 @@ class Window(NamedTuple):
 
 
 @jit
-def change(counts: I8, trees: I8, row: int, value: int, sign: int) -> None:
-    """Enter (sign 1) or take back (sign -1) one length (row `ENDED`) or age (row `RUNS`)."""
+def count(window: Window, length: int, sign: int) -> None:
+    """Count a request in (sign 1) or out (sign -1), by its `LENGTH` in the records."""
+    counts, trees = window.counts, window.trees
+    row, value = ENDED if length > 0 else RUNS, abs(length)
     counts[row, value] += sign
     place = value
     while 0 < place < trees.shape[1]:
@@ -56,10 +58,19 @@ def change(counts: I8, trees: I8, row: int, value: int, sign: int) -> None:
 @jit
 def rebuild(window: Window) -> None:
     """Enter the whole window into empty `counts` and `trees`."""
-    state, records, counts, trees = window.state, window.records, window.counts, window.trees
+    state, records = window.state, window.records
     for number in range(state[FIRST], state[NEXT]):
-        length = records[LENGTH, number & (records.shape[1] - 1)]
-        change(counts, trees, ENDED if length > 0 else RUNS, abs(length), 1)
+        count(window, records[LENGTH, number & (records.shape[1] - 1)], 1)
+
+
+@jit
+def change(window: Window, number: int, length: int) -> None:
+    """Change the length of a request of the window."""
+    records = window.records
+    column = number & (records.shape[1] - 1)
+    count(window, records[LENGTH, column], -1)
+    count(window, length, 1)
+    records[LENGTH, column] = length
 
 
 @jit
@@ -108,14 +119,12 @@ def remove(window: Window, place: int) -> None:
 @jit
 def forget(window: Window, number: int) -> None:
     """Remove the oldest `number` requests from the window. Those still running stay in the table."""
-    state, records, table, counts, trees = window.state, window.records, window.table, window.counts, window.trees
+    state, records, table = window.state, window.records, window.table
     for _ in range(number):
         column = state[FIRST] & (records.shape[1] - 1)
         length = records[LENGTH, column]
-        if length > 0:
-            change(counts, trees, ENDED, length, -1)
-        else:
-            change(counts, trees, RUNS, -length, -1)
+        count(window, length, -1)
+        if length <= 0:
             state[RUNNING] -= 1
             place = place_of(table, records[ID, column])
             if table[NUMBER, place] == state[FIRST]:
@@ -130,15 +139,13 @@ def append(window: Window, request: int, length: int) -> None:
 
     The window holds LIMIT requests; where running ones count, four times as many as run if that is more.
     """
-    state, records, counts, trees = window.state, window.records, window.counts, window.trees
+    state, records = window.state, window.records
     column = state[NEXT] & (records.shape[1] - 1)
     records[ID, column] = request
     records[LENGTH, column] = length
     state[NEXT] += 1
-    if length > 0:
-        change(counts, trees, ENDED, length, 1)
-    else:
-        change(counts, trees, RUNS, -length, 1)
+    count(window, length, 1)
+    if length <= 0:
         state[RUNNING] += 1
     most = max(state[LIMIT], 4 * state[ENTRIES] * state[CENSORING])
     if state[NEXT] - state[FIRST] > most:
@@ -151,8 +158,8 @@ def ask(window: Window, request: int, produced: int, ahead: int) -> None:
 
     It counts as still there `ahead` tokens later: it is asked about again by then, or has ended.
     """
-    state, records, table, counts, trees = window.state, window.records, window.table, window.counts, window.trees
-    age = min(produced + ahead, counts.shape[1] - 1)
+    state, table = window.state, window.table
+    age = min(produced + ahead, window.counts.shape[1] - 1)
     place = place_of(table, request)
     number = table[NUMBER, place]
     if number == FREE:
@@ -164,10 +171,7 @@ def ask(window: Window, request: int, produced: int, ahead: int) -> None:
         return
     table[AGE, place] = produced
     if number != NOWHERE:
-        column = number & (records.shape[1] - 1)
-        change(counts, trees, RUNS, -records[LENGTH, column], -1)
-        change(counts, trees, RUNS, age, 1)
-        records[LENGTH, column] = -age
+        change(window, number, -age)
 
 
 @jit
@@ -199,7 +203,7 @@ def last_ages(requests: I8, ages: I8, table: I8) -> int:
 @jit
 def gone(window: Window, requests: I8, produced: I8) -> None:
     """Note requests that left unfinished, with the tokens they produced. The window keeps their ages."""
-    records, table, counts, trees = window.records, window.table, window.counts, window.trees
+    table = window.table
     for i in range(requests.size):
         place = place_of(table, requests[i])
         number = table[NUMBER, place]
@@ -207,11 +211,7 @@ def gone(window: Window, requests: I8, produced: I8) -> None:
             continue
         remove(window, place)
         if number != NOWHERE:
-            column = number & (records.shape[1] - 1)
-            age = min(produced[i], counts.shape[1] - 1)
-            change(counts, trees, RUNS, -records[LENGTH, column], -1)
-            change(counts, trees, RUNS, age, 1)
-            records[LENGTH, column] = -age
+            change(window, number, -min(produced[i], window.counts.shape[1] - 1))
 
 
 @jit
@@ -239,24 +239,21 @@ def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
         How many of them are entered: fewer than all when the next length is below 1, does not fit `counts`, or is below
         what its request had produced.
     """
-    state, records, table, counts, trees = window.state, window.records, window.table, window.counts, window.trees
+    state, table, longest = window.state, window.table, window.counts.shape[1] - 1
     for i in range(first, requests.size):
         request, length = requests[i], lengths[i]
-        if length < 1 or length >= counts.shape[1]:
+        if not 1 <= length <= longest:
             return i
         place = place_of(table, request)
         number = table[NUMBER, place]
         if number == FREE:
             append(window, request, length)
             continue
-        if length < min(table[AGE, place], counts.shape[1] - 1):
+        if length < min(table[AGE, place], longest):
             return i
         remove(window, place)
         if number != NOWHERE:
-            column = number & (records.shape[1] - 1)
-            change(counts, trees, RUNS, -records[LENGTH, column], -1)
-            change(counts, trees, ENDED, length, 1)
-            records[LENGTH, column] = length
+            change(window, number, length)
             state[RUNNING] -= 1
         elif state[CENSORING] == 0:
             append(window, request, length)
