@@ -13,6 +13,7 @@ from evenstep.engines.view import EngineSample
 from evenstep.gateway.config.config import GatewayConfig, check_files
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.callers import Callers
+from evenstep.gateway.operate.control import Control
 from evenstep.gateway.serve.ended import Sink
 from evenstep.gateway.serve.front import Front
 from evenstep.gateway.serve.pools import Pools
@@ -21,8 +22,8 @@ _log = logging.getLogger("evenstep.gateway")
 _LOOK_S = 0.05
 
 
-class Gateway:
-    """One gateway; it implements `control.Control`.
+class Gateway(Control):
+    """One gateway; `Control` describes most of its methods.
 
     Args:
         config: what it goes by.
@@ -70,11 +71,9 @@ class Gateway:
             self.add_worker(worker)
 
     def config(self) -> GatewayConfig:
-        """The config in force."""
         return self._config
 
     def snapshot(self) -> dict[str, Any]:
-        """All measured values, as plain numbers."""
         front = self.front
         return {
             "models": {pool.name: pool.snapshot() for pool in self.pools.all},
@@ -98,58 +97,34 @@ class Gateway:
         }
 
     def workers(self) -> list[Worker]:
-        """Every worker of the gateway, including those that are leaving."""
         return list(self.pools.workers.values())
 
     def not_ready(self) -> str:
-        """The reason why the gateway should get no requests, or no more; empty if it is ready."""
         return self.front.not_ready()
 
     def notes(self) -> list[str]:
-        """Problems that an operator should mend, although requests are served."""
         return self.front.notes()
 
     def add_worker(self, worker: Worker) -> None:
-        """Add a worker, or change the description of a known one.
-
-        Raises:
-            InputError: it cannot; nothing has changed then.
-        """
         self.pools.add(worker)
 
     def remove_worker(self, name: str, drain: bool) -> None:
-        """Remove a worker: its requests finish there (drain), or continue elsewhere at once.
-
-        Raises:
-            InputError: there is no such worker.
-        """
         self.pools.remove(name, drain)
 
     def sampling(self, names: tuple[str, ...]) -> None:
-        """Note that the metrics of these workers are about to be read."""
         for name in names:
             self.pools.sampling(name)
 
     def sampled(self, name: str, sample: EngineSample) -> None:
-        """Take a reading of a worker's metrics."""
         self.pools.sampled(name, sample)
 
     def counts_alone(self, name: str) -> None:
-        """Rely on the gateway's own counts for a worker, whose engine has no metrics page."""
         self.pools.counts_alone(name)
 
     def scrape_failed(self, name: str) -> None:
-        """Note that a worker's metrics could not be read."""
         self.pools.scrape_failed(name)
 
     def reload(self, config: GatewayConfig) -> None:
-        """Use another config from now on, except for its workers; see `add_worker` and `remove_worker`.
-
-        Where it listens, how it speaks with engines it knows, and the decision log stay as they were.
-
-        Raises:
-            InputError: it cannot; nothing has changed then.
-        """
         callers, settings = Callers(config), config.settings()
         Dispatcher(config.weighed_policy(), predictor=config.predictor, settings=settings)
         self._config = self.pools.config = config
@@ -160,11 +135,9 @@ class Gateway:
         _log.info("reloaded", extra={"policy": config.policy})
 
     def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
-        """Report each request that ends, from now on, to these sinks; to `of_classes` only requests that have a class."""
         self.front.listen_to(sinks, (*of_classes, *sinks))
 
     def drain(self) -> None:
-        """Accept no new requests; let accepted ones finish."""
         if self.front.is_draining:
             return
         self.front.is_draining = True

@@ -3,8 +3,8 @@
 Rules of this file. `http.client` reads the answers and says whether a connection may carry another request; unexpected bytes
 close it. If a connection that was idle for a while breaks before its first byte, the engine had closed it. The request is
 then sent once more to the same engine, on a new connection (RFC 9112 section 9.3.1). A connection used a moment ago and
-reset at
-once may have had the same fate: its request fails as ``stale``. Redirects are ordinary answers and are not followed here.
+reset at once may have had the same fate: its request fails as ``stale``. Redirects are ordinary answers and are not
+followed here.
 """
 
 from __future__ import annotations

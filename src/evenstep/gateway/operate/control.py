@@ -81,7 +81,7 @@ class Control(Protocol):
     def reload(self, config: GatewayConfig) -> None:
         """Use another config from now on, except for its workers; see `add_worker` and `remove_worker`.
 
-        What cannot change while it runs (addresses, TLS files, decision log) stays as it was.
+        Where it listens, its TLS files, how it speaks with engines it knows, and the decision log stay as they were.
 
         Raises:
             InputError: it cannot; nothing has changed then.
