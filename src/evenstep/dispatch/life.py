@@ -6,13 +6,13 @@ Rules of this file. A method moves one request on and appends the commands that 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Finished, Kind
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
+from evenstep.dispatch.requests.tenants import retry_after
 from evenstep.dispatch.transitions import Cause, State
 
 #: Numbers of states, as the table has them: a module's name is found several times as fast as a member of an enum.
@@ -173,7 +173,7 @@ class Requests:
             out.append(co.Fail(request, "failed" if reason == "client" else reason))
         else:
             status = {"client": 0, "expired": 503, "overdue": 504}.get(reason, 502)
-            retry_s = min(60, max(1, math.ceil(meters.waits.mean_s))) if status == 503 else 0
+            retry_s = retry_after(meters.waits.mean_s) if status == 503 else 0
             meters.requests[str(status or 400)] += 1
             out.append(co.Reject(request, status, reason, retry_s))
         self.end(row, told=True)
