@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,13 +189,13 @@ def class_lines(classes: list[dict[str, Any]]) -> list[str]:
 
 def _object(run: Run, command_line: str, settings: dict[str, Any]) -> dict[str, Any]:
     from evenstep.cli.parts import outputs
+    from evenstep.measure.metrics import known
 
-    conditions = {k: None if isinstance(v, float) and isnan(v) else v for k, v in asdict(run.conditions).items()}
     return {
         "version": 1,
         "command": command_line,
         "versions": outputs.versions(),
-        "conditions": conditions,
+        "conditions": {name: known(value) for name, value in asdict(run.conditions).items()},
         "digest": run.digest,
         "notes": list(run.trace.notes) if run.trace is not None else [],
         **run.summary,

@@ -7,6 +7,7 @@ from typing import Any
 
 from evenstep.dispatch.parts import Parts
 from evenstep.late import change
+from evenstep.measure.metrics import known
 
 
 def snapshot(parts: Parts) -> dict[str, Any]:
@@ -76,11 +77,7 @@ def _worker(parts: Parts, place: int) -> dict[str, Any]:
         "is_known": worker.is_known,
         "is_leaving": worker.leaves,
         "state_divergence_total": worker.divergences,
-        "prefix_believed_share": _told(belief.believed_share),
-        "prefix_true_share": _told(belief.true_share),
+        "prefix_believed_share": known(belief.believed_share),
+        "prefix_true_share": known(belief.true_share),
         "prefix_room_blocks": belief.room,
     }
-
-
-def _told(share: float) -> float | None:
-    return None if math.isnan(share) else share

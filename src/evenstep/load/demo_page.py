@@ -11,6 +11,7 @@ from typing import Any
 from evenstep.load import page as load_page
 from evenstep.load.demo import Shown, cores
 from evenstep.load.demo_settings import DemoSettings, contender
+from evenstep.measure.metrics import known
 from evenstep.report.numbers import MISSING, percent, short
 from evenstep.report.svg import series_class, series_of
 
@@ -112,8 +113,7 @@ def values(row: Shown) -> dict[str, Any]:
     """One policy's figures as JSON values; None for missing ones."""
     told = {one.name: getattr(row, one.name) for one in fields(row) if one.type == "float"}
     told |= {f"cpu_{name}": share for name, share in row.cpu.items()}
-    known = {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in told.items()}
-    return {"policy": row.name, **known, "client": row.summary}
+    return {"policy": row.name, **{name: known(value) for name, value in told.items()}, "client": row.summary}
 
 
 def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, Any], command: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, NoReturn, TypeVar
@@ -11,7 +10,7 @@ import numpy as np
 
 from evenstep.errors import InputError, nearest
 from evenstep.measure.digest import combined
-from evenstep.measure.metrics import full_slot_tokens_per_s
+from evenstep.measure.metrics import full_slot_tokens_per_s, known
 from evenstep.measure.records import Conditions, Run
 from evenstep.request import F8
 
@@ -369,7 +368,7 @@ def mean_over(name: str, values: Sequence[Any]) -> Any:
 
 def to_json_object(comparison: Comparison) -> dict[str, Any]:
     """The machine-readable form of a comparison of routing policies; see `json_of`."""
-    conditions = {k: None if _is_nan(v) else v for k, v in asdict(comparison.conditions).items()}
+    conditions = {k: known(v) for k, v in asdict(comparison.conditions).items()}
     found: dict[str, Any] = {"replicates": comparison.replicates, "yardsticks": comparison.yardsticks}
     found |= _observed_object(comparison.observed)
     return json_of(comparison, conditions, found, ("predictor", "oracle", "reachable_live"))
@@ -434,10 +433,6 @@ def _policy_object(result: PolicyResult, facts: Sequence[str]) -> dict[str, Any]
         for seed, digest, summary in zip(result.seeds, result.digests, result.summaries, strict=True)
     ]
     return found
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None:

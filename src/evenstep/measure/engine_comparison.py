@@ -10,7 +10,7 @@ from typing import Any
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Compared, PolicyResult, check_replicates, json_of, outcomes, paired
 from evenstep.measure.engine_records import EngineConditions, EngineRun, judged
-from evenstep.measure.metrics import Slo
+from evenstep.measure.metrics import Slo, known
 from evenstep.measure.stability import stability
 
 
@@ -23,11 +23,6 @@ class EngineComparison(Compared[EngineConditions]):
     """
 
     slo: Slo | None = None
-
-
-def known(value: Any) -> Any:
-    """A value of a summary, with None in place of nan."""
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def verdict(run: EngineRun) -> str | None:

@@ -7,7 +7,9 @@ group.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +43,11 @@ class Slo:
         for field in fields(self):
             if not getattr(self, field.name) > 0:
                 raise InputError("slo", field.name, getattr(self, field.name), "seconds above 0")
+
+
+def known(value: Any) -> Any:
+    """A figure for JSON, which has no nan: None in its place."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def imbalance_envelope(envelope: F8, load_sum: F8, size: F8) -> F8:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from evenstep.measure.metrics import known
 from evenstep.predict.evaluation import Evaluation, Score
 from evenstep.report.html import document, table
 from evenstep.report.svg import Board, Scale
@@ -108,13 +108,10 @@ def _score_object(score: Score) -> dict[str, Any]:
         "too_short": score.too_short,
         "coverage_10_90": score.coverage,
         "reliability": [
-            {"told": _plain(a), "left": _plain(b), "predictions": int(n)} for a, b, n in zip(told, left, count, strict=True)
+            {"told": known(float(a)), "left": known(float(b)), "predictions": int(n)}
+            for a, b, n in zip(told, left, count, strict=True)
         ],
     }
-
-
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
 
 
 def _number(value: float | None, places: int) -> str:

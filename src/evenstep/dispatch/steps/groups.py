@@ -13,7 +13,7 @@ from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.steps.lockstep import AHEAD, MOST
 from evenstep.dispatch.steps.state import TOGETHER, EarlySteps, GroupColumns, Members, NewSteps
 from evenstep.dispatch.steps.step_fit import StepFit
-from evenstep.measure.metrics import idle_share, imbalance_envelope, spread
+from evenstep.measure.metrics import idle_share, imbalance_envelope, known, spread
 from evenstep.request import F8
 
 _EARLY_ROOM = 2 * AHEAD  # early steps there is room for, at first
@@ -233,12 +233,8 @@ class Steps:
             "barrier_idle_device_seconds_total": self.idle_device_s,
             "steps_total": self.steps,
             "step_seconds": self.step_s,
-            "overhead_seconds": _known(fit.overhead_s),
-            "seconds_per_token": _known(fit.seconds_per_token),
-            "fit_r_squared": _known(fit.r_squared),
-            "fit_error": _known(fit.error) if fit.error < math.inf else None,
+            "overhead_seconds": known(fit.overhead_s),
+            "seconds_per_token": known(fit.seconds_per_token),
+            "fit_r_squared": known(fit.r_squared),
+            "fit_error": known(fit.error) if fit.error < math.inf else None,
         }
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
