@@ -1,7 +1,11 @@
-"""Stores record tables as Parquet files, one for each table, with the run's conditions in the metadata."""
+"""Stores tables as Parquet files: what describes a table is in its metadata, as JSON under the key ``evenstep``.
+
+A run has one file for each record table, with the run's conditions.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +31,56 @@ _KEY = b"evenstep"
 _VERSION = 1
 
 
+def write_columns(columns: Mapping[str, Any], path: Path, kind: str, about: Mapping[str, Any]) -> int:
+    """Write a table from its columns.
+
+    Args:
+        columns: by name.
+        path: the file; replaced whole.
+        kind: what `read_columns` asks for.
+        about: JSON values for the metadata.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    head = orjson.dumps({"version": _VERSION, "table": kind, **about}, option=orjson.OPT_SERIALIZE_NUMPY)
+    table = pa.table(dict(columns)).replace_schema_metadata({_KEY: head})
+    with replacing(path) as out:
+        pq.write_table(table, out, compression="zstd")
+    return table.num_rows
+
+
+def read_columns(path: Path, kinds: Collection[str], one: str, file: str = "a Parquet file") -> tuple[Any, dict[str, Any]]:
+    """Read what `write_columns` wrote: a `pyarrow.Table`, and its metadata.
+
+    Args:
+        kinds: kinds of table that are accepted.
+        one, file: what errors call one of them, and its file.
+
+    Raises:
+        InputError: a file that cannot be read, or that holds another kind or version.
+    """
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        read = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(str(path), "file", path.name, file, f"{str(error).splitlines()[0]}.") from None
+    head: dict[str, Any] = orjson.loads((read.schema.metadata or {}).get(_KEY, b"{}"))
+    if head.get("version") != _VERSION or head.get("table") not in kinds:
+        raise InputError(str(path), "metadata", str(head)[:60], f"{one} of version {_VERSION}")
+    return read, head
+
+
 def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
     """Write one record table.
 
@@ -38,9 +92,7 @@ def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    import orjson
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     kind = next(name for name, k in _KINDS.items() if isinstance(table, k))
     arrays: dict[str, Any] = {}
@@ -52,10 +104,7 @@ def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
             arrays[name] = pa.FixedSizeListArray.from_arrays(pa.array(column.reshape(-1)), column.shape[1])
         else:
             arrays[name] = pa.array(column)
-    head = {"version": _VERSION, "table": kind, "scalars": scalars, **metadata}
-    made = pa.table(arrays).replace_schema_metadata({_KEY: orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)})
-    with replacing(path) as out:
-        pq.write_table(made, out, compression="zstd")
+    write_columns(arrays, path, kind, {"scalars": scalars, **metadata})
 
 
 def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
@@ -64,17 +113,9 @@ def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
     Raises:
         InputError: a file that cannot be read or is no record table of this version.
     """
-    import orjson
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        read = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(str(path), "file", path.name, "a Parquet file", f"{str(error).splitlines()[0]}.") from None
-    head: dict[str, Any] = orjson.loads((read.schema.metadata or {}).get(_KEY, b"{}"))
-    if head.get("version") != _VERSION or head.get("table") not in _KINDS:
-        raise InputError(str(path), "metadata", str(head)[:60], f"a record table of version {_VERSION}")
+    read, head = read_columns(path, _KINDS, "a record table")
     kind = _KINDS[head["table"]]
     values: dict[str, Any] = dict(head["scalars"])
     for name in read.column_names:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from evenstep.measure.comparison import Interval, mean_interval
-from evenstep.measure.output_file import replacing
+from evenstep.measure.parquet import write_columns
 
-_KEY = b"evenstep"
 _VERSION = 1
 
 
@@ -144,14 +143,13 @@ def write_swept(swept: Swept, path: Path) -> int:
     Raises:
         InputError: the file cannot be written.
     """
-    import orjson
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    columns = columns_of(swept)
-    head = {
-        "version": _VERSION,
-        "table": "sweep",
+    columns = {  # a metric that no run has is still a number
+        name: pa.array(values, pa.float64() if all(v is None for v in values) else None)
+        for name, values in columns_of(swept).items()
+    }
+    about = {
         "parameters": swept.parameters,
         "policies": swept.policies,
         "metrics": swept.metrics,
@@ -159,16 +157,7 @@ def write_swept(swept: Swept, path: Path) -> int:
         "until": swept.until,
         "versions": dict(swept.versions),
     }
-    made = pa.table(
-        {
-            # a metric that no run has is still a number
-            name: pa.array(values, pa.float64() if all(v is None for v in values) else None)
-            for name, values in columns.items()
-        }
-    )
-    with replacing(path) as out:
-        pq.write_table(made.replace_schema_metadata({_KEY: orjson.dumps(head)}), out, compression="zstd")
-    return made.num_rows
+    return write_columns(columns, path, "sweep", about)
 
 
 def columns_of(swept: Swept) -> dict[str, list[Any]]:

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.measure.output_file import replacing
+from evenstep.measure.parquet import read_columns, write_columns
 
 #: Metrics a board keeps of every run.
 METRICS = (
@@ -22,8 +21,6 @@ METRICS = (
     "mean_wait_s",
     "oldest_wait_s",
 )
-_KEY = b"evenstep"
-_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +131,7 @@ def write_table(table: Table, path: Path) -> int:
     Raises:
         InputError: the file cannot be written.
     """
-    import orjson
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     rows = [(cell, index) for cell in table.cells for index in range(len(cell.digests))]
     columns: dict[str, Any] = {
@@ -146,17 +141,12 @@ def write_table(table: Table, path: Path) -> int:
     columns["digest"] = [cell.digests[index] for cell, index in rows]
     for name in METRICS:
         columns[name] = pa.array([cell.values[name][index] for cell, index in rows], pa.float64())
-    head = {
-        "version": _VERSION,
-        "table": "leaderboard",
+    about = {
         "workloads": [asdict(line) for line in table.workloads],
         "picture": table.picture,
         "origin": {**asdict(table.origin), "versions": dict(table.origin.versions)},
     }
-    made = pa.table(columns).replace_schema_metadata({_KEY: orjson.dumps(head)})
-    with replacing(path) as out:
-        pq.write_table(made, out, compression="zstd")
-    return made.num_rows
+    return write_columns(columns, path, "leaderboard", about)
 
 
 def read_table(path: Path) -> Table:
@@ -165,18 +155,7 @@ def read_table(path: Path) -> Table:
     Raises:
         InputError: a file that cannot be read or is no leaderboard of this version.
     """
-    import orjson
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        read = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        hint = f"{str(error).splitlines()[0]}."
-        raise InputError(str(path), "file", path.name, "a leaderboard's Parquet file", hint) from None
-    head: dict[str, Any] = orjson.loads((read.schema.metadata or {}).get(_KEY, b"{}"))
-    if head.get("version") != _VERSION or head.get("table") != "leaderboard":
-        raise InputError(str(path), "metadata", str(head)[:60], f"a leaderboard of version {_VERSION}")
+    read, head = read_columns(path, ["leaderboard"], "a leaderboard", "a leaderboard's Parquet file")
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in read.to_pylist():
         groups.setdefault((row["workload"], row["policy"]), []).append(row)
