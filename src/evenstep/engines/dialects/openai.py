@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.engines.view import Dialect, EngineSample
 
@@ -15,27 +16,16 @@ class OpenAI:
         finish_reasons: it gives every choice a finish_reason; else ``[DONE]`` alone ends a stream.
     """
 
+    health_path: ClassVar[str] = "/v1/models"  #: every such server has it
+    metrics_path: ClassVar[str] = ""
+    rank_header: ClassVar[str] = ""
+
     finish_reasons: bool = True
 
     @property
     def dialect(self) -> Dialect:
         """A dialect that asks for nothing beyond the client's own options."""
         return Dialect(counts=False, finish_reasons=self.finish_reasons)
-
-    @property
-    def health_path(self) -> str:
-        """The path every such server has."""
-        return "/v1/models"
-
-    @property
-    def metrics_path(self) -> str:
-        """Empty: the server has no metrics page."""
-        return ""
-
-    @property
-    def rank_header(self) -> str:
-        """Empty: the server has no header for ranks."""
-        return ""
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
         """No samples, because the server has no metrics page."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.engines.metrics import prometheus
 from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
@@ -22,25 +23,11 @@ _WANTED = prometheus.wanted([_RUNNING, _QUEUED, _USED, _SHARE, _CAPACITY, _GENER
 class SGLang:
     """An instance of SGLang, started with ``--enable-metrics``."""
 
-    @property
-    def dialect(self) -> Dialect:
-        """SGLang's dialect: usage comes in every chunk. Bootstrap rooms for prefill legs are not supported."""
-        return Dialect(usage_needs_final=False, completion_usage_off="null")
-
-    @property
-    def health_path(self) -> str:
-        """The path that answers 200 while the engine lives."""
-        return "/health"
-
-    @property
-    def metrics_path(self) -> str:
-        """The path of the Prometheus page, with ranks by the label ``dp_rank``."""
-        return "/metrics"
-
-    @property
-    def rank_header(self) -> str:
-        """The header that pins a request to a data-parallel rank."""
-        return "X-Data-Parallel-Rank"
+    #: Usage comes in every chunk. Bootstrap rooms for prefill legs are not supported.
+    dialect: ClassVar[Dialect] = Dialect(usage_needs_final=False, completion_usage_off="null")
+    health_path: ClassVar[str] = "/health"
+    metrics_path: ClassVar[str] = "/metrics"  #: with ranks by the label ``dp_rank``
+    rank_header: ClassVar[str] = "X-Data-Parallel-Rank"
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
         """Each rank's state, by rank; ranks of tensor parallelism say the same, so the largest value counts.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.engines.metrics import prometheus
 from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
@@ -29,6 +30,10 @@ class VLLM:
         version: as ``/version`` gives it; empty takes the newest that is known.
     """
 
+    health_path: ClassVar[str] = "/health"  #: answers 200 while the engine lives; it does not prove that a step is possible
+    metrics_path: ClassVar[str] = "/metrics"  #: shows all ranks at the URL by the label ``engine``
+    rank_header: ClassVar[str] = "X-data-parallel-rank"  #: under internal or hybrid load balancing
+
     version: str = ""
 
     @property
@@ -40,21 +45,6 @@ class VLLM:
             chat_from_ids=version >= (0, 32),
             handover="kv_transfer_params",
         )
-
-    @property
-    def health_path(self) -> str:
-        """The path that answers 200 while the engine lives; it does not prove that a step is possible."""
-        return "/health"
-
-    @property
-    def metrics_path(self) -> str:
-        """The path of the Prometheus page, which shows all ranks at the URL by the label ``engine``."""
-        return "/metrics"
-
-    @property
-    def rank_header(self) -> str:
-        """The header that pins a request to a rank under internal or hybrid load balancing."""
-        return "X-data-parallel-rank"
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
         """Each rank's state, by rank. KV tokens are whole blocks; the null block is no room.
