@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from evenstep.compiled import part
 from evenstep.errors import InputError
@@ -34,16 +34,13 @@ class Carton(Ruled):
     loop). Neither gives formulas for slots: rate and limit are our reading.
     """
 
+    memory_size: ClassVar[int] = 1  #: one word: the worker whose turn it is
+
     gain: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.gain < math.inf:
             raise InputError("carton", "gain", self.gain, "a finite number >= 0")
-
-    @property
-    def memory_size(self) -> int:
-        """One word: the worker whose turn it is."""
-        return 1
 
 
 class Work(NamedTuple):

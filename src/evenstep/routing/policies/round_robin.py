@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.compiled import part
 from evenstep.routing.filling import Open, is_unlimited, list_open, most_free, one_each, send
@@ -16,10 +17,7 @@ class RoundRobin(Ruled):
     Source: BF-IO App. A.1.1.
     """
 
-    @property
-    def memory_size(self) -> int:
-        """One word: the worker whose turn it is."""
-        return 1
+    memory_size: ClassVar[int] = 1  #: one word: the worker whose turn it is
 
 
 Work = Open

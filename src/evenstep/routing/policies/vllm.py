@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,12 +31,9 @@ class VLLM(Ruled):
     ``waiting-4``: the same function of 0.10.2.
     """
 
-    score: Literal["current", "waiting-4"] = "current"
+    memory_size: ClassVar[int] = 1  #: one word: the engine at which the next search starts
 
-    @property
-    def memory_size(self) -> int:
-        """One word: the engine at which the next search starts."""
-        return 1
+    score: Literal["current", "waiting-4"] = "current"
 
 
 class Work(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,16 +39,13 @@ class Weighted(Ruled):
     load its backends report, are left out: a worker's speed is its weight.
     """
 
+    memory_size: ClassVar[int] = 1  #: one word: turns so far; least connections leaves it at 0
+
     rule: Literal["least-connections", "round-robin"] = "least-connections"
     weights: Numbers = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", check_capabilities("weighted", "weights", self.weights))
-
-    @property
-    def memory_size(self) -> int:
-        """One word: turns so far; least connections leaves it at 0."""
-        return 1
 
 
 class Work(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.compiled import part
 from evenstep.errors import InputError
@@ -30,16 +31,13 @@ class FasterTransformer(Ruled):
     Source: Throughput-optimal sec. 3: decode first, not mixed; request-level batches.
     """
 
+    memory_size: ClassVar[int] = 1  #: one word: how many requests at the head of the queue still belong to the group
+
     group: int = 0
 
     def __post_init__(self) -> None:
         if self.group < 0:
             raise InputError("faster-transformer", "group", self.group, "requests, >= 0", "0 is the batch limit.")
-
-    @property
-    def memory_size(self) -> int:
-        """One word: how many requests at the head of the queue still belong to the group."""
-        return 1
 
 
 @rule
