@@ -11,7 +11,6 @@ from evenstep.errors import PolicyError
 from evenstep.experiments import crew, plain_first
 from evenstep.experiments.children import Child
 from evenstep.experiments.contenders import contenders
-from evenstep.experiments.executors import Here
 from evenstep.experiments.jobs import RunJob, run_all, run_first
 from evenstep.experiments.plain_first import PlainFirst, may_begin_plain
 from evenstep.routing.policies.jsq import JSQ
@@ -68,7 +67,7 @@ class Stuck:
 
 
 def place(runs, compiling):
-    return PlainFirst(Here(runs, lambda job: compiling.ready(job.contender)), runs, compiling, lambda job: job.contender)
+    return PlainFirst(runs, lambda job: compiling.ready(job.contender), compiling, lambda job: job.contender)
 
 
 def begins_with(monkeypatch, compiling):

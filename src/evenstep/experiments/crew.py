@@ -124,8 +124,13 @@ class Crew:
         if notice:
             self._watch.say(notice)
         warming, begins_plain = kernels.begin(places)
-        here = Here(self._shared, lambda job: warming.ready(kernels.kind(job)) if kernels.asked else None)
-        plain = PlainFirst(here, self._shared, warming, kernels.kind) if begins_plain else None
+
+        def before(job: Any) -> None:
+            if kernels.asked:
+                warming.ready(kernels.kind(job))
+
+        plain = PlainFirst(self._shared, before, warming, kernels.kind) if begins_plain else None
+        here = plain or Here(self._shared, before)
 
         def away(spent: float, done: int, left: int) -> Executor | None:
             nonlocal loaded
@@ -147,12 +152,12 @@ class Crew:
 
         with warming:
             try:
-                for ended in work_off(jobs, plain or here, away, choose=choose, say=self._watch.say):
+                for ended in work_off(jobs, here, away, choose=choose, say=self._watch.say):
                     if ended.seconds > 0.0:
                         cost[kernels.kind(ended.job)] = ended.seconds
                     yield ended
             finally:
-                (plain or here).close()
+                here.close()
 
     def close(self) -> None:
         """Let the processes go."""

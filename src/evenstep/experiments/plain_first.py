@@ -16,7 +16,7 @@ from typing import Any
 from evenstep import kernel_cache
 from evenstep.errors import EvenstepError
 from evenstep.experiments.children import Child, can_start
-from evenstep.experiments.executors import Ended, Here, Job
+from evenstep.experiments.executors import Ended, Here
 from evenstep.experiments.warming import Warming
 
 #: Seconds in which plain runs may take processor time from those that compile.
@@ -26,12 +26,11 @@ ALONE_S = 10.0
 MEANWHILE = "until kernels are compiled, runs are made in plain Python, with the same results"
 
 
-class PlainFirst:
+class PlainFirst(Here):
     """An executor of one job at a time: in plain Python until kernels are compiled, then in this process.
 
     Args:
-        here: this process.
-        shared: what all jobs need.
+        shared, before: as in `Here`.
         warming: the processes that compile. Where it has none, this process compiles when a plain run takes too long.
         kind: the place of a job's kernels among those that `warming` has compiled.
 
@@ -39,12 +38,12 @@ class PlainFirst:
         made: runs made in plain Python.
     """
 
-    def __init__(self, here: Here, shared: Any, warming: Warming, kind: Callable[[Any], int]) -> None:
-        self._here, self._warming, self._kind = here, warming, kind
+    def __init__(self, shared: Any, before: Callable[[Any], None], warming: Warming, kind: Callable[[Any], int]) -> None:
+        super().__init__(shared, before)
+        self._warming, self._kind = warming, kind
         self._is_alone = warming.are_ready()
         self._child: Child | None = Child(shared, is_plain=True)
         self._until_s = time.monotonic() + (ALONE_S if self._is_alone else EAGER_S)
-        self._job: Any = None
         self.made = 0
 
     @property
@@ -54,21 +53,12 @@ class PlainFirst:
             self.close()
         return self._child is not None
 
-    @property
-    def free(self) -> int:
-        return 1 if self._job is None else 0
-
-    def submit(self, job: Job) -> None:
-        self._job = job
-
     def wait(self) -> Ended:
-        job, self._job = self._job, None
-        ended = self._plain(job) if self.is_plain and not self._is_compiled(job) else None
-        if ended is not None:
-            self.made += 1
-            return replace(ended, seconds=0.0)  # it does not say how long the next one takes
-        self._here.submit(job)
-        return self._here.wait()
+        ended = self._plain(self._job) if self.is_plain and not self._is_compiled(self._job) else None
+        if ended is None:
+            return super().wait()
+        self._job, self.made = None, self.made + 1
+        return replace(ended, seconds=0.0)  # it does not say how long the next one takes
 
     def close(self) -> None:
         if self._child is not None:
