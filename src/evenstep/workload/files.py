@@ -6,6 +6,7 @@ import gzip
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 
 from evenstep.errors import InputError
@@ -36,14 +37,8 @@ def lines(path: Path) -> Iterator[bytes]:
         pieces = first.split(b"\n")
         yield from pieces if pieces[-1] else pieces[:-1]
         return
-    with _named(path), path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP
-        raw.seek(0)
-        if packed:
-            with gzip.open(raw) as unpacked:
-                yield from unpacked
-        else:
-            yield from raw
+    with _opened(path) as file:
+        yield from file
 
 
 def decoded(path: Path, data: bytes) -> str:
@@ -61,24 +56,22 @@ def decoded(path: Path, data: bytes) -> str:
 def _read(path: Path, size: int) -> bytes:
     if path.is_dir():
         raise InputError(str(path), "file", "a directory", "a file", "Name one trace file.")
-    with _named(path), path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP
-        raw.seek(0)
-        if packed:
-            with gzip.open(raw) as unpacked:
-                data = unpacked.read(size)
-        else:
-            data = raw.read(size)
+    with _opened(path) as file:
+        data = file.read(size)
     if not data:
         raise InputError(str(path), "file", "empty", "a trace with at least one row")
     return data
 
 
 @contextmanager
-def _named(path: Path) -> Generator[None]:
-    """The error of the operating system or of gzip about a file, as one `InputError`."""
+def _opened(path: Path) -> Generator[BufferedIOBase]:
+    """A file to be read, unpacked if it is gzip. An error of the operating system or of gzip becomes an `InputError`."""
     try:
-        yield
+        with path.open("rb") as raw:
+            packed = raw.read(2) == _GZIP
+            raw.seek(0)
+            with gzip.open(raw) if packed else raw as file:
+                yield file
     except FileNotFoundError:
         raise InputError(str(path), "file", "missing", "an existing file", "Check the path.") from None
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
