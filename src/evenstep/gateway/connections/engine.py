@@ -247,9 +247,7 @@ class EngineConnection(asyncio.Protocol):
         if not self._machine.keeps or self._is_paused or self._transport.is_closing():
             self.close()
         else:
-            leg, self._leg, self._data = self._leg, None, None
-            if leg is not None:
-                leg.connection = None
+            self._drop_leg()
             self._idle_s = now_s = time.monotonic()
             self._endpoint.keep(self, now_s)
 

@@ -83,18 +83,14 @@ class Exchange:
     def prefill(self, command: SendPrefill, backend: Backend) -> None:
         """Send the prefill leg."""
         self._handover = b""
-        if self.story is not None:
-            self.story.sent(backend.name)
-        self._write_body(backend)
+        self._begin_call(backend)
         leg = self._leg = Prefill(self, command.leg, backend)
         self._send(leg, backend, bodies.prefill_leg(self._body), backend.endpoint.settings.answer_s)
 
     def decode(self, command: SendDecode, backend: Backend) -> None:
         """Send the request to a decoding worker."""
-        self._write_body(backend)
+        self._begin_call(backend)
         self._before, self.held = None, b""
-        if self.story is not None:
-            self.story.sent(backend.name)
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
         settings = backend.endpoint.settings
         if self.request.stream:
@@ -108,9 +104,7 @@ class Exchange:
         """Continue the answer on another engine, after the text that the client already has."""
         before = self._before
         assert before is not None
-        if self.story is not None:
-            self.story.sent(backend.name)
-        self._write_body(backend)
+        self._begin_call(backend)
         found = continuation(self.request, self._body, before, backend.continuing)
         reply = self._reply(backend, before, found.ids)
         leg = self._leg = Stream(self, command.leg, backend, command.row, reply)
@@ -284,8 +278,10 @@ class Exchange:
                 story.output_tokens = self._before.produced
             story.ended(outcome, status)
 
-    def _write_body(self, backend: Backend) -> None:
-        """The body for engines of this dialect."""
+    def _begin_call(self, backend: Backend) -> None:
+        """Note that a call goes to this worker, and write the body in its engine's dialect."""
+        if self.story is not None:
+            self.story.sent(backend.name)
         request = self.request
         if request.goes_unchanged:
             self._body = request.body
