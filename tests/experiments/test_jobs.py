@@ -72,6 +72,13 @@ def test_digests_are_the_same_at_any_number_of_processes(tmp_path):
     assert here == there
 
 
+@pytest.fixture
+def kernels_are_there(monkeypatch):
+    """Runs do not begin in plain Python, as they do where kernels were never compiled."""
+    monkeypatch.setattr(crew, "cold_kernels", lambda policies, loops: [[] for _ in policies])
+
+
+@pytest.mark.usefixtures("kernels_are_there")
 def test_long_comparisons_move_to_processes_on_their_own(monkeypatch):
     moved = []
 
@@ -87,6 +94,7 @@ def test_long_comparisons_move_to_processes_on_their_own(monkeypatch):
     assert moved == [2]
 
 
+@pytest.mark.usefixtures("kernels_are_there")
 def test_in_processes_one_run_of_each_tells_the_cost_and_the_longest_go_first(monkeypatch):
     seconds = {"jsq": 1.0, "fcfs": 3.0, "random": 2.0}
 
