@@ -137,7 +137,7 @@ def _compare(
         progress=Bar(lines=outputs.lines_of(args.format)),
         on_contender=rows.add if rows is not None else None,
     )
-    comparison = outputs.described(outcome, (), args.command_line)
+    comparison = outputs.described(outcome.comparison, args.command_line)
     if log is not None and observed is not None:
         comparison = with_observed(comparison, log, observed, log.overridden(found.origin))
     told: list[str] = []

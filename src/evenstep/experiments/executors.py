@@ -307,7 +307,7 @@ def _serve_forked(pipe: Connection, *inherited: Any) -> None:
 
 
 def _serve(pipe: Connection, shared: Any) -> None:
-    """Carries out one job after the other, until the pipe is closed."""
+    """Carry out one job after another, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError):
         while True:

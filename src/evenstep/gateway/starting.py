@@ -1,7 +1,7 @@
 """Start-up of a gateway: it answers requests within seconds, also on a machine that has no compiled kernels yet.
 
-There it begins in plain Python, while a separate process compiles, and changes over when that is done (`late`). The
-compiler's memory so returns to the system. Until the gateway's modules are imported, health checks are answered and other
+There it begins in plain Python, while a separate process compiles, and changes over when that is done (`late`). So the
+compiler's memory returns to the system. Until the gateway's modules are imported, health checks are answered and other
 requests are told to wait. This file imports no kernel.
 """
 

@@ -61,9 +61,7 @@ def compare(args: argparse.Namespace) -> int:
     outcome = run_engine_comparison(
         settings, fewer=found.origin["seeds"] == "default", progress=Bar(lines=outputs.lines_of(args.format))
     )
-    comparison = dataclasses.replace(
-        outcome.comparison, command=args.command_line, versions=outputs.versions(), notes=outcome.comparison.notes
-    )
+    comparison = outputs.described(outcome.comparison, args.command_line)
     told = _written(args, comparison, outcome)
     if is_table:
         for line in (*table_lines(comparison), "", *_foot(comparison), *told):

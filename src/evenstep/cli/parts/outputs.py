@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from evenstep.errors import InputError
 from evenstep.measure.output_file import write_text
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from evenstep.config import Settled
     from evenstep.experiments.compare.running import Outcome
     from evenstep.experiments.contenders import Contender
-    from evenstep.measure.comparison import Comparison, Interval, PolicyResult
+    from evenstep.measure.comparison import Compared, Comparison, Interval, PolicyResult
     from evenstep.measure.records import Run
     from evenstep.report.tables import Column
 
+C = TypeVar("C", bound="Compared[Any]")
 #: Heading, unit, field of the summary, factor and decimals of each column of differences, what matters most first.
 DIFFERENCES = (
     ("barrier time", "points", "idle_time_share", 100.0, 2),
@@ -119,7 +120,7 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
     base = comparison.policies[comparison.baseline].policy
     many = len(comparison.seeds) > 1
     heading = f"difference to {base}, replicate by replicate" + (", ± half a 95 % interval" if many else "")
-    names = [p.policy if width is None else shortened(p.policy, NAME) for p in others]
+    names = [p.policy if width is None or len(p.policy) <= NAME else p.policy[: NAME - 1] + "…" for p in others]
     columns = [["", "", *names]]
     cached = (PREFIX_HITS,) if "prefix_hit_share" in comparison.policies[0].summaries[0] else ()
     for name, unit, field, factor, decimals in (*DIFFERENCES[:2], *cached, *DIFFERENCES[2:]):
@@ -129,11 +130,6 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
             break
         columns.append(column)
     return ["", heading, *aligned([*zip(*columns, strict=True)])]
-
-
-def shortened(name: str, most: int) -> str:
-    """A name of at most so many letters."""
-    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def _width(column: Sequence[str]) -> int:
@@ -156,10 +152,9 @@ def versions() -> dict[str, str]:
     return versions()
 
 
-def described(outcome: Outcome, notes: Sequence[str], command: str) -> Comparison:
-    """The comparison with its origin: notes, command and versions."""
-    comparison = outcome.comparison
-    return replace(comparison, command=command, versions=versions(), notes=(*comparison.notes, *notes))
+def described(comparison: C, command: str) -> C:
+    """The comparison with its origin: command and versions."""
+    return replace(comparison, command=command, versions=versions())
 
 
 def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:

@@ -146,20 +146,11 @@ def _build(policy: str, predictor: str) -> None:
 
 
 def compile_all(policy: str, predictor: str) -> None:
-    """Load or compile every kernel, and note that all are on disk for the next start.
-
-    Raises:
-        InputError: an unknown policy, predictor or option.
-    """
-    warm_all(policy, predictor)
-    note_compiled(policy, predictor)
-
-
-def warm_all(policy: str, predictor: str) -> None:
-    """Load, and compile where that was not done yet, what decisions and streams need.
+    """Load or compile what decisions and streams need, and note that all of it is on disk for the next start.
 
     Raises:
         InputError: an unknown policy, predictor or option.
     """
     warm_quick()
     warm(policy, predictor)
+    note_compiled(policy, predictor)
