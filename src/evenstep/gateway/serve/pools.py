@@ -102,7 +102,8 @@ class Pools:
         """
         backend = self.backend_of(worker)
         known = self.workers.get(worker.name)
-        self.check_role(worker)
+        if known is not None and known.role != worker.role:
+            raise InputError(f"worker {worker.name}", "role", worker.role, known.role, "Remove it first.")
         worker.spec(self.config.slots)
         self._endpoints.setdefault(worker.url, backend.endpoint)
         self.workers[worker.name] = worker
@@ -120,16 +121,6 @@ class Pools:
             self._stop_learning(worker.name)
             task = self.loop.create_task(self._learn(backend))
             self._learning[worker.name] = task
-
-    def check_role(self, worker: Worker) -> None:
-        """Check that a worker which is known keeps its role.
-
-        Raises:
-            InputError: the role differs.
-        """
-        known = self.workers.get(worker.name)
-        if known is not None and known.role != worker.role:
-            raise InputError(f"worker {worker.name}", "role", worker.role, known.role, "Remove it first.")
 
     def remove(self, name: str, drain: bool) -> None:
         """Remove a worker.
@@ -221,9 +212,7 @@ class Pools:
     async def _look_again(self, pool: ServedModel, backend: Backend) -> None:
         cards = await _cards_of(backend)
         backend.serves |= {card.name for card in cards}
-        for card in cards:
-            self.by_model.setdefault(card.name, pool)
-        self.cards = joined(self.cards, cards)
+        self._list(pool, cards)
 
     async def _learn(self, backend: Backend) -> None:
         """Ask a worker for its models until it says."""
@@ -260,10 +249,14 @@ class Pools:
         known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
         pool = next(known, None) or self._new_pool(cards[0].name)
         backend.serves = frozenset(card.name for card in cards)
+        self._list(pool, cards)
+        self._attach(pool, backend)
+
+    def _list(self, pool: ServedModel, cards: list[ModelCard]) -> None:
+        """Let this pool serve these models, except those that another pool serves."""
         for card in cards:
             self.by_model.setdefault(card.name, pool)
         self.cards = joined(self.cards, cards)
-        self._attach(pool, backend)
 
     def _attach(self, pool: ServedModel, backend: Backend) -> None:
         old = self._pool_of.get(backend.name)

@@ -2,8 +2,8 @@
 
 Rules of this file. Events go to the dispatcher in order, those that have come up together, and all commands that follow are
 carried out before the next are told. Requests and whole answers, which come in number, are told after the reads at hand. A
-round is decided only then anyway, and one kind of work at a time costs less. Chunks are told
-as two ints. A tick comes after the reads at hand or when the dispatcher asked for it, whichever is first.
+round is decided only then anyway, and one kind of work at a time costs less. Chunks are told as two ints. A tick comes after
+the reads at hand or when the dispatcher asked for it, whichever is first.
 """
 
 from __future__ import annotations
