@@ -369,9 +369,9 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
         name = f"{field}.{missing[1]}".lstrip(".")
         return InputError(_place(where, field), name, "missing", "a value")
     value = _value_at(values, field)
-    choices = _choices(_hint_at(kind, field)) if said.startswith("Invalid enum value") else []
-    expected = f"one of {', '.join(choices)}" if choices else _expected(said)
-    return InputError(_place(where, field), field or "content", value, expected, nearest(str(value), choices))
+    hint = _hint_at(kind, field) if said.startswith("Invalid enum value") else None
+    expected = expectation(said, hint)
+    return InputError(_place(where, field), field or "content", value, expected, nearest(str(value), _choices(hint)))
 
 
 #: msgspec's words for a type, in ours.
@@ -452,11 +452,8 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
         return msgspec.convert(numeral(value, hint) if layer.text else value, hint, strict=not layer.text)
     except msgspec.ValidationError as error:
         shown = "--" + name.replace("_", "-") if layer.text else name
-        choices = _choices(hint)
-        if choices:
-            text = f"one of {', '.join(choices)}"
-            raise InputError(layer.origin, shown, value, text, nearest(str(value), choices)) from None
-        raise InputError(layer.origin, shown, value, _expected(str(error))) from None
+        meant = nearest(str(value), _choices(hint))
+        raise InputError(layer.origin, shown, value, expectation(str(error), hint), meant) from None
 
 
 def _reachable(kind: Any) -> list[Any]:
