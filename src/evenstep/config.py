@@ -322,19 +322,19 @@ def _fields(kind: Any) -> list[str]:
 
 
 def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) -> None:
-    for kind in _dataclasses_in(hint):
-        if isinstance(values, Mapping):
-            known = _fields(kind)
-            given = cast("Mapping[Any, Any]", values)
-            for key in given:
-                if key not in known:
-                    field = f"{path}.{key}".lstrip(".")
-                    hint = renamed(kind, str(key)) or nearest(str(key), known)
-                    raise InputError(_place(where, field), "key", field, "a known key", hint)
-            hints = get_type_hints(kind)
-            for key, value in given.items():
-                _reject_unknown(value, hints[key], f"{path}.{key}".lstrip("."), where)
-            return
+    kind = dataclass_in(hint)
+    if kind is not None and isinstance(values, Mapping):
+        known = _fields(kind)
+        given = cast("Mapping[Any, Any]", values)
+        for key in given:
+            if key not in known:
+                field = f"{path}.{key}".lstrip(".")
+                hint = renamed(kind, str(key)) or nearest(str(key), known)
+                raise InputError(_place(where, field), "key", field, "a known key", hint)
+        hints = get_type_hints(kind)
+        for key, value in given.items():
+            _reject_unknown(value, hints[key], f"{path}.{key}".lstrip("."), where)
+        return
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (list, tuple) and isinstance(values, list) and inside:
         for index, value in enumerate(cast("list[Any]", values)):
@@ -350,11 +350,15 @@ def renamed(kind: Any, name: str) -> str:
     return f"It is called {found}." if found else getattr(kind, "RETIRED", {}).get(name, "")
 
 
-def _dataclasses_in(hint: Any) -> list[Any]:
-    """The dataclass a type is or may be; none when there are several, whose keys msgspec tells apart."""
-    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    found = [o for o in options if dataclasses.is_dataclass(o)]
-    return found if len(found) == 1 else []
+def _options(hint: Any) -> tuple[Any, ...]:
+    """The types that a union is made of, or the type itself."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def dataclass_in(hint: Any) -> Any:
+    """The dataclass a type is or may be, else None; None too if there are several, whose keys msgspec tells apart."""
+    found = [option for option in _options(hint) if dataclasses.is_dataclass(option)]
+    return found[0] if len(found) == 1 else None
 
 
 def _place(where: str | Document, field: str) -> str:
@@ -401,8 +405,7 @@ def numeral(value: Any, hint: Any) -> Any:
 
     Anything else comes back as it is, for the conversion to judge.
     """
-    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    if not isinstance(value, str) or not {int, float, types.NoneType}.issuperset(options):
+    if not isinstance(value, str) or not {int, float, types.NoneType}.issuperset(_options(hint)):
         return value
     found = re.fullmatch(r"([-+]?)(\d*)(?:(\.)(\d*))?([eE][-+]?\d+)?", value, re.ASCII)
     if found is None or not (found[2] or found[4]):
@@ -426,9 +429,9 @@ def _choices(hint: Any) -> list[str]:
 def _hint_at(kind: Any, field: str) -> Any:
     """The type of a dotted field, inside lists and mappings too; None where it has none."""
     for part in re.findall(r"[^.\[\]]+", field):
-        found = _dataclasses_in(kind)
-        if found:
-            kind = get_type_hints(found[0]).get(part)
+        found = dataclass_in(kind)
+        if found is not None:
+            kind = get_type_hints(found).get(part)
         else:
             kind = get_args(kind)[-1] if get_args(kind) else None
     return kind

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.config.config import GatewayConfig
-from evenstep.gateway.config.layers import Given, Sources, leaves, value_at, variable_of
+from evenstep.gateway.config.config import GatewayConfig, value_at
+from evenstep.gateway.config.layers import Given, Sources, leaves, variable_of
 from evenstep.gateway.config.sections import Tls
 
 

@@ -166,13 +166,13 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
         InputError: where it is not.
     """
     for name, low in _AT_LEAST.items():
-        value, high = _at(config, name), _AT_MOST.get(name, math.inf)
+        value, high = value_at(config, name), _AT_MOST.get(name, math.inf)
         if not (math.isfinite(value) and low <= value <= high):
             text = f"a number >= {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
             raise InputError("config", name, value, text)
     for name in _ABOVE_ZERO:
-        if not 0 < _at(config, name) < math.inf:
-            raise InputError("config", name, _at(config, name), "a number above 0")
+        if not 0 < value_at(config, name) < math.inf:
+            raise InputError("config", name, value_at(config, name), "a number above 0")
     for worker in config.fleet():
         worker.spec(config.slots)
     config.settings()
@@ -245,7 +245,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _at(config: Any, dotted: str) -> Any:
-    for part in dotted.split("."):
-        config = getattr(config, part)
+def value_at(config: Any, name: str) -> Any:
+    """The value of a dotted setting; None if its section is missing."""
+    for part in name.split("."):
+        config = None if config is None else getattr(config, part)
     return config

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
-from evenstep.config import Document, Settled, convert, expectation, numeral, read_yaml, renamed
+from evenstep.config import Document, Settled, convert, dataclass_in, expectation, numeral, read_yaml, renamed
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.config.config import GatewayConfig, checked
 from evenstep.gateway.config.worker import Worker, worker_of
@@ -117,7 +116,7 @@ def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     hints = get_type_hints(kind)
     for one in dataclasses.fields(kind):
         name, hint = f"{path}.{one.name}".lstrip("."), hints[one.name]
-        section = _section(hint)
+        section = dataclass_in(hint)
         if section is None:
             yield name, hint
         else:
@@ -129,7 +128,7 @@ def _renamed(name: str) -> str:
     kind: Any = GatewayConfig
     *parents, last = name.split(".")
     for part in parents:
-        kind = _section(get_type_hints(kind).get(part)) if kind is not None else None
+        kind = dataclass_in(get_type_hints(kind).get(part)) if kind is not None else None
     return renamed(kind, last)
 
 
@@ -138,23 +137,10 @@ def variable_of(name: str) -> str:
     return PREFIX + name.replace(".", "_").upper()
 
 
-def value_at(config: Any, name: str) -> Any:
-    """The value of a dotted setting; None if its section is missing."""
-    for part in name.split("."):
-        config = None if config is None else getattr(config, part)
-    return config
-
-
-def _section(hint: Any) -> Any:
-    """The dataclass a setting is, or may be instead of None."""
-    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    return next((o for o in options if dataclasses.is_dataclass(o)), None)
-
-
 def _flat(values: Any, kind: Any, path: str, document: Document) -> Iterator[tuple[str, Any, str]]:
     hints = get_type_hints(kind)
     for key, value in values.items():
-        name, section = f"{path}.{key}".lstrip("."), _section(hints[key])
+        name, section = f"{path}.{key}".lstrip("."), dataclass_in(hints[key])
         if section is not None and isinstance(value, Mapping):
             yield from _flat(value, section, name, document)
         else:

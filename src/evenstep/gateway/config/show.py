@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from evenstep.config import Settled
-from evenstep.gateway.config.config import GatewayConfig
-from evenstep.gateway.config.layers import value_at
+from evenstep.gateway.config.config import GatewayConfig, value_at
 from evenstep.gateway.config.secrets import covered
 
 _SECRETS = {"key", "api_key", "salt", "token"}

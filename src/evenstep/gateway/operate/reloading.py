@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from evenstep.config import Settled
 from evenstep.dispatch.warming import warm
 from evenstep.errors import EvenstepError, InputError
-from evenstep.gateway.config.config import GatewayConfig, checked, refused_as
-from evenstep.gateway.config.layers import Sources, placed, value_at
+from evenstep.gateway.config.config import GatewayConfig, checked, refused_as, value_at
+from evenstep.gateway.config.layers import Sources, placed
 from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.callers import Callers
