@@ -45,6 +45,18 @@ class Batch(NamedTuple):
 
 
 @part
+def kept(memory: Ints, word: int) -> float:
+    """Read a float64 whose bits are kept in a word of the policy's memory."""
+    return np.int64(memory[word]).view(np.float64)
+
+
+@part
+def keep(memory: Ints, word: int, value: float) -> None:
+    """Keep the bits of a float64 in a word of the policy's memory."""
+    memory[word] = np.float64(value).view(np.int64)
+
+
+@part
 def opened(view: RuleView, batch: Batch) -> None:
     """Reset the batch to empty, with all limits of the view."""
     batch.given[0] = 0

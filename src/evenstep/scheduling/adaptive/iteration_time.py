@@ -12,6 +12,7 @@ import numpy as np
 
 from evenstep.compiled import jit
 from evenstep.request import I8
+from evenstep.scheduling.batch import keep, kept
 
 SINCE, RAN, COUNT, TOKENS, SECONDS, SQUARES, PRODUCTS = range(7)
 #: Words that are kept.
@@ -33,15 +34,9 @@ def quantised(seconds: float) -> float:
 
 
 @jit
-def kept(memory: I8, word: int) -> float:
-    """Read a float64 whose bits are kept in a word of the policy's memory."""
-    return np.int64(memory[word]).view(np.float64)
-
-
-@jit
 def fade(memory: I8, word: int, more: float) -> None:
     """Add a value to a fading sum, whose former content decays first."""
-    memory[word] = np.float64(FADES * kept(memory, word) + more).view(np.int64)
+    keep(memory, word, FADES * kept(memory, word) + more)
 
 
 @jit
@@ -98,5 +93,5 @@ def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
 @jit
 def note(memory: I8, now_s: float, tokens: int) -> None:
     """Remember when this batch was formed, and how many tokens it runs."""
-    memory[SINCE] = np.float64(now_s).view(np.int64)
+    keep(memory, SINCE, now_s)
     memory[RAN] = tokens

@@ -17,20 +17,21 @@ import numpy as np
 
 from evenstep.compiled import jit
 from evenstep.request import I8
-from evenstep.scheduling.adaptive import iteration_time as pace
-from evenstep.scheduling.adaptive.iteration_time import RAN, SINCE, fade, fade_line, kept, line, quantised
+from evenstep.scheduling.adaptive import iteration_time
+from evenstep.scheduling.adaptive.iteration_time import RAN, SINCE, fade, fade_line, line, quantised
+from evenstep.scheduling.batch import keep, kept
 
-_FIRST = pace.MEMORY
+_FIRST = iteration_time.MEMORY
 #: Words: prefill tokens of the last batch, tokens prefilled and decoded so far, the knee; float64: seconds a prefill token
 #: costs at the pace that is held (0 = none is held); sums over bare iterations (1, seconds), heavy ones (five, see
-#: `pace.fade_line`) and light ones (1, prefill tokens, seconds).
+#: `iteration_time.fade_line`) and light ones (1, prefill tokens, seconds).
 RAN_PREFILL, PREFILLED, DECODED, KNEE, PRICE = range(_FIRST, _FIRST + 5)
 BARE, BARE_S, HEAVY = range(_FIRST + 5, _FIRST + 8)
 LIGHT, LIGHT_TOKENS, LIGHT_S = range(_FIRST + 12, _FIRST + 15)
 #: Words: batches with prefills. Fading float64 sums: prefill tokens that ran alone, and their seconds; prefill tokens that
 #: ran with decodes, and the seconds by which their batches took longer than decodes alone.
 PREFILLS, PURE_TOKENS, PURE_S, MIXED_TOKENS, MIXED_S = range(_FIRST + 15, _FIRST + 20)
-#: Words that are kept, those of `pace` included.
+#: Words that are kept, those of `iteration_time` included.
 MEMORY = _FIRST + 20
 #: Prefills run apart where a token then costs less than this share of the seconds it costs with decodes. One batch with
 #: prefills in `PROBES` tries the other way; where running apart takes longer, one in `SELDOM` times as many does.
@@ -70,7 +71,7 @@ def apart(memory: I8) -> bool:
 
 @jit
 def learned(memory: I8, now_s: float, running: int) -> None:
-    """Learn the duration of the last iteration. Call it before `pace.learned`; idle time does not count."""
+    """Learn the duration of the last iteration. Call it before `iteration_time.learned`; idle time does not count."""
     if memory[RAN] == 0 or running == 0:
         return
     tokens, prefill = float(memory[RAN]), float(memory[RAN_PREFILL])
@@ -130,5 +131,5 @@ def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
     needed = decodes * (1.0 + float(memory[PREFILLED]) / float(max(memory[DECODED], 1)))
     held = max(knee, min(needed, float(most)))
     price = (slow_s - bare_s + slope * (held - knee)) / (held - decodes)
-    memory[PRICE] = np.float64(max(price, FREE)).view(np.int64)
+    keep(memory, PRICE, max(price, FREE))
     return min(most, int(held + 0.5))

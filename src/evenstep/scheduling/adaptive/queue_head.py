@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 from evenstep.compiled import Ints, part
-from evenstep.scheduling.adaptive import prefill_pacing as knee
+from evenstep.scheduling.adaptive import prefill_pacing
 from evenstep.scheduling.batch import Batch, grows
 from evenstep.scheduling.rules import RunningInts
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
-_FIRST = knee.MEMORY
+_FIRST = prefill_pacing.MEMORY
 #: Requests that are remembered at most: the shortest of the window, the one that joins next first.
 MOST = 12
 #: Words: how many are remembered; a lower bound of the tokens that a request has left (0 = not known), and one for those
@@ -26,7 +26,7 @@ MOST = 12
 COUNT, FEWEST, OTHERS, PLACES, BALANCE = range(_FIRST, _FIRST + 5)
 #: Words of the remembered requests: the place of each in the queue, its id, twice its expected tokens, tokens it has left.
 PLACE, NEXT, SIZE, LEFT = range(_FIRST + 5, _FIRST + 5 + 4 * MOST, MOST)
-#: Words that are kept, those of `knee` included.
+#: Words that are kept, those of `prefill_pacing` included.
 MEMORY = _FIRST + 5 + 4 * MOST
 
 

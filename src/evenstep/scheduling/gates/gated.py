@@ -25,7 +25,7 @@ import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
-from evenstep.scheduling.batch import Batch, offer
+from evenstep.scheduling.batch import Batch, keep, kept, offer
 from evenstep.scheduling.eviction import run_or_evict
 from evenstep.scheduling.gates.observed import (
     ARRIVED,
@@ -42,8 +42,6 @@ from evenstep.scheduling.gates.observed import (
     count_iteration,
     forget_members,
     is_time,
-    keep,
-    kept_float,
     segment_of,
     settle,
     solve_anew,
@@ -227,7 +225,7 @@ def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
 @part
 def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
     """The time at which a gate with requests opens even without enough heads, seconds."""
-    last_s = kept_float(work.batch.memory, gates.words.last + gate)
+    last_s = kept(work.batch.memory, gates.words.last + gate)
     return max(last_s, work.oldest[gate]) + gates.max_hold_s
 
 
@@ -343,7 +341,7 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
     if begun:
         settle(memory, words, -1)
         count_iteration(memory, words, view.now_s, view.running.size)
-    if view.now_s - kept_float(memory, words.now + START) >= gates.solve_s:
+    if view.now_s - kept(memory, words.now + START) >= gates.solve_s:
         turn(memory, words, view.now_s)
     if is_time(memory, words, view.now_s, gates.solve_s):
         demand = Demand(work.arrivals_per_s, work.go_on, work.work)
@@ -356,7 +354,7 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
 def count_arrivals(view: RuleView, work: GatedWork, gates: Gates) -> None:
     """Count the requests at the end of the queue that arrived after the last one seen."""
     memory, words, i = work.batch.memory, gates.words, view.waiting.size - 1
-    before_s = kept_float(memory, words.beside + SEEN)
+    before_s = kept(memory, words.beside + SEEN)
     while i >= 0 and view.arrival_s[view.waiting[i]] > before_s:
         memory[words.now + ARRIVED + group_of(view, work, gates, view.waiting[i])] += 1
         i -= 1

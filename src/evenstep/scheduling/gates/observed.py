@@ -23,9 +23,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from evenstep.compiled import Ints, part
+from evenstep.scheduling.batch import keep, kept
 from evenstep.scheduling.gates.thresholds import FOUND, NO_ROOM, OVERLOAD, Demand, least
 
 #: First words that a gated policy keeps: how often the breaker acted, thresholds were changed, the solver found the load,
@@ -82,18 +81,6 @@ def size_of(words: Words, solve_s: float) -> int:
 
 #: `words_of` inside a rule.
 lay_out = part(words_of)
-
-
-@part
-def kept_float(memory: Ints, word: int) -> float:
-    """Read a float64 whose bits are kept in a word of memory."""
-    return np.int64(memory[word]).view(np.float64)
-
-
-@part
-def keep(memory: Ints, word: int, value: float) -> None:
-    """Keep a float64 as bits."""
-    memory[word] = np.float64(value).view(np.int64)
 
 
 @part
@@ -172,12 +159,12 @@ def count_iteration(memory: Ints, words: Words, now_s: float, running: int) -> N
     tokens, window = memory[words.beside + RAN], words.now
     if tokens == 0 or running == 0:
         return
-    seconds = now_s - kept_float(memory, words.beside + SINCE)
+    seconds = now_s - kept(memory, words.beside + SINCE)
     memory[window + COUNT] += 1
     memory[window + KV] += tokens
-    keep(memory, window + SECONDS, kept_float(memory, window + SECONDS) + seconds)
+    keep(memory, window + SECONDS, kept(memory, window + SECONDS) + seconds)
     memory[window + SQUARES] += tokens * tokens
-    keep(memory, window + PRODUCTS, kept_float(memory, window + PRODUCTS) + tokens * seconds)
+    keep(memory, window + PRODUCTS, kept(memory, window + PRODUCTS) + tokens * seconds)
 
 
 @part
@@ -219,9 +206,9 @@ def draw_line(memory: Ints, words: Words) -> bool:
     drawn, d0_s, d1_s = line(
         memory[now + COUNT] + memory[then + COUNT],
         memory[now + KV] + memory[then + KV],
-        kept_float(memory, now + SECONDS) + kept_float(memory, then + SECONDS),
+        kept(memory, now + SECONDS) + kept(memory, then + SECONDS),
         memory[now + SQUARES] + memory[then + SQUARES],
-        kept_float(memory, now + PRODUCTS) + kept_float(memory, then + PRODUCTS),
+        kept(memory, now + PRODUCTS) + kept(memory, then + PRODUCTS),
     )
     if drawn:
         memory[words.beside + DRAWN] = 1
@@ -240,7 +227,7 @@ def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool
             ended += memory[word] - memory[word + gates]
     if not draw_line(memory, words) or ended < KNOWN:
         return False
-    seconds = now_s - kept_float(memory, now + size + START)
+    seconds = now_s - kept(memory, now + size + START)
     for g in range(words.groups):
         arrived = memory[now + ARRIVED + g] + memory[now + size + ARRIVED + g]
         demand.arrivals_per_s[g] = arrived / seconds
@@ -260,7 +247,7 @@ def solve_anew(
     """Solve the thresholds, and replace the kept ones if they differ enough. `demand` and `found` are working space."""
     if not set_demand(memory, words, now_s, demand):
         return
-    d0_s, d1_s = kept_float(memory, words.beside + D0), kept_float(memory, words.beside + D1)
+    d0_s, d1_s = kept(memory, words.beside + D0), kept(memory, words.beside + D1)
     code = least(demand, d0_s, d1_s, kv_capacity, slack, found)
     if code != FOUND and slack > 0.0:
         code = least(demand, d0_s, d1_s, kv_capacity, 0.0, found)
@@ -280,7 +267,7 @@ def solve_anew(
 @part
 def is_time(memory: Ints, words: Words, now_s: float, solve_s: float) -> bool:
     """Whether to solve thresholds now; if so, sets the next time."""
-    if now_s < kept_float(memory, words.beside + LOOK):
+    if now_s < kept(memory, words.beside + LOOK):
         return False
     keep(memory, words.beside + LOOK, now_s + solve_s / LOOKS)
     return True

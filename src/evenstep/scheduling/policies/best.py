@@ -6,21 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from evenstep.compiled import Ints, part
 from evenstep.errors import InputError
-from evenstep.scheduling.adaptive import iteration_time as pace
-from evenstep.scheduling.adaptive import prefill_pacing as knee
-from evenstep.scheduling.adaptive import queue_head as foremost
-from evenstep.scheduling.adaptive.iteration_time import kept, quantised
+from evenstep.scheduling.adaptive import iteration_time, prefill_pacing, queue_head
+from evenstep.scheduling.adaptive.iteration_time import quantised
 from evenstep.scheduling.adaptive.queue_head import Gap, Joining, fits_gap, found, has_joined, leave, look_over, recall
-from evenstep.scheduling.batch import evict, give, give_decodes, grows, in_queue_order, is_evicted, most
+from evenstep.scheduling.batch import evict, give, give_decodes, grows, in_queue_order, is_evicted, keep, kept, most
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import UNLIMITED, RuleView
 
 #: Words: float64 sums, fading, over the requests that joined: size times seconds waited, and size.
-WAITED, SIZES = range(foremost.MEMORY, foremost.MEMORY + 2)
+WAITED, SIZES = range(queue_head.MEMORY, queue_head.MEMORY + 2)
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
 #: Newcomers shorter than every running prefill go first, and get one part in so many of the budget.
@@ -63,7 +59,7 @@ class Best(Ruled):
     target_s: float = 0.0
     paced: bool = True
 
-    memory_size: ClassVar[int] = foremost.MEMORY + 2
+    memory_size: ClassVar[int] = queue_head.MEMORY + 2
 
     def __post_init__(self) -> None:
         if not 0 <= self.watermark < 1:
@@ -83,18 +79,18 @@ Work = Joining
 def form_batch(view: RuleView, options: Best, work: Joining) -> None:
     """Form a batch: decodes, running prefills and newcomers, the shortest of the latter first; then further requests.
 
-    If prefills pay better apart from decodes (`knee.apart`), decodes run only in batches without prefills.
+    If prefills pay better apart from decodes (`prefill_pacing.apart`), decodes run only in batches without prefills.
     """
     batch, memory = work.batch, work.batch.memory
-    knee.learned(memory, view.now_s, view.running.size)
-    pace.learned(memory, view.now_s)
+    prefill_pacing.learned(memory, view.now_s, view.running.size)
+    iteration_time.learned(memory, view.now_s)
     if options.target_s > 0.0:
         decodes = 0
         for position in range(view.running.size):
             row: int = view.running[position]
             decodes += view.decoding[row]
-        batch.budget[0] = pace.budget(memory, options.target_s, decodes, view.token_budget)
-    apart = options.paced and options.target_s == 0.0 and knee.apart(memory)
+        batch.budget[0] = iteration_time.budget(memory, options.target_s, decodes, view.token_budget)
+    apart = options.paced and options.target_s == 0.0 and prefill_pacing.apart(memory)
     whole_budget, chunks = batch.budget[0], list_chunks(view, work)
     if not apart:
         run_decodes(view, work)
@@ -109,8 +105,8 @@ def form_batch(view: RuleView, options: Best, work: Joining) -> None:
     tokens, decoded = whole_budget - batch.budget[0], 0
     for p in range(work.start[0]):  # decodes stand first, and have one token if they were not evicted
         decoded += batch.tokens[p]
-    knee.note(memory, tokens - decoded, decoded)
-    pace.note(memory, view.now_s, tokens)
+    prefill_pacing.note(memory, tokens - decoded, decoded)
+    iteration_time.note(memory, view.now_s, tokens)
 
 
 @part
@@ -163,15 +159,15 @@ def run_one(view: RuleView, work: Joining, position: int) -> None:
 
 @part
 def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
-    """Lower the batch's budget for prefills to what delays requests least (`knee.budget`).
+    """Lower the batch's budget for prefills to what delays requests least (`prefill_pacing.budget`).
 
     Returns:
         The lowered total budget.
     """
     batch, ran = work.batch, whole - work.batch.budget[0]
     others = behind(view, work, chunks)
-    tokens = knee.budget(batch.memory, ran, others, whole)
-    held_back = max(batch.budget[0] - max(tokens - ran, knee.LEAST), 0)
+    tokens = prefill_pacing.budget(batch.memory, ran, others, whole)
+    held_back = max(batch.budget[0] - max(tokens - ran, prefill_pacing.LEAST), 0)
     batch.budget[0] -= held_back
     return whole - held_back
 
@@ -242,7 +238,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
     reserve = -1  # not known yet: it takes a walk over all running requests, and mostly memory is full without it
     while batch.seats[0] > 0 and batch.budget[0] > 0:
         free = batch.free[0] - promise
-        if memory[foremost.FEWEST] > min(longest, spend, free):
+        if memory[queue_head.FEWEST] > min(longest, spend, free):
             break
         i = next_of(view, options, work, places)
         if i < 0:
@@ -278,8 +274,8 @@ def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
     if view.evictions[row] == 0:
         size = float(view.prompt_tokens[row]) + 0.5 * float(view.output_low[row] + view.output_high[row])
         waited = FADES * kept(memory, WAITED) + size * quantised(view.now_s - view.arrival_s[row])
-        memory[WAITED] = np.float64(waited).view(np.int64)
-        memory[SIZES] = np.float64(FADES * kept(memory, SIZES) + size).view(np.int64)
+        keep(memory, WAITED, waited)
+        keep(memory, SIZES, FADES * kept(memory, SIZES) + size)
 
 
 @part
@@ -331,10 +327,10 @@ def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, place
     waited_s = quantised(view.now_s - view.arrival_s[row])
     if waited_s >= PASSED * options.patience * mean_wait(memory):
         return -1
-    fewest: int = memory[foremost.FEWEST]
+    fewest: int = memory[queue_head.FEWEST]
     if fewest > longest or fewest + runs * fewest // batch.budget[0] > free:
         return -1
-    is_held = 0.0 < kept(memory, knee.PRICE) <= knee.FREE
+    is_held = 0.0 < kept(memory, prefill_pacing.PRICE) <= prefill_pacing.FREE
     spare = leaving(view, is_held) - (grows(view, row, view.left[row]) - free)
     if fewest > spare:
         return -1
@@ -377,10 +373,11 @@ def room_for(view: RuleView, options: Best, memory: Ints) -> int:
         finished += view.arrived[k]
     if finished < KNOWN:
         return int(options.watermark * view.kv_capacity)
-    output, share = memory[knee.DECODED] / finished, 1.0
-    price_s, _, iteration_s = pace.line(memory, pace.COUNT, pace.FIRST)
-    if memory[knee.PRICE] != 0:
-        price_s, iteration_s = kept(memory, knee.PRICE), kept(memory, pace.SECONDS) / kept(memory, pace.COUNT)
+    output, share = memory[prefill_pacing.DECODED] / finished, 1.0
+    price_s, _, iteration_s = iteration_time.line(memory, iteration_time.COUNT, iteration_time.FIRST)
+    if memory[prefill_pacing.PRICE] != 0:
+        price_s = kept(memory, prefill_pacing.PRICE)
+        iteration_s = kept(memory, iteration_time.SECONDS) / kept(memory, iteration_time.COUNT)
     if price_s > 0.0 and output > 0.0:
         for position in range(view.running.size):
             prompts += view.prompt_tokens[view.running[position]]
