@@ -387,7 +387,8 @@ def _field_type(shape: type, name: str, hint: Any) -> Any:
     raise TypeError(f"{shape.__name__}.{name} is {hint}; expected int, float, bool, a record, a struct or its array")
 
 
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+def sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view of an array, in plain Python; `read_only` gives it in compiled code too."""
     window = array.view()
     window.flags.writeable = False
     return window
@@ -403,12 +404,12 @@ def _compiled_read_only() -> Any:
         return array.copy(readonly=True)(array), made
 
     found: Any = intrinsic(read_only)
-    found.py_func = _read_only
+    found.py_func = sealed
     return found
 
 
 #: ``read_only(array)``: the same array as one that nothing may be written through. Costs nothing in compiled code.
-read_only: Any = _later(_read_only, _compiled_read_only, is_door=False)
+read_only: Any = _later(sealed, _compiled_read_only, is_door=False)
 
 
 def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], signature: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled, names
+from evenstep.compiled import sealed
 from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
@@ -256,10 +257,3 @@ class Shown:
             cached_tokens=sealed(packed.cached),
             memory=sealed(memory),
         )
-
-
-def sealed(array: F8 | I8) -> Any:
-    """A read-only view of an array."""
-    window = array.view()
-    window.flags.writeable = False
-    return window
