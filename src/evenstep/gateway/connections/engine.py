@@ -62,6 +62,13 @@ class Leg(Protocol):
         ...
 
 
+def cancel(leg: Leg) -> None:
+    """Cancel a call, whose answer is no longer wanted; the engine stops."""
+    leg.is_off = True
+    if leg.connection is not None:
+        leg.connection.close()
+
+
 class Owner(Protocol):
     """An engine's address with its connections, as a connection sees it."""
 

@@ -22,6 +22,7 @@ from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.usage import SoFar
 from evenstep.engines.view import UsageOptions
 from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.engine import cancel
 from evenstep.gateway.connections.request_context import RequestContext
 from evenstep.gateway.serve.backend import Backend
 from evenstep.gateway.serve.ended import Outcome, Story
@@ -120,7 +121,7 @@ class Exchange:
         if leg is not None and leg.number == number:
             self._keep_what_is_there(leg)
             self._leg = None
-            leg.abort()
+            cancel(leg)
 
     def release(self) -> None:
         """Drop the prefiller's hand-over, because no decode leg will fetch its KV cache; the lease expires by itself."""
@@ -245,7 +246,7 @@ class Exchange:
         """The client left: abort its leg, and free its slot and its place in the pool."""
         leg, self._leg = self._leg, None
         if leg is not None:
-            leg.abort()
+            cancel(leg)
         self.model.tell(ev.ClientGone(now_s=self.model.now_s(), request=self.number))
         self.model.over(self)
         if self.story is not None:

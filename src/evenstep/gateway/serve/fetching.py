@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from evenstep.dispatch.events import Kind
-from evenstep.gateway.connections.engine import EngineConnection
+from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.serve.backend import Backend
 from evenstep.http.head import ResponseHead
 
@@ -57,12 +57,6 @@ class _Question:
         if not self.answer.done():
             self.answer.set_result((status, bytes(self._body)))
 
-    def give_up(self) -> None:
-        """Stop waiting for it."""
-        self.is_off = True
-        if self.connection is not None:
-            self.connection.close()
-
 
 class _Version(msgspec.Struct):
     version: str
@@ -89,4 +83,4 @@ async def fetch(backend: Backend, path: str, patience_s: float) -> tuple[int, by
     except TimeoutError:
         return 0, b""
     finally:
-        question.give_up()
+        cancel(question)

@@ -16,7 +16,7 @@ from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, rea
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.errors import EngineError
 from evenstep.gateway.connections.client import Client
-from evenstep.gateway.connections.engine import EngineConnection
+from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import RequestContext
 from evenstep.gateway.serve.backend import Backend
 from evenstep.http.head import ResponseHead
@@ -98,12 +98,6 @@ class Collecting:
         self.exchange, self.number, self.backend = exchange, number, backend
         self._pieces: list[bytes] = []
 
-    def abort(self) -> None:
-        """Cancel the call; the engine stops."""
-        self.is_off = True
-        if self.connection is not None:
-            self.connection.close()
-
     def head(self, head: ResponseHead, length: int) -> None:
         self._answer = head
         if head.status != 200:
@@ -171,7 +165,7 @@ class Collecting:
             exchange.model.denied(self.backend, exchange.request.model)
 
     def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
-        self.abort()
+        cancel(self)
         self.exchange.lost(self, kind, why, retry_after_s)
 
 

@@ -13,7 +13,7 @@ from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
 from evenstep.gateway.connections.client import Client
-from evenstep.gateway.connections.engine import EngineConnection
+from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import carried
 from evenstep.gateway.connections.service import Received
 from evenstep.gateway.serve.backend import Backend
@@ -115,7 +115,7 @@ class ProxiedRequest:
         if self._refused:
             self._size += len(data)
             if self._size > _MOST_REFUSAL:
-                self._close()
+                cancel(self)
                 self._again()
             else:
                 self._pieces.append(data)
@@ -169,12 +169,12 @@ class ProxiedRequest:
 
     def client_gone(self) -> None:
         """Close the call, because the client left."""
-        self._close()
+        cancel(self)
         self._end("cancelled", self._status if self._started else 0)
 
     def give_up(self) -> None:
         """Send the client an error, because the gateway stops before the answer is complete."""
-        self._close()
+        cancel(self)
         if self._started:
             self._break_off(refusals.stream_broken("the gateway is being stopped"))
         else:
@@ -198,11 +198,6 @@ class ProxiedRequest:
     def _again(self) -> None:
         self._leave()
         self.send()
-
-    def _close(self) -> None:
-        self.is_off = True
-        if self.connection is not None:
-            self.connection.close()
 
     def _leave(self) -> None:
         if self._backend is not None:
