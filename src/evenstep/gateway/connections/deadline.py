@@ -38,7 +38,7 @@ class Deadline:
     def end(self) -> None:
         """Cancel the deadline for good, and drop its callback so that its owner can be freed."""
         self.at = self._armed = NEVER
-        self._reached = _nothing
+        self._reached = lambda: None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -58,7 +58,3 @@ class Deadline:
             return
         self.at = NEVER
         self._reached()
-
-
-def _nothing() -> None:
-    """Nothing is done."""

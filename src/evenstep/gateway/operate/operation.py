@@ -167,8 +167,9 @@ class Operation:
             lambda new: self._attainment.reload(new.classes),
             self._listen_in,
         ]
-        if self._logs is not None:
-            heard.append(lambda new: self._logs.reload(new.log) if self._logs else None)
+        logs = self._logs
+        if logs is not None:
+            heard.append(lambda new: logs.reload(new.log))
         reloader = Reloader(self._sources, self._settled, self._door, membership, heard, self._contexts)
         snapshots = Snapshots(self._door, lambda: self._own(scraper, reloader))
         runner = await self._listen(config, snapshots, membership, reloader)
