@@ -130,6 +130,32 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
     asyncio.run(story())
 
 
+OTHER = b'{"data":[{"id":"other","parent":null}]}'
+
+
+def as_it_came_back(gateway):
+    gateway.scrape_failed(gateway.workers()[0].name)
+    gateway.sampled(gateway.workers()[0].name, EngineSample(0, 0, 0, 0.0, 1000.0, 16, 0.0))
+
+
+@pytest.mark.parametrize("news", [as_it_came_back, lambda gateway: gateway.reload(gateway.config())])
+def test_an_engine_that_came_back_with_another_model_serves_that_one(monkeypatch, news):
+    pages = [MODELS]
+    serves(monkeypatch, pages)
+
+    async def story():
+        async with engine(nothing) as one, serving(one.url) as server:
+            pools = server.gateway.pools
+            for page, name, gone in ((OTHER, "other", "m"), (MODELS, "m", "other")):
+                pages[:] = [page]
+                news(server.gateway)
+                await until(lambda name=name: (pool := pools.pool_of(name)) is not None and pool.backends)
+                await until(lambda gone=gone: not pools.pool_of(gone).backends)
+                assert set(pools.listed()) == {name}
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("page", "more", "from_ids"),
     [

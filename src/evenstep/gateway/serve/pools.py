@@ -54,6 +54,7 @@ class Pools:
         self.cards: dict[str, ModelCard] = {}
         self.workers: dict[str, Worker] = {}
         self.counted_here: set[str] = set()  # workers without a metrics page of their engine
+        self._unread: set[str] = set()  # workers whose metrics page was not read at the last try
         self.is_scraped = False  # whether metrics pages are scraped
         self._pools: dict[str, ServedModel] = {}  # by the name of their first model
         self._pool_of: dict[str, ServedModel] = {}  # by worker
@@ -76,9 +77,10 @@ class Pools:
         return self.by_model.get(self.config.aliases.get(model, model))
 
     def listed(self) -> dict[str, ModelCard]:
-        """The entries of ``/v1/models`` by name, aliases included."""
-        aliases = [card_of(name, of) for name, of in self.config.aliases.items() if of in self.by_model]
-        return joined(self.cards, aliases)
+        """The entries of ``/v1/models`` by name, aliases included: all models that a worker serves."""
+        served = {name for pool in self.all for backend in pool.backends.values() for name in backend.serves}
+        aliases = [card_of(name, of) for name, of in self.config.aliases.items() if of in served]
+        return joined({name: card for name, card in self.cards.items() if name in served}, aliases)
 
     # --- workers -------------------------------------------------------------------------------------------------
 
@@ -142,6 +144,7 @@ class Pools:
         worker = self.workers.pop(name, None)
         self._pool_of.pop(name, None)
         self.counted_here.discard(name)
+        self._unread.discard(name)
         if worker is not None and all(other.url != worker.url for other in self.workers.values()):
             endpoint = self._endpoints.pop(worker.url, None)
             if endpoint is not None:
@@ -175,6 +178,9 @@ class Pools:
         if name in self.counted_here and name in pool.backends:  # its page is there after all
             self.counted_here.discard(name)
             self._attach(pool, pool.backends[name])
+        if name in self._unread:  # it may have come back with another model
+            self._unread.discard(name)
+            self._ask_again(pool, name)
 
     def counts_alone(self, name: str) -> None:
         """Treat a worker without a metrics page as not scraped, rather than as full."""
@@ -189,6 +195,7 @@ class Pools:
         """Note that a worker's metrics could not be read."""
         pool = self._pool_of.get(name)
         if pool is not None:
+            self._unread.add(name)
             pool.tell(ev.ScrapeFailed(now_s=pool.now_s(), worker=name))
 
     def close(self) -> None:
@@ -203,15 +210,24 @@ class Pools:
     # --- which models --------------------------------------------------------------------------------------------
 
     def ask_again(self) -> None:
-        """Ask every worker again which models it serves, because adapters may have been loaded."""
-        for pool in self._pools.values():
-            for backend in pool.backends.values():
-                if not backend.worker.models and backend.name not in self._learning:
-                    self._later(self._look_again(pool, backend))
+        """Ask every worker again which models it serves: adapters may have been loaded, or another model."""
+        for name, pool in list(self._pool_of.items()):
+            self._ask_again(pool, name)
+
+    def _ask_again(self, pool: ServedModel, name: str) -> None:
+        backend = pool.backends.get(name)
+        if backend is not None and not backend.worker.models and name not in self._learning:
+            self._later(self._look_again(pool, backend))
 
     async def _look_again(self, pool: ServedModel, backend: Backend) -> None:
         cards = await _cards_of(backend)
-        backend.serves |= {card.name for card in cards}
+        worker, names = self.workers.get(backend.name), {card.name for card in cards}
+        if worker is None or self._pool_of.get(backend.name) is not pool:
+            return
+        if names and backend.serves.isdisjoint(names):
+            await self._changes(pool, worker, backend.serves, cards)
+            return
+        backend.serves |= names
         self._list(pool, cards)
 
     async def _learn(self, backend: Backend) -> None:
@@ -299,15 +315,20 @@ class Pools:
             return False
         if backend.denied <= names:
             return True
-        text = "%s does not serve %s any more; it serves %s"
-        _log.warning(text, backend.name, ", ".join(sorted(backend.denied)), ", ".join(sorted(names)))
-        if not worker.models:  # else its operator names its models, and it gets no requests until it serves them
-            fresh = self.backend_of(worker)
-            fresh.endpoint.continues_chats = True
-            await learn_version(fresh, _PROBE_S)
-            if self._pool_of.get(backend.name) is pool:
-                self._place(fresh, cards)
+        await self._changes(pool, worker, backend.denied, cards)
         return False
+
+    async def _changes(self, pool: ServedModel, worker: Worker, former: Iterable[str], cards: list[ModelCard]) -> None:
+        """Let a worker serve the models that it lists now, unless its operator names its models."""
+        text = "%s does not serve %s any more; it serves %s"
+        _log.warning(text, worker.name, ", ".join(sorted(former)), ", ".join(sorted(card.name for card in cards)))
+        if worker.models:  # it gets no requests until it serves them
+            return
+        fresh = self.backend_of(worker)
+        fresh.endpoint.continues_chats = True
+        await learn_version(fresh, _PROBE_S)
+        if self._pool_of.get(worker.name) is pool:
+            self._place(fresh, cards)
 
     # --- health --------------------------------------------------------------------------------------------------
 
