@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,20 @@ def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(name, option
     tests = runpy.run_path(f"test_{name}.py")
     tests[f"test_{name}_keeps_every_promise"]()
     tests[f"test_{name}_fills_every_slot_it_can"]()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_compiled_rule_is_found_again_by_its_own_test_and_by_evenstep(first, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["policy", "new", "--rule", "mine"]) == 0
+    builds = [
+        "import sys; sys.path.remove(''); from evenstep import names; made = names.build('routing', names.parse('mine.py'))",
+        "from mine import Mine; made = Mine()",
+    ]
+    for build in (builds[first], builds[1 - first]):
+        code = f"{build}; from evenstep.compiled import kernel_of; kernel_of(made)"
+        seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert seen.returncode == 0, seen.stderr
 
 
 def test_a_new_rule_decides_as_the_new_policy_in_plain_python_does(tmp_path, monkeypatch):
