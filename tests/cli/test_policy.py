@@ -103,7 +103,7 @@ def test_new_does_not_write_over_a_file(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "test_mine.py").read_text() == "kept"
 
 
-@pytest.mark.parametrize("name", ["9lives", "Big", "a b", ""])
+@pytest.mark.parametrize("name", ["9lives", "Big", "a b", "", "class"])
 def test_new_wants_a_name_python_can_import(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["policy", "new", name]) == 2

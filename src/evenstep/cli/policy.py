@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import keyword
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,8 @@ def _new(args: argparse.Namespace) -> int:
 
     where = "policy new"
     name = args.name.removesuffix(".py").replace("-", "_")
-    if not name.isidentifier() or not name.islower():
-        expected = "lower-case letters, digits and dashes, a letter first"
+    if not name.isidentifier() or not name.islower() or keyword.iskeyword(name):
+        expected = "lower-case letters, digits and dashes, a letter first, and no word of Python"
         raise InputError(where, "NAME", args.name, expected, "Try lightest.")
     files = {Path(f"{name}.py"): "rule" if args.rule else "policy", Path(f"test_{name}.py"): "test"}
     for path in files:
