@@ -56,3 +56,13 @@ def test_without_the_gateway_extra_it_says_what_to_install(gone, words):
         assert ended.returncode == 2
         assert ended.stderr.count("\n") == 1 and "pip install 'evenstep[gateway]'" in ended.stderr
     assert ended.returncode == 2 or words[0] != "serve"
+
+
+@pytest.mark.parametrize(
+    "words", [["load", "nobody.csv", "--url", "http://nobody"], ["network", "run", "nobody.yaml", "--live"]]
+)
+def test_clients_of_the_gateway_say_what_to_install_before_they_read_a_file(words):
+    code = WITHOUT.format(gone=("httptools",), words=words)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "pip install 'evenstep[gateway]'" in ended.stderr

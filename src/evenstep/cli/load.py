@@ -45,6 +45,9 @@ class Load:
         parser.add_argument("--save-requests", metavar="FILE.parquet", help="write what happened to each request as Parquet")
 
     def run(self, args: argparse.Namespace) -> int:
+        from evenstep.sockets import need_parser
+
+        need_parser("evenstep load")
         from evenstep.cli.parts import outputs
         from evenstep.load.page import table
         from evenstep.load.run import drive

@@ -80,6 +80,9 @@ def _orders(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _live(args: argparse.Namespace) -> int:
+    from evenstep.sockets import need_gateway_extra
+
+    need_gateway_extra("evenstep network --live")
     from evenstep.cli.parts import outputs
     from evenstep.errors import InputError
     from evenstep.experiments import networks

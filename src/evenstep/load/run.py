@@ -24,7 +24,7 @@ from evenstep.load.settings import LoadSettings, target_of
 from evenstep.load.workflow import Workflow
 from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8, Trace
-from evenstep.sockets import allow_files, loop_factory, need_parser
+from evenstep.sockets import allow_files, loop_factory
 
 _TICK_S = 0.02
 _PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
@@ -98,10 +98,9 @@ def drive(
         workflow: tasks whose calls the requests are; their times in place of the trace's.
 
     Raises:
-        InputError: an open loop without times, a package that is missing, or a server that cannot be reached.
+        InputError: an open loop without times, or a server that cannot be reached.
         EngineError: a server that does not list its models, if none was named.
     """
-    need_parser("evenstep load")
     allow_files()
     model = settings.model or first_model(target_of(settings.url), settings.api_key)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
