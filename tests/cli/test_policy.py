@@ -161,6 +161,13 @@ def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(n
     assert "Take --kind scheduling." in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "options"), [("mlfq", []), ("jsq", ["--kind", "scheduling"])])
+@pytest.mark.parametrize("verb", ["show", "check"])
+def test_a_policy_of_the_other_kind_is_told_to_take_its_kind(verb, name, options, capsys):
+    assert main(["policy", verb, *options, name]) == 2
+    assert f"Take --kind {'routing' if options else 'scheduling'}." in capsys.readouterr().err
+
+
 def test_the_scheduling_policy_people_start_from_is_no_worse_than_vllms(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["policy", "new", "--kind", "scheduling", "mine"]) == 0

@@ -99,6 +99,7 @@ def _list(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
     from evenstep.cli.parts.outputs import print_json
 
+    _check_kind(args.name, args.kind)
     row = _described(args.name, args.kind)
     if args.format == "json":
         print_json(row)
@@ -148,6 +149,7 @@ def _check(args: argparse.Namespace) -> int:
     if "predictor" in spec:
         hint = "The check brings its own predictor; leave it out."
         raise InputError(args.name, "option", "predictor", "an option of the policy", hint)
+    _check_kind(spec["name"], args.kind)
     policy = names.build(args.kind, spec)
     method = _KINDS[args.kind]
     if not callable(getattr(policy, method, None)):
@@ -165,6 +167,20 @@ def _check(args: argparse.Namespace) -> int:
     told = f"{len(broken)} of {len(findings)} promises broken" if broken else f"all {len(findings)} promises kept"
     print(f"{args.name}: {told}.")
     return 1 if broken else 0
+
+
+def _check_kind(name: str, kind: str) -> None:
+    """Check that a name is not one of the other kind alone.
+
+    Raises:
+        InputError: it is; the message says what to add.
+    """
+    from evenstep import names
+    from evenstep.errors import InputError
+
+    for other in _KINDS:
+        if name in names.members(other) and name not in names.members(kind):
+            raise InputError("evenstep policy", "NAME", name, f"a {kind} policy", f"Take --kind {other}.")
 
 
 def _findings(kind: str, policy: Any) -> list[Any]:
