@@ -17,6 +17,10 @@ def test_columns_are_in_the_order_they_are_declared():
     assert small_run([3, 5], [4, 1]).requests.rows == 2
 
 
+def test_a_run_is_shown_in_a_line_and_not_with_all_its_rows():
+    assert repr(small_run([3, 5], [4, 1])) == str(small_run([3, 5], [4, 1])) == "<run of fcfs on a workload, 2 requests>"
+
+
 def test_parts_are_put_together_in_order():
     requests = small_run([3, 5, 1], [4, 1, 2]).requests
     halves = [RequestTable(**{k: v[part] for k, v in columns(requests).items()}) for part in (slice(1), slice(1, 3))]

@@ -43,6 +43,24 @@ def test_each_bad_input_names_its_place_its_field_and_what_was_expected():
     assert "short: request 1: prompt_tokens is 5; expected at most kv_tokens, 4" in raised(kv_tokens=4.0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trace": "short.csv"}, "trace is 'short.csv'; expected a Trace. evenstep.read_trace reads one."),
+        ({"policy": "jsq"}, "policy is 'jsq'; expected an object with a method route(view). evenstep.compare takes names"),
+        ({"policy": Oldest}, "policy is 'Oldest'; expected an object. Write Oldest()."),
+        ({"cluster": {"workers": 4}}, "cluster is {'workers': 4}; expected a Cluster."),
+        ({"step_time": 0.005}, "step_time is 0.005; expected a law."),
+        ({"predictor": "survival"}, "predictor is 'survival'; expected an object with the methods predict and learn"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named_before_anything_looks_into_it(changes, message):
+    given = {"trace": TRACE, "policy": Oldest(), "cluster": Cluster(), "step_time": ONE} | changes
+    with pytest.raises(InputError) as error:
+        simulate(given.pop("trace"), given.pop("policy"), **given)
+    assert f"simulate: {message}" in str(error.value)
+
+
 @pytest.mark.parametrize("column", ["prompt_tokens", "output_tokens"])
 def test_lengths_below_one_are_named_with_their_request(column):
     trace = dataclasses.replace(TRACE, **{column: np.array([2, 0])})

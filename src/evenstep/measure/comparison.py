@@ -68,6 +68,9 @@ class PolicyResult:
     versus_first: dict[str, Interval] | None = None
     versus: dict[str, Interval] | None = None
 
+    def __repr__(self) -> str:
+        return f"<result of {self.policy}, {len(self.seeds)} replicates, digest {self.digest[:16]}>"
+
     @property
     def digest(self) -> str:
         """The run's digest with one replicate; with several, SHA-256 over their digests in order."""
@@ -112,7 +115,7 @@ class PolicyResult:
 
     def _unknown(self, name: str) -> NoReturn:
         """Raise the error of a field that the summaries do not have."""
-        raise InputError(self.policy, "metric", name, "a known metric", nearest(name, self.summaries[0]))
+        raise InputError(self.policy, "metric", name, "a known metric", nearest(str(name), self.summaries[0]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

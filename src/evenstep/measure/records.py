@@ -233,6 +233,10 @@ class Run:
     decisions: DecisionTable | None = None
     trace: Trace | None = None
 
+    def __repr__(self) -> str:
+        workload = (self.trace.name if self.trace is not None else "") or "a workload"
+        return f"<run of {self.conditions.policy} on {workload}, {self.totals.requests} requests>"
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of (request_id, worker, admission step, completion step) in id order and the final clock."""

@@ -68,12 +68,14 @@ def test_another_baseline_adds_differences_to_it():
         ({"baseline": "fcfs"}, "expected one of the policies compared"),
         ({"load": 0.5, "rate": 3.0}, "not both"),
         ({"rate": -1.0}, "expected a finite number > 0"),
+        ({"cluster": {"workers": 4}}, "compare: cluster is .*; expected a Cluster"),
+        ({"step_time": 0.005}, "compare: step_time is 0.005; expected a law"),
     ],
 )
 def test_bad_input_is_one_error(changes, message):
-    asked = {"policies": ["jsq"]} | changes
+    asked = {"policies": ["jsq"], "cluster": CLUSTER} | changes
     with pytest.raises(InputError, match=message):
-        evenstep.compare(trace(), cluster=CLUSTER, **asked)
+        evenstep.compare(trace(), **asked)
 
 
 def test_a_load_stretches_the_arrivals():

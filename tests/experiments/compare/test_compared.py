@@ -28,6 +28,7 @@ def test_it_prints_as_the_table_of_the_command_line(found):
     assert lines[0].startswith("policy") and lines[2].startswith("jsq ") and lines[3].startswith("br-0")
     assert any(line.startswith(f"digest {found['jsq'].digest[:16]}") for line in lines)
     assert repr(found) == ("<comparison of jsq, br-0, bf-io:predictor=oracle,horizon=4 on small, 2 replicates>")
+    assert repr(found["jsq"]) == f"<result of jsq, 2 replicates, digest {found['jsq'].digest[:16]}>"
 
 
 def test_a_notebook_shows_its_tables_and_no_style_of_the_page_around_it(found):
@@ -67,6 +68,8 @@ def test_the_report_has_every_chart_though_the_runs_kept_no_records(found, tmp_p
 def test_an_unknown_metric_or_policy_offers_the_nearest(found):
     with pytest.raises(evenstep.InputError, match="metric is 'idle'; expected a known metric. Did you mean idle_share"):
         found["jsq"].mean("idle")
+    with pytest.raises(evenstep.InputError, match="metric is 3; expected a known metric"):
+        found["jsq"].mean(3)
     for ask in (found["jsq"].interval, found["jsq"].values, found.plot):
         with pytest.raises(evenstep.InputError, match="Did you mean makespan_s"):
             ask("makespan")

@@ -19,7 +19,7 @@ from evenstep.experiments.progress import Progress
 from evenstep.experiments.sources import Reading, scaled
 from evenstep.measure.metrics import Slo
 from evenstep.request import Trace
-from evenstep.sim.cluster.simulation import Cluster
+from evenstep.sim.cluster.simulation import Cluster, check_fleet
 
 
 def compare(
@@ -66,6 +66,7 @@ def compare(
         InputError: a bad source, policy or number, or fewer replicates that differ than `seeds`.
         PolicyError: a policy broke its contract.
     """
+    check_fleet("compare", cluster, step_time)
     fleet = cluster if cluster is not None else Cluster()
     law = step_time if step_time is not None else Linear()
     plan = Plan(

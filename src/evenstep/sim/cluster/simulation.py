@@ -171,6 +171,31 @@ class Cluster:
         return self.groups or (self.workers,)
 
 
+def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
+    """Check that a fleet and a law from Python are a fleet and a law.
+
+    Raises:
+        InputError: one of them is not; None stands for the default.
+    """
+    if cluster is not None and not isinstance(cluster, Cluster):
+        raise InputError(where, "cluster", cluster, "a Cluster", "Write evenstep.Cluster(workers=8, slots=32).")
+    if step_time is not None and not callable(getattr(step_time, "table", None)):
+        raise InputError(where, "step_time", step_time, "a law", "Write evenstep.Linear(overhead_s=0.005).")
+
+
+def _check_kinds(trace: Any, policy: Any, predictor: Any) -> None:
+    if not isinstance(trace, Trace):
+        raise InputError("simulate", "trace", trace, "a Trace", "evenstep.read_trace reads one.")
+    if isinstance(policy, str):
+        hint = "evenstep.compare takes names; each policy is a class in evenstep.routing.policies."
+        raise InputError("simulate", "policy", policy, "an object with a method route(view)", hint)
+    if isinstance(policy, type):
+        raise InputError("simulate", "policy", policy.__name__, "an object", f"Write {policy.__name__}().")
+    if predictor is not None and not callable(getattr(predictor, "predict", None)):
+        hint = "Each predictor is a class in evenstep.predict."
+        raise InputError("simulate", "predictor", predictor, "an object with the methods predict and learn", hint)
+
+
 def simulate(
     trace: Trace,
     policy: RoutingPolicy,
@@ -215,6 +240,8 @@ def simulate(
     from evenstep.sim.cluster.host import run
     from evenstep.sim.cluster.state import Options
 
+    check_fleet("simulate", cluster, step_time)
+    _check_kinds(trace, policy, predictor)
     cluster = cluster or Cluster()
     if cluster.prefill is not None:
         trace = cluster.prefill.ready(trace)
