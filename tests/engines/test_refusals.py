@@ -23,6 +23,7 @@ EVERY = [
     (refusals.too_many("Too many.", 2), 429, "rate_limit_error", "rate_limit_exceeded"),
     (refusals.overloaded(1.2), 503, "service_unavailable_error", "overloaded"),
     (refusals.waited_too_long(30, 5), 503, "service_unavailable_error", "pool_timeout"),
+    (refusals.no_other_engine(5), 503, "service_unavailable_error", "pool_timeout"),
     (refusals.lasted_too_long(3600.0), 504, "server_error", "request_timeout"),
     (refusals.too_slow(), 408, "invalid_request_error", "request_timeout"),
     (refusals.engine_failed(), 502, "server_error", "engine_failed"),

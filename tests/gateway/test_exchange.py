@@ -25,6 +25,7 @@ from tests.gateway.running import (
     whole,
 )
 
+from evenstep.gateway.config.sections import Dispatch
 from evenstep.gateway.config.worker import Worker
 
 BODY = {"model": "m", "prompt": "say", "max_tokens": 4, "stream": True}
@@ -151,6 +152,22 @@ def test_where_every_engine_fails_the_client_is_told_once_each_was_tried():
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "engine_failed"
             assert b"127.0.0.1" not in answer
             assert (len(first.asked), len(second.asked)) == (1, 1)
+
+    asyncio.run(story())
+
+
+def test_a_request_that_no_other_engine_was_there_for_is_not_said_to_have_waited_for_a_slot():
+    async def breaks_off(number, head, body, writer):
+        writer.close()
+
+    async def story():
+        dead = Worker(url="http://127.0.0.1:9", name="dead", models=["m"])
+        rules = Dispatch(breaker_failures=1, cooldown_s=0.05)
+        async with engine(breaks_off) as one, serving(one.url, dead, dispatch=rules) as server:
+            await raw(server, request(BODY, headers=CLOSE))  # one of the two is ejected now
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"An engine failed the request, and no other was free in time." in answer
 
     asyncio.run(story())
 

@@ -84,6 +84,12 @@ def waited_too_long(waited_s: float, retry_after_s: float) -> Refusal:
     return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
 
 
+def no_other_engine(retry_after_s: float) -> Refusal:
+    """The refusal of a request that an engine failed, while no other became free in time."""
+    message = "An engine failed the request, and no other was free in time. Try again later."
+    return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
+
+
 def lasted_too_long(limit_s: float) -> Refusal:
     """The refusal of a request whose total time is over."""
     message = f"The request was not answered within {limit_s:g} s, which is as long as one may take."

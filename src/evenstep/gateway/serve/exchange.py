@@ -330,6 +330,8 @@ class Exchange:
                 return self.refusal
             case "pool-full" | "no-worker" | "draining":
                 return refusals.overloaded(max(1.0, retry_s))
+            case "expired" if self._are_denials is not None and not self.only_too_many:
+                return refusals.no_other_engine(max(1.0, retry_s))
             case "expired" if self.refusal is None or not self.only_too_many:
                 return refusals.waited_too_long(self.model.settings.ttl_s, max(1.0, retry_s))
             case "overdue":
