@@ -41,12 +41,14 @@ class Law:
         overhead_s, seconds_per_token: of the linear law; a slope that is not clearly above 0 is 0.
         r_squared: share of the variation of usual steps it explains.
         steps: number of steps it was fitted to.
+        slope_error: two standard errors of the slope over the slope; 0 without one.
     """
 
     overhead_s: float
     seconds_per_token: float
     r_squared: float
     steps: int
+    slope_error: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +96,7 @@ class Observed:
         overhead = float(seconds.mean() - slope * envelope.mean())
         if slope <= SURE * error or slope <= 0.0 or overhead < 0.0:
             return Law(float(seconds.mean()), 0.0, 0.0, len(seconds))
-        return Law(overhead, slope, explained, len(seconds))
+        return Law(overhead, slope, explained, len(seconds), SURE * error / slope)
 
     def _has_prefill(self) -> NDArray[np.bool_]:
         """bool[steps], whether a request of the group waited for its first token: prompts take time, not the load."""

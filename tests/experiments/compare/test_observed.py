@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -37,6 +38,7 @@ def test_fleet_law_and_arrivals_are_settings(log):
     assert found.values["overhead_s"] == pytest.approx(0.0049, rel=0.02)
     assert "kv_tokens" not in found.values
     assert "3 workers, 8 slots each" in found.said[0] and "policy jsq" in found.said[0]
+    assert re.search(r"s a token ± [\d.]+ % \(R\^2 ", found.said[1]), "no law without a bound on its error"
 
 
 def test_what_contradicts_a_flag_is_left_out(log):

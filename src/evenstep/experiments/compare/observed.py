@@ -144,7 +144,7 @@ def _said(found: Observed) -> list[str]:
     else:
         said.append(
             f"Step-time law of the log: C = {1e3 * law.overhead_s:.4g} ms, t_l = {law.seconds_per_token:.4g} s a token "
-            f"(R^2 {law.r_squared:.2f} over usual steps, {law.steps:,} steps)."
+            f"± {100 * law.slope_error:.1f} % (R^2 {law.r_squared:.2f} over usual steps, {law.steps:,} steps)."
         )
     said.append("The simulation has no prefill on the workers and decides as soon as a slot is free.")
     if len(set(found.kv_tokens)) > 1:
