@@ -33,13 +33,13 @@ class Locks:
     Args:
         file: its bytes are locked; nothing is written to it. None = nothing is locked.
         say: told before the first wait.
-        pause: waits so many seconds.
+        pause: waits so many seconds between two looks; a process may set another one.
     """
 
     def __init__(
         self, file: Path | None, say: Callable[[], None] = lambda: None, pause: Callable[[float], None] = time.sleep
     ) -> None:
-        self._say, self._pause = say, pause
+        self._say, self.pause = say, pause
         self._held: dict[int, int] = {}  # byte -> how often it is held: a kernel may be compiled for two signatures
         self._file = -1
         if file is not None and fcntl is not None:
@@ -56,7 +56,7 @@ class Locks:
         while self._held[byte] == 1 and not self._is_ours(byte) and waited_s < PATIENCE_S:
             if waited_s == 0.0:
                 self._say()
-            self._pause(_LOOK_S)
+            self.pause(_LOOK_S)
             waited_s += _LOOK_S
 
     def release(self, kernel: str) -> None:
