@@ -25,6 +25,8 @@ T = TypeVar("T")
 Numbers: TypeAlias = tuple[float, ...] | str
 #: The version every YAML file of the project states.
 VERSION = 1
+#: The largest integer of a setting: beyond it a float is not exact.
+MOST = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +93,11 @@ class Settled(Generic[T]):
         """
         for name, low in at_least.items():
             number = getattr(self.value, name, None)
-            if isinstance(number, int | float) and not (math.isfinite(number) and number >= low):
-                kind = "an integer" if isinstance(number, int) else "a finite number"
-                raise self.refusal(name, f"{kind} >= {low}")
+            if isinstance(number, int):
+                if not low <= number <= MOST:
+                    raise self.refusal(name, integers(low, number))
+            elif isinstance(number, float) and not (math.isfinite(number) and number >= low):
+                raise self.refusal(name, f"a finite number >= {low}")
         for name in above_zero:
             number = getattr(self.value, name)
             if number is not None and not (math.isfinite(number) and number > 0):
@@ -525,5 +529,10 @@ def check_at_least(where: str, low: int, given: object, *names: str) -> None:
     """
     for name in names:
         value = getattr(given, name)
-        if value is not None and value < low:
-            raise InputError(where, f"--{name}", value, f"an integer >= {low}")
+        if value is not None and not low <= value <= MOST:
+            raise InputError(where, f"--{name}", value, integers(low, value))
+
+
+def integers(low: float, found: int) -> str:
+    """The integers that will do, in words."""
+    return f"an integer from {low} to {MOST}" if found > MOST else f"an integer >= {low}"

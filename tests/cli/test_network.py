@@ -71,9 +71,11 @@ def test_a_report_is_written(tmp_path, capsys):
     assert "Network agent-loop" in text and text.count("<svg") == 2 and "<script" not in text
 
 
-def test_a_seed_below_0_and_an_order_twice_are_refused(capsys):
+def test_a_seed_out_of_range_and_an_order_twice_are_refused(capsys):
     assert main(["network", "check", LOOP, "--seed", "-1"]) == 2
     assert "--seed is -1; expected an integer >= 0" in capsys.readouterr().err
+    assert main(["network", "check", LOOP, "--seed", str(10**23)]) == 2
+    assert f"--seed is {10**23}; expected an integer from 0 to {2**53}" in capsys.readouterr().err
     assert main(["network", "run", LOOP, "--until-s", "1", "--orders", "fcfs,oldest-task,fcfs"]) == 2
     assert "--orders is 'fcfs'; expected each order once" in capsys.readouterr().err
 

@@ -35,6 +35,7 @@ def test_a_trace_brings_its_own_rate():
         ({"source": ""}, "FILE is 'missing'"),
         ({"source": "3/5", "precision": 1.0}, "--precision is 1.0"),
         ({"source": "3/5", "requests": 10}, "--requests is 10"),
+        ({"source": "3/5", "seed": 10**23}, f"expected an integer from 0 to {2**53}"),
         ({"source": "3/5", "policies": ["jsq"]}, "jsq routes requests"),
     ],
 )

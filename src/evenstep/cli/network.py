@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from evenstep.cli.parts.flags import add_format
-from evenstep.config import in_file
+from evenstep.config import check_at_least, in_file
 
 if TYPE_CHECKING:
     from evenstep.measure.network_records import Live, NetworkRun
@@ -71,8 +71,7 @@ def _checked(args: argparse.Namespace) -> None:
 
     if args.until_s is not None and not 0 < args.until_s < float("inf"):
         raise InputError("evenstep network", "--until-s", args.until_s, "a finite number > 0")
-    if args.seed < 0:
-        raise InputError("evenstep network", "--seed", args.seed, "an integer >= 0")
+    check_at_least("evenstep network", 0, args, "seed")
 
 
 def _orders(args: argparse.Namespace) -> tuple[str, ...]:

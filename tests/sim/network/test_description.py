@@ -96,6 +96,7 @@ def test_a_good_file_is_read(tmp_path):
         ),
         ("until_s: 10", "until_s: 10\norder: fcsf", "order is 'fcsf'; expected one of fcfs, oldest-task, least-attained"),
         ("until_s: 10", "until_s: 10\nseed: -1", "line 3: seed is -1; expected an integer >= 0"),
+        ("until_s: 10", f"until_s: 10\nseed: {10**23}", f"seed is {10**23}; expected an integer from 0 to {2**53}"),
         ("{act: 0.5, end: 0.5}", "{act: half, end: 0.5}", "tasks.agent.calls.act.then.act is 'half'; expected a number."),
         pytest.param(  # all visits are drawn before it is said
             "{act: 0.5, end: 0.5}",

@@ -195,8 +195,8 @@ class Network:
     def __post_init__(self) -> None:
         if self.until_s is not None and not (math.isfinite(self.until_s) and self.until_s > 0):
             raise InputError("network", "until_s", self.until_s, "a finite number of seconds > 0")
-        if self.seed < 0:
-            raise InputError("network", "seed", self.seed, "an integer >= 0")
+        if not 0 <= self.seed <= config.MOST:
+            raise InputError("network", "seed", self.seed, config.integers(0, self.seed))
         for which in ("engines", "tasks"):
             if not getattr(self, which):
                 raise InputError("network", which, "empty", "at least one")
