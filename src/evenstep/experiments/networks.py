@@ -21,6 +21,7 @@ from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
 from evenstep.theory.stations import Checked, Flow, Judged, Station, engine_loads, virtual_stations
+from evenstep.workload.synthetic.arrivals import mean_rate
 
 #: Scheduling policies that fill the budget whenever they can: Theorem 1 is about these.
 CONSERVING = frozenset({"sarathi", "orca", "vllm", "work-conserving", "class-first", "sjf", "srpt"})
@@ -51,7 +52,8 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
         if task.trace is not None:
             found.append(_recorded_flow(network, name, (traces or {})[name]))
             continue
-        rate, runs, tokens, earlier = rate_per_s(network, name), visits(task), mean_tokens(task), ancestors(task)
+        assert task.arrivals is not None
+        rate, runs, tokens, earlier = mean_rate(task.arrivals), visits(task), mean_tokens(task), ancestors(task)
         for call, section in task.calls.items():
             engine = network.engines[section.engine]
             work = sum(tokens[call]) - (engine.server.first_token != "decode")
@@ -63,22 +65,13 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
     return found
 
 
-def rate_per_s(network: Network, name: str) -> float:
-    """Tasks of a type a second, from its arrival process, else from the number of tasks drawn."""
-    process = network.tasks[name].arrivals
-    given = getattr(process, "requests_per_s", None)
-    if given is not None:
-        return float(given)
-    times = None if process is None else process.times(10_000, network.seed, 0)
-    return 0.0 if times is None or times[-1] <= 0 else (times.size - 1) / float(times[-1])
-
-
 def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
     engine = network.tasks[name].engine or ""
-    section = network.engines[engine]
+    section, process = network.engines[engine], network.tasks[name].arrivals
     calls = draw(replace(network, tasks={name: network.tasks[name]}), {name: trace})
-    tokens, span_s = float((calls.prompt + calls.output).sum()), float(calls.arrival_s.max(initial=0.0))
-    load = tokens / span_s / (tokens_per_s(section) * section.count) if span_s else math.nan
+    tokens, tasks, span_s = float((calls.prompt + calls.output).sum()), calls.arrival_s.size, float(np.ptp(calls.arrival_s))
+    rate = mean_rate(process) if process is not None else (tasks - 1) / (span_s or math.nan)
+    load = (rate or math.nan) * tokens / tasks / (tokens_per_s(section) * section.count)
     return Flow(f"{name}.call", engine, load, len(section.priority))
 
 

@@ -59,6 +59,23 @@ def test_diurnal_peaks_where_and_as_high_as_asked():
     assert counts.max() / counts.mean() == pytest.approx(1.8, rel=0.08)
 
 
+@pytest.mark.parametrize(
+    ("process", "rate"),
+    [
+        (arrivals.OnOff(20, 1, 3, 0.4), 5.3),
+        (arrivals.LikeTrace(np.array([0.1, 0.3, 0.2])), 5.0),
+        (arrivals.Gamma(5, 2), 5.0),
+    ],
+)
+def test_the_mean_rate_is_that_of_a_long_run(process, rate):
+    assert arrivals.mean_rate(process) == pytest.approx(rate)
+    assert (N - 1) / process.times(N, 0, 0)[-1] == pytest.approx(rate, rel=0.05)
+
+
+def test_a_process_without_times_has_no_rate():
+    assert arrivals.mean_rate(arrivals.AtOnce()) == arrivals.mean_rate(arrivals.Saturated()) == 0.0
+
+
 def test_like_trace_begins_with_the_traces_own_gaps_and_wraps():
     process = arrivals.LikeTrace(np.array([1.0, 2.0, 3.0]))
     assert process.times(6, 0, 0).tolist() == [0, 1, 3, 6, 7, 9]

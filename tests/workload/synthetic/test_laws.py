@@ -49,6 +49,23 @@ def test_means_are_those_of_the_law(law, mean):
     assert law.quantile(GRID).mean() == pytest.approx(mean, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("law", "expected"),
+    [
+        (laws.Constant(100), 100.0),
+        (laws.Uniform(2, 9), 5.5),
+        (laws.Geometric(112), 112.0),
+        (laws.Lognormal(2.0, median=100), 100 * np.exp(2.0)),
+        (laws.Pareto(1.6, mean=500), 500 - 187.5 * (187.5 / 1e7) ** 0.6 / 0.6),  # what lies beyond the highest is cut
+        (laws.Pareto(1.0, minimum=100, high=1_000_000), 100 * (1 + np.log(10_000))),
+        (laws.Bimodal(0.9995, laws.Constant(1), laws.Constant(1_000_000)), 500.9995),
+        (laws.Bimodal(0.0005, laws.Constant(1_000_000), laws.Constant(1)), 500.9995),
+    ],
+)
+def test_the_mean_counts_long_tails_and_rare_lengths(law, expected):
+    assert laws.mean(law) == pytest.approx(expected, rel=0.001)
+
+
 def test_what_lies_beyond_an_end_gathers_on_it():
     tokens = laws.Pareto(1.6, mean=500, high=2000).quantile(GRID)
     beyond = (2000 / 187.5) ** -1.6

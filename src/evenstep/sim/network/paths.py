@@ -7,54 +7,68 @@ import numpy as np
 from evenstep.request import F8
 from evenstep.sim.network.description import END, Network, TaskSection, first_calls
 from evenstep.sim.network.tasks import Calls
+from evenstep.workload.synthetic.laws import mean
 
-#: Points of a law's quantile function that its mean is taken over, and rounds of a loop's expectation.
-_POINTS, _ROUNDS = 1000, 2000
+#: Share by which a path has to be longer than another to count as longer.
+_ROUNDING = 1e-12
+#: Decimal places of a slack that count: without rounding, calls without slack were not alike.
+_PLACES = 6
 
 
 def mean_tokens(task: TaskSection) -> dict[str, tuple[float, float]]:
     """Mean prompt and output tokens of each call."""
-    u = (np.arange(_POINTS) + 0.5) / _POINTS
-    return {
-        name: (float(call.prompt.quantile(u).mean()), float(call.output.quantile(u).mean()))
-        for name, call in task.calls.items()
-    }
+    return {name: (mean(call.prompt), mean(call.output)) for name, call in task.calls.items()}
 
 
 def remaining(task: TaskSection) -> dict[str, float]:
-    """Expected tokens of the longest path from the start of each call to the end of its task, by call."""
-    tokens = {name: sum(both) for name, both in mean_tokens(task).items()}
-    joins = {name: [c for c, one in task.calls.items() if name in one.after] for name in task.calls}
-    found = dict(tokens)
-    for _ in range(_ROUNDS):
-        before = found
-        found = {}
-        for name, call in task.calls.items():
-            by_chance = sum(chance * before[one] for one, chance in call.then.items() if one != END)
-            found[name] = tokens[name] + max([by_chance, *(before[one] for one in joins[name])])
-        if all(abs(found[name] - before[name]) <= 1e-9 * found[name] for name in found):
-            break
+    """Expected tokens of the longest path from the start of each call to the end of its task, by call.
+
+    The path goes on by chance or to a call that waits for this one. All ways are solved at once, then each call takes the
+    longest, until no call takes another.
+    """
+    place, tokens = _place(task), np.array([sum(both) for both in mean_tokens(task).values()])
+    ways = [_ways(task, name, place) for name in task.calls]
+    taken = [0] * len(ways)
+    while True:
+        left = np.linalg.solve(np.eye(len(ways)) - np.array([way[k] for way, k in zip(ways, taken, strict=True)]), tokens)
+        best = [_longest(way @ left, k) for way, k in zip(ways, taken, strict=True)]
+        if best == taken:
+            return dict(zip(task.calls, left.tolist(), strict=True))
+        taken = best
+
+
+def _ways(task: TaskSection, name: str, place: dict[str, int]) -> F8:
+    """float64[W, calls], the chance of each call to be next: by chance, then for each call that waits for this one."""
+    joins = [call for call, one in task.calls.items() if name in one.after]
+    found = np.zeros((1 + len(joins), len(place)))
+    for follows, chance in task.calls[name].then.items():
+        if follows != END:
+            found[0, place[follows]] = chance
+    found[np.arange(1, len(found)), [place[call] for call in joins]] = 1
     return found
+
+
+def _longest(left: F8, taken: int) -> int:
+    """The longest way; the one taken unless another is clearly longer, so that rounding changes nothing."""
+    return int(left.argmax()) if left.max() > left[taken] * (1 + _ROUNDING) else taken
 
 
 def visits(task: TaskSection) -> dict[str, float]:
-    """Mean number of times a task runs each call. A join runs as often as the rarest of its parents."""
-    begin = first_calls(task)
-    found = dict.fromkeys(task.calls, 0.0)
-    for _ in range(_ROUNDS):
-        last = found
-        led = dict.fromkeys(task.calls, 0.0)
-        for name, call in task.calls.items():
-            for follows, chance in call.then.items():
-                if follows != END:
-                    led[follows] += chance * last[name]
-        found = {
-            name: min(last[one] for one in call.after) if call.after else led[name] + (name in begin)
-            for name, call in task.calls.items()
-        }
-        if all(abs(found[name] - last[name]) <= 1e-12 for name in found):
-            break
-    return found
+    """Mean number of times a task runs each call. A join runs as often as each of its parents."""
+    place, begin = _place(task), first_calls(task)
+    led, begun = np.eye(len(place)), np.zeros(len(place))
+    for name, call in task.calls.items():
+        begun[place[name]] = not call.after and name in begin
+        if call.after:
+            led[place[name], place[call.after[0]]] -= 1
+        for follows, chance in call.then.items():
+            if follows != END:
+                led[place[follows], place[name]] -= chance
+    return dict(zip(task.calls, np.linalg.solve(led, begun).tolist(), strict=True))
+
+
+def _place(task: TaskSection) -> dict[str, int]:
+    return {name: k for k, name in enumerate(task.calls)}
 
 
 def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:
@@ -72,7 +86,7 @@ def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:
 def before(task: TaskSection) -> dict[str, float]:
     """Expected tokens of the longest path from the task's start to each call, by call. Ways back in a loop do not count."""
     tokens = {name: sum(both) for name, both in mean_tokens(task).items()}
-    place = {name: k for k, name in enumerate(task.calls)}
+    place = _place(task)
     found = dict.fromkeys(task.calls, 0.0)
     for _ in range(len(task.calls)):
         for name, call in task.calls.items():
@@ -92,7 +106,8 @@ def static_keys(network: Network, calls: Calls) -> F8:
         if task.calls:
             left, done = remaining(task), before(task)
             longest = max(left[one] + done[one] for one in task.calls)
-            key = -left[call] if network.order == "longest-path" else max(longest - done[call] - left[call], 0.0)
+            slack = max(round(longest - done[call] - left[call], _PLACES), 0.0)
+            key = -left[call] if network.order == "longest-path" else slack
             keys[calls.kind == kind] = key
     recorded = np.array([not network.tasks[name].calls for name, _ in calls.kinds])[calls.kind]
     if recorded.any():

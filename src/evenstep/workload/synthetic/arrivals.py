@@ -193,6 +193,16 @@ class LikeTrace:
         return np.concatenate([[0.0], np.cumsum(self.gaps[places] * scale)])
 
 
+def mean_rate(process: Arrivals) -> float:
+    """Requests a second of a process over a long time; 0 for one without times, or with all at once."""
+    if isinstance(process, OnOff):
+        expected = process.on_requests_per_s * process.on_s + process.off_requests_per_s * process.off_s
+        return expected / (process.on_s + process.off_s)
+    if isinstance(process, LikeTrace) and process.requests_per_s is None:
+        return 1 / float(process.gaps.mean())
+    return float(getattr(process, "requests_per_s", 0.0))
+
+
 def _inverse(events: F8, expected: F8, grid: F8) -> F8:
     """Times at which the expected count reaches each event; where it stands still, the last such time."""
     right = np.minimum(np.searchsorted(expected, events, side="right"), expected.size - 1)
