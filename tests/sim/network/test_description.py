@@ -157,6 +157,11 @@ def joined(tmp_path, calls: str):
             "join.after is 'a, b'; expected calls that run equally",
         ),
         ("a:\njoin: after: [a, a]", "join.after is 'a, a'; expected each call once"),
+        (
+            "a: then: {a: 0.5, end: 0.5}\nother:",
+            "line 9: tasks.agent.calls.a is 'never reached'; expected a call that a task begins with or is led to. "
+            "Only a leads to it: a loop that nothing begins.",
+        ),
     ],
 )
 def test_a_call_that_waits_for_calls_that_do_not_always_run_together_is_refused(tmp_path, capsys, calls, said):

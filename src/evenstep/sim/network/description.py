@@ -16,12 +16,12 @@ tasks:
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from evenstep import config, names
 from evenstep.cost.batch import BatchTime
@@ -335,9 +335,7 @@ def _check_cycles(place: str, task: TaskSection) -> None:
         reached |= more
     lost = [name for name in calls if name not in reached]
     if lost:
-        what = calls[lost[0]].after or [lost[0]]
-        hint = "The calls wait for each other."
-        raise InputError("network", f"{place}.calls.{lost[0]}.after", what[0], "no cycle without exit", hint)
+        _refuse_lost(place, calls, lost[0])
     exits = {name for name, call in calls.items() if not call.then or call.then.get(END, 0) > 0}
     while True:
         more = {
@@ -351,6 +349,16 @@ def _check_cycles(place: str, task: TaskSection) -> None:
         what = next(iter(calls[stuck[0]].then))
         hint = f"Give {END} or a call outside the cycle a probability above 0."
         raise InputError("network", f"{place}.calls.{stuck[0]}.then", what, "no cycle without exit", hint)
+
+
+def _refuse_lost(place: str, calls: Mapping[str, CallSection], name: str) -> NoReturn:
+    """Raise the error for a call that no task comes to: it waits in a cycle, or is in a loop that nothing leads to."""
+    at, after = f"{place}.calls.{name}", calls[name].after
+    if after:
+        raise InputError("network", f"{at}.after", after[0], "no cycle without exit", "The calls wait for each other.")
+    leads = ", ".join(one for one, call in calls.items() if call.then.get(name, 0) > 0)
+    expected = "a call that a task begins with or is led to"
+    raise InputError("network", at, "never reached", expected, f"Only {leads} leads to it: a loop that nothing begins.")
 
 
 def first_calls(task: TaskSection) -> list[str]:
