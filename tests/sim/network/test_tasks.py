@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from tests.sim.network.networks import call, one_engine
 
+from evenstep.errors import InputError
 from evenstep.request import Trace
 from evenstep.sim.network.description import TaskSection
 from evenstep.sim.network.tasks import draw
-from evenstep.workload.synthetic.arrivals import Poisson
+from evenstep.workload.synthetic.arrivals import Poisson, Saturated
 from evenstep.workload.synthetic.yaml_file import TraceFile
 
 
@@ -83,6 +84,19 @@ def test_a_recorded_session_is_a_task_and_think_times_are_delays():
     assert drawn.task.tolist() == [0, 0, 0, 1] and drawn.prompt.tolist() == [10, 30, 40, 20]
     assert drawn.delay_s.tolist() == [0.0, 0.5, 0.25, 0.0] and drawn.arrival_s.tolist() == [0.0, 1.0]
     assert list(zip(drawn.parent.tolist(), drawn.child.tolist(), strict=True)) == [(0, 1), (1, 2)]
+
+
+def test_drawn_arrivals_of_recorded_tasks_differ_by_seed():
+    """All replicates had the same arrivals, and intervals of no width."""
+    trace, task = (
+        Trace(np.full(5, 10), np.full(5, 1)),
+        TaskSection(trace=TraceFile("x"), engine="one", arrivals=Poisson(1.0)),
+    )
+    network = replace(one_engine({"call": call("one")}), tasks={"log": task})
+    first, again, other = (draw(network, {"log": trace}, seed).arrival_s.tolist() for seed in (0, 0, 1))
+    assert first == again != other
+    with pytest.raises(InputError, match=r"tasks\.log\.arrivals is 'saturated'; expected a process with times"):
+        draw(replace(network, tasks={"log": replace(task, arrivals=Saturated())}), {"log": trace})
 
 
 def test_the_time_says_how_many_tasks_there_are():

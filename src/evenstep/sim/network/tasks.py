@@ -15,6 +15,7 @@ from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.sim.network.description import END, MOST_TASKS, CallSection, Network, TaskSection, first_calls
+from evenstep.workload.synthetic.arrivals import Arrivals
 
 #: Tasks are drawn in so many at first where the time says how many there are.
 _FIRST = 1024
@@ -107,15 +108,18 @@ def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int 
     parts: list[Calls] = []
     for place, (name, task) in enumerate(network.tasks.items()):
         if task.trace is not None:
-            parts.append(_recorded(name, place, task, (traces or {})[name], kinds, network))
+            parts.append(_recorded(network, name, place, (traces or {})[name], kinds, seed + network.seed))
         else:
             parts.append(_drawn(network, name, place, kinds, seed + network.seed))
     return _merged(parts, kinds)
 
 
-def _key(seed: int, name: str) -> int:
-    """The key of a type's arrivals: types are independent of each other."""
-    return seed ^ streams.stream_number(f"network-{name}")
+def _times(process: Arrivals, count: int, seed: int, name: str) -> F8:
+    """The arrivals of so many tasks of a type; types are independent of each other."""
+    times = process.times(count, seed ^ streams.stream_number(f"network-{name}"), 0)
+    if times is None:
+        raise InputError("network", f"tasks.{name}.arrivals", "saturated", "a process with times")
+    return times
 
 
 def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
@@ -126,9 +130,7 @@ def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
         if count > MOST_TASKS:
             more = f"over {MOST_TASKS:,} tasks in {until_s:g} s"
             raise InputError("network", place, more, f"at most {MOST_TASKS:,}", "Lower the rate or until_s, or give count.")
-        times = task.arrivals.times(count, _key(seed, name), 0)
-        if times is None:
-            raise InputError("network", place, "saturated", "a process with times")
+        times = _times(task.arrivals, count, seed, name)
         if task.count is not None or times[-1] >= until_s or not np.any(np.diff(times) > 0):
             return times[times < until_s]
         count *= 2
@@ -245,10 +247,9 @@ class _Walk:
         return rows
 
 
-def _recorded(
-    name: str, place: int, task: TaskSection, trace: Trace, kinds: tuple[tuple[str, str], ...], network: Network
-) -> Calls:
+def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tuple[tuple[str, str], ...], seed: int) -> Calls:
     """A trace as tasks: requests that follow each other are one task, every other request is a task of its own."""
+    task = network.tasks[name]
     count, after = len(trace), trace.column("after")
     root = np.arange(count)
     for row in np.flatnonzero(after >= 0).tolist():  # a predecessor stands above
@@ -260,8 +261,7 @@ def _recorded(
     roots, number = np.unique(root, return_inverse=True)
     arrival_s = trace.column("arrival_s")[roots]
     if task.arrivals is not None:
-        times = task.arrivals.times(roots.size, _key(network.seed, name), 0)
-        arrival_s = arrival_s if times is None else times
+        arrival_s = _times(task.arrivals, roots.size, seed, name)
     linked = np.flatnonzero(after >= 0)
     think_s = np.where(after >= 0, trace.column("think_s"), 0.0)
     alone = np.flatnonzero((after < 0) & (root != np.arange(count)))  # of a session, but linked to nothing: by its time
