@@ -119,6 +119,7 @@ class Case:
             engine.residents,
             engine.kv_tokens,
             engine.overhead_s,
+            engine.data_parallel,
         )
         return closed_form(self.built, served)
 
