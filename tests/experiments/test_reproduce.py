@@ -37,3 +37,6 @@ def test_a_file_of_the_users_is_an_experiment_too(tmp_path):
     )
     found = reproduce(str(mine), Setting(quick=True, seeds=1, processes=1))
     assert (found.title, found.seeds) == ("mine", 1)
+    mine.write_text("experiment = 3\n")
+    with pytest.raises(InputError, match="experiment is '3'; expected an Experiment"):
+        reproduce(str(mine))

@@ -93,10 +93,13 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
         setting: how; the full size when left out.
 
     Raises:
-        InputError: an unknown name (the nearest are offered), or more trace files than it takes.
+        InputError: an unknown name (the nearest are offered), a file that binds something else, or more trace files than it
+            takes.
     """
     how = setting or Setting()
-    experiment: Experiment = names.find("experiments", name)
+    experiment: Any = names.find("experiments", name)
+    if not isinstance(experiment, Experiment):
+        raise InputError(name, "experiment", repr(experiment), "an Experiment", "See evenstep.experiments.reproduce.")
     if len(how.traces) > experiment.most_traces:
         most = experiment.most_traces
         expected = f"at most {most} for {name}" if most else f"no trace: {name} makes its own instance"
