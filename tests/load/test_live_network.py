@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.sim.network.networks import call, example
 
@@ -65,6 +66,12 @@ def test_groups_with_different_routing_are_refused():
 def test_a_speed_of_zero_is_refused():
     with pytest.raises(InputError, match="--speed is 0.0; expected a finite number > 0"):
         run_live(SMALL, speed=0.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_in_which_no_call_ends_has_no_latency():
+    live = run_live(replace(SMALL, until_s=0.05))
+    assert live.unfinished == live.tasks > 0 and np.isnan(live.latencies["task_mean_s"])
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ class Outcome:
         gap_sum_s, gap_squares: of all gaps, exactly.
         tokens: int64[M], output tokens of each `bucket_s` from the start.
         bucket_s: seconds.
-        duration_s: from the first start to the last end.
+        duration_s: from the first start to the last end; nan where nothing ended.
         start_s: when it began, of `time.monotonic`.
         lag_s: float64[L], lateness of the loop's own timer, each `_TICK_S`.
         cpu_s: CPU seconds of this process during the run.
@@ -189,7 +189,8 @@ class Run:
                 gc.unfreeze()
             await client.close()
         self._drain()
-        duration_s = float(np.nanmax(self._records.ended_s) - np.nanmin(self._records.started_s))
+        ended_s = self._records.ended_s[~np.isnan(self._records.ended_s)]
+        duration_s = float(ended_s.max() - np.nanmin(self._records.started_s)) if ended_s.size else np.nan
         return Outcome(
             self._records,
             self._gaps,

@@ -111,6 +111,11 @@ class NetworkRun:
     def _verdict(self, engine: int | None = None) -> Verdict | None:
         return self.stability(engine).verdict if self.counted_s > 0 else None
 
+    def _busy_share(self, run: EngineRun) -> float:
+        """Share of the time that an engine spent in iterations; what the last one lasts beyond the stop does not count."""
+        after_s = max(run.totals.makespan_s - self.until_s, 0.0)
+        return (run.totals.busy_s - after_s) / self.until_s if self.until_s else 0.0
+
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Every figure by name: tasks, calls, latencies in seconds, and each engine's own."""
@@ -126,7 +131,7 @@ class NetworkRun:
                 "verdict": self._verdict(e),
                 "requests": run.totals.requests,
                 "unfinished": run.totals.unfinished,
-                "busy_share": run.totals.busy_s / self.until_s if self.until_s else 0.0,
+                "busy_share": self._busy_share(run),
                 "tokens_left": int(self.left[e]),
                 "iterations": run.totals.iterations,
                 "evictions": run.totals.evictions,

@@ -210,6 +210,13 @@ def test_tokens_left_are_those_at_the_end_of_the_run(until_s, left):
     assert run.summary["tokens_left"] == run.summary["engines"]["one"]["tokens_left"] == left
 
 
+@pytest.mark.parametrize("until_s", [2.5, 4.0])
+def test_an_engine_is_busy_at_most_all_the_time_of_a_run(until_s):
+    """An iteration of a second that a stop cut in two counted whole: an engine was busy for 120 % of 2.5 s."""
+    network = replace(one_engine({"call": call("one", 511, 2)}, count=1), until_s=until_s)
+    assert simulate_network(network).summary["engines"]["one"]["busy_share"] == pytest.approx(1.0)
+
+
 def test_recorded_calls_can_have_a_priority():
     """Both types wait at one engine with one seat; the listed one is served first, although it is recorded."""
     log = Trace(np.full(20, 100), np.full(20, 20), np.zeros(20), session=np.full(20, -1))
