@@ -68,3 +68,12 @@ def test_a_law_of_infinite_mean_is_called_so(tmp_path, capsys):
     assert main(["thresholds", str(path), "--rate", "1"]) == 2
     told = capsys.readouterr().err
     assert "w.yaml line 5: synthetic.output.alpha is 1.0" in told and "infinite mean" in told and told.count("\n") == 1
+
+
+def test_arrivals_drawn_at_a_rate_have_that_rate(tmp_path, capsys):
+    """Poisson arrivals at 4 a second came at 4.03, and so did the thresholds."""
+    path = tmp_path / "w.yaml"
+    lengths = "prompt: {law: constant, tokens: 129}, output: {law: constant, tokens: 20}"
+    path.write_text(f"version: 1\nsynthetic: {{requests: 2000, {lengths}}}\n")
+    assert main(["thresholds", str(path), "--rate", "4", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["requests_per_s"] == pytest.approx(4.0, abs=1e-9)

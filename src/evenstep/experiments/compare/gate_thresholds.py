@@ -18,7 +18,7 @@ from evenstep.request import Trace
 from evenstep.sim.engine.simulation import Engine
 from evenstep.theory import segments, wait_thresholds
 from evenstep.theory.fluid import Types, equilibrium
-from evenstep.workload.replicate import rate
+from evenstep.workload.replicate import rate, scaled_to_rate
 
 _WHERE = "evenstep thresholds"
 #: The flags behind what the theory is told.
@@ -108,7 +108,7 @@ def answer(asked: Question) -> dict[str, Any]:
 
 
 def read(settings: EngineSettings) -> Trace:
-    """The requests that settings ask for.
+    """The requests that settings ask for, at the very rate: arrivals drawn at it come at a rate a little off.
 
     Raises:
         InputError: a file that cannot be read, a law with an infinite mean, or a key of the engine that has no effect.
@@ -117,7 +117,8 @@ def read(settings: EngineSettings) -> Trace:
         if key != "kv_tokens":
             hint = "WAIT's theory has batches without other limits: only the memory changes its thresholds."
             raise InputError(_WHERE, f"--engine {key.replace('_', '-')}", value, "no key but kv-tokens", hint)
-    return traces_of(settings, fewer=False)[0]
+    trace = traces_of(settings, fewer=False)[0]
+    return trace if settings.rate is None else scaled_to_rate(trace, settings.rate)
 
 
 def _wait(asked: Question, types: Types, names: list[int]) -> dict[str, Any]:
