@@ -50,6 +50,10 @@ def test_json_says_the_same_in_numbers_and_the_inequalities_hold(capsys):
         (["--rate", "4", "--engine", "kv-tokens=4000000,batch-limit=9"], "--engine batch-limit is '9'"),
         (["--batch-time", "token-budget"], "expected affine-kv"),
         (["--batch-time", "affine-kv:d0-s=0"], "thresholds: --batch-time d0-s is 0.0"),
+        (
+            ["--rate", "4", "--segments", "1"],
+            "room for whole thresholds and a slack of 0. Each request counts as long as the",
+        ),
         (["--rate", "4", "--segments", "0"], "thresholds: --segments is 0"),
         (["--delta", "1"], "--delta is 1.0"),
         (["--iterations", "0"], "--iterations is 0.0"),

@@ -160,8 +160,8 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
         "nested thresholds",
         "load",
         f"{types.d1_s * whole * _work_each(types):.4g}",
-        f"d1 sum lambda W < 1 with room for a slack of {kappa:g}",
-        "The engine cannot keep up with these arrivals.",
+        f"d1 sum lambda W < 1 with room for whole thresholds and a slack of {kappa:g}",
+        "Each request counts as long as the longest of its segment: more segments, fewer arrivals or a faster engine.",
     )
 
 
@@ -173,14 +173,14 @@ def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> Nest
         iterations, delta: S and the probability that memory does not suffice.
 
     Raises:
-        InputError: no slack is possible; with the numbers.
+        InputError: not even without slack; with the numbers.
     """
     found: list[NestedThresholds] = []
     for kappa in _KAPPAS:
         try:
             found.append(with_slack(types, kappa, iterations=iterations, delta=delta))
         except InputError:
-            if kappa == _KAPPAS[-1] and not found:
+            if kappa == _KAPPAS[0]:
                 raise
     return min(found, key=lambda one: one.enough_kv_tokens)
 
