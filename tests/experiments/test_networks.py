@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.sim.network.networks import EXAMPLES, example
+from tests.sim.network.networks import EXAMPLES, call, example
 
 from evenstep.errors import InputError
 from evenstep.experiments.networks import check, compare, flows, judge, tokens_per_s
@@ -30,6 +30,47 @@ def test_priorities_reversed_leave_no_virtual_station():
     engines = {name: replace(one, priority=one.priority[::-1]) for name, one in network.engines.items()}
     judged = judge(replace(network, engines=engines))
     assert not judged.stations and judged.verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"short": 0.05, "long": 0.95}, {"end": 1.0}),  # nearly all tasks go around the short call
+        ({"short": 1.0}, {"tool": 0.98, "end": 0.02}),  # nearly all calls come from the tool
+    ],
+)
+def test_priorities_over_calls_that_are_seldom_before_another_are_no_virtual_station(first, then):
+    """They were called one of load 1.56, and the network unstable; runs are stable."""
+
+    def task(one: str, two: str, rate: float) -> TaskSection:
+        calls = {
+            "start": call("zero", 10, 10, then=first),
+            "short": call(one, 32, 32, then={"long": 1.0}),
+            "long": call(two, 512, 32, then=then),
+            "tool": call("zero", 10, 10, then={"long": 1.0}),
+        }
+        if "tool" not in then:
+            del calls["tool"]
+        return TaskSection(calls, Poisson(rate))
+
+    rate = 1.1 if "tool" not in then else 0.022
+    base = example("rybko-stolyar", until_s=10_000.0)
+    engines = {"zero": replace(base.engines["one"], priority=[]), **base.engines}
+    network = replace(base, engines=engines, tasks={"A": task("one", "two", rate), "B": task("two", "one", rate)})
+    judged = judge(network)
+    assert not judged.stations and judged.verdict == "unknown"
+    assert simulate_network(network).summary["verdict"] == "stable"
+
+
+def test_calls_in_sequence_are_beyond_the_theorem_even_in_a_loop_or_a_recording():
+    section = EngineSection(engine="token-budget=512,batch-limit=0,first-token=decode", batch_time="unit")
+    loop = TaskSection({"act": call("one", 9, 1, then={"act": 0.5, "end": 0.5})}, Poisson(1.0), count=10)
+    assert judge(Network({"one": section}, {"task": loop})).verdict == "unknown"
+    trace = Trace(np.full(2, 9), np.full(2, 1), np.array([0.0, 1.0]), after=np.array([-1, 0]), session=np.zeros(2, np.int64))
+    log = TaskSection(trace=TraceFile("x"), engine="one", arrivals=Poisson(1.0))
+    assert judge(Network({"one": section}, {"log": log}), {"log": trace}).verdict == "unknown"
+    alone = Trace(np.full(2, 9), np.full(2, 1), np.array([0.0, 1.0]))
+    assert judge(Network({"one": section}, {"log": log}), {"log": alone}).verdict == "stable"
 
 
 def test_a_check_puts_the_growth_of_a_run_next_to_its_load():

@@ -16,7 +16,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.measure.comparison import paired_difference
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
-from evenstep.sim.network.description import EngineSection, Network, Order, load, read_traces
+from evenstep.sim.network.description import END, EngineSection, Network, Order, load, read_traces
 from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
@@ -79,12 +79,23 @@ def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged
     """The analytical verdict: a load above 1 is unstable; below 1, calling a network stable takes a theorem."""
     found = flows(network, traces)
     engines, stations = tuple(engine_loads(found)), tuple(virtual_stations(found))
-    verdict, why = _verdict(network, found, engines, stations)
+    verdict, why = _verdict(network, found, engines, stations, _in_sequence(network, traces or {}))
     return Judged(engines, stations, verdict, why)
 
 
+def _in_sequence(network: Network, traces: Mapping[str, Trace]) -> bool:
+    """Whether some call follows another one of its task."""
+    drawn = [call for task in network.tasks.values() for call in task.calls.values()]
+    recorded = any(bool((trace.column("after") >= 0).any()) for trace in traces.values())
+    return recorded or any(call.after or any(one != END and call.then[one] > 0 for one in call.then) for call in drawn)
+
+
 def _verdict(
-    network: Network, found: Sequence[Flow], engines: Sequence[Station], stations: Sequence[Station]
+    network: Network,
+    found: Sequence[Flow],
+    engines: Sequence[Station],
+    stations: Sequence[Station],
+    in_sequence: bool,
 ) -> tuple[str, str]:
     over = [one for one in engines if one.load > 1]
     if over:
@@ -109,7 +120,7 @@ def _verdict(
             )
         if section.count > 1 and section.routing.partition(":")[0] not in EVEN:
             return "unknown", f"loads are below 1; no theorem covers {section.routing} in front of {one.engines[0]}"
-    if any(flow.before for flow in found):
+    if in_sequence:
         reason = "priorities can break it" if any(e.priority for e in network.engines.values()) else "a conjecture for FCFS"
         return "unknown", f"loads are below 1, which is necessary; that it suffices is unproved for networks ({reason})"
     return "stable", "loads are below 1 and policies work-conserving (Theorem 1, Proposition 1)"

@@ -24,7 +24,7 @@ class Flow:
         engine: the engine or group that runs it.
         load: share of the engine's capacity that these calls take.
         rank: its priority there, 0 first.
-        before: calls of the same task that have to be done before it.
+        before: calls of the same task that have to be done before it, each time that it runs.
     """
 
     name: str

@@ -32,6 +32,24 @@ def test_the_longest_path_goes_through_the_longer_branch():
     assert ancestors(task)["join"] == {"plan", "short", "long"}
 
 
+def test_what_comes_before_a_call_is_on_every_way_to_it_since_it_last_ran():
+    calls = {
+        "plan": call("one", then={"look": 0.1, "act": 0.9}),
+        "look": call("one", then={"act": 1.0}),
+        "act": call("one", then={"act": 0.2, "tool": 0.3, "sum": 0.5}),
+        "tool": call("one", then={"act": 1.0}),
+        "sum": call("one", then={"sum": 0.5, "end": 0.5}),
+    }
+    found = ancestors(one_engine(calls).tasks["task"])
+    assert found == {
+        "plan": frozenset(),
+        "look": {"plan"},
+        "act": frozenset(),  # by the tool without another plan
+        "tool": {"act"},
+        "sum": {"plan", "act"},
+    }
+
+
 def test_keys_of_the_orders():
     drawn = draw(fork("fcfs"))
     slack = static_keys(fork("critical-path"), drawn)

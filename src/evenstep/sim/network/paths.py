@@ -72,15 +72,24 @@ def _place(task: TaskSection) -> dict[str, int]:
 
 
 def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:
-    """Calls that may come before each call of a task."""
-    found = {name: frozenset(call.after) for name, call in task.calls.items()}
-    for name, call in task.calls.items():
-        for follows, chance in call.then.items():
-            if follows != END and chance > 0:
-                found[follows] |= {name}
-    for _ in task.calls:
-        found = {name: own | frozenset(more for one in own for more in found[one]) for name, own in found.items()}
-    return found
+    """Calls that have to run before each call, every time anew: all ways to it since it last ran lead through them."""
+    return {name: _on_all_ways(task, name) for name in task.calls}
+
+
+def _on_all_ways(task: TaskSection, target: str) -> frozenset[str]:
+    """Calls on every way to a call, from the start of the task or from where the call itself last ran."""
+    begin, found = first_calls(task), dict.fromkeys(task.calls, frozenset(task.calls))
+    while True:
+        last, passed = found, {name: on_way | {name} for name, on_way in found.items()} | {target: frozenset[str]()}
+        found = dict[str, frozenset[str]]()
+        for name, call in task.calls.items():
+            led = [one for one, other in task.calls.items() if other.then.get(name, 0) > 0 and not one == name == target]
+            ways = [passed[one] for one in led] + [frozenset()] * (name in begin)
+            found[name] = (
+                frozenset.union(*(passed[one] for one in call.after)) if call.after else ways[0].intersection(*ways)
+            )
+        if found == last:
+            return found[target]
 
 
 def before(task: TaskSection) -> dict[str, float]:
