@@ -126,6 +126,18 @@ def test_parallel_engines_are_judged_by_their_sum(rate, verdict):
     assert judge(replace(network, tasks={"chat": chat})).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"policy": "work-conserving:decode-cap=64"}, {"engine": "token-budget=512,batch-limit=64,resident-limit=0"}],
+)
+def test_an_engine_with_a_limit_is_beyond_the_theorem(changes):
+    """At a load of 0.95 it was called stable by Theorem 1, which has no caps; 64 decodes an iteration are too few."""
+    network = example("two-types", until_s=1500.0)
+    network = replace(network, engines={"one": replace(network.engines["one"], **changes)})
+    assert judge(network).verdict == "unknown"
+    assert simulate_network(network).summary["verdict"] == "unstable"
+
+
 def test_a_hot_key_is_named():
     network = example("k-parallel")
     engines = {"pool": replace(network.engines["pool"], routing="consistent-hash:bound=100")}

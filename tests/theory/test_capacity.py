@@ -8,8 +8,11 @@ import pytest
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.scheduling.policies.best import Best
+from evenstep.scheduling.policies.class_first import ClassFirst
 from evenstep.scheduling.policies.faster_transformer import FasterTransformer
 from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.sjf import Sjf
+from evenstep.scheduling.policies.srpt import Srpt
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 from evenstep.scheduling.policies.work_conserving import WorkConserving
 from evenstep.theory.capacity import Served, capped, closed_form, groups, phases_apart
@@ -95,6 +98,13 @@ def test_a_formula_for_memory_says_how_far_it_is_off():
     for policy in (Sarathi(), VanillaVllm()):
         assert "memory full" in closed_form(policy, full).says and "40 % too high" in closed_form(policy, full).says
         assert "too high" not in closed_form(policy, served([30], [10], token_budget=500, seats=4)).says
+        assert "too high" not in closed_form(policy, served([30], [10], token_budget=500)).says
+    assert closed_form(FasterTransformer(), full).requests_per_s is None
+
+
+@pytest.mark.parametrize("policy", [Sarathi(), ClassFirst(), Sjf(), Srpt()])
+def test_a_policy_may_fill_batches_in_any_order(policy):
+    assert closed_form(policy, served([10], [30], token_budget=500)).requests_per_s == pytest.approx(250.0)
 
 
 def test_why_there_is_no_closed_form_is_said():
@@ -108,3 +118,8 @@ def test_why_there_is_no_closed_form_is_said():
     assert ranks.requests_per_s is None and "lock-step" in ranks.says and ranks.at_most == pytest.approx(750.0)
     assert closed_form(WorkConserving(prefill_cap=2), served([10], [30])).requests_per_s is None
     assert closed_form(VanillaVllm(), served([10], [30], token_budget=500)).requests_per_s < 250
+
+
+def test_the_lower_one_of_a_cap_and_a_limit_counts():
+    seats, cap = (closed_form(WorkConserving(decode_cap=n), served([10], [30], seats=4)).requests_per_s for n in (9, 4))
+    assert seats == cap is not None

@@ -116,7 +116,7 @@ class Case:
             sample.prompt_tokens,
             tokens_of(sample, engine.first_token) - sample.prompt_tokens,
             engine.token_budget,
-            engine.residents,
+            engine.seats,
             engine.kv_tokens,
             engine.overhead_s,
             engine.data_parallel,

@@ -20,11 +20,10 @@ from evenstep.sim.network.description import END, EngineSection, Network, Order,
 from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
+from evenstep.theory.capacity import conserves
 from evenstep.theory.stations import Checked, Flow, Judged, Station, engine_loads, virtual_stations
 from evenstep.workload.synthetic.arrivals import mean_rate
 
-#: Scheduling policies that fill the budget whenever they can: Theorem 1 is about these.
-CONSERVING = frozenset({"sarathi", "orca", "vllm", "work-conserving", "class-first", "sjf", "srpt"})
 #: Routing policies of Proposition 1, which keep equal engines equally busy.
 EVEN = frozenset({"random", "round-robin", "jsq", "least-load"})
 #: Tokens of an iteration that no budget limits.
@@ -112,8 +111,7 @@ def _verdict(
         return "unknown", f"no closed form: {hint}"
     for one in engines:
         section = network.engines[one.engines[0]]
-        name = (section.policy or ("class-first" if section.priority else "sarathi")).partition(":")[0]
-        if name not in CONSERVING or section.server.kv_tokens or section.server.residents:
+        if not conserves(section.scheduling) or section.server.kv_tokens or section.server.seats:
             return (
                 "unknown",
                 f"loads are below 1; the theorem needs work-conserving policies without limits, {one.engines[0]} differs",

@@ -16,16 +16,19 @@ import numpy as np
 
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch, BatchTime
 from evenstep.request import F8, I8
+from evenstep.scheduling.policies.class_first import ClassFirst
 from evenstep.scheduling.policies.faster_transformer import FasterTransformer
 from evenstep.scheduling.policies.orca import Orca
 from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.sjf import Sjf
+from evenstep.scheduling.policies.srpt import Srpt
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.policies.work_conserving import WorkConserving
 from evenstep.scheduling.view import SchedulingPolicy
 
-#: Policies that fill the budget whenever there is as much to run, a seat and memory.
-CONSERVING = (Sarathi, Orca, Vllm, WorkConserving)
+#: Policies that fill the budget whenever there is as much to run, a seat and memory, but for caps of their own.
+_CONSERVING = (Sarathi, Orca, Vllm, WorkConserving, ClassFirst, Sjf, Srpt)
 #: Terms of a sum over Poisson numbers of prompts, and prompts that may wait in the chain of `phases_apart`.
 _MOST_PROMPTS, _MOST_WAITING = 40, 200
 #: What is said of a formula that takes memory as full at all times; runs with 2,600 to 20,000 tokens were as far below it.
@@ -103,6 +106,12 @@ def by_tokens(law: BatchTime) -> bool:
     return not law.table()[[PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID]].any()
 
 
+def conserves(policy: SchedulingPolicy) -> bool:
+    """Whether Theorem 1 is about a policy: it fills the budget whenever there is as much to run, a seat and memory."""
+    is_capped = isinstance(policy, WorkConserving) and (policy.decode_cap or policy.prefill_cap)
+    return isinstance(policy, _CONSERVING) and not is_capped
+
+
 def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
     """The largest stable rate of a policy, requests a second."""
     if not by_tokens(served.law):
@@ -110,19 +119,22 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
     most = served.ranks * conserving(served)
     if served.ranks > 1:
         return Closed(None, "each iteration of ranks in lock-step lasts as long as its slowest batch", most)
-    limit = "seats" if served.in_hand == served.seats else "memory"
+    limit = "seats" if served.in_hand == served.seats else "memory" if served.kv_tokens else ""
     if isinstance(policy, FasterTransformer):
+        if limit == "memory":
+            return Closed(None, "no formula for groups that memory limits", most)
         return Closed(groups(served, policy.group), "groups of prefills, then decodes to the longest output", most)
     if isinstance(policy, VanillaVllm):
-        says = "prefills and decodes apart" + ("" if math.isinf(served.in_hand) else f", {limit} full")
+        says = "prefills and decodes apart" + (f", {limit} full" if limit else "")
         says += f" (ours{_MEMORY_OFF})" if limit == "memory" else ""
         return Closed(phases_apart(served), says, most)
-    if not isinstance(policy, CONSERVING):
+    if isinstance(policy, WorkConserving) and policy.prefill_cap:
+        return Closed(None, "no formula for a cap on prefills", most)
+    if isinstance(policy, WorkConserving) and policy.decode_cap:
+        cap = min(policy.decode_cap, served.in_hand)
+        return Closed(min(most, capped(served, cap)), "a cap on decodes, with Poisson prompts (ours)", most)
+    if not conserves(policy):
         return Closed(None, "the policy may leave part of the budget unused, so Theorem 1 only bounds it", most)
-    if isinstance(policy, WorkConserving) and (policy.decode_cap or policy.prefill_cap):
-        if policy.prefill_cap:
-            return Closed(None, "no formula for a cap on prefills", most)
-        return Closed(min(most, capped(served, policy.decode_cap)), "a cap on decodes, with Poisson prompts (ours)", most)
     if math.isinf(served.in_hand):
         return Closed(most, "b / t_b / (m_p + m_d) (Throughput-optimal eq. 2.7)", most)
     off = _MEMORY_OFF if limit == "memory" else ""

@@ -94,6 +94,11 @@ class Engine:
                 raise InputError("engine", name, getattr(self, name), "a finite number of seconds >= 0")
 
     @property
+    def seats(self) -> int:
+        """Requests that it serves at a time, the lower one of both limits; 0 = no limit."""
+        return min((limit for limit in (self.batch_limit, self.residents) if limit), default=0)
+
+    @property
     def residents(self) -> int:
         """Requests that may hold memory at a time; 0 = no limit."""
         return self.batch_limit if self.resident_limit is None else self.resident_limit
