@@ -52,7 +52,7 @@ def a_min_forms(longest: int) -> tuple[F8, F8]:
 
     A_ij = min(i,j)^2 / (i j) ((i+j)^2 / 2 - min(i,j)^2), B_ij = min(i,j)^2: float64[u, u] each.
 
-    Source: Interval scheduling, Theorem 4.6 with prompts of 0 and a lower bound of 1.
+    Source: Interval scheduling, Lemma 4.6 with prompts of 0 and a lower bound of 1.
     """
     i = np.arange(1, longest + 1, dtype=float)
     least = np.minimum.outer(i, i)

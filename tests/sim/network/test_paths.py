@@ -93,7 +93,7 @@ def test_calls_without_slack_are_alike():
     calls = {
         "plan": call("one", 33, 7, then={"look": 1.0}),
         "look": call("one", 61, 3, then={"act": 1.0}),
-        "act": call("one", 40, 9, then={"act": 0.3, "end": 0.7}),
+        "act": call("one", 40, 9, then={"act": 0.1, "end": 0.9}),
     }
     network = one_engine(calls, count=9, order="critical-path")
     assert set(static_keys(network, draw(network)).tolist()) == {0.0}
