@@ -121,6 +121,14 @@ def test_bad_input_is_one_line_that_names_field_and_value(tmp_path, capsys, old,
     assert said in error and error.count("\n") == 1
 
 
+def test_a_limit_of_a_trace_is_named_with_its_line(tmp_path):
+    path = tmp_path / "net.yaml"
+    task = "{engine: one, trace: {file: log.csv, limit: 0}}"
+    path.write_text(f"version: 1\nengines:\n  one: {{}}\ntasks:\n  log: {task}\n")
+    with pytest.raises(InputError, match=r"net.yaml line 5: tasks.log.trace.limit is 0; expected a whole number >= 1"):
+        load(path)
+
+
 def test_calls_that_wait_for_each_other_are_refused(tmp_path):
     text = FILE.replace(", then: {act: 1.0}", "").replace("then: {act: 0.5, end: 0.5}", "after: [more]")
     call = "{engine: one, prompt: {law: constant, tokens: 1}, output: {law: constant, tokens: 1}, after: [act]}"

@@ -62,6 +62,10 @@ class TraceFile:
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise InputError("trace", "limit", self.limit, "a whole number >= 1")
+
 
 @dataclass(frozen=True, slots=True)
 class SyntheticSection:
@@ -220,8 +224,6 @@ def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
     file = reading.file_of(beside(path, section.file))
     if file.suffix in {".yaml", ".yml"} and section.format is None:
         raise InputError(str(path), "trace.file", section.file, "a trace file", "A workload file cannot name another.")
-    if section.limit is not None and section.limit < 1:
-        raise InputError(str(path), "trace.limit", section.limit, "a whole number >= 1")
     return reading.source_of(
         file, section.format, skip_bad_rows=section.skip_bad_rows, limit=section.limit, seed=section.seed, **options
     )
