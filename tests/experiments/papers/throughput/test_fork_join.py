@@ -7,7 +7,8 @@ import pytest
 from tests.experiments.papers.quick import ours, quick
 from tests.sim.network.networks import example
 
-from evenstep.experiments.papers.throughput.fork_join import ABOVE, BELOW, Agents, claims, network
+from evenstep.experiments.papers.throughput._networks import ABOVE
+from evenstep.experiments.papers.throughput.fork_join import BELOW, Agents, claims, network
 from evenstep.measure.comparison import Interval
 
 CASES = tuple(f"sarathi, load {load:g}" for load in (BELOW, ABOVE))

@@ -4,7 +4,8 @@ import pytest
 from tests.experiments.papers.quick import quick
 from tests.sim.network.networks import example
 
-from evenstep.experiments.papers.throughput.stability_two_types import CHATS, LINE, Point, claim, network, rates
+from evenstep.experiments.papers.throughput._networks import Sides
+from evenstep.experiments.papers.throughput.stability_two_types import CHATS, LINE, claim, network, rates
 from evenstep.measure.comparison import Interval
 
 
@@ -37,7 +38,7 @@ def test_the_engine_serves_the_line_at_every_point():
 )
 def test_the_claim_fails_with_either_figure_of_any_point(share, grows, holds):
     def seen(served, growth):
-        return Point(Interval(served, served - 1, served + 1), Interval(growth, growth - 0.001, growth + 0.001))
+        return Sides(Interval(served, served - 1, served + 1), Interval(growth, growth - 0.001, growth + 0.001))
 
     found = {("a", 0.0): seen(LINE, 0.0), ("a", 1.0): seen(share * LINE, grows), ("b", 0.0): seen(0.0, 1.0)}
     assert claim("a", found).holds is holds

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -106,14 +106,17 @@ def missed(value: ex.Interval, limit: float) -> ex.Interval:
     return percent(ex.Interval(*(None if e is None else e / limit - 1 for e in (value.value, value.low, value.high))))  # type: ignore[arg-type]
 
 
-class Sides(Protocol):
-    """What was seen on both sides of a limit, over the replicates: served when overloaded, and growth below it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Sides:
+    """What was seen on both sides of a limit, over the replicates.
 
-    @property
-    def served(self) -> ex.Interval: ...
+    Args:
+        served: a second, when overloaded.
+        grows: growth below the limit, as a share of what comes.
+    """
 
-    @property
-    def grows(self) -> ex.Interval: ...
+    served: ex.Interval
+    grows: ex.Interval
 
 
 def limit_claim(says: str, found: Mapping[str, Sides], limit: float, share: float) -> ex.Claim:

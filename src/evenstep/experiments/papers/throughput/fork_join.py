@@ -9,18 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.papers.throughput._networks import (
-    ABOVE,
-    KEEPING_UP,
-    ORDERS,
-    SLOTS,
-    at_rates,
-    calls_at,
-    drift,
-    engine,
-    keeps_up,
-    percent,
-)
+from evenstep.experiments.papers.throughput import _networks as net
 from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
 from evenstep.measure.network_records import NetworkRun
 from evenstep.request import F8
@@ -37,19 +26,19 @@ BELOW = 0.95
 LENGTH_S = 40_000.0
 
 
-def network(policy: str = ORDERS[0]) -> Network:
+def network(policy: str = net.ORDERS[0]) -> Network:
     """One call, then two in parallel, then one that waits for both; each at its own agent."""
     calls = {name: CallSection(name, Poisson(PROMPT), Poisson(OUTPUT), after=after) for name, after in AGENTS.items()}
     return Network(
-        engines={name: engine(SLOTS, BUDGET, policy=policy) for name in AGENTS},
+        engines={name: net.engine(net.SLOTS, BUDGET, policy=policy) for name in AGENTS},
         tasks={"report": TaskSection(calls=calls, arrivals=PoissonArrivals(round(BELOW * FULL, 4)))},
         until_s=LENGTH_S,
     )
 
 
-def at_load(load: float, policy: str = ORDERS[0], until_s: float = LENGTH_S, seed: int = 0) -> NetworkRun:
+def at_load(load: float, policy: str = net.ORDERS[0], until_s: float = LENGTH_S, seed: int = 0) -> NetworkRun:
     """A run with this load at every agent."""
-    return at_rates(network(policy), until_s, seed, {"report": load * FULL})
+    return net.at_rates(network(policy), until_s, seed, {"report": load * FULL})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,17 +67,17 @@ def examined(policy: str, load: float, setting: ex.Setting) -> Agents:
     runs = [at_load(load, policy, until_s, setting.seed + k) for k in range(setting.replicates)]
     times = np.linspace(0, until_s, 201)
     return Agents(
-        tuple(ex.mean_interval([drift(run, agent) for run in runs]) for agent in range(len(AGENTS))),
+        tuple(ex.mean_interval([net.drift(run, agent) for run in runs]) for agent in range(len(AGENTS))),
         ex.mean_interval([float(run.summary["unfinished_tasks"]) for run in runs]),
         times,
-        tuple(calls_at(runs[0], times, agent) for agent in range(len(AGENTS))),
+        tuple(net.calls_at(runs[0], times, agent) for agent in range(len(AGENTS))),
     )
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    policies = setting.pick(ORDERS, ORDERS[:1])
-    found = {(policy, load): examined(policy, load, setting) for policy in policies for load in (BELOW, ABOVE)}
-    drawn = {load: found[ORDERS[0], load] for load in (BELOW, ABOVE)}
+    policies = setting.pick(net.ORDERS, net.ORDERS[:1])
+    found = {(policy, load): examined(policy, load, setting) for policy in policies for load in (BELOW, net.ABOVE)}
+    drawn = {load: found[net.ORDERS[0], load] for load in (BELOW, net.ABOVE)}
     until_s = setting.pick(LENGTH_S, LENGTH_S / 4)
     return ex.Findings(
         rows=_rows(found),
@@ -98,8 +87,8 @@ def run(setting: ex.Setting) -> ex.Findings:
             lengths | Poisson, means {PROMPT} and {OUTPUT} tokens at each agent | the paper's averages of Fig. 1
             first token | by the first decode | the paper's count of tokens
             inside | {", ".join(policies)} | ours: two orders that fill every batch, decodes first and prompts first
-            loads | {BELOW:g} and {ABOVE:g} at every agent | ours, Poisson arrivals
-            keeping up | {KEEPING_UP}
+            loads | {BELOW:g} and {net.ABOVE:g} at every agent | ours, Poisson arrivals
+            keeping up | {net.KEEPING_UP}
             slots | {until_s:,.0f} | ours; the second half counts
         """),
         remark=(
@@ -124,25 +113,25 @@ def _rows(found: Mapping[Key, Agents]) -> list[ex.Row]:
         case = f"{policy}, load {load:g}"
         for agent, share in enumerate(own.grows):
             name = f"growth of the calls in agent {agent}, over the arrivals there"
-            rows.append(ex.Row(case, name, "%", None, percent(share)))
+            rows.append(ex.Row(case, name, "%", None, net.percent(share)))
         rows.append(ex.Row(case, "tasks that are not done at the end", "tasks", None, own.left))
     return rows
 
 
 def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:
     """What the conjecture says of a policy, and what holds above the load without a conjecture."""
-    below, above = found[policy, BELOW], found[policy, ABOVE].grows[0]
+    below, above = found[policy, BELOW], found[policy, net.ABOVE].grows[0]
     return [
         ex.Claim(
             f"{policy}: at a load of {BELOW:g} every agent keeps up (Conjecture 1)",
-            ex.all_of([keeps_up(share) for share in below.grows]),
-            f"calls grow by {ex.listed(ex.with_interval(percent(share)) for share in below.grows)} % of those that come",
+            ex.all_of([net.keeps_up(share) for share in below.grows]),
+            f"calls grow by {ex.listed(ex.with_interval(net.percent(share)) for share in below.grows)} % of those that come",
         ),
         ex.Claim(
-            f"{policy}: at a load of {ABOVE:g} the first agent does not",
-            ex.clearly(ex.beyond(above, (1 - 1 / ABOVE) / 2), 1),
-            f"calls grow by {ex.with_interval(percent(above))} % of those that come; "
-            f"{100 * (1 - 1 / ABOVE):.1f} % of the tokens exceed the budget",
+            f"{policy}: at a load of {net.ABOVE:g} the first agent does not",
+            ex.clearly(ex.beyond(above, (1 - 1 / net.ABOVE) / 2), 1),
+            f"calls grow by {ex.with_interval(net.percent(above))} % of those that come; "
+            f"{100 * (1 - 1 / net.ABOVE):.1f} % of the tokens exceed the budget",
         ),
     ]
 

@@ -10,16 +10,7 @@ import numpy as np
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.networks import judge
-from evenstep.experiments.papers.throughput._networks import (
-    KEEPING_UP,
-    SLOTS,
-    drift,
-    engine,
-    growth,
-    keeps_up,
-    percent,
-    tasks_at,
-)
+from evenstep.experiments.papers.throughput import _networks as net
 from evenstep.request import F8, I8
 from evenstep.sim.network.description import CallSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
@@ -45,7 +36,7 @@ def network(order: str = ORDERS[0], until_s: float = SLOTS_SHOWN) -> Network:
     priorities = {"one": ["B.long", "A.short"], "two": ["A.long", "B.short"]}
     step = 1 if order == ORDERS[0] else -1
     return Network(
-        engines={name: engine(SLOTS, BUDGET, priority=calls[::step]) for name, calls in priorities.items()},
+        engines={name: net.engine(net.SLOTS, BUDGET, priority=calls[::step]) for name, calls in priorities.items()},
         tasks={"A": _task("one", "two"), "B": _task("two", "one")},
         until_s=until_s,
     )
@@ -88,7 +79,9 @@ class Path:
 def path(order: str, until_s: float = SLOTS_SHOWN, seed: int = 0) -> Path:
     """A run of one order of priorities."""
     run = simulate_network(network(order, until_s), seed=seed)
-    return Path(run.times_s, run.requests, run.tokens, growth(run, lambda times: tasks_at(run, times)), drift(run))
+    return Path(
+        run.times_s, run.requests, run.tokens, net.growth(run, lambda times: net.tasks_at(run, times)), net.drift(run)
+    )
 
 
 #: Runs by order, one a replicate.
@@ -107,7 +100,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             lengths | Poisson, means {SHORT} and {LONG} tokens | the paper's (eqs. 4.4, 4.5)
             rate | {RATE:.4f} tasks of each type a slot | ours, from the paper's load of {LOAD:g} at each agent
             first token | by the first decode | the paper's count of tokens
-            keeping up | {KEEPING_UP}
+            keeping up | {net.KEEPING_UP}
             limits | {FEW_REQUESTS} requests, {FEW_TOKENS:,.0f} tokens | the paper's lower panels end there
             slots | {until_s:,} | the paper's 100,000; fewer with --quick
             samples | {drawn[ORDERS[0]].times.size:,} over a run | ours; the lower panels show the last {LAST:,} slots
@@ -145,7 +138,7 @@ def _rows(paths: Paths) -> list[ex.Row]:
         ex.row(first, "load of the virtual station", "", [virtual_load()]),
         ex.row(first, "growth of the tasks (fluid model beside it)", "tasks/slot", growths(paths), round(FLUID, 3)),
         ex.row(first, "tokens in both agents at the end", "log10 tokens", log_tokens(paths), "> 6"),
-        ex.Row(second, "growth of the calls over the arrivals", "%", None, percent(_drift(paths))),
+        ex.Row(second, "growth of the calls over the arrivals", "%", None, net.percent(_drift(paths))),
     ]
     for agent in range(2):
         for name, most in (("requests", FEW_REQUESTS), ("tokens", FEW_TOKENS)):
@@ -195,8 +188,8 @@ def claims(paths: Paths) -> list[ex.Claim]:
         ),
         ex.Claim(
             f"{ORDERS[1]}: the calls do not grow",
-            keeps_up(drifted),
-            f"by {ex.with_interval(percent(drifted))} % of those that come",
+            net.keeps_up(drifted),
+            f"by {ex.with_interval(net.percent(drifted))} % of those that come",
         ),
         *[
             ex.Claim(

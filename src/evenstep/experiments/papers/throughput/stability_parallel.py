@@ -10,22 +10,7 @@ import numpy as np
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.networks import judge, tokens_per_s
-from evenstep.experiments.papers.throughput._networks import (
-    ABOVE,
-    BELOW,
-    KEEPING_UP,
-    LAW,
-    ORDERS,
-    at_rates,
-    calls_at,
-    drift,
-    engine,
-    keeps_up,
-    limit_claim,
-    missed,
-    percent,
-    served,
-)
+from evenstep.experiments.papers.throughput import _networks as net
 from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
 from evenstep.measure.network_records import NetworkRun
 from evenstep.request import F8
@@ -44,11 +29,11 @@ SHARE = 0.01
 OVERLOADED_S, BELOW_S = 400.0, 2000.0
 
 
-def pool(routing: str = "jsq", policy: str = ORDERS[0]) -> Network:
+def pool(routing: str = "jsq", policy: str = net.ORDERS[0]) -> Network:
     """Equal engines behind a routing policy, with requests that are all alike."""
     calls = {"answer": CallSection("pool", Constant(PROMPT), Constant(OUTPUT))}
     return Network(
-        engines={"pool": engine(LAW, BUDGET, policy=policy, count=ENGINES, routing=routing)},
+        engines={"pool": net.engine(net.LAW, BUDGET, policy=policy, count=ENGINES, routing=routing)},
         tasks={"chat": TaskSection(calls=calls, arrivals=Poisson(1.0))},
         until_s=1.0,
     )
@@ -63,7 +48,7 @@ def hot(until_s: float, seed: int) -> tuple[str, NetworkRun]:
     network = pool(HASH)
     kinds = {name: replace(network.tasks["chat"], one_key=name == "hot", arrivals=Poisson(HOT_RATE)) for name in KINDS}
     network = replace(network, tasks=kinds)
-    return judge(network).why, at_rates(network, until_s, seed, dict.fromkeys(KINDS, HOT_RATE))
+    return judge(network).why, net.at_rates(network, until_s, seed, dict.fromkeys(KINDS, HOT_RATE))
 
 
 KINDS = ("hot", "cold")
@@ -84,39 +69,35 @@ Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
-    """What one pool did, over the replicates.
+class Pool(net.Sides):
+    """What one pool did, over the replicates; in requests, and calls.
 
     Args:
-        served: requests a second when overloaded.
-        grows: growth of the calls below the limit, as a share of those that come.
         paths: calls in the pool over time by load, of the first replicate: times and calls, float64[T] each.
     """
 
-    served: ex.Interval
-    grows: ex.Interval
     paths: Mapping[float, tuple[F8, F8]]
 
 
 def served_above(run: NetworkRun) -> float:
     """Requests a second that an overloaded pool serves."""
-    return served(run, [PROMPT + OUTPUT]) / (PROMPT + OUTPUT)
+    return net.served(run, [PROMPT + OUTPUT]) / (PROMPT + OUTPUT)
 
 
 def examined(routing: str, policy: str, setting: ex.Setting) -> Pool:
     """Runs of one pool above and below the limit."""
-    lengths = {ABOVE: setting.pick(OVERLOADED_S, OVERLOADED_S / 2), BELOW: setting.pick(BELOW_S, BELOW_S / 5)}
+    lengths = {net.ABOVE: setting.pick(OVERLOADED_S, OVERLOADED_S / 2), net.BELOW: setting.pick(BELOW_S, BELOW_S / 5)}
     runs = {
         load: [
-            at_rates(pool(routing, policy), until_s, setting.seed + k, {"chat": load * LIMIT})
+            net.at_rates(pool(routing, policy), until_s, setting.seed + k, {"chat": load * LIMIT})
             for k in range(setting.replicates)
         ]
         for load, until_s in lengths.items()
     }
-    paths = {load: (times := np.linspace(0, lengths[load], 201), calls_at(own[0], times)) for load, own in runs.items()}
+    paths = {load: (times := np.linspace(0, lengths[load], 201), net.calls_at(own[0], times)) for load, own in runs.items()}
     return Pool(
-        ex.mean_interval([served_above(run) for run in runs[ABOVE]]),
-        ex.mean_interval([drift(run) for run in runs[BELOW]]),
+        ex.mean_interval([served_above(run) for run in runs[net.ABOVE]]),
+        ex.mean_interval([net.drift(run) for run in runs[net.BELOW]]),
         paths,
     )
 
@@ -125,10 +106,10 @@ def run(setting: ex.Setting) -> ex.Findings:
     found = {
         (label, policy): examined(routing, policy, setting)
         for label, routing in ROUTINGS.items()
-        for policy in setting.pick(ORDERS, ORDERS[:1])
+        for policy in setting.pick(net.ORDERS, net.ORDERS[:1])
     }
     heated = [hot(setting.pick(BELOW_S, BELOW_S / 5), setting.seed + k) for k in range(setting.replicates)]
-    drawn = {(label, load): path for label in ROUTINGS for load, path in found[label, ORDERS[0]].paths.items()}
+    drawn = {(label, load): path for label in ROUTINGS for load, path in found[label, net.ORDERS[0]].paths.items()}
     return ex.Findings(
         rows=[*_rows(found), *_hot_rows(heated)],
         claims=[*(claim(label, found) for label in ROUTINGS), hot_claim(heated)],
@@ -136,9 +117,10 @@ def run(setting: ex.Setting) -> ex.Findings:
             K, b | {ENGINES} engines, {BUDGET} tokens | ours: the paper gives no figures for Proposition 1
             lengths | {PROMPT} and {OUTPUT} tokens, all alike | the paper's averages of Fig. 1
             first token | by the first decode | the paper's count of tokens
-            inside | {", ".join(ORDERS)} | ours: two orders that fill every batch, decodes first and prompts first
-            loads | {BELOW:g} and {ABOVE:g} of K b / t_b / (m_p + m_d), {LIMIT:.2f} requests/s | ours, Poisson arrivals
-            keeping up | {KEEPING_UP}
+            inside | {", ".join(net.ORDERS)} | ours: two orders that fill every batch, decodes first and prompts first
+            loads | {net.BELOW:g} and {net.ABOVE:g} of K b / t_b / (m_p + m_d), {LIMIT:.2f} requests/s | ours, Poisson
+              arrivals
+            keeping up | {net.KEEPING_UP}
             hot key | {HOT_RATE:g} requests/s share one key, {HOT_RATE:g} have their own; {HASH} | ours
             run | {setting.pick(OVERLOADED_S, OVERLOADED_S / 2):g} s above the limit, {setting.pick(BELOW_S, BELOW_S / 5):,g}
               s below | ours; the second half counts, in tokens
@@ -163,8 +145,10 @@ def _rows(found: Mapping[Key, Pool]) -> list[ex.Row]:
     rows: list[ex.Row] = []
     for (label, policy), own in found.items():
         case = f"{label}, {policy}"
-        rows.append(ex.Row(case, "served when overloaded, less K b / t_b", "%", 0.0, missed(own.served, LIMIT)))
-        rows.append(ex.Row(case, f"growth of the calls at {BELOW:g}, over the arrivals", "%", None, percent(own.grows)))
+        rows.append(ex.Row(case, "served when overloaded, less K b / t_b", "%", 0.0, net.missed(own.served, LIMIT)))
+        rows.append(
+            ex.Row(case, f"growth of the calls at {net.BELOW:g}, over the arrivals", "%", None, net.percent(own.grows))
+        )
     return rows
 
 
@@ -174,7 +158,7 @@ def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:
     says = (
         f"{label}: {ENGINES} engines serve {LIMIT:.1f} requests/s when overloaded, within {100 * SHARE:g} %, and keep up at "
     )
-    return limit_claim(f"{says}{BELOW:g} of that", own, LIMIT, SHARE)
+    return net.limit_claim(f"{says}{net.BELOW:g} of that", own, LIMIT, SHARE)
 
 
 def _hot_drifts(heated: list[tuple[str, NetworkRun]]) -> dict[bool, ex.Interval]:
@@ -182,15 +166,15 @@ def _hot_drifts(heated: list[tuple[str, NetworkRun]]) -> dict[bool, ex.Interval]
     found: dict[bool, list[float]] = {True: [], False: []}
     for _, run in heated:
         at = hot_engine(run)
-        found[True].append(drift(run, at))
-        found[False].append(float(np.mean([drift(run, k) for k in range(ENGINES) if k != at])))
+        found[True].append(net.drift(run, at))
+        found[False].append(float(np.mean([net.drift(run, k) for k in range(ENGINES) if k != at])))
     return {is_hot: ex.mean_interval(own) for is_hot, own in found.items()}
 
 
 def _hot_rows(heated: list[tuple[str, NetworkRun]]) -> list[ex.Row]:
     where = {True: "the hot key's engine", False: "the others"}
     return [
-        ex.Row(f"hash, one hot key, {where[is_hot]}", "growth of the calls, over the arrivals", "%", None, percent(own))
+        ex.Row(f"hash, one hot key, {where[is_hot]}", "growth of the calls, over the arrivals", "%", None, net.percent(own))
         for is_hot, own in _hot_drifts(heated).items()
     ]
 
@@ -200,15 +184,15 @@ def hot_claim(heated: list[tuple[str, NetworkRun]]) -> ex.Claim:
     drifts, load = _hot_drifts(heated), 2 * HOT_RATE / LIMIT
     return ex.Claim(
         f"outside the proposition: a hash with one hot key overloads one engine at {load:.2f} of the summed load",
-        ex.all_of([ex.clearly(ex.beyond(drifts[True], 0.05), 1), keeps_up(drifts[False])]),
-        f"{heated[0][0]}; the calls there grow by {ex.with_interval(percent(drifts[True]))} % of those that come, elsewhere "
-        f"by {ex.with_interval(percent(drifts[False]))} %",
+        ex.all_of([ex.clearly(ex.beyond(drifts[True], 0.05), 1), net.keeps_up(drifts[False])]),
+        f"{heated[0][0]}; the calls there grow by {ex.with_interval(net.percent(drifts[True]))} % of those that come, "
+        f"elsewhere by {ex.with_interval(net.percent(drifts[False]))} %",
     )
 
 
 def _draw(figure: Any, drawn: Mapping[tuple[str, float], tuple[F8, F8]]) -> None:
     panels = figure.subplots(1, 2)
-    for axes, load in zip(panels, (BELOW, ABOVE), strict=True):
+    for axes, load in zip(panels, (net.BELOW, net.ABOVE), strict=True):
         ex.lines(axes, {label: drawn[label, load] for label in ROUTINGS}, lw=1.2)
         axes.set_ylim(bottom=0)
         ex.labelled(axes, "time, s", "calls in the pool", f"{load:g} of K b / t_b", legend=True, fontsize=8)

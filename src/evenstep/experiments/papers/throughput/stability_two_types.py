@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.networks import tokens_per_s
-from evenstep.experiments.papers.throughput._networks import (
-    ABOVE,
-    BELOW,
-    KEEPING_UP,
-    LAW,
-    ORDERS,
-    at_rates,
-    engine,
-    limit_claim,
-    missed,
-    percent,
-    served,
-    work_drift,
-)
+from evenstep.experiments.papers.throughput import _networks as net
 from evenstep.experiments.papers.throughput.stability_fig1 import OUTPUT, PROMPT
 from evenstep.measure.network_records import NetworkRun
 from evenstep.sim.network.description import CallSection, Network, TaskSection
@@ -41,13 +27,13 @@ SHARE = 0.01
 OVERLOADED_S, BELOW_S = 1200.0, 6000.0
 
 
-def network(policy: str = ORDERS[0]) -> Network:
+def network(policy: str = net.ORDERS[0]) -> Network:
     """Two types on one engine; rates come with a run."""
     tasks = {
         name: TaskSection(calls={"answer": CallSection("one", Constant(prompt), Constant(output))}, arrivals=Poisson(1.0))
         for name, (prompt, output) in TYPES.items()
     }
-    return Network(engines={"one": engine(LAW, BUDGET, policy=policy)}, tasks=tasks, until_s=1.0)
+    return Network(engines={"one": net.engine(net.LAW, BUDGET, policy=policy)}, tasks=tasks, until_s=1.0)
 
 
 #: b / t_b, tokens a second: the line is where both types together bring that many.
@@ -60,54 +46,41 @@ def rates(load: float, chats: float) -> dict[str, float]:
     return {name: load * LINE * share / TOKENS[name] for name, share in shares.items() if share}
 
 
-def at_point(load: float, chats: float, until_s: float, seed: int = 0, policy: str = ORDERS[0]) -> NetworkRun:
+def at_point(load: float, chats: float, until_s: float, seed: int = 0, policy: str = net.ORDERS[0]) -> NetworkRun:
     """A run at a load, on the way to a point of the line."""
-    return at_rates(network(policy), until_s, seed, rates(load, chats))
+    return net.at_rates(network(policy), until_s, seed, rates(load, chats))
 
 
 def served_above(run: NetworkRun) -> float:
     """Tokens a second that the overloaded engine runs."""
-    return served(run, _tokens(run))
+    return net.served(run, _tokens(run))
 
 
 def growth_below(run: NetworkRun) -> float:
     """Growth of the tokens left to run, as a share of those that come."""
-    return work_drift(run, _tokens(run))
+    return net.work_drift(run, _tokens(run))
 
 
 def _tokens(run: NetworkRun) -> list[int]:
     return [TOKENS[name] for name, _ in run.kinds]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Point:
-    """What the engine did above and below a point of the line, over the replicates.
-
-    Args:
-        served: tokens a second when overloaded.
-        grows: growth of the tokens left below the line, as a share of those that come.
-    """
-
-    served: ex.Interval
-    grows: ex.Interval
-
-
 #: Scheduling policy and share of chats.
 Key: TypeAlias = tuple[str, float]
 
 
-def examined(policy: str, chats: float, setting: ex.Setting) -> Point:
+def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
     """Runs on both sides of a point."""
     above_s, below_s = setting.pick(OVERLOADED_S, OVERLOADED_S / 2), setting.pick(BELOW_S, BELOW_S / 4)
     seeds = [setting.seed + k for k in range(setting.replicates)]
-    return Point(
-        ex.mean_interval([served_above(at_point(ABOVE, chats, above_s, seed, policy)) for seed in seeds]),
-        ex.mean_interval([growth_below(at_point(BELOW, chats, below_s, seed, policy)) for seed in seeds]),
+    return net.Sides(
+        ex.mean_interval([served_above(at_point(net.ABOVE, chats, above_s, seed, policy)) for seed in seeds]),
+        ex.mean_interval([growth_below(at_point(net.BELOW, chats, below_s, seed, policy)) for seed in seeds]),
     )
 
 
 def run(setting: ex.Setting) -> ex.Findings:
-    policies = setting.pick(ORDERS, ORDERS[:1])
+    policies = setting.pick(net.ORDERS, net.ORDERS[:1])
     found = {(policy, chats): examined(policy, chats, setting) for policy in policies for chats in CHATS}
     return ex.Findings(
         rows=_rows(found),
@@ -119,8 +92,8 @@ def run(setting: ex.Setting) -> ex.Findings:
             first token | by the first decode | the paper's count of tokens
             points | chats bring {ex.listed(f"{share:g}" for share in CHATS)} of the tokens | ours
             inside | {", ".join(policies)} | ours: two orders that fill every batch, decodes first and prompts first
-            loads | {BELOW:g} and {ABOVE:g} of b / t_b, {LINE:,.1f} tokens/s | ours, Poisson arrivals
-            keeping up | {KEEPING_UP}
+            loads | {net.BELOW:g} and {net.ABOVE:g} of b / t_b, {LINE:,.1f} tokens/s | ours, Poisson arrivals
+            keeping up | {net.KEEPING_UP}
             run | {setting.pick(OVERLOADED_S, OVERLOADED_S / 2):,g} s above the line, {setting.pick(BELOW_S, BELOW_S / 4):,g}
               s below | ours; the second half counts
         """),
@@ -141,25 +114,25 @@ def _line() -> str:
     return f"{TOKENS['chat']} l1 + {TOKENS['document']} l2 = {LINE:,.1f} tokens/s"
 
 
-def _rows(found: Mapping[Key, Point]) -> list[ex.Row]:
+def _rows(found: Mapping[Key, net.Sides]) -> list[ex.Row]:
     rows: list[ex.Row] = []
     for (policy, chats), own in found.items():
         case = f"{policy}, {100 * chats:g} % chats"
-        rows.append(ex.Row(case, "tokens run when overloaded, less b / t_b", "%", 0.0, missed(own.served, LINE)))
+        rows.append(ex.Row(case, "tokens run when overloaded, less b / t_b", "%", 0.0, net.missed(own.served, LINE)))
         rows.append(
-            ex.Row(case, f"growth of the tokens left at {BELOW:g}, over the arrivals", "%", None, percent(own.grows))
+            ex.Row(case, f"growth of the tokens left at {net.BELOW:g}, over the arrivals", "%", None, net.percent(own.grows))
         )
     return rows
 
 
-def claim(policy: str, found: Mapping[Key, Point]) -> ex.Claim:
+def claim(policy: str, found: Mapping[Key, net.Sides]) -> ex.Claim:
     """What sec. 4.2 says of a policy that fills every batch."""
     own = {f"{100 * chats:g} % chats:": one for (name, chats), one in found.items() if name == policy}
     says = f"{policy}: the limit is the line {_line()}, at {len(own)} points within {100 * SHARE:g} %, and no growth at "
-    return limit_claim(f"{says}{BELOW:g} of it", own, LINE, SHARE)
+    return net.limit_claim(f"{says}{net.BELOW:g} of it", own, LINE, SHARE)
 
 
-def _draw(figure: Any, found: Mapping[Key, Point]) -> None:
+def _draw(figure: Any, found: Mapping[Key, net.Sides]) -> None:
     axes = figure.add_subplot(1, 1, 1)
     ends = [LINE / TOKENS[name] for name in TYPES]
     axes.plot([ends[0], 0], [0, ends[1]], color="#222222", lw=1, label=_line())
