@@ -117,3 +117,17 @@ def test_the_longest_of_two_ways_is_a_loop_where_it_brings_more():
     assert remaining(one_engine(calls).tasks["task"])["plan"] == pytest.approx(310.0)
     calls["act"] = call("one", 40, 10, then={"act": 0.8, "end": 0.2})
     assert remaining(one_engine(calls).tasks["task"])["plan"] == pytest.approx(350.0)
+
+
+def test_the_path_to_a_call_does_not_depend_on_the_order_of_the_file():
+    """A way back counted, and a way there did not, where a call stood above the one that leads to it."""
+    calls = {
+        "plan": call("one", 90, 10, then={"act": 0.5, "look": 0.5}),
+        "look": call("one", 25, 5, then={"act": 1.0}),
+        "act": call("one", 40, 10, then={"act": 0.25, "plan": 0.25, "sum": 0.5}),
+        "sum": call("one", 10, 10),
+        "check": call("one", 5, 5, after=["sum"]),
+    }
+    for listed in (calls, {"plan": calls["plan"], **dict(reversed(calls.items()))}):
+        task = one_engine(listed).tasks["task"]
+        assert before(task) == {"plan": 0.0, "look": 100.0, "act": 130.0, "sum": 180.0, "check": 200.0}

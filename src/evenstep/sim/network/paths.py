@@ -73,11 +73,11 @@ def _place(task: TaskSection) -> dict[str, int]:
 
 def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:
     """Calls that have to run before each call, every time anew: all ways to it since it last ran lead through them."""
-    return {name: _on_all_ways(task, name) for name in task.calls}
+    return {name: _on_all_ways(task, name)[name] for name in task.calls}
 
 
-def _on_all_ways(task: TaskSection, target: str) -> frozenset[str]:
-    """Calls on every way to a call, from the start of the task or from where the call itself last ran."""
+def _on_all_ways(task: TaskSection, target: str = END) -> dict[str, frozenset[str]]:
+    """Calls on every way to each call, from the start of the task or from where the target last ran."""
     begin, found = first_calls(task), dict.fromkeys(task.calls, frozenset(task.calls))
     while True:
         last, passed = found, {name: on_way | {name} for name, on_way in found.items()} | {target: frozenset[str]()}
@@ -89,18 +89,24 @@ def _on_all_ways(task: TaskSection, target: str) -> frozenset[str]:
                 frozenset.union(*(passed[one] for one in call.after)) if call.after else ways[0].intersection(*ways)
             )
         if found == last:
-            return found[target]
+            return found
 
 
 def before(task: TaskSection) -> dict[str, float]:
     """Expected tokens of the longest path from the task's start to each call, by call. Ways back in a loop do not count."""
     tokens = {name: sum(both) for name, both in mean_tokens(task).items()}
-    place = _place(task)
+    passed = _on_all_ways(task)
+    ways = [(parent, name) for name, call in task.calls.items() for parent in call.after]
+    ways += [
+        (name, one)
+        for name, call in task.calls.items()
+        for one, chance in call.then.items()
+        if chance > 0 and one not in (END, name, *passed[name])
+    ]
     found = dict.fromkeys(task.calls, 0.0)
-    for _ in range(len(task.calls)):
-        for name, call in task.calls.items():
-            led = [one for one, other in task.calls.items() if other.then.get(name, 0) > 0 and place[one] < place[name]]
-            found[name] = max([0.0, *(found[one] + tokens[one] for one in (*call.after, *led))])
+    for _ in found:
+        for one, name in ways:
+            found[name] = max(found[name], found[one] + tokens[one])
     return found
 
 
