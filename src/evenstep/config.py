@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -531,6 +532,17 @@ def check_at_least(where: str, low: int, given: object, *names: str) -> None:
         value = getattr(given, name)
         if value is not None and not low <= value <= MOST:
             raise InputError(where, f"--{name}", value, integers(low, value))
+
+
+def check_integers(where: str, low: int, **given: object) -> None:
+    """See that arguments of a Python function are integers and so large; None = not given.
+
+    Raises:
+        InputError: naming the first that is not.
+    """
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, Integral) and low <= int(value) <= MOST):
+            raise InputError(where, name, value, f"an integer >= {low}")
 
 
 def integers(low: float, found: int) -> str:

@@ -65,6 +65,11 @@ def test_another_baseline_adds_differences_to_it():
     [
         ({"policies": ["jqs"]}, "Did you mean jsq"),
         ({"seeds": 0}, "seeds is 0"),
+        ({"seeds": "a"}, "compare: seeds is 'a'; expected an integer >= 1"),
+        ({"seeds": 2.5}, "seeds is 2.5; expected an integer >= 1"),
+        ({"seed": -1}, "seed is -1; expected an integer >= 0"),
+        ({"processes": "x"}, "processes is 'x'; expected an integer >= 1"),
+        ({"slo": 3}, "slo is 3; expected an objective. For instance slo="),
         ({"baseline": "fcfs"}, "expected one of the policies compared"),
         ({"load": 0.5, "rate": 3.0}, "not both"),
         ({"rate": -1.0}, "expected a finite number > 0"),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from evenstep.config import check_integers
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
@@ -67,6 +68,11 @@ def compare(
         PolicyError: a policy broke its contract.
     """
     check_fleet("compare", cluster, step_time)
+    check_integers("compare", 1, seeds=seeds, limit=limit, processes=processes)
+    check_integers("compare", 0, seed=seed)
+    objective: Any = slo_of(slo) if isinstance(slo, str) else slo
+    if objective is not None and not isinstance(objective, Slo):
+        raise InputError("compare", "slo", objective, "an objective", 'For instance slo="ttft=2s,tpot=50ms".')
     fleet = cluster if cluster is not None else Cluster()
     law = step_time if step_time is not None else Linear()
     plan = Plan(
@@ -84,7 +90,7 @@ def compare(
         fewer=seeds is None,
         seed=seed,
         power=power,
-        slo=slo_of(slo) if isinstance(slo, str) else slo,
+        slo=objective,
     )
     asked = contenders(_listed(policies))
     many = processes if processes is not None or can_fork() else 1
