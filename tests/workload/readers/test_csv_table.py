@@ -66,6 +66,12 @@ def test_a_missing_column_offers_the_nearest(write):
         parse(write("a.csv", "a,bb\n1,2\n"))
 
 
+def test_a_column_that_is_there_twice_is_refused_if_it_is_needed(write):
+    with pytest.raises(InputError, match="header is 'a,b,b'; expected one column 'b'. Rename or delete the others"):
+        parse(write("a.csv", "a,b,b\n1,2,3\n"))
+    assert parse(write("b.csv", "a,x,b,x\n1,9,2,9\n")).output_tokens.tolist() == [2]
+
+
 def test_binary_content_is_an_error(write):
     with pytest.raises(InputError, match="bytes"):
         parse(write("a.csv", b"a,b\n1,2\n\x00\x01,3\n"))

@@ -67,6 +67,8 @@ def _require(path: Path, fields: Mapping[str, Any], first: list[str]) -> None:
     for field in fields:
         if field not in first:
             raise InputError(path.name, "header", ",".join(first), f"a column {field!r}", hint(field, first))
+        if first.count(field) > 1:
+            raise InputError(path.name, "header", ",".join(first), f"one column {field!r}", "Rename or delete the others.")
 
 
 def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] | None) -> Table:
