@@ -49,8 +49,8 @@ def _kind(name: str) -> type:
 
 
 @st.composite
-def filled(draw: st.DrawFn) -> Case:
-    """Up to four open workers in one or two groups, up to six requests, all slots of them filled."""
+def filled(draw: st.DrawFn, *, ends: bool = True) -> Case:
+    """Up to four open workers in one or two groups, up to six requests, all slots of them filled; `ends` may be known."""
     workers, waiting, steps = draw(st.integers(1, 4)), draw(st.integers(2, 6)), draw(st.integers(1, 6))
     groups = draw(st.integers(1, min(2, workers)))
     slots = draw(st.integers(1, waiting))
@@ -62,7 +62,9 @@ def filled(draw: st.DrawFn) -> Case:
     plan.weight[:] = [draw(st.sampled_from([1.0, 0.5])) ** h for h in range(steps)]
     plan.growth[:] = np.arange(steps)
     plan.size[:] = sorted(several(QUARTERS, waiting))
-    plan.stays[:] = several(st.sampled_from([1.0, 2.0, 4.0, np.inf]), waiting)
+    plan.stays[:] = several(st.sampled_from([1.0, 2.0, 4.0, np.inf]), waiting) if ends else np.inf
+    plan.position[:] = draw(st.permutations(range(waiting)))
+    plan.rank[plan.position] = np.arange(waiting)
     plan.place[:], plan.group[:] = np.arange(workers), several(st.integers(0, groups - 1), workers)
     plan.free[:], plan.kv[:] = slots, np.inf
     has_ties = draw(st.booleans())
