@@ -65,6 +65,20 @@ def test_what_cannot_be_solved_is_one_line_and_exit_code_2(capsys, flags, said):
     assert said in told and told.count("\n") == 1
 
 
+def test_where_only_nested_wait_does_not_fit_wait_is_told_and_why(capsys):
+    """Until now the command told nothing of WAIT, which fits."""
+    flags = ["--rate", "2", "--engine", "kv-tokens=1000000"]
+    assert main([*FILE, *flags]) == 0
+    told = capsys.readouterr().out
+    assert "WAIT, wait:thresholds=1\n" in told
+    assert (
+        "Nested WAIT has no thresholds here. evenstep thresholds: --engine kv-tokens is '1e+06'; expected at least" in told
+    )
+    assert main([*FILE, *flags, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["wait"]["gates"] and list(found["nested_wait"]) == ["not_solved"]
+
+
 def test_a_law_of_infinite_mean_is_called_so(tmp_path, capsys):
     path = tmp_path / "w.yaml"
     laws = "  prompt: {law: constant, tokens: 129}\n  output: {law: pareto, alpha: 1, minimum: 9}\n"

@@ -9,7 +9,7 @@ import pytest
 from tests.sim.network.networks import call, example
 
 from evenstep.errors import InputError
-from evenstep.load.live_network import emulated, gateway_config, priorities, routing_of, run_live
+from evenstep.load.live_network import emulated, gateway_config, priorities, routing_of, run_live, slots_of
 from evenstep.sim.network.description import EngineSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
@@ -30,6 +30,19 @@ def test_an_engine_is_emulated_with_its_own_batch_time_law():
     said = dict(zip(words[1::2], words[2::2], strict=True))
     assert said["--batch-time"] == SMALL.engines["one"].batch_time and float(said["--overhead-s"]) == 0.0
     assert (said["--slots"], said["--token-budget"], said["--model"], said["--speed"]) == ("1", "512", "one", "2.0")
+
+
+@pytest.mark.parametrize(
+    ("engine", "slots"),
+    [
+        ("batch-limit=8", 8),
+        ("batch-limit=8,resident-limit=4", 4),
+        ("batch-limit=0,resident-limit=6,token-budget=512", 6),
+        ("batch-limit=0,token-budget=512", 512),
+    ],
+)
+def test_an_engine_has_as_many_slots_as_its_lower_limit_on_requests(engine, slots):
+    assert slots_of(EngineSection(engine=engine)) == slots
 
 
 def test_a_group_is_a_pool_of_single_ranks():

@@ -73,6 +73,14 @@ def _lines(found: dict[str, Any]) -> list[str]:
         _held(wait),
         f"  expected latency {wait['expected_latency_s']:.4g} s",
         "",
+        *_nested_lines(nested),
+    ]
+
+
+def _nested_lines(nested: dict[str, Any]) -> list[str]:
+    if "not_solved" in nested:
+        return [f"Nested WAIT has no thresholds here. {nested['not_solved']}"]
+    return [
         f"Nested WAIT, nested-wait:thresholds={'/'.join(str(gate['threshold']) for gate in nested['gates'])},"
         f"ends={'/'.join(map(str, nested['ends']))}",
         *(f"  segment {gate['segment']}: n = {gate['threshold']}, {gate['satisfies']}" for gate in nested["gates"]),

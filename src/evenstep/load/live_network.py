@@ -100,7 +100,7 @@ def routing_of(network: Network) -> str:
 
 def slots_of(section: EngineSection) -> int:
     """Calls that an emulated engine runs at a time; the others wait in the gateway."""
-    return section.server.batch_limit or section.server.token_budget or _SLOTS
+    return section.server.seats or section.server.token_budget or _SLOTS
 
 
 def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:

@@ -28,6 +28,8 @@ _FLAGS = {
     "d0_s": "--batch-time d0-s",
     "d1_s": "--batch-time d1-s",
 }
+#: What says that the engine is too slow or too small.
+_OF_ENGINE = ("load", "kv_tokens")
 #: Types of outputs at most; longer outputs share bins.
 MOST_TYPES = 500
 #: Numbers of segments that are tried.
@@ -91,20 +93,34 @@ class Question:
 def answer(asked: Question) -> dict[str, Any]:
     """Thresholds, memory and latency of both policies, and what each threshold satisfies, for a table or as JSON.
 
-    WAIT's types are the trace's classes, of mean lengths; Nested WAIT's are its output lengths, of one mean prompt.
+    WAIT's types are the trace's classes, of mean lengths; Nested WAIT's are its output lengths, of one mean prompt. It needs
+    more of an engine: where WAIT alone has thresholds, `nested_wait` holds only `not_solved`, the reason.
 
     Raises:
-        InputError: an engine that does not keep up, or too little memory; with the numbers.
+        InputError: an engine that does not keep up, or too little memory, for WAIT already; with the numbers.
     """
     trace = asked.trace
     classes = trace.request_class if trace.request_class is not None else np.zeros(len(trace), np.int64)
     try:
         wait = _wait(asked, asked.types(classes, prompts=True), np.unique(classes).tolist())
-        nested = _nested(asked)
+        nested = _nested_if_solved(asked)
     except InputError as error:
-        flag = _FLAGS.get(error.field, error.field)
-        raise InputError(_WHERE, flag, error.value, error.expected, error.hint) from None
+        raise _of_flag(error) from None
     return {"version": 1, "trace": trace.name, "requests_per_s": rate(trace), "wait": wait, "nested_wait": nested}
+
+
+def _of_flag(error: InputError) -> InputError:
+    """The error with the name of the flag."""
+    return InputError(_WHERE, _FLAGS.get(error.field, error.field), error.value, error.expected, error.hint)
+
+
+def _nested_if_solved(asked: Question) -> dict[str, Any]:
+    try:
+        return _nested(asked)
+    except InputError as error:
+        if error.field not in _OF_ENGINE or asked.segments is not None:  # segments are Nested WAIT's: it was asked for
+            raise
+        return {"not_solved": str(_of_flag(error))}
 
 
 def read(settings: EngineSettings) -> Trace:
