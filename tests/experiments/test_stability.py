@@ -25,6 +25,14 @@ def test_a_trace_brings_its_own_rate():
     assert found.policies[0].at_rate is not None
 
 
+def test_a_workload_is_judged_at_the_rate_of_its_file(tmp_path):
+    """Not at that of the hundred arrivals that were drawn at it."""
+    file, law = tmp_path / "w.yaml", "{law: constant, tokens: 5}"
+    arrivals = "{process: poisson, requests_per_s: 0.25}"
+    file.write_text(f"version: 1\nsynthetic: {{requests: 100, prompt: {law}, output: {law}, arrivals: {arrivals}}}\n")
+    assert answer(StabilitySettings(str(file), seeds=1, precision=0.2, **SMALL), 1).rate == 0.25
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenstep.experiments.frontier import Case, Lengths
     from evenstep.measure.comparison import Interval
     from evenstep.measure.stability import Stability
+    from evenstep.request import Trace
     from evenstep.theory.capacity import Closed
 
 _WHERE = "evenstep stability"
@@ -144,7 +145,7 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
     """The arrivals, their own rate where they have one, and both in words."""
     from evenstep.experiments.frontier import Laws, Rows
     from evenstep.experiments.sources import Reading
-    from evenstep.workload.replicate import rate, replicate
+    from evenstep.workload.replicate import replicate
     from evenstep.workload.synthetic.synthetic import Synthetic
     from evenstep.workload.synthetic.yaml_file import check_means
 
@@ -155,9 +156,20 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
     workload = Reading(settings.source, settings.limit, settings.format_name, seed=settings.seed).workload()
     check_means(workload)
     trace = replicate(workload.source, 0, settings.seed)
-    own = workload.requests_per_s or (rate(trace) if trace.arrival_s is not None and len(trace) > 1 else None)
+    own = workload.requests_per_s or _own_rate(workload.source, trace)
     said = f"the {len(trace):,} rows of {trace.name or settings.source}, drawn again and again, Poisson arrivals"
     return Rows(trace.prompt_tokens, trace.output_tokens), own, said
+
+
+def _own_rate(source: object, trace: Trace) -> float | None:
+    """The rate of a workload's arrival process, else that of a trace's times; None without either."""
+    from evenstep.workload.replicate import rate
+    from evenstep.workload.synthetic.arrivals import mean_rate
+    from evenstep.workload.synthetic.synthetic import Synthetic
+
+    if isinstance(source, Synthetic):
+        return mean_rate(source.arrivals) or None
+    return rate(trace) if trace.arrival_s is not None and len(trace) > 1 else None
 
 
 def _of_tails(laws: tuple[Any, Any]) -> str:
