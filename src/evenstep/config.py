@@ -541,8 +541,9 @@ def check_integers(where: str, low: int, **given: object) -> None:
         InputError: naming the first that is not.
     """
     for name, value in given.items():
-        if value is not None and not (isinstance(value, Integral) and low <= int(value) <= MOST):
-            raise InputError(where, name, value, f"an integer >= {low}")
+        number = int(value) if isinstance(value, Integral) else low - 1
+        if value is not None and not low <= number <= MOST:
+            raise InputError(where, name, value, integers(low, number))
 
 
 def integers(low: float, found: int) -> str:

@@ -85,6 +85,6 @@ def serve(file: int) -> None:
 
 
 def _pause(pipe: Connection, seconds: float) -> None:
-    """Wait while another process compiles; end this one if the pipe is closed, since nobody waits for its answer then."""
-    if wait([pipe], seconds):  # no job comes before the answer to the last one
+    """Wait while another process compiles. If the parent no longer wants the answer, end this process."""
+    if wait([pipe], seconds):  # a job comes only after the answer to the last one, so the pipe is closed
         os._exit(0)

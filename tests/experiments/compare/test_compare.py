@@ -68,6 +68,7 @@ def test_another_baseline_adds_differences_to_it():
         ({"seeds": "a"}, "compare: seeds is 'a'; expected an integer >= 1"),
         ({"seeds": 2.5}, "seeds is 2.5; expected an integer >= 1"),
         ({"seed": -1}, "seed is -1; expected an integer >= 0"),
+        ({"seed": 1 << 60}, "expected an integer from 0 to 9007199254740992"),
         ({"processes": "x"}, "processes is 'x'; expected an integer >= 1"),
         ({"slo": 3}, "slo is 3; expected an objective. For instance slo="),
         ({"baseline": "fcfs"}, "expected one of the policies compared"),
