@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from evenstep.measure.comparison import Interval
 from evenstep.report.findings import Claim, Constant, Findings, Reproduction, Row
-from evenstep.report.findings_files import page, write
+from evenstep.report.findings_files import page, table_of, write
 
 
 def made(quick: bool = True) -> Reproduction:
@@ -70,3 +70,8 @@ def test_a_quick_page_says_so_and_gives_no_verdict():
     text = page(made(), "<svg></svg>")
     assert "QUICK" in text
     assert "does not hold" not in text
+
+
+def test_names_of_modules_and_files_break_at_their_marks_and_numbers_do_not():
+    page = table_of(["code"], [["routing.policies.bf_io, tests/report, 0.5 <x>"]])
+    assert "<td>routing.<wbr>policies.<wbr>bf_<wbr>io, tests/<wbr>report, 0.5 &lt;x&gt;</td>" in page

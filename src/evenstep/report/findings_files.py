@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -16,7 +17,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: break-word; }
 th, td { text-align: left; padding: .15rem .9rem .15rem 0; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .quick { background: #fff3cd; padding: .5rem .8rem; }
@@ -104,8 +105,13 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 
 
     def row(values: Sequence[str]) -> str:
         found = (
-            f'<td class="n">{escape(v)}</td>' if i >= numbers else f"<td>{escape(v)}</td>" for i, v in enumerate(values)
+            f'<td class="n">{escape(v)}</td>' if i >= numbers else f"<td>{_breakable(v)}</td>" for i, v in enumerate(values)
         )
         return f"<tr>{''.join(found)}</tr>"
 
     return f"<table><tr>{''.join(f'<th>{escape(v)}</th>' for v in head)}</tr>{''.join(row(r) for r in rows)}</table>"
+
+
+def _breakable(text: str) -> str:
+    """The text as HTML in which a long name of a module or file breaks at its marks, not within a word."""
+    return re.sub(r"(?<=[a-z])([._/])(?=[a-z])", r"\1<wbr>", escape(text))
