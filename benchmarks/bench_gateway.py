@@ -32,6 +32,7 @@ import uvloop
 
 import gateway_client as client
 import gateway_peers as peers
+from evenstep.load.processes import free_ports
 
 ROUTER_CORE, LOAD_CORE = 0, min(1, (os.cpu_count() or 1) - 1)
 SMALL, LARGE, HUGE = "word " * 30, "word " * 1600, "word " * 44_000
@@ -258,7 +259,7 @@ def run(count: int, options: argparse.Namespace) -> None:
         for name, module in peers.contenders(options.only).items():
             folder = peers.SCRATCH / "run" / f"{name}-{count}"
             folder.mkdir(parents=True, exist_ok=True)
-            log, port = folder / "log.txt", peers.free_port()
+            log, port = folder / "log.txt", free_ports(1)[0]
             try:
                 version = module.have()
                 process = stack.enter_context(peers.started(module.command(folder, ports, port), ROUTER_CORE, log))

@@ -33,6 +33,7 @@ import uvloop
 
 import gateway_client as client
 import gateway_peers as peers
+from evenstep.load.processes import free_ports
 from gateway_engine import MODEL
 
 ROUTER_CORE, LOAD_CORE = 0, min(1, (os.cpu_count() or 1) - 1)
@@ -245,7 +246,7 @@ def started(
     found: dict[str, tuple[int, int]] = {}
     modules = peers.contenders(["nginx", *options.peers])
     for name in (*modules, *options.policies):
-        port, log = peers.free_port(), folder / f"{name}.txt"
+        port, log = free_ports(1)[0], folder / f"{name}.txt"
         try:
             if name in modules:
                 print(f"{name} {modules[name].have()}")
@@ -253,7 +254,7 @@ def started(
             else:
                 peers.compile_kernels(name)
                 path = folder / f"{name}.json"
-                path.write_text(json.dumps(config(port, peers.free_port(), engines, name, str(folder / f"{name}.log"))))
+                path.write_text(json.dumps(config(port, free_ports(1)[0], engines, name, str(folder / f"{name}.log"))))
                 command = [sys.executable, "-c", _STARTS, "serve", "--config", str(path)]
             process = stack.enter_context(peers.started(command, ROUTER_CORE, log))
             peers.wait_for(port, process, log, body, key=CLIENTS[0].key)

@@ -30,6 +30,7 @@ import uvloop
 
 import gateway_client as pages
 import gateway_peers as peers
+from evenstep.load.processes import free_ports
 from gateway_engine import MODEL
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -196,7 +197,7 @@ def run(name: str, module, requests: int) -> tuple[str, Tally]:
         ports = [int(text) for text in process.stdout.readline().split()]
         folder = peers.SCRATCH / "run" / f"promises-{name}"
         folder.mkdir(parents=True, exist_ok=True)
-        log, port = folder / "log.txt", peers.free_port()
+        log, port = folder / "log.txt", free_ports(1)[0]
         version = module.have()
         router = stack.enter_context(peers.started(module.command(folder, ports[:-1], port), 0, log))
         peers.wait_for(port, router, log, ask("hello", stream=False).partition(b"\r\n\r\n")[2])

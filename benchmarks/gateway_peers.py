@@ -11,7 +11,6 @@ import importlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -67,13 +66,6 @@ def run(command: Sequence[str], name: str, cwd: Path | None = None) -> str:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise AbsentError(f"{name}: {' '.join(command[:4])} ... failed: {lines[-1] if lines else done.returncode}")
     return done.stdout or done.stderr
-
-
-def free_port() -> int:
-    """A port without a listener."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def compile_kernels(policy: str) -> None:

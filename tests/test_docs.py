@@ -9,7 +9,6 @@ import runpy
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ import yaml
 from evenstep import names
 from evenstep.cli.main import main, parser_of
 from evenstep.config import read_yaml
+from evenstep.load.processes import free_ports
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -100,12 +100,6 @@ def test_every_command_of_a_page_is_understood(page):
             names.build(room, {k: v for k, v in names.parse(policy).items() if not k.startswith("predictor")})
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def is_ready(url: str) -> bool:
     with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
         return answer.status == 200
@@ -119,7 +113,7 @@ def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tm
     page = DOCS / "how-to" / "from-log-to-comparison.md"
     text = page.read_text(encoding="utf-8")
     for port in ("8100", "8000"):
-        text = text.replace(port, str(free_port()))
+        text = text.replace(port, str(*free_ports(1)))
     emulate, serve, load = (
         shlex.split(block.splitlines()[0])[1:] for block in re.findall(r"^```text\n(.*?)^```", text, re.M | re.S)
     )

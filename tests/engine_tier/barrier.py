@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from tests.engine_tier.clients import Answer, ask_all, body
-from tests.engine_tier.engines import Fleet, Process, free_port
+from tests.engine_tier.engines import Fleet, Process
 from tests.engine_tier.prompts import prompt
 
 from evenstep import streams
@@ -24,6 +24,7 @@ from evenstep.cost.linear import Linear
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.log.file import read_log
 from evenstep.dispatch.log.records import Checkpoint, Chunks, Done, Header, Round
+from evenstep.load.processes import free_ports
 from evenstep.measure.metrics import idle_share
 from evenstep.plugins.vllm.steps import GroupSteps, read_steps
 
@@ -57,7 +58,7 @@ def ranks(fleet: Fleet, model: Path) -> Ranks:
     """Start them, and wait until they answer."""
     steps = fleet.folder / "steps"
     env = {"ENGINE_LAB_LAW": f"{SLEEP[0]},{SLEEP[1]}", "EVENSTEP_STEPS_FOLDER": str(steps)}
-    meeting = str(free_port())
+    meeting = str(*free_ports(1))
     workers = [
         fleet.vllm(
             f"rank-{rank}",

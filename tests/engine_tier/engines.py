@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from evenstep.load.processes import free_ports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -31,12 +32,6 @@ def engine_python() -> str:
     if not path.exists():
         raise RuntimeError(f"{path} is missing; run `make engines`, which installs requirements/engines.lock")
     return str(path)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def make_model(kind: str, folder: Path) -> Path:
@@ -119,7 +114,7 @@ class Fleet:
 
     def vllm(self, name: str, model: Path, *flags: str, env: Mapping[str, str] | None = None) -> Process:
         """A vLLM instance that serves the model as ``tiny``."""
-        port = free_port()
+        (port,) = free_ports(1)
         command = [
             engine_python(),
             str(HERE / "vllm_serve.py"),
@@ -142,7 +137,7 @@ class Fleet:
 
     def transformers(self, name: str, model: Path) -> Process:
         """An instance of ``transformers serve``, whose model name is the folder."""
-        port = free_port()
+        (port,) = free_ports(1)
         command = [
             engine_python(),
             "-c",
@@ -167,7 +162,7 @@ class Fleet:
 
     def gateway(self, name: str, *flags: str) -> Process:
         """``evenstep serve`` of this tree."""
-        port = free_port()
+        (port,) = free_ports(1)
         command = [
             sys.executable,
             "-c",
@@ -218,7 +213,7 @@ def nixl(role: str) -> tuple[list[str], dict[str, str]]:
         "UCX_NET_DEVICES": "lo",
         "UCX_RCACHE_MAX_UNRELEASED": "1024",
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
-        "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port()),
+        "VLLM_NIXL_SIDE_CHANNEL_PORT": str(*free_ports(1)),
     }
     return ["--kv-transfer-config", transfer], env
 

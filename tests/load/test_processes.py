@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,30 @@ from evenstep.load.settings import target_of
 
 
 def test_ports_that_are_free_differ():
-    assert len(set(free_ports(5))) == 5
+    assert len({*free_ports(5), *free_ports(5)}) == 10
+
+
+def test_no_connection_takes_a_port_before_its_server_listens_there():
+    """An engine takes seconds to start; another connection had got its port meanwhile."""
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if not given.exists():
+        pytest.skip("this system does not say which ports it gives to connections")
+    lowest, _ = map(int, given.read_text().split())
+    if lowest < 32_768:
+        pytest.skip(f"this machine gives ports from {lowest} on to connections; the default is 32768")
+    assert max(free_ports(20)) < lowest
+
+
+def test_a_port_that_is_taken_is_left_out():
+    (port,) = free_ports(1)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", port + 1))
+        assert port + 1 not in free_ports(3)
+
+
+def test_a_machine_without_free_ports_says_so():
+    with pytest.raises(EngineError, match=r"no 20000 free ports between 20000 and 32767"):
+        free_ports(20_000)
 
 
 def test_a_command_runs_while_the_block_does():

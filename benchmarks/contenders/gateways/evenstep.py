@@ -7,7 +7,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from gateway_peers import KEY, compile_kernels, free_port
+from evenstep.load.processes import free_ports
+from gateway_peers import KEY, compile_kernels
 
 NAME, SHARE = "evenstep", 1.0
 _STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
@@ -23,7 +24,7 @@ def command(folder: Path, engines: list[int], port: int) -> list[str]:
     settings = {
         "version": 1,
         "listen": {"port": port},
-        "admin": {"port": free_port()},
+        "admin": {"port": free_ports(1)[0]},
         "policy": "br-0",
         "workers": [{"url": f"http://127.0.0.1:{engine}"} for engine in engines],
         "keys": [{"key": KEY, "tenant": "bench", "classes": ["*"]}],

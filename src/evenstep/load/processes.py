@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -22,15 +23,25 @@ from evenstep.load.settings import Target
 _STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 _COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _PAUSE_S, _END_S = 0.05, 10.0
+_PORTS = range(20_000, 32_768)  # an operating system gives those above to connections that name no port
+_tried = itertools.count(64 * os.getpid())  # processes that look at the same time begin at different ports
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports that are free now."""
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in opened:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in opened]
+    """Find ports that are free now, and that no connection is given before a server listens there.
+
+    Raises:
+        EngineError: there are not that many.
+    """
+    ports: list[int] = []
+    for number in itertools.islice(_tried, len(_PORTS)):
+        if len(ports) == count:
+            return ports
+        port = _PORTS[number % len(_PORTS)]
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            ports.append(port)
+    raise EngineError(f"this machine has no {count} free ports between {_PORTS[0]} and {_PORTS[-1]}; end some servers")
 
 
 @contextlib.contextmanager
