@@ -110,6 +110,12 @@ def test_what_is_not_found_is_one_error(name, message):
     assert message in str(caught.value)
 
 
+def test_an_error_calls_what_it_misses_as_users_do():
+    """A room's own name, ``batch``, said nothing to a user who wrote ``--batch-time nan``."""
+    with pytest.raises(InputError, match=r"^batch-time law: name is 'nan'; expected a known batch-time law"):
+        names.find("batch", "nan")
+
+
 def test_a_file_that_does_not_load_says_why(tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0\n")

@@ -88,7 +88,7 @@ def find(room: str, name: str) -> Any:
     if others:
         return others[0].load()
     hint = _elsewhere(room, name) or nearest(name, members(room))
-    raise InputError(room, "name", name, f"a known {_noun(room)}", hint)
+    raise InputError(_NOUNS.get(room, room), "name", name, f"a known {_noun(room)}", hint)
 
 
 def parse(text: str) -> dict[str, str]:

@@ -44,6 +44,11 @@ def test_a_cut_gzip_file_is_named(write, tmp_path):
         files.content(tmp_path / "cut.gz")
 
 
+def test_a_name_that_no_file_can_have_is_a_missing_file():
+    with pytest.raises(InputError, match="expected an existing file"):
+        files.content(Path("a\0b"))
+
+
 def test_a_missing_file_and_a_directory_are_named(tmp_path):
     with pytest.raises(InputError, match="missing"):
         files.content(tmp_path / "nothing")

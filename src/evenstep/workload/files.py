@@ -67,6 +67,8 @@ def _read(path: Path, size: int) -> bytes:
 def _opened(path: Path) -> Generator[BufferedIOBase]:
     """A file to be read, unpacked if it is gzip. An error of the operating system or of gzip becomes an `InputError`."""
     try:
+        if "\0" in str(path):  # the system calls would raise a ValueError
+            raise FileNotFoundError
         with path.open("rb") as raw:
             packed = raw.read(2) == _GZIP
             raw.seek(0)

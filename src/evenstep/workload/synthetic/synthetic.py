@@ -13,6 +13,9 @@ from evenstep.request import F8, I8, Trace
 from evenstep.workload.synthetic.arrivals import Arrivals, Saturated
 from evenstep.workload.synthetic.laws import Capped, Law
 
+#: Most requests that a workload may draw; their columns take some gigabytes.
+MOST_REQUESTS = 100_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
@@ -75,8 +78,8 @@ class Synthetic:
         if self.recurring is not None and any(c.prompt or c.output for c in self.classes):
             hint = "Prompts that come back have lengths of their own: give the classes shares only."
             raise InputError("synthetic", "classes", "laws of their own", "no laws of lengths with recurring", hint)
-        if self.requests < 1:
-            raise InputError("synthetic", "requests", self.requests, "a whole number >= 1")
+        if not 1 <= self.requests <= MOST_REQUESTS:
+            raise InputError("synthetic", "requests", self.requests, f"a whole number in 1..{MOST_REQUESTS}")
 
     def draw(self, seed: int, replicate: int = 0) -> Trace:
         """The trace under this key; another replicate is another draw.
