@@ -33,6 +33,7 @@ def test_memory_is_whole_blocks_and_bounds_a_request():
     ("flags", "said"),
     [
         ({"ranks": 0}, "--ranks is 0; expected an integer >= 1"),
+        ({"ranks": 10**12}, "--ranks is 1000000000000; expected an integer in 1..4096"),
         ({"slots": 0}, "--slots is 0"),
         ({"speed": 0}, "--speed is 0.0; expected a finite number > 0"),
         ({"port": 70000}, "--port is 70000"),

@@ -48,8 +48,9 @@ def test_an_address_that_is_none_is_refused_by_name(url):
 def test_rank_and_ranks_exclude_each_other():
     with pytest.raises(InputError, match="ranks is 2; expected either ranks or rank, not both"):
         Worker("http://a:1", rank=0, ranks=2).each()
-    with pytest.raises(InputError, match="ranks is 0"):
-        Worker("http://a:1", ranks=0).each()
+    for ranks in (0, 10**30):  # the second was counted through, one worker for each
+        with pytest.raises(InputError, match=rf"ranks is {ranks}; expected an integer in 1\.\.4096"):
+            Worker("http://a:1", ranks=ranks).each()
     with pytest.raises(InputError, match="rank is -1"):
         Worker("http://a:1", rank=-1).each()
 

@@ -117,6 +117,7 @@ class EmulatorSettings:
         return law
 
 
+MOST_RANKS = 4096
 _AT_LEAST = {
     "ranks": 1,
     "first_rank": 0,
@@ -150,6 +151,8 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
 
     value = settled.value
     settled.check_numbers(_AT_LEAST, above_zero=("speed",))
+    if value.ranks > MOST_RANKS:
+        raise settled.refusal("ranks", f"an integer in 1..{MOST_RANKS}")
     if value.port > 65535 or (value.port_per_rank and value.port + value.ranks - 1 > 65535):
         raise settled.refusal("port", "ports up to 65535")
     if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.ranks):

@@ -79,7 +79,11 @@ def test_a_trace_file_is_found_beside_the_yaml_and_scaled(write, samples):
         ("law: gamma, ", "", r"w\.yaml line 5: synthetic\.output is .*expected a mapping with `law`"),
         ("12000", "many", r"synthetic\.requests is 'many'; expected an integer"),
         ("12000", "0", r"w\.yaml line 3: synthetic\.requests is 0"),
-        ("12000", "1" + "0" * 30, r"w\.yaml line 3: synthetic\.requests is 10{30}; expected a whole number in 1\.\.100000000"),
+        (
+            "12000",
+            "1" + "0" * 30,
+            r"w\.yaml line 3: synthetic\.requests is 10{30}; expected a whole number in 1\.\.100000000",
+        ),
         ("1.15", "-1", r"synthetic\.prompt\.sigma is -1"),
         ("1.15", "1e-1x", r"synthetic\.prompt\.sigma is '1e-1x'"),
         ("  requests: 12000\n", "", r"synthetic\.requests is 'missing'"),

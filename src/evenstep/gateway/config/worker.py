@@ -14,6 +14,8 @@ from evenstep.errors import InputError
 
 #: Slots of a worker whose operator does not say.
 DEFAULT_SLOTS = 256
+#: Most ranks at one URL.
+MOST_RANKS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class Worker:
             return [dataclasses.replace(self, name=name)]
         if self.rank is not None:
             raise InputError(where, "ranks", self.ranks, "either ranks or rank, not both", "Leave one of them out.")
-        if self.ranks < 1:
-            raise InputError(where, "ranks", self.ranks, "an integer >= 1")
+        if not 1 <= self.ranks <= MOST_RANKS:
+            raise InputError(where, "ranks", self.ranks, f"an integer in 1..{MOST_RANKS}")
         base = self.name or address
         return [
             dataclasses.replace(self, name=f"{base}#{rank}", rank=rank, ranks=None, group=self.group or base)
