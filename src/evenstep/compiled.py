@@ -42,8 +42,8 @@ else:
         numba = None
 
 #: Whether this is the checked build.
-CHECKED = numba is not None and os.environ.get("EVENSTEP_CHECKED") == "1"
-_BEGINS_PLAIN = numba is not None and kernel_cache.begins_plain and not CHECKED
+CHECKED = numba is not None and kernel_cache.is_checked()
+_BEGINS_PLAIN = numba is not None and kernel_cache.begins_plain
 change.is_compiled = numba is not None and not _BEGINS_PLAIN
 
 # No fastmath, no parallel: same bits everywhere. No run-time memory: a kernel allocates nothing, and numba then leaves out

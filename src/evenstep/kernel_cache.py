@@ -98,10 +98,15 @@ class Place:
         return f"kept in {self.folder}"
 
 
+def is_checked() -> bool:
+    """Whether kernels are compiled in the checked build (`compiled`)."""
+    return os.environ.get("EVENSTEP_CHECKED") == "1"
+
+
 @cache
 def place() -> Place:
     """The place where this process keeps its kernels."""
-    if os.environ.get("EVENSTEP_CHECKED") == "1":  # its code never meets that of another build
+    if is_checked():  # its code never meets that of another build
         bases = (ROOT / "__pycache__", *_bases())
         return Place(False, next((found for base in bases if (found := _usable(base / "checked")) is not None), None))
     chosen = os.environ.get("NUMBA_CACHE_DIR")

@@ -16,7 +16,7 @@ def test_a_cold_start_compiles_in_a_process_of_its_own_and_the_loop_goes_on(monk
     monkeypatch.setattr(compiling, "is_compiled", lambda policy, predictor: False)
     monkeypatch.setattr(compiling, "_is_on_disk", lambda policy: False)
     monkeypatch.setattr(compiling, "COMPILE", f"import sys; open({str(made)!r}, 'w').write(' '.join(sys.argv[1:]))")
-    asyncio.run(compiling.compile_and_warm("jsq", "bounded"))
+    asyncio.run(compiling.compile_and_warm(lambda: ("jsq", "bounded")))
     assert made.read_text() == "jsq bounded"
 
 
@@ -34,7 +34,7 @@ def test_a_start_that_is_given_up_leaves_no_process_behind(monkeypatch):
             return begun[0]
 
         monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
-        task = asyncio.create_task(compiling.compile_and_warm("jsq", ""))
+        task = asyncio.create_task(compiling.compile_and_warm(lambda: ("jsq", "")))
         await until(lambda: begun)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -46,4 +46,58 @@ def test_a_start_that_is_given_up_leaves_no_process_behind(monkeypatch):
 
 def test_a_policy_that_is_none_is_told():
     with pytest.raises(InputError, match="jsk"):
-        asyncio.run(compiling.compile_and_warm("jsk", ""))
+        asyncio.run(compiling.compile_and_warm(lambda: ("jsk", "")))
+
+
+@pytest.fixture
+def plain_first(monkeypatch):
+    """A process that began in plain Python; the rules that were compiled and loaded, and a list of rules that cannot be."""
+    made, bad = [], []
+
+    async def compiled_elsewhere(*rules):
+        await asyncio.sleep(0)
+
+    def load(*rules):
+        made.append(rules)
+        if rules in bad:
+            raise ValueError("no such type")
+
+    monkeypatch.setattr(compiling, "_compile_elsewhere", compiled_elsewhere)
+    monkeypatch.setattr(compiling, "_load", load)
+    monkeypatch.setattr(compiling.late, "change", compiling.late.Change())
+    monkeypatch.setattr(compiling, "_LOOK_S", 0.0)
+
+    def change_over():
+        compiling.late.change.is_compiled = True
+
+    monkeypatch.setattr(compiling.late, "change_over", change_over)
+    return made, bad
+
+
+def test_rules_that_a_reload_brings_meanwhile_are_compiled_before_the_process_changes_over(plain_first):
+    made, _ = plain_first
+    now = [("jsq", ""), ("br-0", "")]
+    asyncio.run(compiling.compile_and_warm(lambda: now.pop(0) if len(now) > 1 else now[0]))
+    assert made == [("jsq", ""), ("br-0", "")] and not compiling.begins_plain()
+
+
+def test_reloaded_rules_that_cannot_be_compiled_leave_plain_python_until_others_come(plain_first, caplog):
+    made, bad = plain_first
+    asked = []
+
+    def rules():
+        asked.append(None)
+        if len(asked) == 5:
+            assert compiling.begins_plain()
+        return ("jsq", "") if len(asked) == 1 else ("bad", "") if len(asked) < 6 else ("br-0", "")
+
+    bad.append(("bad", ""))
+    asyncio.run(compiling.compile_and_warm(rules))
+    assert made == [("jsq", ""), ("bad", ""), ("br-0", "")] and not compiling.begins_plain()
+    assert "plain Python decides until another is set" in caplog.text
+
+
+def test_rules_of_the_start_that_cannot_be_compiled_end_it(plain_first):
+    plain_first[1].append(("jsq", ""))
+    with pytest.raises(ValueError, match="no such type"):
+        asyncio.run(compiling.compile_and_warm(lambda: ("jsq", "")))

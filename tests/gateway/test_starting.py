@@ -10,16 +10,18 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 
 from evenstep import kernel_cache, sockets
 from evenstep.gateway.operate.kept_kernels import is_compiled, note_compiled
-from evenstep.gateway.starting import MEANWHILE, WaitingRoom
+from evenstep.gateway.starting import MEANWHILE, UNTIL_CHECKED, WaitingRoom
 
 
-def asked(port, path, method="GET"):
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+def asked(port, path, method="GET", body=None):
+    kind = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=kind, method=method)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, answer.read()
@@ -74,6 +76,7 @@ from evenstep.cli import main
 from evenstep import kernel_cache
 from evenstep.gateway import starting
 sys.argv = ["evenstep", "serve", "--port", "0", "--admin-port", "0"]
+starting.is_compiled = lambda policy, predictor: False
 opened = starting.WaitingRoom.__enter__
 def told(self):
     opened(self)
@@ -85,10 +88,11 @@ sys.exit(main.main())
 """
 
 
-@pytest.fixture
-def cold(tmp_path):
+@contextmanager
+def cold_start(tmp_path, **more):
     """A gateway on a machine without kernels, whose compiler does not end until its stdin is closed."""
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "XDG_STATE_HOME": str(tmp_path)}
+    places = dict.fromkeys(("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME"), str(tmp_path / "kept"))
+    env = {**os.environ, **places, **more}
     with subprocess.Popen(
         [sys.executable, "-c", COLD],
         stdin=subprocess.PIPE,
@@ -101,6 +105,20 @@ def cold(tmp_path):
         process.kill()
 
 
+@pytest.fixture
+def cold(tmp_path):
+    with cold_start(tmp_path) as process:
+        yield process
+
+
+def test_the_checked_build_never_says_that_plain_python_decides(tmp_path):
+    with cold_start(tmp_path, EVENSTEP_CHECKED="1") as process:
+        assert process.stderr.readline().startswith("evenstep: compiling kernels")
+        assert process.stderr.readline() == f"evenstep: {UNTIL_CHECKED}\n"
+        port = int(process.stdout.readline())
+        assert asked(port, "/v1/completions", "POST")[0] == 503
+
+
 def test_a_cold_start_says_so_and_answers_in_plain_python_on_the_same_port(cold):
     assert cold.stderr.readline().startswith("evenstep: compiling kernels")
     assert cold.stderr.readline() == f"evenstep: {MEANWHILE}\n"
@@ -111,6 +129,13 @@ def test_a_cold_start_says_so_and_answers_in_plain_python_on_the_same_port(cold)
     assert asked(port, "/healthz") == (200, b"ok")
     status, body = asked(port, "/v1/models")
     assert status == 503 or b"data" in body
+    admin = next(found for line in cold.stdout if (found := re.match(r"http://127.0.0.1:(\d+)/metrics", line)))[1]
+    assert asked(admin, "/reload", "POST") == (
+        200,
+        b'{"changed": [], "joined": [], "left": [], "needs_restart": []}',
+    )
+    assert asked(admin, "/policy", "PUT", b'{"policy": "jsq"}') == (200, b'{"policy": "jsq", "predictor": ""}')
+    assert asked(admin, "/policy", "PUT", b'{"policy": "jsk"}')[0] == 400
     cold.send_signal(signal.SIGTERM)
     assert cold.wait(60) == 0
 

@@ -23,10 +23,9 @@ from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.endpoint import KEPT_BY_THE_SYSTEM
 from evenstep.gateway.connections.tls import client_context, server_context
 from evenstep.gateway.gateway import Gateway
-from evenstep.gateway.operate.compiling import compile_and_warm, try_plain
+from evenstep.gateway.operate.compiling import begins_plain, compile_and_warm, try_plain
 from evenstep.gateway.operate.logs import Logs, logging_to
 from evenstep.gateway.operate.operation import Operation
-from evenstep.late import change
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
@@ -57,7 +56,7 @@ class Server:
         self.port = 0
         self.contexts: list[tuple[ssl.SSLContext, Tls, str]] = []
         self._is_scraped, self._bound = is_scraped, bound
-        self.begins_plain = compiled.numba is not None and not change.is_compiled
+        self.begins_plain = begins_plain()
         self._server: asyncio.Server | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -115,14 +114,17 @@ class Server:
         await asyncio.sleep(0)
 
     async def _warm(self) -> None:
-        rules = self.config.policy, self.config.predictor
         if self.begins_plain:
-            await try_plain(*rules)
+            await try_plain(self.config.policy, self.config.predictor)
             self.gateway.start()
-            await compile_and_warm(*rules)
+            await compile_and_warm(self._rules)
         else:
-            await compile_and_warm(*rules)
+            await compile_and_warm(self._rules)
             self.gateway.start()
+
+    def _rules(self) -> tuple[str, str]:
+        config = self.gateway.config()
+        return config.policy, config.predictor
 
 
 def serve(sources: Sources, say: Callable[[str], None], settled: Settled[GatewayConfig], bound: socket.socket) -> None:

@@ -1,7 +1,8 @@
 """Start-up of a gateway: it answers requests within seconds, also on a machine that has no compiled kernels yet.
 
 There it begins in plain Python, while a separate process compiles, and changes over when that is done (`late`). So the
-compiler's memory returns to the system. Until the gateway's modules are imported, health checks are answered and other
+compiler's memory returns to the system. The checked build shows faults of compiled code, so it never decides in plain
+Python: requests wait for its kernels. Until the gateway's modules are imported, health checks are answered and other
 requests are told to wait. This file imports no kernel.
 """
 
@@ -23,6 +24,7 @@ _BACKLOG = 4096
 _RETRY_S = 5.0
 _HEALTH = ("/healthz", "/health")
 MEANWHILE = "until kernels are compiled, plain Python decides, with the same decisions"
+UNTIL_CHECKED = "the checked build answers requests once its kernels are compiled; until then it tells them to wait"
 
 
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
@@ -39,8 +41,8 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
             listen = config.listen
             bound.append(while_it_fails.enter_context(sockets.listening(WHERE, listen.host, listen.port)))
             if not is_compiled(config.policy, config.predictor):
-                kernel_cache.announce.meanwhile(MEANWHILE)
-                kernel_cache.begins_plain = True
+                kernel_cache.begins_plain = not kernel_cache.is_checked()
+                kernel_cache.announce.meanwhile(MEANWHILE if kernel_cache.begins_plain else UNTIL_CHECKED)
                 if listen.tls is None:
                     until_imported.enter_context(WaitingRoom(bound[0]))
 

@@ -7,6 +7,7 @@ and much memory. What it made is on disk then, and this process loads it in a se
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import sys
@@ -24,6 +25,7 @@ from evenstep.gateway.operate.unload_compiler import unload_compiler
 
 COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _log = logging.getLogger("evenstep.gateway")
+_LOOK_S = 1.0  # between two looks at whether another policy is in force
 _NICE = 5  # of the process that compiles: requests come first, and still leave it a quarter of the time
 _KERNELS = (
     "dispatch/rounds/projecting.py",
@@ -34,22 +36,43 @@ _KERNELS = (
 )
 
 
-async def compile_and_warm(policy: str, predictor: str) -> None:
+async def compile_and_warm(rules: Callable[[], tuple[str, str]]) -> None:
     """Compile and load what decisions need; returns when this process decides by compiled code.
 
+    Where it began in plain Python, a reload may bring other rules meanwhile: these are compiled before it changes over.
+
     Args:
-        policy, predictor: ``NAME[:key=value,...]``.
+        rules: the policy and the predictor in force, each as ``NAME[:key=value,...]``; called on this loop.
 
     Raises:
         InputError: an unknown policy, predictor or option.
         PolicyError: a policy that ends Python.
+        Exception: the rules of the start cannot be compiled.
     """
-    if late.change.is_compiled or compiled.numba is None:
-        await compile_beside(policy, predictor)
-    else:  # it began so, since no kernels are known to be there
-        await _compile_elsewhere(policy, predictor)
-    await _in_thread(lambda: _load(policy, predictor))
+    first = found = rules()
+    if not begins_plain():
+        await compile_beside(*found)
+        await _in_thread(lambda: _load(*found))
+        return
+    while True:
+        try:
+            await _compile_elsewhere(*found)
+            await _in_thread(functools.partial(_load, *found))
+        except Exception as error:
+            if found == first:
+                raise
+            _log.exception("a reloaded policy cannot be compiled; plain Python decides until another is set", exc_info=error)
+            while rules() == found:
+                await asyncio.sleep(_LOOK_S)
+        if rules() == found:
+            break
+        found = rules()
     late.change_over()
+
+
+def begins_plain() -> bool:
+    """Whether this process decides in plain Python until its kernels are compiled."""
+    return compiled.numba is not None and not late.change.is_compiled
 
 
 async def try_plain(policy: str, predictor: str) -> None:
@@ -65,10 +88,12 @@ async def try_plain(policy: str, predictor: str) -> None:
 async def compile_beside(policy: str, predictor: str) -> None:
     """Compile in a separate process the kernels that are not on disk yet.
 
+    Nothing is compiled for a process that decides in plain Python so far: `compile_and_warm` does it.
+
     Raises:
         InputError: an unknown policy or option.
     """
-    if not is_compiled(policy, predictor) and not _is_on_disk(policy):
+    if not begins_plain() and not is_compiled(policy, predictor) and not _is_on_disk(policy):
         await _compile_elsewhere(policy, predictor)
 
 
@@ -139,6 +164,15 @@ def _load(policy: str, predictor: str) -> None:
     with late.in_compiled_code():
         compile_all(policy, predictor)
     unload_compiler()
+
+
+def build_or_warm(policy: str, predictor: str) -> None:
+    """Build what decisions need; where this process runs compiled code, load all of it by made-up requests too.
+
+    Raises:
+        InputError: an unknown policy, predictor or option.
+    """
+    (_build if begins_plain() else warm)(policy, predictor)
 
 
 def _build(policy: str, predictor: str) -> None:

@@ -11,11 +11,11 @@ import dataclasses
 import logging
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from evenstep.config import Settled
-from evenstep.dispatch.warming import warm
 from evenstep.errors import EvenstepError, InputError
 from evenstep.gateway.config.config import GatewayConfig, checked, refused_as, value_at
 from evenstep.gateway.config.layers import Sources, placed
@@ -23,7 +23,7 @@ from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.callers import Callers
 from evenstep.gateway.connections.tls import load_certificate, server_context
-from evenstep.gateway.operate.compiling import compile_beside
+from evenstep.gateway.operate.compiling import begins_plain, build_or_warm, compile_beside
 from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import CONFIG, Membership
 from evenstep.gateway.operate.scraping import adapter_of
@@ -31,6 +31,8 @@ from evenstep.gateway.operate.scraping import adapter_of
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
 #: Sections that hold as long as the process.
 _FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
+#: A TLS context, its files, and the config section that names them.
+_Context: TypeAlias = tuple[ssl.SSLContext, Tls, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Reloader:
         door: ControlProxy,
         membership: Membership,
         heard: list[Callable[[GatewayConfig], None]],
-        contexts: list[tuple[ssl.SSLContext, Tls, str]],
+        contexts: list[_Context],
     ) -> None:
         self.settled = settled
         self.results: Counter[str] = Counter({"ok": 0, "refused": 0})
@@ -103,12 +105,7 @@ class Reloader:
         async with self._turn:
             config = dataclasses.replace(self.settled.value, policy=policy, predictor=predictor)
             origin = {**self.settled.origin, "policy": "admin API", "predictor": "admin API"}
-            try:
-                await compile_beside(policy, predictor)
-                await asyncio.to_thread(_try, config)
-            except InputError as error:
-                raise placed(error, origin) from None
-            await self._tell(Settled(config, origin))
+            await self._use(Settled(config, origin))
             _log.info("policy changed", extra=fields(policy=policy, predictor=predictor))
 
     async def _go_by(self, fresh: Settled[GatewayConfig]) -> Reloaded:
@@ -116,18 +113,11 @@ class Reloader:
         fixed = {name: getattr(before, name) for name in _FIXED}
         wanted = dataclasses.replace(after, **fixed)
         plan = self._membership.plan(CONFIG, wanted.fleet())
-        try:
-            await compile_beside(wanted.policy, wanted.predictor)
-            await asyncio.to_thread(self._try_all, wanted)
-        except InputError as error:
-            raise placed(error, fresh.origin) from None
-        for context, tls, where in self._contexts:
-            load_certificate(context, tls, where)
         origin = {
             name: self.settled.origin.get(name, place) if name.split(".")[0] in _FIXED else place
             for name, place in fresh.origin.items()
         }
-        await self._tell(Settled(wanted, origin))
+        await self._use(Settled(wanted, origin), self._contexts)
         await self._membership.apply(plan)
         different = [n for n in fresh.origin if value_at(before, n) != value_at(after, n)]
         return Reloaded(
@@ -137,20 +127,38 @@ class Reloader:
             needs_restart=[n for n in different if n.split(".")[0] in _FIXED],
         )
 
-    def _try_all(self, config: GatewayConfig) -> None:
-        _try(config)
-        for _, tls, where in self._contexts:
-            server_context(tls, where)
+    async def _use(self, settled: Settled[GatewayConfig], contexts: Sequence[_Context] = ()) -> None:
+        """Try a config, and use it. A process that decides in plain Python so far uses it before its kernels are compiled.
 
-    async def _tell(self, settled: Settled[GatewayConfig]) -> None:
-        await asyncio.wrap_future(self._door.ask(self._door.control.reload, settled.value))
+        Args:
+            settled: the config.
+            contexts: TLS contexts whose certificates are loaded again.
+        """
+        config, is_used = settled.value, False
+        while not is_used:
+            is_plain = begins_plain()
+            try:
+                await compile_beside(config.policy, config.predictor)
+                await asyncio.to_thread(_try, config, contexts)
+            except InputError as error:
+                raise placed(error, settled.origin) from None
+            for context, tls, where in contexts:
+                load_certificate(context, tls, where)
+            is_used = await asyncio.wrap_future(self._door.ask(self._tell, config, is_plain))
         self.settled = settled
         for heard in self._heard:
-            heard(settled.value)
+            heard(config)
+
+    def _tell(self, config: GatewayConfig, is_plain: bool) -> bool:
+        """Have the gateway use a config, on its loop. False = it has changed over since, so kernels must be loaded first."""
+        if is_plain and not begins_plain():
+            return False
+        self._door.control.reload(config)
+        return True
 
 
-def _try(config: GatewayConfig) -> None:
-    """Build everything the data path will build from a config, and compile its kernels, so that a reload does not block.
+def _try(config: GatewayConfig, contexts: Sequence[_Context]) -> None:
+    """Build everything the data path will build from a config, and load its kernels, so that a reload does not block.
 
     Raises:
         InputError: a part cannot be built.
@@ -158,6 +166,8 @@ def _try(config: GatewayConfig) -> None:
     checked(config)
     Callers(config)
     with refused_as("policy", config.policy):
-        warm(config.policy, config.predictor)
+        build_or_warm(config.policy, config.predictor)
     for worker in config.fleet():
         adapter_of(worker)
+    for _, tls, where in contexts:
+        server_context(tls, where)
