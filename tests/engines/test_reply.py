@@ -164,9 +164,52 @@ def test_a_chat_that_goes_on_is_believed_only_where_the_engine_says_so():
     assert chat.feed(said) == b"" and chat.starts_anew
     # a completion has them as its prompt
     other = plain(client=NOTHING, engine=ALL, before=before, given=b"[9,8,1]")
-    assert other.feed(completion(choice={"text": "b", "token_ids": [2]})) and not other.starts_anew
+    assert not other.feed(completion(choice={"text": "b", "token_ids": [2]})) and other.starts_anew
+    # an engine that is not asked to tell is believed where its text is not the beginning of the answer
+    other = plain(dialect=Dialect(counts=False), client=NOTHING, engine=NOTHING, before=before, given=b"[9,8,1]")
+    assert other.feed(completion(choice={"text": "b"})) and not other.starts_anew
     other = plain(client=NOTHING, engine=ALL, before=before, given=b"[9,8,1]")
     assert not other.feed(completion(choice={"text": "b", "prompt_token_ids": [9, 8]})) and other.starts_anew
+
+
+BEFORE = SoFar(b'"1"', b"1", 2, 3, b"", (), "abcdef", True)
+
+
+def test_a_rest_that_repeats_the_beginning_is_withheld_until_it_differs():
+    reply = plain(dialect=Dialect(counts=False), before=BEFORE, keep=True)
+    assert reply.feed(completion(choice={"text": "ab"})) == b"" and reply.so_far() == BEFORE
+    assert reply.feed(completion(choice={"text": "c"})) == b""
+    got = reply.feed(completion(choice={"text": "x"}))
+    assert _said(got) == _said(b"".join(completion(choice={"text": text}) for text in ("ab", "c", "x")))
+    assert reply.so_far().text == "abcdefabcx" and reply.feed(completion(choice={"text": "abcdef"}))
+
+
+@pytest.mark.parametrize("texts", [("abc", "def"), ("abcdefg",)])
+def test_a_rest_that_repeats_all_of_the_answer_is_no_rest(texts):
+    reply = plain(dialect=Dialect(counts=False), before=BEFORE, keep=True)
+    assert b"".join(reply.feed(completion(choice={"text": text})) for text in texts) == b""
+    assert reply.starts_anew and reply.failure is not None and reply.so_far() == BEFORE
+
+
+def test_a_rest_that_ends_while_it_is_withheld_goes_out():
+    reply = plain(dialect=Dialect(counts=False), before=BEFORE)
+    assert reply.feed(completion(choice={"text": "ab"})) == b""
+    assert b"ab" in reply.feed(completion(choice={"text": "", "finish_reason": "stop"}) + b"data: [DONE]\n\n")
+    other = plain(dialect=Dialect(counts=False, finish_reasons=False), before=BEFORE)
+    assert b"ab" in other.feed(completion(choice={"text": "ab"}) + b"data: [DONE]\n\n") and other.done
+
+
+def test_text_goes_on_where_the_prompt_is_longer_than_the_clients():
+    for tokens, goes_on in ((2, False), (3, True), (6, True)):
+        reply = plain(client=NOTHING, engine=ALL, before=BEFORE)
+        usage = {"prompt_tokens": tokens, "completion_tokens": 1}
+        assert bool(reply.feed(completion(choice={"text": "ab"}, usage=usage))) == goes_on != reply.starts_anew
+
+
+def test_a_chat_that_is_handed_back_at_once_is_not_taken_for_one_that_begins_anew():
+    said = b'data: {"id":"2","created":2,"choices":[{"index":0,"delta":{},"finish_reason":"stop","stop_reason":"recomputed"}]}\n\n'
+    reply = ReplyStream(Dialect(), chat=True, client=NOTHING, engine=ALL, before=BEFORE, given=b"[9,8,1]")
+    assert reply.feed(said) == b"" and reply.recomputed and not reply.starts_anew
 
 
 def test_what_was_counted_by_events_goes_on_with_as_many_as_there_were_events():

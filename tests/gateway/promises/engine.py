@@ -343,8 +343,12 @@ async def hang(call: Call) -> None:
 
 async def from_start(call: Call) -> None:
     """As a proxy does that knows nothing of chats that go on: the answer to the messages, from its first token."""
-    if call.chat:
-        call.total, call.first = call.total - call.first, 0
+    await (anew if call.chat else well)(call)
+
+
+async def anew(call: Call) -> None:
+    """The answer from its first token, whatever the prompt holds of it."""
+    call.total, call.first = call.total - call.first, 0
     await well(call)
 
 

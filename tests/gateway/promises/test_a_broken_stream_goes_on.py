@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from tests.gateway.promises import engine as e
 from tests.gateway.promises.client import answered, ask, verdict
@@ -180,7 +182,40 @@ def test_a_chat_that_an_engine_answers_from_the_start_ends_with_an_error_event_a
             assert len(f.calls) == 3 + sum(found.values()), "once it is known they are not asked"
             f.plan.next.append(e.after(3))
             reply = await answered(f.port, ask(tokens=TOKENS))
-            assert verdict(reply, TOKENS) == "complete", "completions have their ids as their prompt"
+            assert verdict(reply, TOKENS) == ("complete" if tells else "error"), "completions have their ids as their prompt"
+
+    story(one)
+
+
+TELLS = list(itertools.product((False, True), repeat=2))  # ids, usage in every chunk
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "openai"])
+@pytest.mark.parametrize("asks", [{}, {"stream_options": {"include_usage": True}}], ids=["", "usage"])
+@pytest.mark.parametrize("first", TELLS)
+@pytest.mark.parametrize("second", TELLS)
+def test_a_completion_that_an_engine_answers_from_the_start_ends_with_an_error_event(dialect, asks, first, second):
+    """Whatever the engines tell: ids, usage in each chunk, usage at the end alone, nothing."""
+
+    def telling(tells, answer):
+        async def told(call):
+            call.ids, call.each = call.ids and tells[0], call.each and tells[1]
+            await answer(call)
+
+        return told
+
+    async def one():
+        async with fleet(engines=2, dialect=dialect) as f:
+            f.plan.otherwise = telling(second, e.anew)
+            f.plan.next.append(telling(first, e.after(3)))
+            reply = await answered(f.port, ask(tokens=TOKENS, **asks))
+            assert verdict(reply, TOKENS) == "error" and reply.text == e.text_of(3), reply
+            f.plan.otherwise = telling(second, e.well)
+            f.plan.next.append(telling(first, e.after(3)))
+            reply = await answered(f.port, ask(tokens=TOKENS, **asks))
+            shows = dialect == "openai" or second[0] or second[1]
+            has_told = dialect == "openai" or first[0] or first[1]
+            assert verdict(reply, TOKENS) == ("complete" if shows and has_told else "error"), reply
 
     story(one)
 

@@ -120,6 +120,18 @@ def goes_on(given: bytes, told: bytes, prompt_tokens: int) -> bool | None:
     return None if prompt_tokens < 0 else prompt_tokens == given.count(b",") + 1
 
 
+def is_longer(before: SoFar, told: bytes, prompt_tokens: int) -> bool | None:
+    """Whether an engine answers a longer prompt than the client's, as it does when it continues text; None if unknown.
+
+    Args:
+        before: the part of the answer that was put behind the client's prompt.
+        told, prompt_tokens: see `goes_on`.
+    """
+    tokens = told.count(b",") + 1 if told else prompt_tokens
+    clients = before.prompt_ids.count(b",") + 1 if before.prompt_ids else before.prompt_tokens
+    return None if tokens < 0 or clients < 0 else tokens > clients
+
+
 def _packed(ids: bytes) -> bytes:
     return bytes(ids).translate(None, b" \t\r\n")
 

@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from evenstep.engines.requests.continuation import goes_on
+from evenstep.engines.requests.continuation import goes_on, is_longer
 from evenstep.engines.streams import cleaning
 from evenstep.engines.streams.chunks import DONE, Choice, Chunk, Usage, is_given, is_role, is_silent, read_chunk, read_head
 from evenstep.engines.streams.sse import Event, EventReader
@@ -27,6 +27,7 @@ _GAVE_UP = {"abort", "error"}
 _SEVERAL = re.compile(r"\S\s+\S")
 DONE_EVENT = b"data: [DONE]\n\n"
 LONG = 16 * 1024  # larger chunks: the prompt's ids are not parsed
+_ALIKE = 64  # letters with which an answer begins anew, where nothing else tells
 LESSONS = 4  # templates learned per stream; one that changes more often is parsed in full
 
 
@@ -68,6 +69,7 @@ class FullReply:
         "_given",
         "_hands_back",
         "_has_guessed",
+        "_has_shown",
         "_held",
         "_ids",
         "_ids_seen",
@@ -77,6 +79,7 @@ class FullReply:
         "_is_whole",
         "_keep",
         "_kept",
+        "_known",
         "_later",
         "_lessons",
         "_limit",
@@ -88,6 +91,7 @@ class FullReply:
         "_reader",
         "_repeats",
         "_request_id",
+        "_said",
         "_settled",
         "_settled_tokens",
         "_surplus",
@@ -96,6 +100,7 @@ class FullReply:
         "_texts",
         "_usage_off",
         "_wants_usage",
+        "_withheld",
         "cached_tokens",
         "done",
         "error_body",
@@ -163,6 +168,9 @@ class FullReply:
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = self._surplus = 0
         self._given, self._bundled = given, before.bundled if before else False
+        self._has_shown = before is None or not before.produced  # that it goes on; a new answer need not
+        self._known = ""  # how the answer begins, while the rest of it has only repeated that
+        self._said, self._withheld = "", b""  # what it has repeated, and the events of it
         self._over = self._is_between = False  # between two events, where the next one may be a usual one
         self._is_new = True  # nothing was read
         self._limit, self._hands_back = limit, hands_back
@@ -217,6 +225,8 @@ class FullReply:
 
     def so_far(self) -> SoFar:
         """The part of the answer that the client has; only with `keep`, and for one choice."""
+        if self._before is not None and (self.starts_anew or self._withheld):
+            return self._before
         self._settle()
         by_text = not self._ids_seen
         ids = self._ids[: self._settled] if by_text else self._ids
@@ -264,7 +274,7 @@ class FullReply:
         choices = chunk.choices
         if not choices:
             return self._without_choices(raw, data, chunk)
-        if self._given:
+        if not self._has_shown:
             self._see_that_it_goes_on(chunk, choices[0])
         out, new = raw, data
         if self._changes:  # first: a chunk that cannot be cleaned brought nothing
@@ -273,6 +283,8 @@ class FullReply:
                 out = cleaning.framed(raw, data, new) if new else b""
         if not self._count(chunk, choices):
             return b""
+        if self._known:
+            out = self._see_that_it_differs(out, choices[0])
         if choices[0].finish_reason is not None:
             self._final, self._is_whole = new, self.finished
             if self._repeats:
@@ -283,18 +295,40 @@ class FullReply:
         return out
 
     def _see_that_it_goes_on(self, chunk: Chunk, choice: Choice) -> None:
-        """A chat need not be continued because it was asked to be: the first chunk that brings something has to show it."""
-        told = -1 if chunk.usage is None else chunk.usage.prompt_tokens
-        found = goes_on(self._given, self._ids_told(chunk, choice), told)
-        brings = choice.content or choice.token_ids or choice.finish_reason or choice.stop_reason
-        brings = brings or (choice.delta is not None and choice.delta.others)
+        """An answer need not go on because it was asked to: the first chunk that brings something has to show it.
+
+        Of a completion at an engine that is not asked to count, its text has to differ from the beginning of the answer.
+        """
+        assert self._before is not None
+        tokens, ids = -1 if chunk.usage is None else chunk.usage.prompt_tokens, self._ids_told(chunk, choice)
+        found = goes_on(self._given, ids, tokens) if self._given else is_longer(self._before, ids, tokens)
+        ends = not self._is_handed_back(choice) and (choice.finish_reason or choice.stop_reason)
+        brings = choice.content or choice.token_ids or ends or (choice.delta is not None and choice.delta.others)
         if found is None and not brings:
             return
-        if found is False or (found is None and self._chat):
+        if found is False or (found is None and (self._chat or self._dialect.counts)):
             self.starts_anew = True
             said = "answers another prompt" if found is False else "does not say which prompt it answers"
             raise EngineError(f"engine: it {said}; expected the rest of an answer.")
-        self._given = b""
+        self._has_shown = True
+        if found is None:
+            self._known = self._before.text[:_ALIKE]
+
+    def _see_that_it_differs(self, out: bytes, choice: Choice) -> bytes:
+        """Withhold the events of a rest that so far repeats the beginning of the answer; returns those that may go out."""
+        self._said += choice.content
+        if self._said.startswith(self._known):
+            self.starts_anew = True
+            raise EngineError("engine: it repeats the beginning of the answer; expected the rest of it.")
+        if self._known.startswith(self._said) and choice.finish_reason is None:
+            self._withheld += out
+            return b""
+        self._known = ""
+        return self._let_go() + out
+
+    def _let_go(self) -> bytes:
+        withheld, self._withheld = self._withheld, b""
+        return withheld
 
     def _ids_told(self, chunk: Chunk, choice: Choice) -> bytes:
         """The prompt's ids as the engine tells them, a JSON list; empty = it does not."""
@@ -357,8 +391,7 @@ class FullReply:
     def _judge(self, choice: Choice) -> bool:
         """A choice has ended: whether as it should."""
         reason = choice.finish_reason
-        is_open = choice.index in self._open  # what has ended as it should is not handed back
-        if self._hands_back and is_open and "recomputed" in (choice.stop_reason, reason):
+        if choice.index in self._open and self._is_handed_back(choice):  # what has ended as it should is not
             self.recomputed = self._over = True
             return False
         if reason in _GAVE_UP:
@@ -367,6 +400,9 @@ class FullReply:
             self._open.discard(choice.index)
             self.finished = not self._open
         return True
+
+    def _is_handed_back(self, choice: Choice) -> bool:
+        return self._hands_back and "recomputed" in (choice.stop_reason, choice.finish_reason)
 
     def _estimate(self, choice: Choice) -> int:
         content = choice.content
@@ -474,7 +510,7 @@ class FullReply:
 
     def _finish(self, raw: bytes) -> bytes:
         self.done = self._over = self.finished = True
-        return self._release() + raw
+        return self._let_go() + self._release() + raw
 
     def _fail(self, error: EngineError) -> bytes:
         """It cannot go on. Where every choice has ended only usage and ``[DONE]`` were missing, and the client gets them."""
