@@ -10,7 +10,7 @@ from tests.gateway.running import MODELS, STALLS, Engine, engine, raw, request, 
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Tenant
-from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.config.worker import Discovery, Dns, Worker
 
 
 async def nothing(number, head, body, writer):
@@ -85,6 +85,38 @@ def test_workers_join_are_described_anew_and_leave():
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("discovery", "after"), [(Discovery(), b" 404 "), (Discovery(dns=[Dns(name="engines.invalid")]), b" 503 ")]
+)
+def test_a_model_is_unknown_once_its_last_worker_was_removed_and_busy_while_it_is_down_or_drains(discovery, after):
+    begun = asyncio.Event()
+    may_end = asyncio.Event()
+
+    async def slow(number, head, body, writer):
+        begun.set()
+        await may_end.wait()
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}'))
+
+    async def asked(server):
+        return (await raw(server, request({"model": "m", "prompt": "x"}, headers="Connection: close\r\n")))[:16]
+
+    async def story():
+        async with engine(slow) as one, serving(one.url, discovery=discovery) as server:
+            gateway, pools = server.gateway, server.gateway.pools
+            running = asyncio.create_task(asked(server))
+            await begun.wait()
+            gateway.remove_worker(gateway.workers()[0].name, drain=True)
+            assert b" 503 " in await asked(server)
+            may_end.set()
+            assert b" 200 " in await running
+            await until(lambda: not pools.workers)
+            assert after in await asked(server)
+            gateway.add_worker(Worker(url=one.url, name="again", models=["m"]))
+            assert b" 200 " in await asked(server)
+
+    asyncio.run(story())
+
+
 def test_what_metrics_say_reaches_the_dispatcher():
     async def story():
         async with engine(nothing) as one, serving(is_ready=False) as server:
@@ -150,7 +182,7 @@ def test_an_engine_that_came_back_with_another_model_serves_that_one(monkeypatch
                 pages[:] = [page]
                 news(server.gateway)
                 await until(lambda name=name: (pool := pools.pool_of(name)) is not None and pool.backends)
-                await until(lambda gone=gone: not pools.pool_of(gone).backends)
+                await until(lambda gone=gone: pools.pool_of(gone) is None)
                 assert set(pools.listed()) == {name}
 
     asyncio.run(story())

@@ -169,7 +169,8 @@ class Front:
             story.ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:
-        is_early = self.why_not_ready or self.pools.unknown or not self.pools.all
+        pools = self.pools
+        is_early = self.why_not_ready or pools.unknown or not pools.all or pools.may_return(model)
         return refusals.overloaded(1.0) if is_early else refusals.unknown_model(model)
 
     # --- everything else -----------------------------------------------------------------------------------------
@@ -185,8 +186,9 @@ class Front:
             f"{name} has no metrics page of its engine: only requests of this gateway are counted there"
             for name in sorted(self.pools.counted_here)
         ]
+        retry_s = self.pools.config.decisions.retry_s
         return alone + [
-            f"the decision log of {pool.name} failed: {pool.log.why}; it is tried again by itself"
+            f"the decision log of {pool.name} failed: {pool.log.why}; it is tried again every {retry_s:g} s"
             for pool in self.pools.all
             if pool.log is not None and pool.log.why
         ]

@@ -73,8 +73,14 @@ class Pools:
         return list(self._learning)
 
     def pool_of(self, model: str) -> ServedModel | None:
-        """The pool that serves a model, or None."""
-        return self.by_model.get(self.config.aliases.get(model, model))
+        """The pool that serves a model; None if no worker ever did, or all that did were removed."""
+        pool = self.by_model.get(self.config.aliases.get(model, model))
+        return pool if pool is not None and pool.backends else None
+
+    def may_return(self, model: str) -> bool:
+        """Whether discovery may bring a worker for a model whose workers have all left."""
+        discovery = self.config.discovery
+        return bool(discovery.dns or discovery.kubernetes) and self.config.aliases.get(model, model) in self.by_model
 
     def listed(self) -> dict[str, ModelCard]:
         """The entries of ``/v1/models`` by name, aliases included: all models that a worker serves."""
