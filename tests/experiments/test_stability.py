@@ -37,6 +37,10 @@ def test_a_workload_is_judged_at_the_rate_of_its_file(tmp_path):
     ("options", "said"),
     [
         ({"source": "3/5", "rate": 0.0}, "--rate is 0.0"),
+        (
+            {"source": "3/5", "rate": 1e300},
+            "--rate is 1e\\+300; expected a number of requests a second from 1e-100 to 1e\\+100",
+        ),
         ({"source": "129/pareto:alpha=0.9,minimum=40"}, "infinite mean"),
         ({"source": "3/4/5"}, "PROMPT/OUTPUT"),
         ({"source": "3/geometric:mean=0.5"}, "mean is 0.5"),

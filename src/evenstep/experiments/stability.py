@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _WHERE = "evenstep stability"
 #: Requests of a run at most: it may be four times as long, and more fill the memory of most machines.
 _MOST_REQUESTS = 10_000_000
+#: Rates that can be judged: beyond, squares of tokens a second are not finite.
+_RATES = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
     _check(settings)
     lengths, own_rate, said = _lengths(settings)
     rate = settings.rate if settings.rate is not None else own_rate
+    _check_rate(rate, "rate of the source")
     cases = [settings.case(policy, lengths) for policy in settings.policies]
     every, requests, precision = dict(enumerate(cases)), settings.requests, settings.precision
     found = largest_rates(every, requests, precision, settings.seed, settings.seeds, processes)
@@ -133,12 +136,17 @@ def _check(settings: StabilitySettings) -> None:
     config.check_at_least(_WHERE, 1_000, settings, "requests")
     if settings.requests > _MOST_REQUESTS:
         raise InputError(_WHERE, "--requests", settings.requests, f"an integer from 1000 to {_MOST_REQUESTS}")
-    if settings.rate is not None and not (math.isfinite(settings.rate) and settings.rate > 0):
-        raise InputError(_WHERE, "--rate", settings.rate, "a finite number of requests a second > 0")
+    _check_rate(settings.rate, "--rate")
     if not 0 < settings.precision < 1:
         raise InputError(_WHERE, "--precision", settings.precision, "a share above 0 and below 1")
     if not settings.source:
         raise InputError(_WHERE, "FILE", "missing", "a trace, a workload or laws of lengths", "Try 129/112.")
+
+
+def _check_rate(rate: float | None, field: str) -> None:
+    low, high = _RATES
+    if rate is not None and not low <= rate <= high:
+        raise InputError(_WHERE, field, rate, f"a number of requests a second from {low:g} to {high:g}")
 
 
 def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
