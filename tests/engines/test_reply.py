@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -204,6 +205,13 @@ def test_text_goes_on_where_the_prompt_is_longer_than_the_clients():
         reply = plain(client=NOTHING, engine=ALL, before=BEFORE)
         usage = {"prompt_tokens": tokens, "completion_tokens": 1}
         assert bool(reply.feed(completion(choice={"text": "ab"}, usage=usage))) == goes_on != reply.starts_anew
+        assert not reply.restarts, "text may be cut into fewer tokens"
+
+
+def test_an_engine_is_not_blamed_where_the_one_before_did_not_tell_the_prompts_size():
+    reply = plain(client=NOTHING, engine=ALL, before=dataclasses.replace(BEFORE, prompt_tokens=-1))
+    usage = {"prompt_tokens": 5, "completion_tokens": 1}
+    assert reply.feed(completion(choice={"text": "x"}, usage=usage)) == b"" and reply.starts_anew and not reply.restarts
 
 
 def test_a_chat_that_is_handed_back_at_once_is_not_taken_for_one_that_begins_anew():

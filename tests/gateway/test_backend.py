@@ -60,8 +60,11 @@ def test_an_engine_that_cannot_continue_a_chat_says_so_once_for_all_ranks_at_its
     one = backend(engine="vllm:version=0.32.0")
     rank = Backend(Worker(url="http://h:81", name="w#1", engine="vllm:version=0.32.0"), one.endpoint)
     assert one.continuing is one.dialect and one.dialect.chat_from_ids
-    one.cannot_continue()
-    rank.cannot_continue()
+    one.cannot_continue(chat=True)
+    rank.cannot_continue(chat=True)
     assert not one.continuing.chat_from_ids and not rank.continuing.chat_from_ids
     assert one.dialect.chat_from_ids, "it still tells ids, so that others can go on"
-    assert [record.args for record in caplog.records] == [("w",)]
+    assert [record.args for record in caplog.records] == [("w", "chat")]
+    assert one.continuing.completions_go_on
+    rank.cannot_continue(chat=False)
+    assert not one.continuing.completions_go_on and one.dialect.completions_go_on

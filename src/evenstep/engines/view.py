@@ -42,6 +42,7 @@ class Dialect:
         completion_usage_off, chat_usage_off: ``usage`` in the chunks of a stream that did not ask for it.
         token_ids_off: ``token_ids`` and ``prompt_token_ids`` where they were not asked for.
         chat_from_ids: a chat body with ``kv_transfer_params.prompt_token_ids`` is continued from these ids.
+        completions_go_on: a completion is continued from the prompt it is given.
         handover: how prefill and decode legs find each other's KV; empty where only one leg is spoken.
     """
 
@@ -52,6 +53,7 @@ class Dialect:
     chat_usage_off: Off = "absent"
     token_ids_off: Off = "null"
     chat_from_ids: bool = False
+    completions_go_on: bool = True
     handover: Literal["kv_transfer_params", ""] = ""
 
 

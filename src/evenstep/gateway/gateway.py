@@ -91,7 +91,7 @@ class Gateway(Control):
                     name: not one.dialect.counts for pool in self.pools.all for name, one in pool.backends.items()
                 },
                 "worker_cannot_continue": {
-                    name: not one.endpoint.continues_chats for pool in self.pools.all for name, one in pool.backends.items()
+                    name: bool(one.endpoint.restarts) for pool in self.pools.all for name, one in pool.backends.items()
                 },
             },
         }

@@ -210,6 +210,7 @@ def test_a_completion_that_an_engine_answers_from_the_start_ends_with_an_error_e
             f.plan.next.append(telling(first, e.after(3)))
             reply = await answered(f.port, ask(tokens=TOKENS, **asks))
             assert verdict(reply, TOKENS) == "error" and reply.text == e.text_of(3), reply
+        async with fleet(engines=2, dialect=dialect) as f:
             f.plan.otherwise = telling(second, e.well)
             f.plan.next.append(telling(first, e.after(3)))
             reply = await answered(f.port, ask(tokens=TOKENS, **asks))
@@ -220,13 +221,17 @@ def test_a_completion_that_an_engine_answers_from_the_start_ends_with_an_error_e
     story(one)
 
 
-def test_a_chat_goes_on_at_an_engine_that_can_past_those_that_cannot():
+@pytest.mark.parametrize("chat", [True, False])
+def test_an_answer_goes_on_at_an_engine_that_can_past_those_that_cannot(chat):
+    async def answer(call):
+        await (e.anew if call.engine.name in ("e0", "e1") else e.well)(call)
+
     async def one():
         async with fleet(engines=4) as f:
-            f.plan.otherwise = ignores("e0", "e1")
+            f.plan.otherwise = answer
             for _ in range(12):
                 f.plan.next.append(e.after(3))
-                reply = await answered(f.port, ask(chat=True, tokens=TOKENS))
+                reply = await answered(f.port, ask(chat=chat, tokens=TOKENS))
                 assert verdict(reply, TOKENS) == "complete", reply
             assert len(f.calls) <= 2 * 12 + 2
 

@@ -90,6 +90,8 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
     changes = _limits(request, before.produced)
     if changes is None:
         return Continuation(b"", True, "")
+    if not request.chat and not dialect.completions_go_on:
+        return Continuation(b"", False, "the engine answers a continued completion from the start", is_engines=True)
     stop, ids = _set(request, "stop"), b""
     if before.prompt_ids and before.ids and not stop:
         ids = _all_ids(before)

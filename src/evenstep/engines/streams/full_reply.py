@@ -111,6 +111,7 @@ class FullReply:
         "produced",
         "prompt_tokens",
         "recomputed",
+        "restarts",
         "starts_anew",
     )
 
@@ -140,6 +141,7 @@ class FullReply:
         self.recomputed = False  #: the engine hands the request back: continue it elsewhere
         self.estimated = False  #: tokens were counted by events
         self.starts_anew = False  #: it failed: the engine answers from the start, or does not say that it goes on
+        self.restarts = False  #: and that is the engine's way: it was asked to say what it answers
         self.failure: EngineError | None = None  #: why it cannot go on
         self.error_body = b""  #: the error object the engine sent inside the stream
         self.fingerprint = fingerprint
@@ -307,7 +309,8 @@ class FullReply:
         if found is None and not brings:
             return
         if found is False or (found is None and (self._chat or self._dialect.counts)):
-            self.starts_anew = True
+            has_told = tokens >= 0 or bool(ids)  # the last letters of a text and what follows may be one token
+            self.starts_anew, self.restarts = True, not has_told or (found is False and bool(self._given))
             said = "answers another prompt" if found is False else "does not say which prompt it answers"
             raise EngineError(f"engine: it {said}; expected the rest of an answer.")
         self._has_shown = True

@@ -31,7 +31,7 @@ class Endpoint:
         authority: what Host says.
         base: path in front of every target.
         heads: what heads of its answers say.
-        continues_chats: no engine here has answered from the start so far where a chat was to go on.
+        restarts: what an engine here answered from the start where it was to go on: chats (True), completions (False).
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Endpoint:
         self.heads = response_heads()
         self.connections: set[EngineConnection] = set()
         self._idle: list[EngineConnection] = []
-        self.continues_chats = True
+        self.restarts: set[bool] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:

@@ -29,7 +29,7 @@ HELP = {
     "evenstep_worker_foreign_kv_tokens": "KV tokens of such requests.",
     "evenstep_worker_up": "0 while a worker is ejected.",
     "evenstep_worker_counting_estimated": "1 if an engine reports no token counts, so that they are estimated from events.",
-    "evenstep_worker_cannot_continue": "1 if an engine answered from the start when it should continue a broken chat.",
+    "evenstep_worker_cannot_continue": "1 if an engine answered from the start when it should continue a broken answer.",
     "evenstep_worker_counted_here_only": "1 if the engine has no metrics page, so that other gateways' load is not seen.",
     "evenstep_group_balance_ratio": "Mean KV load over largest, of the workers of a barrier group.",
     "evenstep_group_barrier_idle_ratio": "Share of worker time lost at the barrier in the last step; "

@@ -61,16 +61,18 @@ class Backend:
     @property
     def continuing(self) -> Dialect:
         """The dialect for continuing an answer on this worker, without features it proved not to support."""
-        if self.endpoint.continues_chats:
-            return self.dialect
-        return replace(self.dialect, chat_from_ids=False)
+        restarts, dialect = self.endpoint.restarts, self.dialect
+        if not restarts:
+            return dialect
+        chats = dialect.chat_from_ids and True not in restarts
+        return replace(dialect, chat_from_ids=chats, completions_go_on=False not in restarts)
 
-    def cannot_continue(self) -> None:
-        """Note that the engine restarted a chat in place of continuing it; no rank of it is asked again."""
-        if self.endpoint.continues_chats:
-            self.endpoint.continues_chats = False
-            text = "%s answers from the start where a chat is to go on; broken chats go on elsewhere, or end with an error"
-            _log.warning(text, self.name, extra={"worker": self.name})
+    def cannot_continue(self, chat: bool) -> None:
+        """Note that the engine restarted a chat or a completion in place of continuing it; no rank of it is asked again."""
+        if chat not in self.endpoint.restarts:
+            self.endpoint.restarts.add(chat)
+            text = "%s answers from the start where a %s is to go on; broken ones go on elsewhere, or end with an error"
+            _log.warning(text, self.name, "chat" if chat else "completion", extra={"worker": self.name})
 
     @property
     def wants_version(self) -> bool:

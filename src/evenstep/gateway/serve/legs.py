@@ -307,8 +307,8 @@ class Stream(Collecting):
             exchange.refusal = of_engine(reply.error_body, 200)
         if reply.starts_anew:
             exchange.why = "the engine asked for the rest answers from the start"
-            if exchange.request.chat:
-                self.backend.cannot_continue()
+            if reply.restarts:
+                self.backend.cannot_continue(exchange.request.chat)
             kind = "status"
         self._lose(kind, why)
 

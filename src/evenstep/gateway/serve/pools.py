@@ -115,7 +115,7 @@ class Pools:
         worker.spec(self.config.slots)
         self._endpoints.setdefault(worker.url, backend.endpoint)
         self.workers[worker.name] = worker
-        backend.endpoint.continues_chats = True  # it may be another engine now
+        backend.endpoint.restarts.clear()  # it may be another engine now
         pool = self._pool_of.get(worker.name)
         if worker.models:
             self._stop_learning(worker.name)
@@ -331,7 +331,7 @@ class Pools:
         if worker.models:  # it gets no requests until it serves them
             return
         fresh = self.backend_of(worker)
-        fresh.endpoint.continues_chats = True
+        fresh.endpoint.restarts.clear()
         await learn_version(fresh, _PROBE_S)
         if self._pool_of.get(worker.name) is pool:
             self._place(fresh, cards)
