@@ -2,7 +2,7 @@
 
 The gateway's data path runs in front of seven hostile engines, all in one process. Every second leg meets a fault: an end
 too early, an error, garbage, silence, a hand-back before or after some tokens, a model that is denied. Some requests are
-handed back for ever. Two engines answer continued chats from the start (an operator describes them anew now and then, so
+handed back for ever. Two engines answer from the start what is to go on (an operator describes them anew now and then, so
 that they have to be found out again), one comes back with another model again and again, and three speak OpenAI's dialect,
 so that nothing is counted. Clients ask for chats and completions, whole and as streams, and some leave.
 
@@ -133,9 +133,9 @@ class Schedule:
             engine.serves = OTHER if engine.serves == e.MODEL else e.MODEL
         if self.chance("for-ever", number) < FOR_EVER:
             await self.meet(call, number, "handed back")
-        elif call.chat and call.first and engine.name.startswith("ignoring"):
+        elif call.first and engine.name.startswith("ignoring"):
             self.found.faults["answered from the start"] += 1
-            await e.from_start(call)
+            await e.anew(call)
         elif self.chance("faulty", number, self.asked[number]) < FAULTY:
             fault = _NAMES[int(self.chance("fault", number, self.asked[number]) * len(_NAMES))]
             if is_kept and fault in ("refused", "reset"):
