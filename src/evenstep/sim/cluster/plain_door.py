@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.compiled import sealed
 from evenstep.errors import EvenstepError, PolicyError
 from evenstep.routing.view import RoutingDecision, RoutingView
 from evenstep.sim.cluster.model import RAISED
@@ -33,12 +34,8 @@ class PlainDoor:
         run = self.state.run
         pool, fleet = run.pool, run.fleet
         self.pool, self.memory, self.has_columns = pool, run.policy.memory, run.requests.key.size > 0
-        self.ids, self.loads, self.since_s = _sealed(pool.id), _sealed(pool.load), _sealed(pool.since_s)
-        self.classes, self.keys, self.steps = (
-            _sealed(pool.request_class),
-            _sealed(pool.key),
-            _sealed(pool.steps),
-        )
+        self.ids, self.loads, self.since_s = sealed(pool.id), sealed(pool.load), sealed(pool.since_s)
+        self.classes, self.keys, self.steps = sealed(pool.request_class), sealed(pool.key), sealed(pool.steps)
         self.shown, self.answered = -1, pool.worker[:0]
         no_ids, nothing = self.ids[:0], np.zeros(0)
         self.view = RoutingView(
@@ -52,11 +49,11 @@ class PlainDoor:
             waiting_class=no_ids,
             waiting_key=no_ids,
             waiting_steps=nothing,
-            projections=_sealed(run.ahead.projections),
-            growth=_sealed(run.ahead.growth),
+            projections=sealed(run.ahead.projections),
+            growth=sealed(run.ahead.growth),
             cached_tokens=run.policy.cached,
-            memory=_sealed(self.memory),
-            **{name: _sealed(getattr(fleet, name)) for name in _OF_WORKERS},
+            memory=sealed(self.memory),
+            **{name: sealed(getattr(fleet, name)) for name in _OF_WORKERS},
         )
 
     def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
@@ -114,10 +111,3 @@ class PlainDoor:
             raise PolicyError(
                 f"policy {self.name} raised {type(error).__name__} at decision {view.decision}: {error}"
             ) from error
-
-
-def _sealed(array: Any) -> Any:
-    """The same array, read-only."""
-    window = array.view()
-    window.flags.writeable = False
-    return window

@@ -1,10 +1,10 @@
 """A faster compiled loop for the usual fleet: one group, no outages, linear law. Gives the same results as `cluster.loop`.
 
 One barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same amount
-every step, no look ahead, no outages (`short_loop.fits` asks). Then a request's last step and its load there are known when
+every step, no look ahead, no outages (`short_state.fits` asks). Then a request's last step and its load there are known when
 it is admitted. The calendar of completions holds chains of slots of two words each. A step is two passes over the
 workers, its completions and its admissions. A request's record is two words, written at its admission; its times follow
-from the steps' (`short_loop`).
+from the steps' (`short_state`).
 """
 
 from __future__ import annotations
