@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from evenstep.scheduling.filling import Filling
 from evenstep.scheduling.view import BatchDecision, EngineView
@@ -12,11 +14,9 @@ from evenstep.scheduling.view import BatchDecision, EngineView
 class EvictsThoseThatWait:
     def form_batch(self, view: EngineView) -> BatchDecision:
         filling = Filling(view)
-        if view.left.size:
-            filling.evicted[-1] = True
         for request in range(view.left.size - 1):
             filling.offer(request)
-        return filling.decision()
+        return replace(filling.decision(), evict=np.arange(view.left.size) == view.left.size - 1)
 
 
 policy = EvictsThoseThatWait

@@ -12,7 +12,7 @@ from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
 class OverResidents:
     def form_batch(self, view: EngineView) -> BatchDecision:
         filling = Filling(view)
-        filling.places = UNLIMITED
+        filling.batch.places[0] = UNLIMITED
         for request in range(filling.running, view.left.size):
             filling.admit(request)
         return filling.decision()

@@ -12,7 +12,7 @@ from evenstep.scheduling.view import BatchDecision, EngineView
 class OverSeats:
     def form_batch(self, view: EngineView) -> BatchDecision:
         filling = Filling(view)
-        filling.seats = view.left.size
+        filling.batch.seats[0] = view.left.size
         for request in range(view.left.size):
             tokens = min(filling.most(request), 1)
             if tokens > 0 and filling.grows(request, tokens) <= filling.free:

@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.compiled import as_plain
-from evenstep.scheduling import batch
-from evenstep.scheduling.batch import Batch
-from evenstep.scheduling.view import UNLIMITED, EngineView, RuleView, SchedulingPolicy, broken_rule
+from evenstep.scheduling.view import UNLIMITED, EngineView, SchedulingPolicy, broken_rule
 
 
 def decodes(prompt: int, produced: int, **more: Any) -> dict[str, Any]:
@@ -80,20 +77,3 @@ def formed(policy: SchedulingPolicy, view: EngineView) -> tuple[list[int], list[
     decision = policy.form_batch(view)
     assert broken_rule(view, decision, view.memory.size) == ""
     return decision.tokens.tolist(), np.flatnonzero(decision.evict).tolist()
-
-
-def rule_view(view: EngineView) -> RuleView:
-    """A view as a rule sees it: rows are positions."""
-    count = int(view.running.sum())
-    rows = {"running": np.arange(count), "waiting": np.arange(count, view.left.size)}
-    known = {name: getattr(view, name) for name in RuleView._fields if name not in rows}
-    return RuleView(**known, **rows)
-
-
-def batch_of(view: RuleView) -> Batch:
-    """An empty batch."""
-    many = view.left.size
-    ones = [np.zeros(1, np.int64) for _ in range(6)]
-    found = Batch(*(np.zeros(many, np.int64) for _ in range(3)), np.zeros(0, np.int64), *ones, np.zeros(1))
-    as_plain(batch.opened)(view, found)
-    return found

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.scheduling._keys import key_of_one
-from tests.scheduling._views import decodes, formed, prefills, rule_view, view_of, waits
+from tests.scheduling._views import decodes, formed, prefills, view_of, waits
 from tests.strategies import engine_runs, engine_views, examples
 
 from evenstep import compiled
 from evenstep.compiled import as_plain
 from evenstep.errors import InputError
 from evenstep.scheduling.by_key import check_watermark
+from evenstep.scheduling.filling import rule_view
 from evenstep.scheduling.policies import least_attained, mlfq, srpt
 from evenstep.scheduling.policies.least_attained import LeastAttained
 from evenstep.scheduling.policies.mlfq import Mlfq

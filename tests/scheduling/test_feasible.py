@@ -3,10 +3,10 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scheduling._views import rule_view
 from tests.strategies import engine_views
 
 from evenstep.compiled import as_plain
+from evenstep.scheduling.filling import rule_view
 from evenstep.scheduling.intervals import feasible
 from evenstep.scheduling.intervals.feasible import Ahead
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 from hypothesis import given
-from tests.scheduling._views import batch_of, rule_view
 from tests.strategies import engine_views
 
 from evenstep.compiled import as_plain
+from evenstep.scheduling.filling import batch_of, rule_view
 from evenstep.scheduling.intervals import eviction as giving_way
 from evenstep.scheduling.intervals.eviction import GROWS, LEAVES
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
-from tests.scheduling._views import decodes, formed, rule_view, view_of, waits
+from tests.scheduling._views import decodes, formed, view_of, waits
 from tests.strategies import engine_views
 
 from evenstep.compiled import as_plain
+from evenstep.scheduling.filling import rule_view
 from evenstep.scheduling.intervals import learning
 from evenstep.scheduling.policies.a_min import AMin
 

@@ -176,9 +176,8 @@ def vacate(view: RuleView, batch: Batch, position: int) -> None:
 
 
 @part
-def evict(view: RuleView, batch: Batch, position: int) -> None:
-    """Evict a running request, and take back the tokens the batch has given it."""
-    row: int = view.running[position]
+def take_back(view: RuleView, batch: Batch, row: int, position: int) -> None:
+    """Take back the tokens that the batch has given to a request. Its entry remains, without tokens (`drop_empty`)."""
     for p in range(batch.given[0]):
         if batch.picked[p] == position and batch.tokens[p] > 0:
             tokens: int = batch.tokens[p]
@@ -186,6 +185,14 @@ def evict(view: RuleView, batch: Batch, position: int) -> None:
             batch.budget[0] += tokens
             batch.seats[0] += 1
             batch.tokens[p] = 0
+            if view.resident[row] == 0:
+                batch.places[0] += 1
+
+
+@part
+def evict(view: RuleView, batch: Batch, position: int) -> None:
+    """Evict a running request, and take back the tokens the batch has given it."""
+    take_back(view, batch, view.running[position], position)
     vacate(view, batch, position)
 
 
@@ -210,16 +217,22 @@ def in_queue_order(batch: Batch, start: int) -> None:
 
 
 @part
-def closed(batch: Batch) -> None:
-    """Remove entries without tokens, and sort the evicted positions, as hosts require."""
-    if batch.gone[0] == 0:
-        return
+def drop_empty(batch: Batch) -> None:
+    """Remove entries without tokens."""
     written = 0
     for p in range(batch.given[0]):
         if batch.tokens[p] > 0:
             batch.picked[written], batch.tokens[written] = batch.picked[p], batch.tokens[p]
             written += 1
     batch.given[0] = written
+
+
+@part
+def closed(batch: Batch) -> None:
+    """Remove entries without tokens, and sort the evicted positions, as hosts require."""
+    if batch.gone[0] == 0:
+        return
+    drop_empty(batch)
     for e in range(1, batch.gone[0]):
         at, position = e, batch.evicted[e]
         while at > 0 and batch.evicted[at - 1] > position:
