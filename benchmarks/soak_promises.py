@@ -33,9 +33,10 @@ from tests.gateway.promises import client as judge
 from tests.gateway.promises import engine as e
 
 from evenstep import streams
+from evenstep.dispatch.settings import Dispatch
 from evenstep.dispatch.warming import warm
 from evenstep.gateway.config.config import GatewayConfig, checked
-from evenstep.gateway.config.sections import Dispatch, Engines, Listen
+from evenstep.gateway.config.sections import Engines, Listen
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server
 

@@ -4,14 +4,13 @@ the data it was found to have. Run by ``make reference``; ``make leaderboard`` m
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from evenstep import names
 from evenstep.cli.main import parser_of
-from evenstep.config import meaning, schema
+from evenstep.config import fields_of, is_record, meaning, schema
 from evenstep.dispatch.rounds.fallback import Reason
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.experiments.compare.engine_settings import EngineSettings
@@ -184,19 +183,16 @@ def _settings(kind: Any, path: str, found: dict[Any, list[str]]) -> None:
     """Rows of a section, then those of the sections below it and of what its lists hold."""
     said, hints, below = meaning(kind), get_type_hints(kind), []
     rows = found.setdefault(f"`{path}`" if path else "At the top", [])
-    for one in dataclasses.fields(kind):
-        name, hint = f"{path}.{one.name}".lstrip("."), hints[one.name]
-        inner = next((k for k in _inside(hint) if dataclasses.is_dataclass(k)), None)
+    for field, default in fields_of(kind).items():
+        name, hint = f"{path}.{field}".lstrip("."), hints[field]
+        inner = next((k for k in _inside(hint) if is_record(k)), None)
         each = {list: "[]", dict: ".NAME"}.get(get_origin(hint), "")
         if inner is not None and not (inner is Worker and path):
             below.append((inner, name + each))
-            rows += [f"| `{name}` | | {said[one.name]} |"] if path or each else []
+            rows += [f"| `{name}` | | {said[field]} |"] if path or each else []
             continue
-        default = one.default if one.default is not dataclasses.MISSING else None
-        if one.default_factory is not dataclasses.MISSING:
-            default = one.default_factory()
         shown = "" if default in (None, "", [], {}) or inner else f"`{json.dumps(default)}`"
-        rows.append(f"| `{name}` | {shown} | {said[one.name].replace('|', chr(92) + '|')} |")
+        rows.append(f"| `{name}` | {shown} | {said[field].replace('|', chr(92) + '|')} |")
     for inner, name in below:
         _settings(inner, name, found)
 

@@ -202,7 +202,7 @@ def settle(kind: type[T], *layers: Layer) -> Settled[T]:
         InputError: naming the layer whose key or value does not fit.
     """
     merged: dict[str, Any] = {}
-    known = _fields(kind)
+    known = fields_of(kind)
     origin = dict.fromkeys(known, "default")
     for layer in layers:
         _reject_unknown(layer.values, kind, "", layer.origin)
@@ -322,14 +322,23 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
             _lines_of(value, name, lines, shown, around)
 
 
-def _fields(kind: Any) -> list[str]:
-    return [f.name for f in dataclasses.fields(kind) if f.init]
+def fields_of(kind: Any) -> dict[str, Any]:
+    """The fields of a dataclass or struct that can be set, each with its default; None where it has none."""
+    import msgspec
+
+    found: Sequence[Any] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
+    missing = (dataclasses.MISSING, msgspec.NODEFAULT)
+    return {
+        f.name: f.default_factory() if f.default_factory not in missing else None if f.default in missing else f.default
+        for f in found
+        if getattr(f, "init", True)
+    }
 
 
 def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) -> None:
-    kind = dataclass_in(hint)
+    kind = record_in(hint)
     if kind is not None and isinstance(values, Mapping):
-        known = _fields(kind)
+        known = fields_of(kind)
         given = cast("Mapping[Any, Any]", values)
         for key in given:
             if key not in known:
@@ -360,9 +369,14 @@ def _options(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def dataclass_in(hint: Any) -> Any:
-    """The dataclass a type is or may be, else None; None too if there are several, whose keys msgspec tells apart."""
-    found = [option for option in _options(hint) if dataclasses.is_dataclass(option)]
+def is_record(kind: Any) -> bool:
+    """Whether a type has fields: a dataclass, or a struct of msgspec."""
+    return dataclasses.is_dataclass(kind) or hasattr(kind, "__struct_fields__")
+
+
+def record_in(hint: Any) -> Any:
+    """The dataclass or struct a type is or may be, else None; None too if there are several: msgspec tells them apart."""
+    found = [option for option in _options(hint) if is_record(option)]
     return found[0] if len(found) == 1 else None
 
 
@@ -434,7 +448,7 @@ def _choices(hint: Any) -> list[str]:
 def _hint_at(kind: Any, field: str) -> Any:
     """The type of a dotted field, inside lists and mappings too; None where it has none."""
     for part in re.findall(r"[^.\[\]]+", field):
-        found = dataclass_in(kind)
+        found = record_in(kind)
         if found is not None:
             kind = get_type_hints(found).get(part)
         else:
@@ -469,7 +483,7 @@ def _reachable(kind: Any) -> list[Any]:
     pending = [kind]
     while pending:
         hint = pending.pop()
-        if dataclasses.is_dataclass(hint):
+        if is_record(hint):
             if hint not in found:
                 found.append(hint)
                 pending.extend(get_type_hints(hint).values())

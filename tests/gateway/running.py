@@ -9,8 +9,9 @@ import struct
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from evenstep.dispatch.settings import Dispatch
 from evenstep.gateway.config.config import GatewayConfig, checked
-from evenstep.gateway.config.sections import Dispatch, Listen
+from evenstep.gateway.config.sections import Listen
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server
 

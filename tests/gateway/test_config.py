@@ -7,20 +7,10 @@ import dataclasses
 import pytest
 
 from evenstep import names
-from evenstep.dispatch.settings import TenantLimits
+from evenstep.dispatch.settings import Dispatch, Tenant, TenantLimits
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig, check_files, checked, is_loopback
-from evenstep.gateway.config.sections import (
-    Admin,
-    ApiKey,
-    Decisions,
-    Dispatch,
-    Engines,
-    Limits,
-    Listen,
-    RequestClass,
-    Tenant,
-)
+from evenstep.gateway.config.sections import Admin, ApiKey, Decisions, Engines, Limits, Listen, RequestClass
 from evenstep.gateway.config.worker import Worker
 
 

@@ -25,7 +25,7 @@ from tests.gateway.running import (
     whole,
 )
 
-from evenstep.gateway.config.sections import Dispatch
+from evenstep.dispatch.settings import Dispatch
 from evenstep.gateway.config.worker import Worker
 
 BODY = {"model": "m", "prompt": "say", "max_tokens": 4, "stream": True}

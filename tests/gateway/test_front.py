@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.gateway.running import (
     DONE,
     END,
@@ -22,7 +22,8 @@ from tests.gateway.running import (
 )
 
 from evenstep.dispatch.events import Arrived
-from evenstep.gateway.config.sections import ApiKey, RequestClass, Tenant
+from evenstep.dispatch.settings import Tenant
+from evenstep.gateway.config.sections import ApiKey, RequestClass
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say", "max_tokens": 1, "stream": True}
@@ -148,7 +149,7 @@ def test_sessions_and_prompts_are_told_as_hashes():
 @pytest.mark.parametrize(("settings", "blocks"), [({}, 3), ({"prefix_block_bytes": 64}, 15)])
 def test_prompts_are_told_in_blocks_of_256_bytes_or_as_set(settings, blocks):
     async def story():
-        dispatch = replace(QUICK, **settings)
+        dispatch = structs.replace(QUICK, **settings)
         async with (
             engine(one_token) as one,
             serving(one.url, policy="prefix-affinity", dispatch=dispatch) as server,

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.gateway.running import MODELS, STALLS, Engine, engine, raw, request, serving, until, whole
 
+from evenstep.dispatch.settings import Tenant
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
-from evenstep.gateway.config.sections import Tenant
 from evenstep.gateway.config.worker import Discovery, Dns, Worker
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
+from msgspec import structs
 from tests.gateway.running import (
     DONE,
     END,
@@ -21,7 +21,8 @@ from tests.gateway.running import (
 )
 
 from evenstep.dispatch.replay import replay
-from evenstep.gateway.config.sections import Decisions, Dispatch
+from evenstep.dispatch.settings import Dispatch
+from evenstep.gateway.config.sections import Decisions
 from evenstep.gateway.config.worker import Worker
 
 CLOSE = "Connection: close\r\n"
@@ -103,7 +104,7 @@ def test_a_worker_that_fails_again_and_again_is_left_alone_until_it_answers_a_pr
         async def fails(number, head, body, writer):
             return False if broken else await one_token(number, head, body, writer)
 
-        slowly = replace(QUICK, cooldown_s=0.3)
+        slowly = structs.replace(QUICK, cooldown_s=0.3)
         async with (
             engine(fails) as one,
             engine(one_token) as two,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -24,13 +24,13 @@ _NOT_NEGATIVE = (
 )
 
 
-class TenantLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one tenant may have at a time, at all dispatchers that share its limits; 0 = no limit.
+class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tenant may have at a time, at all models together; 0 = no limit.
 
     Args:
         concurrent: requests that wait or run.
         waiting: requests that wait.
-        per_s: requests a second, with bursts of `burst`.
+        per_s: requests a second, with bursts.
         burst: requests that may come at once; 0 = as many as in one second, at least 1.
     """
 
@@ -38,6 +38,10 @@ class TenantLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     waiting: int = 0
     per_s: float = 0.0
     burst: int = 0
+
+
+class TenantLimits(Tenant, frozen=True, kw_only=True, omit_defaults=True):
+    """The same, of a tenant of one dispatcher; a log leaves out the limits that are not set."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,54 +77,52 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InputError(where, "speed", self.speed, "a number above 0")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits and deadlines of a dispatcher.
+class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
+    """How requests wait, are decided on, and are tried again, as the section of a gateway's config says it.
 
     Args:
         gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
         ttl_s: longest wait in the pool, or for a prefiller.
-        pool_limit: requests that may wait; beyond it they are turned away with 503.
-        tenants: limits by tenant; ``*`` stands for those not listed.
-        stale_s: age of a worker's metrics page from which rounds fall back to least load, where others send to it as well.
+        pool_limit: requests that may wait; beyond it requests get 503.
+        stale_s: age of a shared worker's metrics page from which rounds fall back to least load. Left out = three times
+            engines.scrape_s plus engines.scrape_timeout_s.
         budget_ms: processor time a policy may take for one decision.
-        gateways: how many gateways send to the same engines, this one included. Until the next reading of an engine's
-            metrics, each takes its part of the slots that a reading shows free. 0 = 2 where a reading shows requests not
-            sent from here, else 1.
         policy_cooldown_s: seconds after a fault of the policy until it is asked again.
+        gateways: how many gateways send to the same engines, including this one. Until the next reading of an engine's
+            metrics, each takes its part of the slots that a reading shows free. 0 = 2 where a reading shows requests that
+            this gateway did not send, else 1.
+        retries: how often a request is tried again: on other engines after a failure, or on any engine with room if an
+            engine handed it back without a new token.
+        total_s: longest time from a request's arrival to the end of its answer, running streams included; 0 = no limit.
+        backoff_s: wait before the first retry, doubled for each further one.
+        backoff_cap_s: longest such wait.
+        breaker_failures: failures in a row after which a worker is ejected.
+        cooldown_s: wait before an ejected worker is probed, doubled after each bad probe.
+        cooldown_cap_s: longest such wait.
+        kv_reserve: KV tokens kept free for the growth of every request a worker has; as measured when left out.
+        bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
+        prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
+        prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
         pool_window: waiting requests that a round looks at: the oldest, with a part for every class; 0 = all.
         window_per_slot: the most of them for each slot of the fleet, at least 8 in all. Without this bound a policy could
             pass over large requests until only these are left. 0 = no bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
-        retries: how often a request is tried again: on other engines after a failure, or on any engine with room if an
-            engine handed it back without a new token.
-        total_s: longest time from a request's arrival to the end of its answer; 0 = no limit.
-        backoff_s, backoff_cap_s: wait before the first retry, doubled for each further one, and its cap.
-        breaker_failures: failures in a row after which a worker is ejected.
-        cooldown_s, cooldown_cap_s: wait before an ejected worker is probed, doubled after each bad probe, and its cap.
-        kv_reserve: KV tokens kept free for the growth of every request a worker has; None = as measured.
-        bypass_margin: requests a worker may be sent beyond its slots, for a policy with ``bypass=True``.
-        prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
-        prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
         order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client
             first. ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by
             priority, then by the tokens of its task's calls.
         seed: key of every random draw.
-
-    Raises:
-        InputError: a value out of range.
     """
+
+    #: Settings that have another name now.
+    RENAMED: ClassVar[dict[str, str]] = {"good_rounds": "policy_cooldown_s, in seconds: rounds come as often as requests do"}
 
     gather_ms: float = 2.0
     ttl_s: float = 60.0
     pool_limit: int = 4096
-    tenants: dict[str, TenantLimits] = {}
-    stale_s: float = 4.5
+    stale_s: float | None = None
     budget_ms: float = 20.0
-    gateways: int = 0
     policy_cooldown_s: float = 1.0
-    pool_window: int = 1024
-    window_per_slot: float = 0.75
-    round_slots: int = 32
+    gateways: int = 0
     retries: int = 3
     total_s: float = 3600.0
     backoff_s: float = 0.05
@@ -132,8 +134,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bypass_margin: int = 2
     prefix_blocks: int = 65_536
     prefix_block_bytes: int = 256
+    pool_window: int = 1024
+    window_per_slot: float = 0.75
+    round_slots: int = 32
     order: Order = "fcfs"
     seed: int = 0
+
+
+class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits and deadlines of a dispatcher: those of the section, and the limits of its tenants.
+
+    Args:
+        stale_s: as of the section; here there is no engine to derive it from.
+        tenants: limits by tenant; ``*`` stands for those not listed.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    stale_s: float = 4.5
+    tenants: dict[str, TenantLimits] = {}
 
     def __post_init__(self) -> None:
         for field in _NOT_NEGATIVE:

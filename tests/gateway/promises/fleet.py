@@ -17,9 +17,10 @@ from typing import Any
 from tests.gateway.promises.client import RawClient, Reply, answered, ask
 from tests.gateway.promises.engine import Call, HostileEngine, Plan
 
+from evenstep.dispatch.settings import Dispatch
 from evenstep.dispatch.warming import warm
 from evenstep.gateway.config.config import GatewayConfig, checked
-from evenstep.gateway.config.sections import ApiKey, Dispatch, Engines, Limits, Listen
+from evenstep.gateway.config.sections import ApiKey, Engines, Limits, Listen
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server
 

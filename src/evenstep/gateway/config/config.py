@@ -15,21 +15,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from evenstep import names
-from evenstep.dispatch.settings import Settings, TenantLimits
+from evenstep.dispatch.settings import Dispatch, Settings, Tenant, TenantLimits
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.config.sections import (
     Admin,
     ApiKey,
     Decisions,
-    Dispatch,
     Engines,
     Limits,
     Listen,
     Log,
     RequestClass,
-    Tenant,
     Traces,
 )
 from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker
@@ -115,8 +115,8 @@ class GatewayConfig:
         Raises:
             InputError: a value out of range.
         """
-        tenants = {name: TenantLimits(**dataclasses.asdict(t)) for name, t in self.tenants.items()}
-        told = dataclasses.asdict(self.dispatch)
+        tenants = {name: TenantLimits(**asdict(tenant)) for name, tenant in self.tenants.items()}
+        told = asdict(self.dispatch)
         if told["stale_s"] is None:
             told["stale_s"] = _PAGES_MISSED * self.engines.scrape_s + self.engines.scrape_timeout_s
         return Settings(**told, tenants=tenants)

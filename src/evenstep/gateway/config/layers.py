@@ -6,13 +6,12 @@ Lists and mappings (``workers``, ``keys``, ``tenants``, ``classes``) are replace
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
-from evenstep.config import Document, Settled, convert, dataclass_in, expectation, numeral, read_yaml, renamed
+from evenstep.config import Document, Settled, convert, expectation, fields_of, numeral, read_yaml, record_in, renamed
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.config.config import GatewayConfig, checked
 from evenstep.gateway.config.worker import Worker, worker_of
@@ -114,9 +113,9 @@ class Sources:
 def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The dotted name and type of every setting that is not a section."""
     hints = get_type_hints(kind)
-    for one in dataclasses.fields(kind):
-        name, hint = f"{path}.{one.name}".lstrip("."), hints[one.name]
-        section = dataclass_in(hint)
+    for field_name in fields_of(kind):
+        name, hint = f"{path}.{field_name}".lstrip("."), hints[field_name]
+        section = record_in(hint)
         if section is None:
             yield name, hint
         else:
@@ -128,7 +127,7 @@ def _renamed(name: str) -> str:
     kind: Any = GatewayConfig
     *parents, last = name.split(".")
     for part in parents:
-        kind = dataclass_in(get_type_hints(kind).get(part)) if kind is not None else None
+        kind = record_in(get_type_hints(kind).get(part)) if kind is not None else None
     return renamed(kind, last)
 
 
@@ -140,7 +139,7 @@ def variable_of(name: str) -> str:
 def _flat(values: Any, kind: Any, path: str, document: Document) -> Iterator[tuple[str, Any, str]]:
     hints = get_type_hints(kind)
     for key, value in values.items():
-        name, section = f"{path}.{key}".lstrip("."), dataclass_in(hints[key])
+        name, section = f"{path}.{key}".lstrip("."), record_in(hints[key])
         if section is not None and isinstance(value, Mapping):
             yield from _flat(value, section, name, document)
         else:

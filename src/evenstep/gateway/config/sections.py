@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from evenstep.dispatch.settings import Order
-
 _MIB = 1 << 20
 
 
@@ -118,88 +116,6 @@ class Limits:
     drain_s: float = 60.0
 
     RETIRED: ClassVar[dict[str, str]] = {"fast_path": "The fast path is gone. Remove this setting."}
-
-
-@dataclass(frozen=True, slots=True)
-class Dispatch:
-    """How requests wait, are decided on, and are tried again; fields as `evenstep.dispatch.settings.Settings` has them.
-
-    Args:
-        gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
-        ttl_s: longest wait in the pool, or for a prefiller.
-        pool_limit: requests that may wait; beyond it requests get 503.
-        stale_s: age of a shared worker's metrics page from which rounds fall back to least load. Left out = three times
-            engines.scrape_s plus engines.scrape_timeout_s.
-        budget_ms: processor time a policy may take for one decision.
-        policy_cooldown_s: seconds after a fault of the policy until it is asked again.
-        gateways: how many gateways send to the same engines, including this one. Until the next reading of an engine's
-            metrics, each takes its part of the slots that a reading shows free. 0 = 2 where a reading shows requests that
-            this gateway did not send, else 1.
-        retries: how often a request is tried again: on other engines after a failure, or on any engine with room if an
-            engine handed it back without a new token.
-        total_s: longest time from a request's arrival to the end of its answer, running streams included; 0 = no limit.
-        backoff_s: wait before the first retry, doubled for each further one.
-        backoff_cap_s: longest such wait.
-        breaker_failures: failures in a row after which a worker is ejected.
-        cooldown_s: wait before an ejected worker is probed, doubled after each bad probe.
-        cooldown_cap_s: longest such wait.
-        kv_reserve: KV tokens kept free for the growth of every request a worker has; as measured when left out.
-        bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
-        prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
-        prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
-        pool_window: waiting requests that a round looks at: the oldest, with a part for every class; 0 = all.
-        window_per_slot: the most of them for each slot of the fleet, at least 8 in all. Without this bound a policy could
-            pass over large requests until only these are left. 0 = no bound.
-        round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
-        order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client
-            first. ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by
-            priority, then by the tokens of its task's calls.
-        seed: key of every random draw.
-    """
-
-    #: Settings that have another name now.
-    RENAMED: ClassVar[dict[str, str]] = {"good_rounds": "policy_cooldown_s, in seconds: rounds come as often as requests do"}
-
-    gather_ms: float = 2.0
-    ttl_s: float = 60.0
-    pool_limit: int = 4096
-    stale_s: float | None = None
-    budget_ms: float = 20.0
-    policy_cooldown_s: float = 1.0
-    gateways: int = 0
-    retries: int = 3
-    total_s: float = 3600.0
-    backoff_s: float = 0.05
-    backoff_cap_s: float = 1.0
-    breaker_failures: int = 3
-    cooldown_s: float = 1.0
-    cooldown_cap_s: float = 30.0
-    kv_reserve: float | None = None
-    bypass_margin: int = 2
-    prefix_blocks: int = 65_536
-    prefix_block_bytes: int = 256
-    pool_window: int = 1024
-    window_per_slot: float = 0.75
-    round_slots: int = 32
-    order: Order = "fcfs"
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """What one tenant may have at a time, at all models together; 0 = no limit.
-
-    Args:
-        concurrent: requests that wait or run.
-        waiting: requests that wait.
-        per_s: requests a second, with bursts.
-        burst: requests that may come at once; 0 = as many as in one second, at least 1.
-    """
-
-    concurrent: int = 0
-    waiting: int = 0
-    per_s: float = 0.0
-    burst: int = 0
 
 
 @dataclass(frozen=True, slots=True)
