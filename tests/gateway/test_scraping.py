@@ -14,7 +14,6 @@ from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.pages import Pages
-from evenstep.gateway.connections.tls import client_context
 from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.scraping import Scraper, place_of, preflight, state_of
 
@@ -27,7 +26,7 @@ def story(told):
     async def run() -> None:
         gateway = FakeGateway()
         async with engine() as one:
-            pages = Pages(client_context(Engines()))
+            pages = Pages(Engines())
             scraper = Scraper(ControlProxy(gateway, asyncio.get_running_loop()), QUICK, pages)
             try:
                 await told(gateway, one, scraper)
@@ -100,7 +99,7 @@ def test_an_engine_without_a_metrics_page_counts_alone_too():
         scraper.follow([place])
         await until(lambda: gateway.alone)
         assert gateway.heard.empty()
-        assert await preflight(Pages(client_context(Engines())), [place], 5.0) == []
+        assert await preflight(Pages(Engines()), [place], 5.0) == []
 
     story(told)
 
@@ -158,7 +157,7 @@ def test_what_the_gateway_says_after_reading_has_ended_is_dropped_without_a_word
             return answer
 
     async def read_and_end():
-        pages = Pages(client_context(Engines()))
+        pages = Pages(Engines())
         scraper = Scraper(Late(FakeGateway(), asyncio.get_running_loop()), QUICK, pages)
         scraper.follow([Worker(url="http://127.0.0.1:1")])
         await asyncio.wait_for(asked.wait(), 10)
@@ -180,7 +179,7 @@ def test_what_has_no_page_is_not_read():
 def test_before_anything_is_served_config_and_engines_must_agree():
     async def run() -> None:
         async with engine() as one:
-            pages = Pages(client_context(Engines()))
+            pages = Pages(Engines())
             good, gone = Worker(one.url, name="a", kv_tokens=1600), Worker("http://127.0.0.1:1", name="gone")
             assert await preflight(pages, [good, gone], 2.0) == ["gone"]
             with pytest.raises(InputError, match="worker b: kv_tokens is 1601; expected at most 1600"):

@@ -51,8 +51,8 @@ class Endpoint:
         self.restarts: set[bool] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        """Send a request on a kept connection, or on a new one.
+    def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> bool:
+        """Send a request on a kept connection, or on a new one. Returns whether it is a kept one.
 
         Args:
             leg: takes the answer, after this call has returned.
@@ -60,10 +60,11 @@ class Endpoint:
             patience_s: longest wait for a sign of life, as the leg defines it.
         """
         leg.is_off = False
-        if self._idle:
-            self._idle.pop().send(leg, data, patience_s)
-        else:
+        if not self._idle:
             self.send_fresh(leg, data, patience_s)
+            return False
+        self._idle.pop().send(leg, data, patience_s)
+        return True
 
     def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float = 0.0) -> None:
         """As `send`, on a fresh connection."""

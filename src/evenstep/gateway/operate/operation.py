@@ -26,7 +26,7 @@ from evenstep.gateway.config.layers import Sources
 from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.pages import Pages
-from evenstep.gateway.connections.tls import client_context, server_context
+from evenstep.gateway.connections.tls import server_context
 from evenstep.gateway.operate.control import Control, ControlProxy
 from evenstep.gateway.operate.discovery import discover, sources
 from evenstep.gateway.operate.logs import Logs, access
@@ -151,7 +151,7 @@ class Operation:
             await asyncio.to_thread(self._spans.close)
 
     async def _begin(self, config: GatewayConfig) -> _Parts:
-        pages = Pages(client_context(config.engines))
+        pages = Pages(config.engines)
         follow = sources(config.discovery)
         if config.traces.endpoint:
             from evenstep.gateway.operate.spans import Spans

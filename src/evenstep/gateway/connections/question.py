@@ -1,0 +1,71 @@
+"""Small questions to engines, outside any client's request: health, models, version, metrics."""
+
+from __future__ import annotations
+
+from evenstep.dispatch.events import Kind
+from evenstep.errors import EngineError
+from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.connections.engine import EngineConnection, cancel
+from evenstep.http.head import ResponseHead
+
+
+class Question:
+    """A GET request that gathers its answer.
+
+    If a kept connection is closed before anything of the answer came, a fresh one is tried once: the engine had closed it.
+
+    Args:
+        endpoint: whom to ask.
+        head: of the request.
+        patience_s: longest silence of the engine.
+        most: largest answer, bytes.
+    """
+
+    at_once = None
+
+    def __init__(self, endpoint: Endpoint, head: bytes, patience_s: float, most: int) -> None:
+        self.connection: EngineConnection | None = None
+        self.is_off = self.is_head = False
+        self._endpoint, self._data, self._patience_s, self._most = endpoint, (head, b""), patience_s, most
+        self._status, self._body = 0, bytearray()
+        self._answer = endpoint.loop.create_future()
+        self._is_kept = endpoint.send(self, self._data, patience_s)
+
+    async def answer(self) -> tuple[int, bytes]:
+        """Status and body; cancelling the wait closes the connection.
+
+        Raises:
+            EngineError: no connection, invalid HTTP, or an answer that is too large or cut off.
+        """
+        try:
+            return await self._answer
+        finally:
+            cancel(self)
+
+    def head(self, head: ResponseHead, length: int) -> None:
+        self._status = head.status
+
+    def chunks(self, data: bytes) -> bytes:
+        return data
+
+    def body(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > self._most:
+            self._body.clear()
+            cancel(self)
+            self._fail(f"its answer has over {self._most} bytes")
+
+    def ended(self) -> None:
+        if not self._answer.done():
+            self._answer.set_result((self._status, bytes(self._body)))
+
+    def broke(self, kind: Kind, why: str) -> None:
+        if self._is_kept and kind in ("stale", "stream") and not self._status:
+            self._is_kept = False
+            self._endpoint.send_fresh(self, self._data, self._patience_s)
+        else:
+            self._fail(why)
+
+    def _fail(self, why: str) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(EngineError(why))
