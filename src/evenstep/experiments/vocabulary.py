@@ -216,6 +216,22 @@ def bands(
         band_line(axes, x, y, label, colour)
 
 
+def curves(found: Mapping[Any, Any], parts: str | Sequence[str], arrays: Sequence[str]) -> dict[str, Any]:
+    """The arrays of each key as long columns, a row an entry.
+
+    Args:
+        found: by key, arrays of one length.
+        parts: what the key is called, or its first parts.
+        arrays: what the first arrays are called.
+    """
+    keys = [(key,) if isinstance(parts, str) else key for key, own in found.items() for _ in own[0]]
+    names = [parts] if isinstance(parts, str) else parts
+    return {
+        **{name: [key[i] for key in keys] for i, name in enumerate(names)},
+        **{name: np.concatenate([own[i] for own in found.values()]) for i, name in enumerate(arrays)},
+    }
+
+
 def long_values(found: Mapping[tuple[Any, ...], Sequence[float]], names: Sequence[str], value: str) -> dict[str, list[Any]]:
     """The parts of the keys, the replicate and the value as columns, a row a replicate."""
     replicates = [r for own in found.values() for r in range(len(own))]

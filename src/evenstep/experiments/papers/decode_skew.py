@@ -138,10 +138,11 @@ def run(setting: ex.Setting) -> ex.Findings:
         ),
         stands_in="nothing: measured attention of one layer, as often as the model has layers, in an iteration of measured "
         "dense layers",
-        data={
-            "profile": [name for name, kinds in found.items() for own in kinds.values() for _ in own["n_decode"]],
-            **{c: np.concatenate([own[c] for kinds in found.values() for own in kinds.values()]) for c in COLUMNS},
-        },
+        data=ex.curves(
+            {(name, kind): [own[c] for c in COLUMNS] for name, kinds in found.items() for kind, own in kinds.items()},
+            ["profile"],
+            COLUMNS,
+        ),
         draw=lambda figure: _draw(figure, found),
         size=(9, 3.0 * len(names)),
         intervals="The tables are measured once: no intervals.",

@@ -60,11 +60,11 @@ def run(setting: ex.Setting) -> ex.Findings:
         ),
         stands_in="the traces named for those of the paper (OpenChat, BurstGPT, LMSYS-Chat-1M, WildChat and a "
         "production trace)",
-        data={
-            "trace": [p for p, v in lengths.items() for _ in v],
-            "output_tokens": np.concatenate(list(lengths.values())),
-            "geometric_cdf": np.concatenate([_geometric(v, 1 / v.mean()) for v in lengths.values()]),
-        },
+        data=ex.curves(
+            {path: (own, _geometric(own, 1 / own.mean())) for path, own in lengths.items()},
+            "trace",
+            ("output_tokens", "geometric_cdf"),
+        ),
         draw=lambda figure: _draw(figure, lengths),
         size=(9.5, 2.6 * -(-len(lengths) // 3) + 0.6),
         intervals="± is half the range between the 2.5 % and 97.5 % points over resamples of the rows.",

@@ -38,12 +38,9 @@ def run(setting: ex.Setting) -> ex.Findings:
             "paper does not say which it drew"
         ),
         stands_in=stands_in,
-        data={
-            "case": [p for (p, _), (x, _) in first.items() for _ in x],
-            "accounting": [ACCOUNTINGS[n] for (_, n), (x, _) in first.items() for _ in x],
-            "time_s": np.concatenate([x for x, _ in first.values()]),
-            "watts": np.concatenate([y for _, y in first.values()]),
-        },
+        data=ex.curves(
+            {(p, ACCOUNTINGS[name]): own for (p, name), own in first.items()}, ("case", "accounting"), ("time_s", "watts")
+        ),
         draw=lambda figure: _draw(figure, first),
         size=(9.5, 3.8),
     )

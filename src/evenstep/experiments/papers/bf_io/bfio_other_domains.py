@@ -53,7 +53,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         """),
         remark="the paper names both domains without a figure; its theorems ask for work that never falls, and this falls",
         stands_in="drawn jobs for the traces of either domain",
-        data={**ex.grouped(idle, ("domain", "policy")), "idle_percent": ex.flat(idle)},
+        data=ex.curves({key: [own] for key, own in idle.items()}, ("domain", "policy"), ["idle_percent"]),
         draw=lambda figure: _draw(figure, idle),
     )
 

@@ -119,6 +119,19 @@ class Sides:
     grows: ex.Interval
 
 
+def rows(found: Mapping[str, Sides], limit: float, served: str, held: str) -> list[ex.Row]:
+    """Two rows a case: what is `served` when overloaded against the limit, and the growth of what is `held` below it."""
+    grows = f"growth of the {held} at {BELOW:g}, over the arrivals"
+    return [
+        row
+        for case, own in found.items()
+        for row in (
+            ex.Row(case, served, "%", 0.0, missed(own.served, limit)),
+            ex.Row(case, grows, "%", None, percent(own.grows)),
+        )
+    ]
+
+
 def limit_claim(says: str, found: Mapping[str, Sides], limit: float, share: float) -> ex.Claim:
     """The claim that each case serves a limit when overloaded, within a share of it, and keeps up just below it."""
     own = found.values()

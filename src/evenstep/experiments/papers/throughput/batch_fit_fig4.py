@@ -60,12 +60,9 @@ def run(setting: ex.Setting) -> ex.Findings:
             "missing: attention of the decodes grows from the first token on"
         ),
         stands_in=profiles.STANDS_IN,
-        data={
-            "profile": [name for name, (tokens, _) in points.items() for _ in tokens],
-            "tokens": np.concatenate([tokens for tokens, _ in points.values()]),
-            "seconds": np.concatenate([seconds for _, seconds in points.values()]),
-            "fitted": np.concatenate([own[0].seconds for own in fits.values()]),
-        },
+        data=ex.curves(
+            {name: (*own, fits[name][0].seconds) for name, own in points.items()}, "profile", ("tokens", "seconds", "fitted")
+        ),
         draw=lambda figure: _draw(figure, points, fits),
         size=(9, 4),
     )

@@ -49,12 +49,11 @@ def run(setting: ex.Setting) -> ex.Findings:
             "comes on top; contexts grow while a run goes on, and with them the time at the same token load"
         ),
         stands_in=profiles.STANDS_IN,
-        data={
-            "profile": [name for name, _ in found],
-            "budget": [budget for _, budget in found],
-            "mean_s": [float(np.mean(means)) for means, _ in found.values()],
-            "variation": [float(np.mean(spreads)) for _, spreads in found.values()],
-        },
+        data=ex.curves(
+            {key: [[float(np.mean(own))] for own in both] for key, both in found.items()},
+            ("profile", "budget"),
+            ("mean_s", "variation"),
+        ),
         draw=lambda figure: _draw(figure, variation, profiles.shown(setting), budgets),
         size=(7, 4),
     )

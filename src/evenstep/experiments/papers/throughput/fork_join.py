@@ -96,12 +96,11 @@ def run(setting: ex.Setting) -> ex.Findings:
             "orders are tried"
         ),
         stands_in="nothing: the network is the paper's, its sizes are ours",
-        data={
-            "load": [load for load, own in drawn.items() for _ in range(len(AGENTS) * own.times.size)],
-            "agent": [agent for own in drawn.values() for agent in range(len(AGENTS)) for _ in own.times],
-            "slot": np.concatenate([np.tile(own.times, len(AGENTS)) for own in drawn.values()]),
-            "calls": np.concatenate([calls for own in drawn.values() for calls in own.calls]),
-        },
+        data=ex.curves(
+            {(load, agent): (own.times, calls) for load, own in drawn.items() for agent, calls in enumerate(own.calls)},
+            ("load", "agent"),
+            ("slot", "calls"),
+        ),
         draw=lambda figure: _draw(figure, drawn),
         size=(9.0, 3.8),
     )

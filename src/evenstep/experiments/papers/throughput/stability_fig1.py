@@ -56,12 +56,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         """),
         remark=_remark(),
         stands_in="the paper's fits of the batch time for CodeLlama-34B; requests all alike, arrivals Poisson",
-        data={
-            "line": [line for (line, _), (x, _, _) in paths.items() for _ in x],
-            "tensor_parallel": [tp for (_, tp), (x, _, _) in paths.items() for _ in x],
-            "time_s": np.concatenate([x for x, _, _ in paths.values()]),
-            "requests": np.concatenate([y for _, y, _ in paths.values()]),
-        },
+        data=ex.curves(paths, ("line", "tensor_parallel"), ("time_s", "requests")),
         draw=lambda figure: _draw(figure, paths),
         size=(10.5, 3.6),
     )

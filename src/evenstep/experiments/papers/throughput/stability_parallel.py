@@ -109,9 +109,10 @@ def run(setting: ex.Setting) -> ex.Findings:
         for policy in setting.pick(net.ORDERS, net.ORDERS[:1])
     }
     heated = [hot(setting.pick(BELOW_S, BELOW_S / 5), setting.seed + k) for k in range(setting.replicates)]
+    named = {f"{label}, {policy}": own for (label, policy), own in found.items()}
     drawn = {(label, load): path for label in ROUTINGS for load, path in found[label, net.ORDERS[0]].paths.items()}
     return ex.Findings(
-        rows=[*_rows(found), *_hot_rows(heated)],
+        rows=[*net.rows(named, LIMIT, "served when overloaded, less K b / t_b", "calls"), *_hot_rows(heated)],
         claims=[*(claim(label, found) for label in ROUTINGS), hot_claim(heated)],
         constants=ex.constants(f"""
             K, b | {ENGINES} engines, {BUDGET} tokens | ours: the paper gives no figures for Proposition 1
@@ -130,26 +131,10 @@ def run(setting: ex.Setting) -> ex.Findings:
             "round robin, and cannot hold for a hash, which sends all requests of one key to one engine"
         ),
         stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs",
-        data={
-            "routing": [label for (label, _), (times, _) in drawn.items() for _ in times],
-            "load": [load for (_, load), (times, _) in drawn.items() for _ in times],
-            "time_s": np.concatenate([times for times, _ in drawn.values()]),
-            "calls": np.concatenate([calls for _, calls in drawn.values()]),
-        },
+        data=ex.curves(drawn, ("routing", "load"), ("time_s", "calls")),
         draw=lambda figure: _draw(figure, drawn),
         size=(9.0, 3.8),
     )
-
-
-def _rows(found: Mapping[Key, Pool]) -> list[ex.Row]:
-    rows: list[ex.Row] = []
-    for (label, policy), own in found.items():
-        case = f"{label}, {policy}"
-        rows.append(ex.Row(case, "served when overloaded, less K b / t_b", "%", 0.0, net.missed(own.served, LIMIT)))
-        rows.append(
-            ex.Row(case, f"growth of the calls at {net.BELOW:g}, over the arrivals", "%", None, net.percent(own.grows))
-        )
-    return rows
 
 
 def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:

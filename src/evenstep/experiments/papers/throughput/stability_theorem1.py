@@ -84,12 +84,9 @@ def run(setting: ex.Setting) -> ex.Findings:
             "is cut off"
         ),
         stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs; it prints no figures for Theorem 1",
-        data={
-            "load": [load for load, one in paths.items() for _ in one.times],
-            "time_s": np.concatenate([one.times for one in paths.values()]),
-            "tokens": np.concatenate([one.work for one in paths.values()]),
-            "fluid": np.concatenate([one.fluid for one in paths.values()]),
-        },
+        data=ex.curves(
+            {load: (one.times, one.work, one.fluid) for load, one in paths.items()}, "load", ("time_s", "tokens", "fluid")
+        ),
         draw=lambda figure: _draw(figure, paths),
         size=(7.0, 4.0),
     )

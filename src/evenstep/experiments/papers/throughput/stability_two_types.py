@@ -82,8 +82,9 @@ def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
 def run(setting: ex.Setting) -> ex.Findings:
     policies = setting.pick(net.ORDERS, net.ORDERS[:1])
     found = {(policy, chats): examined(policy, chats, setting) for policy in policies for chats in CHATS}
+    named = {f"{policy}, {100 * chats:g} % chats": own for (policy, chats), own in found.items()}
     return ex.Findings(
-        rows=_rows(found),
+        rows=net.rows(named, LINE, "tokens run when overloaded, less b / t_b", "tokens left"),
         claims=[claim(policy, found) for policy in policies],
         constants=ex.constants(f"""
             b | {BUDGET} tokens | ours: the paper gives no figures for two types
@@ -99,12 +100,11 @@ def run(setting: ex.Setting) -> ex.Findings:
         """),
         remark=f"eq. 4.2 prints b / t_p for b / t_b; with t_b the line is {_line()}",
         stands_in="the paper's fit of the batch time for CodeLlama-34B on two GPUs",
-        data={
-            "policy": [policy for policy, _ in found],
-            "chat_share": [chats for _, chats in found],
-            "served_tokens_per_s": [one.served.value for one in found.values()],
-            "growth_share": [one.grows.value for one in found.values()],
-        },
+        data=ex.curves(
+            {key: ([one.served.value], [one.grows.value]) for key, one in found.items()},
+            ("policy", "chat_share"),
+            ("served_tokens_per_s", "growth_share"),
+        ),
         draw=lambda figure: _draw(figure, found),
         size=(6.5, 4.5),
     )
@@ -112,17 +112,6 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 def _line() -> str:
     return f"{TOKENS['chat']} l1 + {TOKENS['document']} l2 = {LINE:,.1f} tokens/s"
-
-
-def _rows(found: Mapping[Key, net.Sides]) -> list[ex.Row]:
-    rows: list[ex.Row] = []
-    for (policy, chats), own in found.items():
-        case = f"{policy}, {100 * chats:g} % chats"
-        rows.append(ex.Row(case, "tokens run when overloaded, less b / t_b", "%", 0.0, net.missed(own.served, LINE)))
-        rows.append(
-            ex.Row(case, f"growth of the tokens left at {net.BELOW:g}, over the arrivals", "%", None, net.percent(own.grows))
-        )
-    return rows
 
 
 def claim(policy: str, found: Mapping[Key, net.Sides]) -> ex.Claim:

@@ -140,11 +140,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         "arrivals are one of each. The queue grows in proportion to time, at half the claimed rate: an overflow delays "
         "requests and does not add one of type 2 each time. WAIT with equality has no linear growth",
         stands_in="nothing: the instance is the paper's",
-        data={
-            "policy": [name for name, own in long.items() for _ in own],
-            "type_2_left_per_s": np.concatenate([own[:, 0] for own in long.values()]),
-            "tokens_per_s": np.concatenate([own[:, 1] for own in long.values()]),
-        },
+        data=ex.curves({name: own.T for name, own in long.items()}, "policy", ("type_2_left_per_s", "tokens_per_s")),
         draw=lambda figure: _draw(figure, long),
         size=(6.0, 3.4),
         intervals=f"Probabilities have Clopper-Pearson intervals over {count:,} trials, the others t-intervals.",

@@ -94,14 +94,8 @@ def _claim(kind: str, fits: list[Fit], names: list[str]) -> ex.Claim:
 
 
 def _data(kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> dict[str, Any]:
-    flat = [(name, kind, kv, fit) for name, own in kinds.items() for kind, (kv, fit) in own.items()]
-    return {
-        "profile": [name for name, _, kv, _ in flat for _ in kv],
-        "case": [kind for _, kind, kv, _ in flat for _ in kv],
-        "kv_tokens": np.concatenate([kv for _, _, kv, _ in flat]),
-        "fitted_s": np.concatenate([fit.seconds for *_, fit in flat]),
-        "residual_s": np.concatenate([fit.residuals for *_, fit in flat]),
-    }
+    flat = {(name, kind): (kv, fit.seconds, fit.residuals) for name, own in kinds.items() for kind, (kv, fit) in own.items()}
+    return ex.curves(flat, ("profile", "case"), ("kv_tokens", "fitted_s", "residual_s"))
 
 
 def _draw(figure: Any, kinds: dict[str, dict[str, tuple[F8, Fit]]]) -> None:

@@ -54,7 +54,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         """),
         remark="the schedule is the table's; its text calls for four prompts P4 .. P7 at t = 7, of which three are taken",
         stands_in="nothing: the instance is the paper's",
-        data={"start_s": [s for s, who in found.items() for _ in who], "prompt": [k for who in found.values() for k in who]},
+        data=ex.curves({start: [who] for start, who in found.items()}, "start_s", ["prompt"]),
         draw=lambda figure: _draw(figure, found),
         size=(6.0, 3.4),
         intervals="nothing is drawn at random.",

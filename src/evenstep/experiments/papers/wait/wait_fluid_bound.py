@@ -70,7 +70,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         """),
         remark="what is done has arrived, so the mean cannot be above; a replicate can, by the luck of its arrivals",
         stands_in="nothing: arrivals are Poisson as in the paper",
-        data={**ex.grouped(found, ("policy", "load")), "share": ex.flat(found)},
+        data=ex.curves({key: [own] for key, own in found.items()}, ("policy", "load"), ["share"]),
         draw=lambda figure: _draw(figure, most),
         size=(7.0, 5.0),
     )

@@ -132,10 +132,9 @@ def run(setting: ex.Setting) -> ex.Findings:
         remark="the theorems' rates are seen with their thresholds; the gap is that of what arrived and is not done, "
         "a mean over the second half of the horizon: as large on average, without the luck of arrivals and of one moment",
         stands_in="nothing: the instance is the paper's",
-        data={
-            **ex.grouped({key: own["latency"].tolist() for key, own in runs.items()}, ("kind", "zeta")),
-            **{q.replace(" ", "_"): np.concatenate([own[q] for own in runs.values()]) for q in UNITS},
-        },
+        data=ex.curves(
+            {key: tuple(own.values()) for key, own in runs.items()}, ("kind", "zeta"), [q.replace(" ", "_") for q in UNITS]
+        ),
         draw=lambda figure: _draw(figure, runs),
         size=(8.5, 3.6),
         intervals=f"± is half a 95 % t-interval over {many} replicates; a slope is fitted to each replicate.",

@@ -158,13 +158,11 @@ def run(setting: ex.Setting) -> ex.Findings:
         "more iterations: solving anew does not change what WAIT is for. Thresholds solved from a window stray from run "
         "to run by more than their mean does, the more the nearer the load is to 1",
         stands_in="the batch-time law of the paper's eq. 1",
-        data={
-            "policy_family": [k[0] for k in latency for _ in middles],
-            "profile": [k[1] for k in latency for _ in middles],
-            "policy": [k[2] for k in latency for _ in middles],
-            "arrival_s": np.concatenate([middles for _ in latency]),
-            "mean_latency_s": np.concatenate(list(latency.values())),
-        },
+        data=ex.curves(
+            {key: (middles, own) for key, own in latency.items()},
+            ("policy_family", "profile", "policy"),
+            ("arrival_s", "mean_latency_s"),
+        ),
         draw=lambda figure: _draw(figure, middles, latency),
         size=(9.0, 6.4),
     )
