@@ -14,14 +14,12 @@ from evenstep import names
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.contenders import Contender, contender
 from evenstep.experiments.crew import Places
-from evenstep.experiments.jobs import Plan
 from evenstep.experiments.leaderboard.file import Workload, read_board
 from evenstep.experiments.leaderboard.table import METRICS, Cell, Origin, Table, WorkloadLine
 from evenstep.experiments.progress import Progress
-from evenstep.experiments.settings import check_fits
 from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.key import key_of
-from evenstep.experiments.sweep.runs import Runs, at
+from evenstep.experiments.sweep.runs import Runs
 from evenstep.experiments.sweep.task import Task, Workloads
 from evenstep.measure.comparison import check_replicates
 from evenstep.routing.view import horizon_of
@@ -76,7 +74,7 @@ class Board:
         self._cache = Cache(Path(cache) if cache is not None else None)
         self._read = Workloads()
         self._watch = progress if progress is not None else Progress()
-        self._plans = {one.name: self._plan(one) for one in self._workloads}
+        self._plans = {one.name: self._read.checked_plan(one.name, one.settled, one.settings) for one in self._workloads}
         self.made = 0
         self._asked = [
             _EmptyCell(workload, policy, self._contender(workload, policy), seeds)
@@ -115,7 +113,7 @@ class Board:
         finally:
             self.made += runs.made
             runs.close()
-        return [_cell(one, [self._found(task) for task in row]) for one, row in zip(chosen, tasks, strict=True)]
+        return [_cell(one, [self._cache.kept(task.key) for task in row]) for one, row in zip(chosen, tasks, strict=True)]
 
     def table(self, cells: Sequence[Cell], origin: Origin) -> Table:
         """The leaderboard made of these cells."""
@@ -144,15 +142,6 @@ class Board:
         one.build()
         return one
 
-    def _plan(self, workload: Workload) -> Plan:
-        """The common settings of the runs on a workload, checked."""
-        try:
-            plan = self._read.plan(workload.settings)
-            check_fits(workload.settled, plan.source)
-        except InputError as error:
-            raise at(workload.name, error) from None
-        return plan
-
     def _task(self, asked: _EmptyCell, index: int) -> Task:
         settings = asked.workload.settings
         plan = self._plans[asked.workload.name]
@@ -161,11 +150,6 @@ class Board:
         key = key_of(plan, asked.contender, printed, index)
         label = f"{asked.workload.name}, {asked.policy}, replicate {index}"
         return Task(key, settings, asked.contender, index, label, loop)
-
-    def _found(self, task: Task) -> dict[str, Any]:
-        found = self._cache.get(task.key)
-        assert found is not None
-        return found
 
 
 def _cell(asked: _EmptyCell, runs: list[dict[str, Any]]) -> Cell:

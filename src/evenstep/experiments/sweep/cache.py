@@ -35,6 +35,12 @@ class Cache:
                 self._known[key] = found
         return self._known.get(key)
 
+    def kept(self, key: str) -> dict[str, Any]:
+        """The stored result for a key that has one."""
+        found = self.get(key)
+        assert found is not None
+        return found
+
     def put(self, key: str, result: dict[str, Any]) -> None:
         """Store a result. Readers see all of it or nothing.
 

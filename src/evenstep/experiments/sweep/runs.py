@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenstep.errors import InputError, PolicyError
 from evenstep.experiments.crew import Crew, Kernels, Places
 from evenstep.experiments.progress import Progress
 from evenstep.experiments.sweep.cache import Cache
-from evenstep.experiments.sweep.task import Task, Workloads
+from evenstep.experiments.sweep.task import Task, Workloads, at
 
 
 class Interrupted(KeyboardInterrupt):
@@ -76,14 +75,3 @@ class Runs:
     def close(self) -> None:
         """Let the processes go."""
         self._crew.close()
-
-
-def at(label: str, error: Exception) -> Exception:
-    """The error, with the sweep point at which it was raised."""
-    if isinstance(error, InputError):
-        if error.where.startswith(label):
-            return error
-        return InputError(f"{label}: {error.where}", error.field, error.value, error.expected, error.hint)
-    if isinstance(error, PolicyError):
-        return PolicyError(f"{label}: {error}")
-    return error

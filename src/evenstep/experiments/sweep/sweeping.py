@@ -18,12 +18,11 @@ from evenstep.experiments.crew import Places
 from evenstep.experiments.executors import cores
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.progress import Progress
-from evenstep.experiments.settings import check_fits
 from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.design import SLO_METRICS, Design, design_of, metric_names
 from evenstep.experiments.sweep.file import SweepFile, read_sweep
 from evenstep.experiments.sweep.key import key_of
-from evenstep.experiments.sweep.runs import Runs, at
+from evenstep.experiments.sweep.runs import Runs
 from evenstep.experiments.sweep.task import Task, Workloads
 from evenstep.experiments.sweep.until import next_count, parse_until
 from evenstep.measure.comparison import mean_interval
@@ -175,12 +174,7 @@ class Sweep:
     def _check(self, point: int) -> None:
         """See that a point's workload and policies can be had, and that its replicates differ."""
         found = self.design.points[point]
-        try:
-            plan = self._workloads.plan(found.settings)
-            check_fits(found.settled, plan.source)
-        except InputError as error:
-            raise at(found.label, error) from None
-        self._plans[point] = plan
+        self._plans[point] = plan = self._workloads.checked_plan(found.label, found.settled, found.settings)
         self._loops[point] = [loop_of(one.build()[0], plan.cluster, plan.step_time) for one in found.contenders]
         self._indices[point] = self._differing(point, found.settings.seeds)
         if len(self._indices[point]) < found.settings.seeds:
@@ -254,9 +248,7 @@ class Sweep:
         return len(self._indices[point])
 
     def _result(self, point: int, policy: int, index: int) -> dict[str, Any]:
-        found = self.cache.get(self._key(point, policy, index))
-        assert found is not None
-        return found
+        return self.cache.kept(self._key(point, policy, index))
 
     def _swept(self, counts: list[int], met: list[bool]) -> Swept:
         design = self.design

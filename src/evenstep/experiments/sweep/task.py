@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evenstep.config import Settled
 from evenstep.cost.linear import Linear
-from evenstep.errors import InputError
+from evenstep.errors import InputError, PolicyError
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan, fingerprint
-from evenstep.experiments.settings import CompareSettings
+from evenstep.experiments.settings import CompareSettings, check_fits
 from evenstep.experiments.sources import Reading, plan_of
 from evenstep.experiments.sweep.key import key_of
 from evenstep.request import Trace
@@ -94,6 +95,20 @@ class Workloads:
         """
         return plan_of(settings, self._workload(settings))
 
+    def checked_plan(self, label: str, settled: Settled[CompareSettings], settings: CompareSettings) -> Plan:
+        """`plan`, seen to have what its arrivals need.
+
+        Args:
+            label: of the point, for errors.
+            settled: the settings with their origins.
+        """
+        try:
+            plan = self.plan(settings)
+            check_fits(settled, plan.source)
+        except InputError as error:
+            raise at(label, error) from None
+        return plan
+
     def replicate(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Trace, str]:
         """A replicate's trace, and its SHA-256."""
         place = self._place(plan, settings, index)
@@ -125,3 +140,14 @@ class Workloads:
         fleet = plan.cluster.workers, plan.cluster.slots_of, plan.cluster.group_sizes
         law = repr(plan.step_time) if isinstance(plan.step_time, Linear) else ""  # a load needs a linear one
         return key, index, settings.rate, settings.load, fleet, law
+
+
+def at(label: str, error: Exception) -> Exception:
+    """The error, with the sweep point at which it was raised."""
+    if isinstance(error, InputError):
+        if error.where.startswith(label):
+            return error
+        return InputError(f"{label}: {error.where}", error.field, error.value, error.expected, error.hint)
+    if isinstance(error, PolicyError):
+        return PolicyError(f"{label}: {error}")
+    return error
