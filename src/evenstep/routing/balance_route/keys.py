@@ -92,32 +92,25 @@ def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
 @borrowing
 def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
     """List up to `count` rows of the largest keys up to `limit`, larger first, then older. Returns their number."""
-    n = 0
-    for i in range(keys.size):
-        k = keys[i]
-        if k < 0 or k > limit or (n == count and (n == 0 or k <= row_keys[n - 1])):
-            continue
-        j = n if n < count else n - 1
-        while j > 0 and row_keys[j - 1] < k:
-            row_keys[j] = row_keys[j - 1]
-            rows[j] = rows[j - 1]
-            j -= 1
-        row_keys[j] = k
-        rows[j] = i
-        n += 1 if n < count else 0
-    return n
+    return list_first(1, keys, -1, limit, count, rows, row_keys)
 
 
 @borrowing
 def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
     """List up to `count` rows of the smallest keys in (high, limit], smaller first, then older. Returns their number."""
+    return list_first(-1, keys, high, limit, count, rows, row_keys)
+
+
+@part
+def list_first(sign: int, keys: Ints, low: int, high: int, count: int, rows: Ints, row_keys: Ints) -> int:
+    """List up to `count` rows of keys in (low, high]: the largest where `sign` is 1, the smallest where it is -1."""
     n = 0
     for i in range(keys.size):
         k = keys[i]
-        if k <= high or k > limit or (n == count and (n == 0 or k >= row_keys[n - 1])):
+        if k <= low or k > high or (n == count and (n == 0 or sign * k <= sign * row_keys[n - 1])):
             continue
         j = n if n < count else n - 1
-        while j > 0 and row_keys[j - 1] > k:
+        while j > 0 and sign * row_keys[j - 1] < sign * k:
             row_keys[j] = row_keys[j - 1]
             rows[j] = rows[j - 1]
             j -= 1
