@@ -74,24 +74,31 @@ def lightest_first(workers: WorkerColumns, order: I8) -> None:
 
 
 @part
+def level_of(values: I8, most: int) -> tuple[int, int]:
+    """The largest level for which the values, cut to it, add up to at most `most`; and what is then left of `most`."""
+    low, high = 0, most
+    while low < high:
+        level, total = (low + high + 1) // 2, 0
+        for i in range(values.size):
+            total += min(values[i], level)
+        if total <= most:
+            low = level
+        else:
+            high = level - 1
+    left = most
+    for i in range(values.size):
+        left -= min(values[i], low)
+    return low, left
+
+
+@part
 def offer(free: I8, most: int, order: I8) -> None:
     """Lower the largest of int64[G] `free` to one level, so that the sum is `most`; the remainder goes by `order`.
 
     Args:
         order: int64[G], workers, those first that are to have one slot more.
     """
-    low, high = 0, most  # the largest level whose sum is not above `most`
-    while low < high:
-        level, total = (low + high + 1) // 2, 0
-        for g in range(free.size):
-            total += min(free[g], level)
-        if total <= most:
-            low = level
-        else:
-            high = level - 1
-    left = most
-    for g in range(free.size):
-        left -= min(free[g], low)
+    low, left = level_of(free, most)
     for place in range(free.size):
         g = order[place]
         if free[g] > low:
@@ -115,20 +122,9 @@ def window(rows: RequestColumns, waiting: I8, most: int, shares: I8, shown: I8) 
         shares[c] = 0
     for i in range(waiting.size):
         shares[min(rows.request_class[waiting[i]], C - 1)] += 1
-    low, high = 0, most
-    while low < high:
-        level, total = (low + high + 1) // 2, 0
-        for c in range(C):
-            total += min(shares[c], level)
-        if total <= most:
-            low = level
-        else:
-            high = level - 1
+    low, left = level_of(shares, most)
     for c in range(C):
         shares[c] = min(shares[c], low)
-    left = most
-    for c in range(C):
-        left -= shares[c]
     count = 0
     for i in range(waiting.size):
         c = min(rows.request_class[waiting[i]], C - 1)
