@@ -83,6 +83,12 @@ def grows(view: RuleView, row: int, tokens: int) -> int:
 
 
 @part
+def share_of_memory(view: RuleView, share: float) -> int:
+    """KV tokens of a share of the memory, in whole blocks."""
+    return int(share * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+
+
+@part
 def most(view: RuleView, batch: Batch, row: int) -> int:
     """Tokens of a request that may still run: limited by budget, seats, and places in memory."""
     if batch.seats[0] <= 0 or (batch.places[0] <= 0 and view.resident[row] == 0):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.batch import Batch, give, grows, most, vacate
+from evenstep.scheduling.batch import Batch, give, grows, most, share_of_memory, vacate
 from evenstep.scheduling.rules import RunningFloats, RunningInts
 from evenstep.scheduling.view import RuleView
 
@@ -51,7 +51,7 @@ def run_by_key(
     """
     batch, runs, waits = work.batch, view.running.size, view.waiting.size
     sort_running(view, options, work, key_of)
-    reserve = int(watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+    reserve = share_of_memory(view, watermark)
     at, i, is_admitting = 0, 0, waits > 0
     while is_admitting or at < runs - batch.gone[0]:
         goes_before = is_admitting

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenstep.scheduling.batch import Batch, admit, grows
+from evenstep.scheduling.batch import Batch, grows
 from evenstep.scheduling.eviction import run_phase
+from evenstep.scheduling.phases import admit_first
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 
@@ -31,9 +32,7 @@ def form_batch(view: RuleView, options: Orca, batch: Batch) -> None:
             row: int = view.running[position]
             if view.decoding[row] == 1:
                 needed += grows(view, row, 1)
-        for i in range(view.waiting.size):
-            if not admit(view, batch, view.waiting[i], view.running.size + i, needed):
-                break
+        admit_first(view, batch, view.waiting.size, needed)
     run_phase(view, batch, 1)
 
 

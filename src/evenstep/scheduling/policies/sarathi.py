@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.compiled import part
-from evenstep.scheduling.batch import Batch, admit
+from evenstep.scheduling.batch import Batch
 from evenstep.scheduling.eviction import run_phase
+from evenstep.scheduling.phases import admit_first
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 
@@ -35,9 +36,7 @@ def decodes_first(view: RuleView, batch: Batch) -> None:
     if run_phase(view, batch, 1) > 0:
         run_phase(view, batch, 0)
     if batch.gone[0] == 0:
-        for i in range(view.waiting.size):
-            if not admit(view, batch, view.waiting[i], view.running.size + i, 0):
-                break
+        admit_first(view, batch, view.waiting.size, 0)
 
 
 policy = Sarathi

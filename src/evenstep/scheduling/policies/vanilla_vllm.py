@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.batch import Batch, grows, offer
+from evenstep.scheduling.batch import Batch, grows, offer, share_of_memory
 from evenstep.scheduling.eviction import run_phase
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
@@ -39,7 +39,7 @@ class VanillaVllm(Ruled):
 @rule
 def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
     """Form a batch of prompts if one fits, else a batch of decodes."""
-    watermark = int(options.watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+    watermark = share_of_memory(view, options.watermark)
     for decoding in range(2):
         run_phase(view, batch, decoding)
         if batch.gone[0] == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.errors import InputError
-from evenstep.scheduling.batch import Batch, give, give_decodes, grows, most
+from evenstep.scheduling.batch import Batch, give, give_decodes, grows, most, share_of_memory
 from evenstep.scheduling.eviction import run_or_evict
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 from evenstep.scheduling.view import UNLIMITED
@@ -53,7 +53,7 @@ def form_batch(view: RuleView, options: Vllm, batch: Batch) -> None:
         run_or_evict(view, batch, position, chunk)
     if batch.gone[0] > 0:
         return
-    watermark = int(options.watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+    watermark = share_of_memory(view, options.watermark)
     for i in range(min(waits, view.batch_limit - runs)):
         row: int = view.waiting[i]
         tokens: int = min(most(view, batch, row), chunk)
