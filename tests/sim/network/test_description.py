@@ -192,6 +192,44 @@ def test_calls_that_always_run_together_can_be_waited_for(tmp_path, calls):
     assert load(joined(tmp_path, calls)).tasks["agent"].calls["join"].after
 
 
+@pytest.mark.parametrize(
+    ("calls", "place"),
+    [
+        ("a:\nb: after: [a]\nc: after: [b], then: {a: 1}", "c.then is 'a'"),
+        ("a:\nleft: after: [a]\nright: after: [a]\njoin: after: [left, right], then: {a: 1}", "join.then is 'a'"),
+        ("a: then: {b: 0.5, end: 0.5}\nb:\nc: after: [b]\nd: after: [c], then: {b: 1, end: 0}", "d.then is 'b'"),
+        (
+            "a:\nleft: after: [a], then: {a: 0.5, end: 0.5}\nright: after: [a], then: {a: 0.5, end: 0.5}",
+            "left.then is 'a'",
+        ),
+        (
+            "go: then: {go: 0.9, a: 0.1}\na:\nleft: after: [a], then: {a: 0.6, end: 0.4}\n"
+            "right: after: [a], then: {a: 0.6, end: 0.4}",
+            "left.then is 'a'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_loop_through_calls_that_wait_has_to_end(tmp_path, capsys, calls, place, command):
+    """Each run leads to one more, or to several: the task would never end, and its loads would be infinite or below zero."""
+    assert main(["network", command, str(joined(tmp_path, calls))]) == 2
+    error = capsys.readouterr().err
+    assert f"{place}; expected no cycle without exit. Each run of the loop leads to at least one more" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "a:\nleft: after: [a], then: {a: 0.4, end: 0.6}\nright: after: [a], then: {a: 0.4, end: 0.6}",
+        "a: then: {a: 0.999, end: 0.001}\nb: after: [a]\nc: after: [a]",
+        "a:\nleft: after: [a]\nright: after: [a], then: {c: 1}\nc: then: {c: 0.9, end: 0.1}",
+    ],
+)
+def test_a_loop_that_ends_may_fork(tmp_path, calls):
+    assert load(joined(tmp_path, calls))
+
+
 def test_an_error_names_the_line_of_the_file(tmp_path):
     with pytest.raises(InputError, match="net.yaml line 10: tasks.agent.calls.act.engine"):
         load(write(tmp_path, "act: {engine: one", "act: {engine: two"))

@@ -30,6 +30,7 @@ from evenstep.request import Trace
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.settings import Engine
 from evenstep.sim.network.joins import uneven
+from evenstep.sim.network.loops import endless
 from evenstep.workload.synthetic import arrivals, laws
 from evenstep.workload.synthetic.yaml_file import Reading, TraceFile, beside
 
@@ -285,6 +286,7 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
     _check_cycles(place, task)
     if task.calls:
         _check_joins(place, task)
+        _check_loops(place, task)
 
 
 def _check_joins(place: str, task: TaskSection) -> None:
@@ -303,6 +305,21 @@ def _check_joins(place: str, task: TaskSection) -> None:
         hint = f"Where a task may run only some of them, or one more often, lead to {name} by `then` instead."
         waits = ", ".join(task.calls[name].after)
         raise InputError("network", f"{place}.calls.{name}.after", waits, "calls that run equally often in every task", hint)
+
+
+def _check_loops(place: str, task: TaskSection) -> None:
+    """Every task has to end, also where calls that wait for others are part of a loop.
+
+    Raises:
+        InputError: naming a call of the loop.
+    """
+    after = {name: call.after for name, call in task.calls.items()}
+    then = {name: call.then for name, call in task.calls.items()}
+    name = endless(after, then)
+    if name is not None:
+        what = max(then[name], key=lambda one: (one != END, then[name][one]))
+        hint = f"Each run of the loop leads to at least one more on average: give {END} or a call outside it a larger share."
+        raise InputError("network", f"{place}.calls.{name}.then", what, "no cycle without exit", hint)
 
 
 def _check_cycles(place: str, task: TaskSection) -> None:
