@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _WHERE = "evenstep stability"
 #: Requests of a run at most: it may be four times as long, and more fill the memory of most machines.
 _MOST_REQUESTS = 10_000_000
-#: Rates that can be judged: beyond, squares of tokens a second are not finite.
-_RATES = 1e-100, 1e100
+#: Rates that can be judged, requests a second: squares of far larger ones overflow.
+_RATES = 1e-12, 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,15 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
 
 
 def _own_rate(source: object, trace: Trace) -> float | None:
-    """The rate of a workload's arrival process, else that of a trace's times; None without either."""
+    """The rate of a workload's arrival process, else that of a trace; None without, or if all come at once."""
     from evenstep.workload.replicate import rate
     from evenstep.workload.synthetic.arrivals import mean_rate
     from evenstep.workload.synthetic.synthetic import Synthetic
 
     if isinstance(source, Synthetic):
         return mean_rate(source.arrivals) or None
-    return rate(trace) if trace.arrival_s is not None and len(trace) > 1 else None
+    found = rate(trace)  # nan without times
+    return found if _RATES[0] <= found <= _RATES[1] else None
 
 
 def _of_tails(laws: tuple[Any, Any]) -> str:
