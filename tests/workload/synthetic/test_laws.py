@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -109,6 +111,11 @@ def test_a_fitted_law_resembles_what_it_was_fitted_to():
         (lambda: laws.Pareto(0.9, mean=10), "alpha"),
         (lambda: laws.Pareto(1.5, mean=0.0), "mean"),
         (lambda: laws.Pareto(2.0), "mean"),
+        (lambda: laws.Poisson(1e30), "mean"),
+        (lambda: laws.Geometric(1e30), "mean"),
+        (lambda: laws.Pareto(2.0, minimum=1e300), "minimum"),
+        (lambda: laws.Lognormal(1.0, median=1e300), "median"),
+        (lambda: laws.Gamma(1.0, 1e300), "scale"),
         (lambda: laws.ParetoTailed(1, 10, 2, tail_share=1.0), "tail_share"),
         (lambda: laws.Bimodal(1.5, laws.Constant(1), laws.Constant(2)), "share"),
         (lambda: laws.Capped(laws.Constant(1), 0), "cap"),
@@ -119,6 +126,16 @@ def test_a_parameter_out_of_range_is_named(make, field):
     with pytest.raises(InputError) as caught:
         make()
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "law",
+    [laws.Pareto(1e-300, minimum=5, high=100), laws.ParetoTailed(500, 80, 2.0), laws.ParetoTailed(5, 80, 1e-5, high=100)],
+)
+def test_a_tail_that_overflows_is_cut_off_without_a_warning(law):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert law.quantile(GRID).max() == law.high
 
 
 HEAVY = laws.Pareto(1.0, minimum=9.0)

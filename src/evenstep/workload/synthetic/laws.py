@@ -53,6 +53,8 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "share": (lambda value: 0 <= value <= 1, "a number in [0, 1]"),
     "cap": (lambda value: 1 <= value <= HIGHEST, f"a whole number in 1..{HIGHEST}"),
 }
+#: Fields that are tokens: above the highest length, every length would be cut to it.
+_SIZES = ("mean", "median", "minimum", "scale")
 #: A field, whether its value will do, and what is expected.
 Promise = tuple[str, bool, str]
 
@@ -71,7 +73,8 @@ class _Checked:
         if "low" in own:
             expected = f"a whole number in {own['low']}..{HIGHEST}"
             promises.append(("high", own["low"] <= own["high"] <= HIGHEST, expected))
-        for name, kept, expected in sorted((*promises, *self._promises()), key=lambda one: order.index(one[0])):
+        most = [(name, not own[name] > HIGHEST, f"a number up to {HIGHEST}") for name in _SIZES if own.get(name) is not None]
+        for name, kept, expected in sorted((*promises, *self._promises(), *most), key=lambda one: order.index(one[0])):
             if not kept:
                 raise InputError(type(self).__name__.lower(), name, own[name], expected)
 
@@ -221,7 +224,8 @@ class Pareto(_Checked):
 
     def quantile(self, u: F8) -> I8:
         least = self.minimum if self.minimum is not None else (self.mean or 0.0) * (self.alpha - 1) / self.alpha
-        return _rounded(least * (1 - u) ** (-1 / self.alpha), self.low, self.high)
+        with np.errstate(over="ignore"):  # `high` clips what overflows
+            return _rounded(least * (1 - u) ** (-1 / self.alpha), self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +243,11 @@ class ParetoTailed(_Checked):
         from scipy.special import ndtri
 
         body_share = 1 - self.tail_share
-        body = self.median * np.exp(self.sigma * ndtri(np.minimum(u, body_share)))
         above = np.maximum(1 - u, 2.0**-54) / self.tail_share  # 1 where the tail begins, falling to 0
-        tail = self.median * math.exp(self.sigma * float(ndtri(body_share))) * above ** (-1 / self.alpha)
-        return _rounded(np.where(u < body_share, body, tail), self.low, self.high)
+        with np.errstate(over="ignore"):  # `high` clips what overflows
+            body = self.median * np.exp(self.sigma * ndtri(np.minimum(u, body_share)))
+            ends = self.median * math.exp(min(self.sigma * float(ndtri(body_share)), 600.0))
+            return _rounded(np.where(u < body_share, body, ends * above ** (-1 / self.alpha)), self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
