@@ -39,7 +39,7 @@ def test_a_good_file_is_read(tmp_path):
         ("act: {engine: one", "act: {engine: two", "tasks.agent.calls.act.engine is 'two'; expected a known engine"),
         ("end: 0.5}", "end: 0.4}", "tasks.agent.calls.act.then is 0.9; expected probabilities that sum to 1"),
         ("{act: 0.5, end: 0.5}", "{act: 1.0}", "tasks.agent.calls.plan.then is 'act'; expected no cycle without exit"),
-        ("then: {act: 1.0}", "after: [act]", "tasks.agent.calls.plan.after is 'act'; expected a cycle with a beginning"),
+        ("then: {act: 1.0}", "after: [act]", "plan.after is 'act'; expected a cycle with a beginning. The call that a"),
         (
             "then: {act: 0.5, end: 0.5}",
             "after: [plan]",
@@ -53,6 +53,16 @@ def test_a_good_file_is_read(tmp_path):
         ("{act: 0.5, end: 0.5}", "{act: 1.5, end: -0.5}", "tasks.agent.calls.act.then.act is 1.5; expected a probability"),
         ("until_s: 10", "until_s: 0", "until_s is 0"),
         ("constant, requests_per_s: 2", "constant, requests_per_s: 0", "requests_per_s is 0"),
+        (
+            "constant, requests_per_s: 2",
+            "gamma, requests_per_s: 2, cv: 1.0e-300",
+            "cv is 1e-300; expected a number from 0.001",
+        ),
+        (
+            "constant, requests_per_s: 2",
+            "gamma, requests_per_s: 2, cv: 1.0e+300",
+            "cv is 1e+300; expected a number from 0.001",
+        ),
         ("constant, requests_per_s: 2", "saturated", "tasks.agent.arrivals is 'saturated'; expected a process with times"),
         (
             "kv-tokens=4096",

@@ -334,7 +334,8 @@ def _check_cycles(place: str, task: TaskSection) -> None:
     if calls and not begun:
         first = next(iter(calls))
         if calls[first].after:
-            raise InputError("network", f"{place}.calls.{first}.after", calls[first].after[0], "a cycle with a beginning")
+            waits, hint = calls[first].after[0], "The call that a task begins with comes first among its calls."
+            raise InputError("network", f"{place}.calls.{first}.after", waits, "a cycle with a beginning", hint)
         begun = {first}
     reached = set(begun)
     while True:

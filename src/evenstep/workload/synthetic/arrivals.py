@@ -87,13 +87,15 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Gamma:
-    """Gamma gaps with this coefficient of variation (1 is Poisson; above, bursts; below, a steadier stream)."""
+    """Gamma gaps with this coefficient of variation, 0.001 to 1000 (1 is Poisson; above, bursts; below, steadier)."""
 
     requests_per_s: float
     cv: float
 
     def __post_init__(self) -> None:
         _hold(self, "requests_per_s", "cv")
+        if not 1e-3 <= self.cv <= 1e3:
+            raise InputError("gamma", "cv", self.cv, "a number from 0.001 to 1000")
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         from scipy.special import gammaincinv
