@@ -26,7 +26,10 @@ def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan:
 
 @part
 def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> float:
-    """The size on worker p that minimises J while worker o has this size: there the slope of J turns positive."""
+    """The size on worker p that minimises J while worker o has this size: there the slope of J turns positive.
+
+    It does before the last margin, as two workers or more wait for the envelope.
+    """
     down, last = 0.0, -np.inf
     for h in range(plan.weight.size):
         top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
@@ -34,8 +37,6 @@ def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> f
         down += plan.weight[h]
     while down > 0.0:
         at = least_of(plan.margin)
-        if plan.margin[at] == np.inf:
-            break
         last = plan.margin[at]
         down -= members * plan.weight[at]
         plan.margin[at] = np.inf
