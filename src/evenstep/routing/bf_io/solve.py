@@ -51,8 +51,7 @@ def solve(effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan
         classes: how many have a quota.
         tries_all: every waiting request is tried in every slot: more than sizes and ages counts.
     """
-    best_value, best_filled, pinned, filled = np.inf, -1, 0, 0
-    best_pinned, starts = 0, max(effort.starts, 1)
+    best_value, best_filled, best_pinned, starts = np.inf, -1, 0, max(effort.starts, 1)
     levels_help = effort.starts > 0 and effort.rounds > 0 and effort.moves > 0 and not tries_all
     for attempt in range(starts + effort.rounds):
         if attempt < starts:
