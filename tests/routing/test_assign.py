@@ -6,12 +6,16 @@ import math
 
 import pytest
 from tests.routing._balance_route import settings, started
-from tests.routing._routed import moment, routed
+from tests.routing._routed import moment, routed, rule_view
 
 from evenstep.compiled import as_plain
 from evenstep.routing.balance_route.assign import (
+    PREPARATION,
+    STAGE_ONE,
+    STAGE_TWO,
     best_candidate,
     best_single,
+    decide,
     first_in_queue,
     grow,
     height,
@@ -40,6 +44,14 @@ def key(size: float) -> int:
 
 def sent(work) -> list[int]:
     return work.worker.tolist()
+
+
+def decided(view, until=STAGE_TWO, alone=0, **options):
+    """The answer after so many stages, the oldest `alone` placed by themselves."""
+    chosen = settings(**options)
+    work = started(view, candidates=chosen.candidates)
+    as_plain(decide)(until, alone, 1.0, chosen, rule_view(view), work)
+    return sent(work)
 
 
 # --- what a decision starts from -----------------------------------------------------------------------------
@@ -91,6 +103,17 @@ def test_what_is_sent_counts_at_every_step_ahead_and_lifts_envelopes():
     assert as_plain(grow)(1, 1.0, work)
     assert (work.load.tolist(), work.envelope.tolist()[:2]) == ([10, 20, 11, 15], [11, 20])
     assert work.kv.tolist() == [50, 43]
+
+
+def test_what_is_sent_lifts_each_step_of_the_envelope_of_its_group():
+    view = moment([10, 4], [1, 2], [5], projections=[[10.0, 20.0], [4.0, 8.0]], group=[0, 1])
+    work = started(view, horizon=1)
+    assert as_plain(grow)(1, 6.0, work)
+    assert (work.load.tolist(), work.envelope.tolist()) == ([10, 20, 10, 14], [10, 20, 10, 14])
+
+
+def test_the_envelope_of_an_empty_fleet_is_zero():
+    assert started(moment([0, 0], [1, 1], [5])).envelope.tolist() == [0, 0]
 
 
 def test_envelopes_ahead_are_added_up():
@@ -147,11 +170,18 @@ def test_on_a_level_stretch_the_oldest_is_taken():
     """A penalty of 1 makes every total from the margin on worth as much."""
     assert single(60, [50, 70, 60], penalty=1.0)[0] == 1
     assert single(60, [50, 70, 60], kv_free=65.0, penalty=1.0)[0] == 2
+    assert single(60, [50, 60, 70], penalty=1.0)[0] == 1
     assert single(60, [50, 40, 59], penalty=1.0)[0] == 2
 
 
 def test_where_the_score_never_falls_the_largest_is_taken():
     assert single(60, [50, 700, 60], penalty=0.0)[0] == 1
+
+
+def test_a_request_without_tokens_is_a_request():
+    assert single(60, [0]) == (0, NONE, 0)
+    assert single(60, [190, 0]) == (1, key(190), 1)  # 190 is worth less than nothing
+    assert single(0, [50, 0]) == (1, key(50), 1)
 
 
 def test_a_request_by_itself_goes_to_the_worker_of_largest_score():
@@ -163,6 +193,7 @@ def test_a_request_by_itself_goes_to_the_worker_of_largest_score():
         return count, work.worker[0]
 
     assert alone([100, 20, 60], [1, 1, 1], [70]) == (1, 1)
+    assert alone([20, 100, 60], [1, 1, 1], [70]) == (1, 0)
     assert alone([100, 20, 60], [1, 0, 1], [70]) == (1, 2)
     assert alone([100, 20, 60], [1, 1, 1], [70], kv_free=[99, 69, 99]) == (1, 2)
     assert alone([100, 20, 60], [1, 1, 1], [70], kv_free=[99, 70, 99]) == (1, 1)
@@ -176,6 +207,12 @@ def test_a_request_by_itself_goes_to_the_worker_of_largest_score():
     assert alone([100, 20, 60], [1, 1, 2], [30], ties_by_margin=True) == (1, 1)
     assert alone([100, 60, 20], [1, 1, 1], [30], ties_by_margin=True) == (1, 2)
     assert alone([100, 60, 60], [1, 1, 2], [30], ties_by_margin=True) == (1, 1)
+
+
+def test_a_request_by_itself_goes_by_score_before_margin():
+    """Alone in its group worker 0 makes no other wait: 60 is worth 0 there, and 60 - 2 * 50 in the wider margin of 10."""
+    view = moment([100, 90, 100], [1, 1, 0], [60], group=[0, 1, 1])
+    assert [decided(view, alone=1, ties_by_margin=by_margin) for by_margin in (False, True)] == [[0], [0]]
 
 
 def test_one_without_a_place_takes_none_of_the_slots():
@@ -210,6 +247,11 @@ def test_stage_one_serves_the_worker_of_most_slots_then_of_least_load():
     assert as_plain(first_in_queue)(settings(), work) == 2
     work.free[:] = 0
     assert as_plain(first_in_queue)(settings(), work) == -1
+
+
+def test_stage_one_serves_the_least_load_as_it_is_after_what_was_sent():
+    """Worker 1 has most slots. With 60 tokens it then has as many as worker 2 with 50, which is next."""
+    assert after_stage_one([100, 40, 50], [1, 3, 2], [20, 20, 20], threshold=3.0) == (0, 3, [1, 2, 1])
 
 
 def test_least_load_is_that_of_the_next_step():
@@ -294,6 +336,12 @@ def test_for_one_slot_the_kth_largest_is_taken_where_it_is_worth_anything():
     assert one_slot(60, [61, 100, 110], candidates=2, penalty=1.5) == 1  # 100 is worth 40: half a token is lost a token
 
 
+def test_a_kth_largest_that_is_worth_next_to_nothing_is_taken():
+    """The bound on where the score is worth anything leaves room for rounding."""
+    assert one_slot(60, [61, 119.95, 130], candidates=2) == 1
+    assert one_slot(60, [119.5, 119.9998, 130], candidates=2) == 1
+
+
 def subset(margin, free, waiting, kv_free=math.inf, **options):
     """The answer of `send_subset` for worker 1 of two, and how many it sent."""
     view = moment([100, 100 - margin], [0, free], waiting, kv_free=[math.inf, kv_free])
@@ -315,6 +363,10 @@ def test_the_subset_that_fills_the_margin_is_sent(bits):
     assert subset(60, 3, [50, 35, 20], kv_free=54.0, bits=bits) == [0]
     assert subset(60, 2, [9], bits=bits) == [0]
     assert subset(60, 3, [9, 8], bits=bits) == [0, 1]
+    assert subset(60, 2, [30, 20, 10], bits=bits) == [0, 1]  # all three would fill the margin
+    assert subset(60, 2, [60, 20, 50], bits=bits) == [0]
+    assert subset(60, 2, [50, 35], bits=bits) == [0]
+    assert subset(60, 2, [50, 12], bits=bits) == [0, 1]  # 2 above the margin
 
 
 def test_of_two_neighbours_the_better_one_is_sent_and_of_equal_ones_the_smaller_number():
@@ -339,6 +391,12 @@ def test_a_subset_worth_nothing_gives_way_to_the_best_single_of_the_pool():
         assert subset(0, free, [50, 7, 9], candidates=2, bits=bits) == [1]
         assert subset(10, free, [20, 21, 11], candidates=2, bits=bits) == [2]
     assert subset(10, 2, [20, 19, 11], candidates=2) == [1]
+
+
+@pytest.mark.parametrize(("free", "bits"), [(1, False), (2, False), (2, True), (3, False)])
+def test_a_subset_worth_anything_is_sent_though_the_pool_has_a_better_single(free, bits):
+    """119 is worth 1; the third candidate of two, 61, would be worth 59."""
+    assert subset(60, free, [119, 130, 61], candidates=2, bits=bits) == [0]
 
 
 def test_nothing_is_sent_where_nothing_fits():
@@ -369,6 +427,10 @@ def test_bits_take_more_candidates_than_are_enumerated():
         (60.0, 60.0, [62, 58], 0),
         (60.0, 60.0, [60, 61, 60], 0),
         (60.0, 60.0, [63, 58, 59], 2),
+        (60.0, 60.0, [50, 40], 0),
+        (60.0, 60.0, [80, 80], 0),
+        (60.0, 60.0, [61, 90], 0),
+        (50.0, 70.0, [60, 55], 0),
     ],
 )
 def test_the_best_candidate_is_the_best_single_of_them(low, high, sizes, best):
@@ -386,6 +448,29 @@ def test_a_worker_queues_again_with_its_margin_after_what_it_was_sent():
     assert routed(BR0(**PAPER, stage_two_below=9), view) == [1, 1, 2, 2]
 
 
+def test_a_worker_with_slots_left_queues_again_with_its_narrower_margin():
+    """One request a turn. Worker 1 gets 40 of 60; worker 2, which has two slots, gets 10 of 50; 40 is wider than 20."""
+    view = moment([100, 40, 50], [0, 2, 2], [40, 10, 9, 8])
+    assert decided(view, candidates=1, threshold=9.0) == [1, 2, 2, 1]
+
+
+@pytest.mark.parametrize(("margin_first", "answer"), [(True, [1, 2, 4]), (False, [1, 4, 2])])
+def test_in_order_of_margin_the_margins_of_stage_two_are_those_of_now(margin_first, answer):
+    """Margins 60 and 10, and 20 in the other group. The first takes 100, so the second is 50 wide.
+
+    In order of free slots it is still taken for 10.
+    """
+    view = moment([100, 40, 90, 50, 30], [0, 1, 1, 0, 1], [100, 45, 18], group=[0, 0, 0, 1, 1])
+    assert decided(view, margin_first=margin_first, penalty=0.5) == answer
+
+
+def test_one_candidate_around_the_peak_is_the_smallest_above():
+    """59 is worth 59, 90 is worth 30, 125 less than nothing."""
+    assert decided(moment([100, 40], [0, 1], [59, 90]), fit=True, candidates=1) == [-1, 1]
+    assert decided(moment([100, 40], [0, 1], [59, 90]), candidates=1) == [-1, 1]
+    assert decided(moment([100, 40], [0, 1], [59, 125]), candidates=1) == [1, -1]
+
+
 def test_a_worker_without_memory_for_any_gives_up_its_slots_in_stage_two():
     view = moment([100, 40, 50], [0, 2, 1], [30, 25], kv_free=[9.0, 9.0, 99.0])
     assert routed(BR0(**PAPER, stage_two_below=9), view) == [2, -1]
@@ -399,6 +484,26 @@ def test_two_slots_with_one_candidate_are_filled_one_after_the_other():
 
 
 # --- the whole -----------------------------------------------------------------------------------------------
+
+
+def test_stage_two_fills_what_stage_one_leaves():
+    """Stage one leaves loads of 107 and 100: 8 fits the margin of 7 better than 9, and 9 goes to the other."""
+    view = moment([100, 40], [2, 2], [9, 60, 7, 8])
+    found = [decided(view, until) for until in (PREPARATION, STAGE_ONE, STAGE_TWO)]
+    assert found == [[-1, -1, -1, -1], [-1, 1, 0, -1], [0, 1, 0, 1]]
+
+
+def test_the_last_request_gets_the_last_slot():
+    assert decided(moment([100, 40], [0, 1], [5])) == [1]
+
+
+def test_stage_two_sends_a_subset_where_a_worker_has_two_slots():
+    assert decided(moment([100, 40, 99], [0, 2, 0], [50, 35, 25])) == [-1, 1, 1]
+
+
+def test_requests_by_themselves_take_slots_that_stage_one_does_not_have():
+    """1 takes the fourth slot, so stage one has none above 3; stage two fills the margin of 59 with 35 and 24."""
+    assert decided(moment([100, 40], [1, 3], [1, 50, 35, 24]), alone=1, threshold=3.0) == [1, 0, 1, 1]
 
 
 def test_the_marginal_reading_rewards_a_token_at_each_step():

@@ -121,8 +121,8 @@ def decide(until: int, alone: int, discount: float, settings: Settings, view: Ru
         slots -= send_alone(row, settings, work)
     left -= alone
     if until >= STAGE_ONE:
-        left, slots = stage_one(left, slots, settings, work)
-    if until >= STAGE_TWO and left > 0 and slots > 0:
+        left, _ = stage_one(left, slots, settings, work)
+    if until >= STAGE_TWO:
         stage_two(left, settings, work)
 
 
@@ -164,7 +164,7 @@ def set_margins(g: int, work: AssignWork) -> float:
     """Write the margins of a worker; returns the smallest."""
     H1 = work.weights.size
     a, b = g * H1, work.group[g] * H1
-    low = work.envelope[b] - work.load[a]
+    low = math.inf
     for h in range(H1):
         x = work.envelope[b + h] - work.load[a + h]
         work.margins[h] = x
@@ -327,7 +327,6 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
             for g in range(work.free.size):
                 if work.free[g] > 0:
                     work.key[g] = set_margins(g, work)
-            rose = False
         best = first_in_queue(settings, work)
         if best < 0:
             return
@@ -481,15 +480,15 @@ def better_of(under: int, over: int, under_tokens: float, over_tokens: float, sc
 
 @part
 def best_candidate(g: int, n: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """As `best_single`, among the candidates only."""
+    """As `best_single`, among the candidates only: of those below the peak, the first listed is the largest and oldest."""
     level, under, over = -1, -1, -1
     for i in range(n):
         row, key = work.rows[i], work.row_keys[i]
         if work.row_sizes[i] < low:
-            if under < 0 or key > work.keys[under] or (key == work.keys[under] and row < under):
+            if under < 0:
                 under = row
         elif work.row_sizes[i] > high:
-            if over < 0 or key < work.keys[over] or (key == work.keys[over] and row < over):
+            if over < 0 or key < work.keys[over]:
                 over = row
         elif level < 0 or row < level:
             level = row
