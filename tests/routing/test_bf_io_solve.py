@@ -93,6 +93,11 @@ def test_without_starting_orders_the_oldest_are_admitted_and_only_moved() -> Non
     assert solved([2.0, 6.0, 7.0], [1, 1], [0.0, 3.0], effort(0)) == [1, 0, -1]
 
 
+def test_without_starting_orders_room_that_a_swap_has_made_goes_to_the_oldest_that_fits() -> None:
+    """6 and 4 change workers, which leaves memory for 5; the other 4 would balance better."""
+    assert solved([4.0, 6.0, 5.0, 4.0], [1, 2], [0.0, 3.0], effort(0), kv=[inf, 9.0]) == [1, 0, 1, -1]
+
+
 def test_the_largest_of_the_oldest_goes_first_where_that_is_asked() -> None:
     """One slot, nothing that balances better than another."""
     for oldest, found in ((1, [0, -1, -1]), (2, [-1, 0, -1]), (3, [-1, -1, 0])):
