@@ -107,6 +107,8 @@ def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) ->
 def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int, int]:
     """The two waiting pairs whose sizes add up nearest to `ideal`: the largest sum below, the smallest from it on.
 
+    No sum is more than `limit`, and neither is `ideal`.
+
     Returns:
         The lower and higher rank of the first pair, and of the second; -1 for a pair that does not exist.
     """
@@ -116,7 +118,7 @@ def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int
     while low < high:
         total = plan.size[low] + plan.size[high]
         if total < ideal:
-            if total > below and total <= limit:
+            if total > below:
                 a, b, below = low, high, total
             low = waiting_from(low + 1, plan.taken)
         else:
