@@ -224,6 +224,13 @@ def test_next_to_its_own_ideal_size_a_request_has_the_next_larger() -> None:
     assert plan.best_request.tolist() == [2, 3]
 
 
+def test_next_to_the_size_below_its_ideal_one_a_request_has_the_next_smaller() -> None:
+    """6 next to 6 would be best for the first step. 6 and 4 keep below both envelopes, 4 and 6 lift the second."""
+    plan = two_open([[6.0, 1.0], [5.0, 2.0]], [15.0, 7.0], [2.0, 4.0, 6.0], weight=[1.0, 0.25])
+    best_pair(plan)
+    assert plan.best_request.tolist() == [2, 1]
+
+
 def test_the_first_of_equal_pairs_is_taken() -> None:
     """3 and 1 as well as 1 and 3 sum up to 4 below the envelope; the plan has 1 and 1."""
     plan = two_open([[0.0], [0.0]], [10.0], [1.0, 1.0, 3.0])
