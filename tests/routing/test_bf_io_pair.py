@@ -108,7 +108,7 @@ def two_open(base: list[list[float]], floor: list[float], sizes: list[float], me
     """
     plan = blank(2, len(sizes), len(floor), 1, 2)
     plan.base[:], plan.floor[:], plan.size[:], plan.others[:] = base, floor, sizes, floor
-    plan.weight[:], plan.members[:], plan.kv[:] = 1.0, members, np.inf
+    plan.weight[:], plan.members[:], plan.kv[:], plan.speed[:] = 1.0, members, np.inf, 1.0
     plan.best_worker[:], plan.best_request[:] = [0, 1], [0, 1]
     for name, values in more.items():
         getattr(plan, name)[:] = values
@@ -195,7 +195,11 @@ def test_a_better_pair_takes_the_slots() -> None:
     assert plan.best_request.tolist() == [2, 1], "what fits exactly fits"
 
 
-@pytest.mark.parametrize("more", [{"tie": 0.5}, {"pull": 0.5}, {"best_worker": [0, 0]}], ids=str)
+@pytest.mark.parametrize(
+    "more",
+    [{"tie": 0.5}, {"pull": 0.5}, {"best_worker": [0, 0]}, {"worth": 1.0}, {"speed": [0.8, 1.0]}, {"speed": [1.0, 1.2]}],
+    ids=str,
+)
 def test_no_pair_is_searched_where_more_counts_than_envelopes_of_two_workers(more: dict[str, object]) -> None:
     plan = a_better_pair_waits(**more)
     best_pair(plan)
@@ -205,7 +209,7 @@ def test_no_pair_is_searched_where_more_counts_than_envelopes_of_two_workers(mor
 def test_workers_of_two_groups_are_no_pair() -> None:
     plan = blank(2, 4, 1, 2, 2)
     plan.base[:], plan.floor[:], plan.size[:], plan.group[:] = [[5.0], [6.0]], 10.0, [1.0, 2.0, 4.0, 5.0], [0, 1]
-    plan.weight[:], plan.members[:], plan.kv[:] = 1.0, 2.0, np.inf
+    plan.weight[:], plan.members[:], plan.kv[:], plan.speed[:] = 1.0, 2.0, np.inf, 1.0
     plan.best_worker[:], plan.best_request[:] = [0, 1], [0, 1]
     best_pair(plan)
     assert plan.best_request.tolist() == [0, 1]

@@ -45,10 +45,14 @@ def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> f
 
 @part
 def best_pair(plan: Plan) -> None:
-    """Give the two slots of the best plan the two requests that balance best together, if that gains."""
+    """Give the two slots of the best plan the two requests that balance best together, if that gains.
+
+    Only where nothing but the envelope of equal workers counts: no targets, no speeds, no worth of a request.
+    """
     o, p = int(plan.best_worker[0]), int(plan.best_worker[1])
     q = plan.group[o]
-    if o == p or plan.group[p] != q or plan.tie[q] > 0.0 or plan.pull[o] > 0.0:
+    more_counts = plan.tie[q] > 0.0 or plan.pull[o] > 0.0 or plan.worth[plan.rank[0]] > 0.0
+    if o == p or plan.group[p] != q or more_counts or plan.speed[o] != 1.0 or plan.speed[p] != 1.0:
         return
     members, waiting = float(plan.members[q]), plan.size.size
     for h in range(plan.weight.size):
