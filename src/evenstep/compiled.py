@@ -282,13 +282,17 @@ def _plain_record(shape: type) -> type:
     return type(shape.__name__, (), {"__slots__": tuple(get_type_hints(shape))})
 
 
-def rows(shape: type[R], count: int) -> Rows[R]:
-    """A table of `count` records; every word is 0."""
+def rows(shape: type[R], count: int, **words: float) -> Rows[R]:
+    """A table of `count` records, all with these words; every other word is 0."""
     if numba is not None:
-        return cast("Rows[R]", np.zeros(count, _dtype(shape)))
+        table: Any = np.zeros(count, _dtype(shape))
+        if words and count:
+            fill(table[:1], **words)
+            table[1:] = table[0]  # in one pass; a column at a time would be one for each
+        return cast("Rows[R]", table)
     made = Rows[R](_plain_record(shape)() for _ in range(count))
     made.shape = shape
-    fill(made, **dict.fromkeys(get_type_hints(shape), 0))
+    fill(made, **dict.fromkeys(get_type_hints(shape), 0) | words)
     return made
 
 

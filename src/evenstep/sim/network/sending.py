@@ -39,7 +39,7 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     call.engine, net.call_of[at] = e, row
     for word in range(net.given.table.shape[1]):
         net.requests.table[at, word] = net.given.table[row, word]
-    net.requests.hidden[at].output_tokens = net.given.hidden[row].output_tokens
+    net.requests.hidden[at].output_tokens = net.given.output_tokens[row]
     net.requests.arrival_s[at] = now_s
     request = net.requests.shown[at]
     request.request_class = call.request_class

@@ -22,8 +22,8 @@ from evenstep.scheduling.view import LIMITS, whole_blocks
 from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
 from evenstep.sim.engine.input import shown
-from evenstep.sim.engine.model import Fixed, Kept, Now, Requests
-from evenstep.sim.engine.state import Task, fixed_of, iterations, records_over, requests_of, unsent
+from evenstep.sim.engine.model import Fixed, Kept, Now
+from evenstep.sim.engine.state import Task, blank_shown, fill_shown, fixed_of, iterations, records_over, unsent
 from evenstep.sim.network import model
 from evenstep.sim.network.description import EngineSection, Network
 from evenstep.sim.network.loop import MOST_POLICIES
@@ -295,7 +295,8 @@ def _roots(network: Network, places: list[Place], calls: Calls) -> tuple[Any, I8
     found = np.flatnonzero(~has_parent)
     at_s = calls.arrival_s[calls.task[found]] + calls.delay_s[found]
     own = island[calls.kind[found]]
-    order = np.lexsort((at_s, own))
+    is_sorted = np.all((own[1:] > own[:-1]) | ((own[1:] == own[:-1]) & (at_s[1:] >= at_s[:-1])))
+    order = np.arange(own.size) if is_sorted else np.lexsort((at_s, own))
     used = np.unique(island)
     first = [0, *(places[int(group[island == k].min())].first for k in used[1:])]
     islands = rows(model.Island, used.size + 1)
@@ -313,10 +314,10 @@ def _task(name: str, section: EngineSection, trace: Trace, seed: int) -> Task:
     return Task(trace, policy, section.server, section.law, shown(trace, policy, None), seed, False, "auto", math.inf, name)
 
 
-def _given(places: list[Place], network: Network, calls: Calls) -> Requests:
-    """The requests by row; calls have not arrived yet."""
-    made, group = requests_of(places[0].task), _groups_of(network, calls)[calls.kind]
-    made.arrival_s[:] = np.inf
+def _given(places: list[Place], network: Network, calls: Calls) -> model.Given:
+    group = _groups_of(network, calls)[calls.kind]
+    made = model.Given(*blank_shown(group.size), np.array(calls.output))
+    fill_shown(made.shown, places[0].task)
     believed = {g: one.task.bounds for g, one in enumerate(places) if isinstance(one.task.bounds, tuple)}
     for k, bound in enumerate(("output_low", "output_high")):
         values = np.zeros(group.size, np.int64)
