@@ -146,38 +146,28 @@ def fixed_of(task: Task) -> Fixed:
 
 
 def requests_of(task: Task) -> model.Requests:
-    found = unsent(len(task.trace))
-    fill_shown(found.shown, task)
-    fill(found.hidden, output_tokens=task.trace.output_tokens)
-    found.arrival_s[:] = task.trace.column("arrival_s")
-    return found
-
-
-def fill_shown(shown: Rows[model.Shown], task: Task) -> None:
-    """Write what policies may see of requests that have not arrived."""
-    trace = task.trace
+    trace, count = task.trace, len(task.trace)
     low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
+    found = unsent(count)
     fill(
-        shown,
+        found.shown,
         request_id=trace.request_id,
         request_class=trace.column("request_class"),
         prompt_tokens=trace.prompt_tokens,
         output_low=low,
         output_high=high,
     )
+    fill(found.hidden, output_tokens=trace.output_tokens)
+    found.arrival_s[:] = trace.column("arrival_s")
+    return found
 
 
 def unsent(count: int) -> model.Requests:
     """A table of requests to which nothing has happened, and whose words are not filled in yet."""
+    table = np.zeros((count, len(model.Shown.__annotations__)), np.int64)
     times = dict.fromkeys(("scheduled_s", "first_token_s", "last_token_s", "finished_s"), np.nan)
     hidden = rows(model.Hidden, count, first_iteration=-1, last_iteration=-1, **times)
-    return model.Requests(*blank_shown(count), hidden, np.full(count, np.inf))
-
-
-def blank_shown(count: int) -> tuple[I8, Rows[model.Shown]]:
-    """A table of what policies may see of requests, every word 0, and its records over the same memory."""
-    table = np.zeros((count, len(model.Shown.__annotations__)), np.int64)
-    return table, records_over(table, model.Shown)
+    return model.Requests(table, records_over(table, model.Shown), hidden, np.full(count, np.inf))
 
 
 def records_over(table: I8, shape: type[R]) -> Rows[R]:

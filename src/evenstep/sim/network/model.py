@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from evenstep.compiled import Floats, Ints, IntTable, Record, Rows, Table
-from evenstep.sim.engine.model import Fixed, Iterations, Kept, Now, Requests, Shown
+from evenstep.sim.engine.model import Fixed, Iterations, Kept, Now, Requests
 
 #: What the loop returns besides the codes of `sim.engine.model`: a routing policy gave no engine of its group, or raised; an
 #: engine's lists cannot take a further call.
@@ -167,12 +167,14 @@ class Samples(NamedTuple):
     tokens: IntTable
 
 
-class Given(NamedTuple):
-    """The requests by row, as they are before they are sent. `shown` is the same memory as `table`."""
+class Given(Record):
+    """A request before it is sent: what policies will see of it, and its output."""
 
-    table: IntTable
-    shown: Rows[Shown]
-    output_tokens: Ints
+    request_id: int
+    prompt_tokens: int
+    output_low: int
+    output_high: int
+    output_tokens: int
 
 
 class Net(NamedTuple):
@@ -192,7 +194,7 @@ class Net(NamedTuple):
     due_s: Floats  # when engines' batches end, or policies want to be asked again, with their minima (`Island`)
     fixed: Rows[Fixed]
     now: Rows[Now]
-    given: Given
+    given: Rows[Given]
     requests: Requests  # those that are sent, each engine's near each other: its data then stay in the processor's caches
     call_of: Ints  # the row of each of them
     lists: Lists

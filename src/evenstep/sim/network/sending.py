@@ -37,12 +37,11 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     e += group.first
     site, now, at = net.sites[e], net.now[e], place_for(net, e)
     call.engine, net.call_of[at] = e, row
-    for word in range(net.given.table.shape[1]):
-        net.requests.table[at, word] = net.given.table[row, word]
-    net.requests.hidden[at].output_tokens = net.given.output_tokens[row]
+    given, request = net.given[row], net.requests.shown[at]
+    request.request_id, request.request_class = given.request_id, call.request_class
+    request.prompt_tokens, request.output_low, request.output_high = given.prompt_tokens, given.output_low, given.output_high
+    net.requests.hidden[at].output_tokens = given.output_tokens
     net.requests.arrival_s[at] = now_s
-    request = net.requests.shown[at]
-    request.request_class = call.request_class
     if group.is_keyed == 1:
         net.requests.hidden[at].key = key_of(net, row)
     net.lists.coming[e, now.known] = at
@@ -94,7 +93,7 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
     n = group.count
     ints = routing.workers_i[group.workers : group.workers + 4 * n].reshape((4, n))
     floats = routing.workers_f[group.workers : group.workers + 4 * n].reshape((4, n))
-    request = net.given.shown[row]
+    request = net.given[row]
     need = float(request.prompt_tokens)
     if group.capacity < np.inf:
         for i in range(n):

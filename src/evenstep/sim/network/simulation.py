@@ -18,7 +18,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import column
 from evenstep.errors import EvenstepError, PolicyError
-from evenstep.measure.engine_records import EngineRun
+from evenstep.measure.engine_records import EngineRequestTable, EngineRun
 from evenstep.measure.network_records import CallTable, NetworkRun, TaskTable
 from evenstep.request import Trace
 from evenstep.routing.view import RoutingView, broken_rule
@@ -227,7 +227,8 @@ def _engine_run(ready: Prepared, place: Place, e: int) -> EngineRun:
     found = made(place.task, run, [], counted([run], place.policy))
     left = int(run.now.known) - found.totals.requests
     ids = ready.number[ready.net.call_of[found.requests.request_id]]
-    order = np.argsort(ids)
-    columns = {field.name: getattr(found.requests, field.name)[order] for field in fields(found.requests)}
-    requests = replace(found.requests, **columns | {"request_id": ids[order]})
+    requests = replace(found.requests, request_id=ids)
+    if np.any(ids[1:] < ids[:-1]):
+        order = np.argsort(ids)
+        requests = EngineRequestTable(*(getattr(requests, field.name)[order] for field in fields(requests)))
     return replace(found, totals=replace(found.totals, unfinished=left), requests=requests, trace=None)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled
-from evenstep.compiled import column, cut, fill, one, rows
+from evenstep.compiled import Rows, cut, fill, one, rows
 from evenstep.cost.batch import FEATURES
 from evenstep.errors import InputError
 from evenstep.measure.quantiles import BINS
@@ -23,7 +23,7 @@ from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
 from evenstep.sim.engine.input import shown
 from evenstep.sim.engine.model import Fixed, Kept, Now
-from evenstep.sim.engine.state import Task, blank_shown, fill_shown, fixed_of, iterations, records_over, unsent
+from evenstep.sim.engine.state import Task, fixed_of, iterations, records_over, unsent
 from evenstep.sim.network import model
 from evenstep.sim.network.description import EngineSection, Network
 from evenstep.sim.network.loop import MOST_POLICIES
@@ -106,7 +106,7 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
     forms = [(one or ask_batch).form_batch_into for one in kernels]
     ways = [(one or ask_route).route_into for one in routes]
     net = _net(network, places, calls, trace, seed, samples, (kernels, forms), (routes, ways))
-    column(net.given.shown, "request_id")[:] = order
+    fill(net.given, request_id=order)
     return Prepared(net, places, _several("policy", forms), _several("routing", ways), order)
 
 
@@ -314,16 +314,15 @@ def _task(name: str, section: EngineSection, trace: Trace, seed: int) -> Task:
     return Task(trace, policy, section.server, section.law, shown(trace, policy, None), seed, False, "auto", math.inf, name)
 
 
-def _given(places: list[Place], network: Network, calls: Calls) -> model.Given:
+def _given(places: list[Place], network: Network, calls: Calls) -> Rows[model.Given]:
     group = _groups_of(network, calls)[calls.kind]
-    made = model.Given(*blank_shown(group.size), np.array(calls.output))
-    fill_shown(made.shown, places[0].task)
-    believed = {g: one.task.bounds for g, one in enumerate(places) if isinstance(one.task.bounds, tuple)}
-    for k, bound in enumerate(("output_low", "output_high")):
-        values = np.zeros(group.size, np.int64)
-        for g, bounds in believed.items():
-            values[group == g] = bounds[k][group == g]
-        column(made.shown, bound)[:] = values
+    low, high = np.zeros((2, group.size), np.int64)
+    for g, place in enumerate(places):
+        if isinstance(place.task.bounds, tuple):
+            own = group == g
+            low[own], high[own] = (bound[own] for bound in place.task.bounds)
+    made = rows(model.Given, group.size)
+    fill(made, prompt_tokens=calls.prompt, output_low=low, output_high=high, output_tokens=calls.output)
     return made
 
 
