@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
 from evenstep.routing.filling import Open, draw_all, is_unlimited, list_open, send, take_out, total_free
@@ -43,8 +45,11 @@ def route(view: RuleView, options: Any, work: Work) -> None:
     """Send the oldest requests, one after the other."""
     dice = head(view.seed, _STREAM)
     count = list_open(view, work.fleet)
-    for j in range(count):
-        work.queue[j] = view.running[work.fleet.open[j]] + view.queued[work.fleet.open[j]]
+    for g in range(view.load.size):
+        work.queue[g] = view.running[g] + view.queued[g]
+    if count < view.load.size:
+        for j in range(count):  # no worker stands before its place in the list
+            work.queue[j] = work.queue[work.fleet.open[j]]
     if is_unlimited(view):
         sent = min(view.waiting_load.size, total_free(view))
         if options.ties_random:
@@ -104,11 +109,10 @@ def send_by_length(by_chance: bool, sent: int, count: int, work: Work) -> None:
 def list_shortest(count: int, work: Work) -> tuple[int, int]:
     """List the places of the shortest queue in `tied`; returns its length and the number of places."""
     shortest, ties = _LONG, 0
+    for j in range(count):
+        shortest = min(shortest, work.queue[j])
     for j in range(count):  # without a branch on the data
-        is_shorter = work.queue[j] < shortest
-        ties = 0 if is_shorter else ties
-        shortest = work.queue[j] if is_shorter else shortest
-        work.tied[ties] = j
+        work.tied[np.uintp(ties)] = j
         ties += work.queue[j] == shortest
     return shortest, ties
 
