@@ -79,6 +79,15 @@ def test_where_only_nested_wait_does_not_fit_wait_is_told_and_why(capsys):
     assert found["wait"]["gates"] and list(found["nested_wait"]) == ["not_solved"]
 
 
+def test_a_trace_without_times_needs_a_rate_and_no_flag_that_is_not_there(tmp_path, capsys):
+    file = tmp_path / "t.csv"
+    file.write_text("prompt_tokens,output_tokens\n5,6\n7,8\n")
+    assert main(["thresholds", str(file)]) == 2
+    assert capsys.readouterr().err.endswith(
+        "arrival times is 'missing'; expected times in the trace, or a rate. Give --rate.\n"
+    )
+
+
 def test_a_law_of_infinite_mean_is_called_so(tmp_path, capsys):
     path = tmp_path / "w.yaml"
     laws = "  prompt: {law: constant, tokens: 129}\n  output: {law: pareto, alpha: 1, minimum: 9}\n"

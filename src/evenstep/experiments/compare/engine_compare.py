@@ -65,8 +65,13 @@ def capacity(trace: Trace, settings: EngineSettings) -> float:
     return float((high - low) / (ends[high] - ends[low]))
 
 
-def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
+def traces_of(
+    settings: EngineSettings, fewer: bool, times_from: str = "Give --rate or --load, or --arrivals together."
+) -> list[Trace]:
     """The replicates at the requested rate or load; an error if two are equal.
+
+    Args:
+        times_from: what the command's user can do where there are no arrival times.
 
     Raises:
         InputError: a file that cannot be read, two replicates that are the same, or timed arrivals under a law of infinite
@@ -87,8 +92,7 @@ def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
 
     traces = replicates(make, settings.seeds, fewer)
     if settings.arrivals == "timed" and traces[0].arrival_s is None:
-        hint = "Give --rate or --load, or --arrivals together."
-        raise InputError(settings.source, "arrival times", "missing", "times in the trace, a rate or a load", hint)
+        raise InputError(settings.source, "arrival times", "missing", "times in the trace, or a rate", times_from)
     return traces
 
 

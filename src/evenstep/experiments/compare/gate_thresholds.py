@@ -133,7 +133,7 @@ def read(settings: EngineSettings) -> Trace:
         if key != "kv_tokens":
             hint = "WAIT's theory has batches without other limits: only the memory changes its thresholds."
             raise InputError(_WHERE, f"--engine {key.replace('_', '-')}", value, "no key but kv-tokens", hint)
-    trace = traces_of(settings, fewer=False)[0]
+    trace = traces_of(settings, fewer=False, times_from="Give --rate.")[0]
     return trace if settings.rate is None else scaled_to_rate(trace, settings.rate)
 
 
