@@ -347,7 +347,7 @@ async def from_start(call: Call) -> None:
 
 
 async def anew(call: Call) -> None:
-    """The answer from its first token, whatever the prompt holds of it."""
+    """Answer from the first token, even if the prompt holds a part of the answer."""
     call.total, call.first = call.total - call.first, 0
     await well(call)
 

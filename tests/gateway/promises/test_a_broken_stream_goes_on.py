@@ -195,7 +195,7 @@ TELLS = list(itertools.product((False, True), repeat=2))  # ids, usage in every 
 @pytest.mark.parametrize("first", TELLS)
 @pytest.mark.parametrize("second", TELLS)
 def test_a_completion_that_an_engine_answers_from_the_start_ends_with_an_error_event(dialect, asks, first, second):
-    """Whatever the engines tell: ids, usage in each chunk, usage at the end alone, nothing."""
+    """Each of the two engines tells ids, usage in each chunk, usage at the end alone, or nothing."""
 
     def telling(tells, answer):
         async def told(call):
