@@ -30,17 +30,20 @@ _tried = itertools.count(64 * os.getpid())  # processes that look at the same ti
 def free_ports(count: int) -> list[int]:
     """Find ports that are free now, and that no connection is given before a server listens there.
 
+    Args:
+        count: at least 1.
+
     Raises:
         EngineError: there are not that many.
     """
     ports: list[int] = []
     for number in itertools.islice(_tried, len(_PORTS)):
-        if len(ports) == count:
-            return ports
         port = _PORTS[number % len(_PORTS)]
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             ports.append(port)
+        if len(ports) == count:
+            return ports
     raise EngineError(f"this machine has no {count} free ports between {_PORTS[0]} and {_PORTS[-1]}; end some servers")
 
 
