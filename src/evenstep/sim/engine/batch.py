@@ -142,9 +142,9 @@ def count_gap(run: Run, gap_s: float, times: int) -> None:
 def finish(run: Run, row: int) -> None:
     """Free the memory of a request that has produced its last token."""
     fixed, now = run.fixed, run.now
-    request, hidden = run.requests.shown[row], run.requests.hidden[row]
-    hidden.finished_s = now.now_s
-    hidden.last_iteration = now.iteration
+    request, noted = run.requests.shown[row], run.requests.noted[row]
+    noted.finished_s = now.now_s
+    noted.last_iteration = now.iteration
     now.kv_free += request.resident
     if fixed.keeps_evicted == 1:
         leave(run, row, request.resident // fixed.block_tokens)
@@ -164,7 +164,7 @@ def produce(run: Run, row: int, started_s: float) -> bool:
         if last_s != started_s:
             count_gap(run, now.now_s - last_s, 1)
     else:
-        hidden.first_token_s = now.now_s
+        run.requests.noted[row].first_token_s = now.now_s
     hidden.last_token_s = now.now_s
     run.requests.shown[row].produced += 1
     return last_s == started_s
@@ -180,9 +180,9 @@ def run_tokens(run: Run, started_s: float) -> int:
         if row < 0:
             row = -1 - row
         request, hidden = run.requests.shown[row], run.requests.hidden[row]
-        if hidden.first_iteration < 0:
-            hidden.first_iteration = now.iteration
-            hidden.scheduled_s = started_s
+        if hidden.attained == 0:
+            noted = run.requests.noted[row]
+            noted.first_iteration, noted.scheduled_s = now.iteration, started_s
         completes = tokens == request.left
         request.prefilled += tokens
         hidden.attained += tokens

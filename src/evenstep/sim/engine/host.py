@@ -181,7 +181,7 @@ def made(task: Task, run: Run, tables: Sequence[Iterations], counts: Mapping[str
 
 def _request_table(run: Run) -> EngineRequestTable:
     """The completed requests, in order of request id."""
-    shown, hidden = run.requests.shown, run.requests.hidden
+    shown, noted = run.requests.shown, run.requests.noted
     done = np.sort(run.lists.finished[: int(run.now.finished)])
 
     def of(table: Any, name: str) -> Any:
@@ -190,16 +190,16 @@ def _request_table(run: Run) -> EngineRequestTable:
     return EngineRequestTable(
         request_id=done,
         prompt_tokens=of(shown, "prompt_tokens"),
-        output_tokens=of(hidden, "output_tokens"),
+        output_tokens=of(run.requests.hidden, "output_tokens"),
         request_class=of(shown, "request_class"),
         arrival_s=run.requests.arrival_s[done],
-        scheduled_s=of(hidden, "scheduled_s"),
-        first_token_s=of(hidden, "first_token_s"),
-        finished_s=of(hidden, "finished_s"),
-        first_iteration=of(hidden, "first_iteration"),
-        last_iteration=of(hidden, "last_iteration"),
+        scheduled_s=of(noted, "scheduled_s"),
+        first_token_s=of(noted, "first_token_s"),
+        finished_s=of(noted, "finished_s"),
+        first_iteration=of(noted, "first_iteration"),
+        last_iteration=of(noted, "last_iteration"),
         evictions=of(shown, "evictions"),
-        wasted_tokens=of(hidden, "wasted_tokens"),
+        wasted_tokens=of(noted, "wasted_tokens"),
         rank=np.zeros(done.size, np.int64),
     )
 

@@ -23,7 +23,7 @@ def leave(run: Run, row: int, blocks: int) -> None:
     entry = kept[now.kept_last]
     entry.row, entry.blocks = row, blocks
     now.kept_last += 1
-    run.requests.hidden[row].kept_at = now.kept_last
+    run.requests.noted[row].kept_at = now.kept_last
 
 
 @part
@@ -35,37 +35,37 @@ def pack(run: Run) -> None:
             entry = kept[packed]
             entry.row, entry.blocks = kept[i].row, kept[i].blocks
             packed += 1
-            run.requests.hidden[entry.row].kept_at = packed
+            run.requests.noted[entry.row].kept_at = packed
     now.kept_first, now.kept_last = 0, packed
 
 
 @part
 def returns(run: Run, row: int) -> int:
     """Give a request back what is left of its kept KV; returns the number of blocks."""
-    hidden = run.requests.hidden[row]
-    at = hidden.kept_at - 1
+    noted = run.requests.noted[row]
+    at = noted.kept_at - 1
     if at < 0:
         return 0
     entry = run.kept[at]
     back = run.requests.shown[row].prefilled // run.fixed.block_tokens
     run.now.unused_blocks += entry.blocks - back
     entry.blocks = 0
-    hidden.kept_at = 0
+    noted.kept_at = 0
     return back
 
 
 @part
 def lose(run: Run, row: int, blocks: int) -> None:
     """Keep only the first `blocks` blocks of a request's KV. A waiting request has to compute the rest again."""
-    request, hidden = run.requests.shown[row], run.requests.hidden[row]
+    request, noted = run.requests.shown[row], run.requests.noted[row]
     lost = request.prefilled - blocks * run.fixed.block_tokens
-    if lost > 0 and not hidden.finished_s >= 0.0 and request.resident == 0:
+    if lost > 0 and not noted.finished_s >= 0.0 and request.resident == 0:
         request.prefilled -= lost
-        hidden.wasted_tokens += lost
+        noted.wasted_tokens += lost
         run.now.wasted_tokens += lost
         set_left(run, row)
     if blocks == 0:
-        hidden.kept_at = 0
+        noted.kept_at = 0
 
 
 @part

@@ -35,7 +35,7 @@ class Fixed(Record):
     schedules_ahead: int  # whether a batch is formed when the one before it starts
     asks: int  # whether the host is asked for the bounds of requests that arrive
     is_rank: int  # whether this engine is one of several: it stops at each batch
-    is_keyed: int  # whether the host has given the requests that come their places in the queue, by `Hidden.key`
+    is_keyed: int  # whether the host has given the requests that come their places in the queue, by `Noted.key`
     seed: int
     swap_per_token_s: float
     swap_s: float  # each time
@@ -99,19 +99,24 @@ class Shown(Record):
 
 
 class Hidden(Record):
-    """Fields of a request that policies do not see."""
+    """Fields of a request that policies do not see, and that each of its batches reads: few, so that they stay in caches."""
 
     output_tokens: int
     attained: int  # tokens run so far
+    picked_at: int  # the last iteration that picked it, counted from 1
+    last_token_s: float  # nan before the first
+
+
+class Noted(Record):
+    """Fields of a request that policies do not see, and that change at single events of its life."""
+
     first_iteration: int  # -1 before the first, and `last_iteration` before the last
     last_iteration: int
     wasted_tokens: int
-    picked_at: int  # the last iteration that picked it, counted from 1
     kept_at: int  # its place in `Run.kept`, counted from 1; 0 = nothing of it is kept
     key: float  # its place in the queue
     scheduled_s: float  # this and the following: nan before the event
     first_token_s: float
-    last_token_s: float
     finished_s: float
 
 
@@ -128,6 +133,7 @@ class Requests(NamedTuple):
     table: IntTable  # [N, 13]
     shown: Rows[Shown]
     hidden: Rows[Hidden]
+    noted: Rows[Noted]
     arrival_s: Floats
 
 

@@ -14,17 +14,17 @@ from evenstep.sim.engine.model import Run
 @part
 def place_of(run: Run, row: int, key: float) -> int:
     """The place where a request with this key joins the queue: before larger keys, ties by request id."""
-    waiting, shown, hidden = run.lists.waiting, run.requests.shown, run.requests.hidden
+    waiting, shown, noted = run.lists.waiting, run.requests.shown, run.requests.noted
     low, high = run.now.first, run.now.first + run.now.waiting
     if high > low:
         last = waiting[high - 1]
-        last_key = hidden[last].key
+        last_key = noted[last].key
         if key > last_key or (key == last_key and shown[row].request_id > shown[last].request_id):
             low = high
     while low < high:
         middle = (low + high) // 2
         other = waiting[middle]
-        other_key = hidden[other].key
+        other_key = noted[other].key
         if other_key < key or (other_key == key and shown[other].request_id < shown[row].request_id):
             low = middle + 1
         else:
@@ -36,10 +36,10 @@ def place_of(run: Run, row: int, key: float) -> int:
 def join(run: Run, row: int) -> None:
     """Insert a request into the queue by its key. The shorter side of the queue moves to make room."""
     now, requests, waiting = run.now, run.requests, run.lists.waiting
-    hidden = requests.hidden[row]
+    noted, attained = requests.noted[row], requests.hidden[row].attained
     if run.fixed.is_keyed == 0:
-        hidden.key = key_of(run.policy.order, run.fixed.seed, row, requests.table.T, requests.arrival_s, hidden.attained)
-    place = place_of(run, row, hidden.key)
+        noted.key = key_of(run.policy.order, run.fixed.seed, row, requests.table.T, requests.arrival_s, attained)
+    place = place_of(run, row, noted.key)
     first, end = now.first, now.first + now.waiting
     if first > 0 and (place - first < end - place or end == waiting.size):
         for i in range(first, place):
@@ -72,7 +72,7 @@ def arrive(run: Run) -> bool:
 @part
 def give_up(run: Run, row: int) -> int:
     """Free the memory of an evicted request; returns the number of KV tokens it has to compute again."""
-    fixed, request, hidden = run.fixed, run.requests.shown[row], run.requests.hidden[row]
+    fixed, request = run.fixed, run.requests.shown[row]
     kept = 0
     if fixed.keeps_evicted == 1:
         kept = request.prefilled // fixed.block_tokens * fixed.block_tokens
@@ -84,7 +84,7 @@ def give_up(run: Run, row: int) -> int:
     request.lost_at = request.produced
     request.reached = max(request.reached, request.produced)
     if fixed.overflow != model.SWAP:
-        hidden.wasted_tokens += wasted
+        run.requests.noted[row].wasted_tokens += wasted
         request.prefilled = kept
         if fixed.overflow == model.RESTART:
             request.produced = 0

@@ -25,7 +25,7 @@ from evenstep.sim.engine.batch import run_batch
 from evenstep.sim.engine.loop import iterate
 from evenstep.sim.engine.model import DONE, HAS_FORMED, HAS_NONE, HOLDS_FOR_EVER, STOPPED, Lists, Policy, Run
 from evenstep.sim.engine.model import RUNNING as GOES_ON
-from evenstep.sim.network.model import LISTS_FULL, Net
+from evenstep.sim.network.model import LEAST_ATTAINED, LISTS_FULL, Net
 from evenstep.sim.network.sending import send, show, waiting
 from evenstep.sim.network.times import due_s, next_s, pop, push, set_due
 
@@ -46,8 +46,8 @@ def run_of(net: Net, e: int) -> Run:
         flat.parameters[site.parameters : ends.parameters],
         flat.scratch_i[site.scratch_i : ends.scratch_i],
         flat.scratch_f[site.scratch_f : ends.scratch_f],
-        lists.picked[2 * e : 2 * e + 2],
-        lists.evicted[e],
+        lists.picked,
+        lists.evicted[0],
     )
     return Run(
         net.fixed[e],
@@ -89,8 +89,9 @@ def end_batches(net: Net, now_s: float) -> None:
 def end_batch(net: Net, e: int, now_s: float) -> None:
     """End an engine's batch: its tokens become known to the network, and calls that are done release others."""
     site, now = net.sites[e], net.now[e]
-    for i in range(site.finished, now.finished):
-        end_call(net, int(net.call_of[net.lists.finished[e, i]]), now_s)
+    if net.children.size > 0 or net.clock.order == LEAST_ATTAINED:  # else nothing depends on the end of a call
+        for i in range(site.finished, now.finished):
+            end_call(net, int(net.call_of[net.lists.finished[e, i]]), now_s)
     site.formed, site.finished, site.ran = 0, now.finished, now.prefill_tokens + now.decode_tokens
     show(net, e)
 

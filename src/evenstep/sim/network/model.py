@@ -98,11 +98,10 @@ class Group(Record):
 
 
 class Call(Record):
-    """One call of a task, with its engine, group, sizes and key."""
+    """One call of a task, with its group, size and key."""
 
     task: int
     group: int
-    engine: int  # -1 before it is sent
     rank: int  # its priority at its engines, 0 first
     request_class: int
     work: int  # tokens that it runs
@@ -125,8 +124,8 @@ class Flat(NamedTuple):
 class Lists(NamedTuple):
     """One row for each engine, with the meaning of `sim.engine.model.Lists`: int64[E, W].
 
-    W is the number of calls that an engine can be sent before the host makes them wider. `evicted` [E, W] and `picked`
-    [2 E, W] hold the policies' answers; engine e has rows 2 e and 2 e + 1 of `picked`.
+    W is the number of calls that an engine can be sent before the host makes them wider. `evicted` [1, W] and `picked`
+    [2, W] hold the answer of the policy that was asked last: its batch has run before the next one is asked.
     """
 
     coming: IntTable
@@ -190,7 +189,7 @@ class Net(NamedTuple):
     root_s: Floats
     heap_s: Floats  # a binary heap of released calls by time and row
     heap_row: Ints
-    attained: Ints  # [T], tokens that a task's calls have run
+    attained: Ints  # [T], tokens of a task's calls that are done; kept where an end of a call changes anything
     due_s: Floats  # when engines' batches end, or policies want to be asked again, with their minima (`Island`)
     fixed: Rows[Fixed]
     now: Rows[Now]

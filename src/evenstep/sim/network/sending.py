@@ -36,14 +36,14 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
             return ROUTE_RAISED if net.clock.raised == 1 else BAD_ROUTE
     e += group.first
     site, now, at = net.sites[e], net.now[e], place_for(net, e)
-    call.engine, net.call_of[at] = e, row
+    net.call_of[at] = row
     given, request = net.given[row], net.requests.shown[at]
     request.request_id, request.request_class = given.request_id, call.request_class
     request.prompt_tokens, request.output_low, request.output_high = given.prompt_tokens, given.output_low, given.output_high
     net.requests.hidden[at].output_tokens = given.output_tokens
     net.requests.arrival_s[at] = now_s
     if group.is_keyed == 1:
-        net.requests.hidden[at].key = key_of(net, row)
+        net.requests.noted[at].key = key_of(net, row)
     net.lists.coming[e, now.known] = at
     now.known += 1
     net.clock.most = max(net.clock.most, now.known)

@@ -20,7 +20,7 @@ from evenstep.compiled import column
 from evenstep.errors import EvenstepError, PolicyError
 from evenstep.measure.engine_records import EngineRequestTable, EngineRun
 from evenstep.measure.network_records import CallTable, NetworkRun, TaskTable
-from evenstep.request import Trace
+from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import RoutingView, broken_rule
 from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
@@ -179,9 +179,9 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
     sent = np.concatenate([net.lists.coming[e, : int(now.known)] for e, now in enumerate(net.now)])
     which = ready.number[net.call_of[sent]]
     arrival, finished = np.full(ready.number.size, np.inf), np.full(ready.number.size, np.nan)
-    arrival[which], finished[which] = net.requests.arrival_s[sent], column(net.requests.hidden, "finished_s")[sent]
-    owner = np.empty_like(ready.number)
-    owner[ready.number] = np.array(column(net.calls, "engine"))[:-1]
+    arrival[which], finished[which] = net.requests.arrival_s[sent], column(net.requests.noted, "finished_s")[sent]
+    owner = np.full(ready.number.size, -1)
+    owner[which] = np.repeat(np.arange(net.now.size), column(net.now, "known"))
     end_s = calls.task_ends(finished)
     until_s = max((run.totals.makespan_s for run in engines.values()), default=0.0)
     if network.until_s is not None:
@@ -200,7 +200,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
             calls.arrival_s,
             np.where(np.isfinite(end_s), end_s, np.nan),
             np.bincount(calls.task, minlength=calls.arrival_s.size),
-            net.attained,
+            _attained(ready, calls.task, finished),
         ),
         calls=CallTable(calls.task, calls.kind, owner, arrival, finished),
         times_s=np.cumsum(np.full(seen, float(net.clock.every_s))) - float(net.clock.every_s),
@@ -210,6 +210,14 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         until_s=until_s,
         counted_s=_arriving_s(network, calls),
     )
+
+
+def _attained(ready: Prepared, task: I8, finished_s: F8) -> I8:
+    """int64[T], tokens of each task's calls that are done."""
+    work = np.empty_like(task)
+    work[ready.number] = np.array(column(ready.net.calls, "work"))[:-1]
+    done = np.isfinite(finished_s)
+    return np.bincount(task[done], work[done], ready.net.attained.size).astype(np.int64)
 
 
 def _arriving_s(network: Network, calls: Calls) -> float:

@@ -259,7 +259,8 @@ def _lists(places: list[Place], network: Network, calls: Calls, engines: int) ->
     sent = np.bincount(_groups_of(network, calls)[calls.kind], minlength=len(places))
     count = np.array([place.section.count for place in places])
     width = 1 + int(np.where(count > 1, 2 * sent // count, sent).max())
-    return model.Lists(*(np.zeros((engines * (1 + (one == "picked")), width), np.int64) for one in model.Lists._fields))
+    shared = {"evicted": 1, "picked": 2}
+    return model.Lists(*(np.zeros((shared.get(one, engines), width), np.int64) for one in model.Lists._fields))
 
 
 def widened(lists: model.Lists) -> model.Lists:
@@ -435,7 +436,7 @@ def _calls(network: Network, calls: Calls) -> tuple[I8, Any]:
     shares = np.array([network.tasks[task].one_key for task, _ in calls.kinds])
     affinity = np.where(shares[calls.kind], (1 << 40) + calls.kind, calls.task)
     table = rows(model.Call, count + 1)
-    fill(table, engine=-1, children=begins)
+    fill(table, children=begins)
     fill(
         cut(table, 0, count),
         task=calls.task,
