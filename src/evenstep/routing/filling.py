@@ -90,10 +90,10 @@ def list_open(view: RuleView, work: Open) -> int:
     """List the open workers; returns their number."""
     count = 0
     for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
-        free = view.free_slots[g]
-        work.open[count] = g
-        work.slots[count] = free
-        work.kv[count] = view.kv_free[g]
+        free, place = view.free_slots[g], np.uintp(count)  # see `take_out`
+        work.open[place] = g
+        work.slots[place] = free
+        work.kv[place] = view.kv_free[g]
         count += free > 0
     return count
 

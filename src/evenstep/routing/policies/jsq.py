@@ -9,6 +9,7 @@ import numpy as np
 
 from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
+from evenstep.request import I8
 from evenstep.routing.filling import Open, draw_all, is_unlimited, list_open, send, take_out, total_free
 from evenstep.routing.rules import RequestFloats, Ruled, RuleView, WorkerInts, rule
 from evenstep.streams import stream_number
@@ -32,11 +33,10 @@ class JSQ(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), the lengths of their queues, and the tied places."""
+    """Working space: the open workers (see `filling.Open`), the lengths of their queues, and draws."""
 
     fleet: Open
     queue: WorkerInts
-    tied: WorkerInts
     chance: RequestFloats
 
 
@@ -44,18 +44,18 @@ class Work(NamedTuple):
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Send the oldest requests, one after the other."""
     dice = head(view.seed, _STREAM)
-    count = list_open(view, work.fleet)
     for g in range(view.load.size):
         work.queue[g] = view.running[g] + view.queued[g]
-    if count < view.load.size:
-        for j in range(count):  # no worker stands before its place in the list
-            work.queue[j] = work.queue[work.fleet.open[j]]
     if is_unlimited(view):
         sent = min(view.waiting_load.size, total_free(view))
         if options.ties_random:
             draw_all(dice, 0, sent, view, work.chance)
-        send_by_length(options.ties_random, sent, count, work)
+        send_by_length(options.ties_random, sent, view, work)
         return
+    count = list_open(view, work.fleet)
+    if count < view.load.size:
+        for j in range(count):  # no worker stands before its place in the list
+            work.queue[j] = work.queue[work.fleet.open[j]]
     for i in range(view.waiting_load.size):
         if count == 0:
             break
@@ -89,32 +89,37 @@ def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
 
 
 @part
-def send_by_length(by_chance: bool, sent: int, count: int, work: Work) -> None:
+def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> None:
     """If only slots limit: send one request to each worker of the shortest queue, drawn `by_chance`, and repeat."""
+    queue = work.queue
+    for g in range(queue.size):
+        if view.free_slots[g] <= 0:
+            queue[g] = _LONG
     i = 0
     while i < sent:
-        shortest, ties = list_shortest(count, work)
+        shortest, ties = _LONG, 0
+        for g in range(queue.size):
+            shortest = min(shortest, queue[g])
+        for g in range(queue.size):
+            ties += queue[g] == shortest
         while ties > 0 and i < sent:
-            k = int(work.chance[i] * ties) if by_chance and ties > 1 else 0
-            place = work.tied[k]
-            take_out(k, ties, work.tied)
+            g = worker_of(int(work.chance[i] * ties) if by_chance and ties > 1 else 0, shortest, queue)
+            work.fleet.worker[i] = g
+            queue[g] += 1
+            if queue[g] - view.running[g] - view.queued[g] == view.free_slots[g]:
+                queue[g] = _LONG
             ties -= 1
-            work.fleet.worker[i] = work.fleet.open[place]
-            work.fleet.slots[place] -= 1
-            work.queue[place] = shortest + 1 if work.fleet.slots[place] > 0 else _LONG
             i += 1
 
 
 @part
-def list_shortest(count: int, work: Work) -> tuple[int, int]:
-    """List the places of the shortest queue in `tied`; returns its length and the number of places."""
-    shortest, ties = _LONG, 0
-    for j in range(count):
-        shortest = min(shortest, work.queue[j])
-    for j in range(count):  # without a branch on the data
-        work.tied[np.uintp(ties)] = j
-        ties += work.queue[j] == shortest
-    return shortest, ties
+def worker_of(place: int, length: int, queue: I8) -> int:
+    """The worker at this place, from 0, among those whose queue has this length."""
+    g = -1
+    while place >= 0:
+        g += 1
+        place -= queue[np.uintp(g)] == length
+    return g
 
 
 policy = JSQ
