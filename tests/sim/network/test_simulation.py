@@ -13,9 +13,13 @@ from tests.sim.network.networks import EXAMPLES, UNIT, call, example, one_engine
 from evenstep import Trace
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.errors import PolicyError
+from evenstep.routing.view import QUEUED_LOAD
 from evenstep.sim.engine.simulation import simulate_engine
+from evenstep.sim.network import simulation
 from evenstep.sim.network.description import EngineSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
+from evenstep.sim.network.state import prepared
+from evenstep.sim.network.tasks import draw
 from evenstep.workload.reading import read_trace
 from evenstep.workload.synthetic.arrivals import Constant, Poisson
 from evenstep.workload.synthetic.yaml_file import TraceFile
@@ -64,6 +68,41 @@ def test_an_engine_that_gets_all_calls_of_its_group_runs_as_if_it_were_alone(pol
     alone = simulate_engine(CHAT, section.scheduling, engine=section.server, batch_time=TokenBudget(), records=False)
     assert run.engines[f"many-{hot}"].digest == alone.digest
     assert run.calls.finished_s.tolist() == alone.requests.finished_s.tolist()
+
+
+@pytest.mark.parametrize("overflow", ["recompute", "restart", "swap"])
+@pytest.mark.parametrize("until_s", [45.0, 60.0, 75.0])
+def test_routing_policies_see_the_tokens_of_the_calls_that_wait(overflow, until_s):
+    section = EngineSection(
+        policy="vllm", engine=f"kv-tokens=6000,block-tokens=16,overflow={overflow}", count=2, routing="least-load"
+    )
+    task = TaskSection(trace=TraceFile("chat"), engine="pair")
+    network = Network({"pair": section}, {"chat": task}, until_s=until_s)
+    ready = prepared(network, draw(network, {"chat": CHAT}), 0, 10)
+    simulation._run(ready)
+    net, waits = ready.net, []
+    for e in range(2):
+        now, shown = net.now[e], net.requests.shown
+        queue = net.lists.waiting[e, now.first : now.first + now.waiting].tolist()
+        waits.append(sum(int(shown[row].prompt_tokens + shown[row].produced) for row in queue))
+        waits[-1] += sum(int(shown[row].prompt_tokens) for row in net.lists.coming[e, now.coming : now.known].tolist())
+    assert min(waits) > 0 and net.now[0].evictions + net.now[1].evictions > 0
+    assert net.routing.workers_f[2 * QUEUED_LOAD : 2 * QUEUED_LOAD + 2].tolist() == waits
+
+
+@pytest.mark.parametrize("order", ["fcfs", "least-attained"])
+def test_a_task_has_run_the_tokens_of_its_calls_that_are_done(order):
+    section = EngineSection(policy="vllm", engine="kv-tokens=6000,block-tokens=16")
+    two = {"first": call("one", 100, 20), "then": call("one", 50, 300, after=["first"])}
+    tasks = {"two": TaskSection(calls=two, arrivals=Constant(4.0), count=30)}
+    run = simulate_network(Network({"one": section}, tasks, order=order, until_s=5.0))
+    done = np.isfinite(run.calls.finished_s)
+    work = np.where(run.calls.kind == 0, 100 + 20 - 1, 50 + 300 - 1)
+    expected = np.bincount(run.calls.task[done], work[done], run.tasks.tokens.size)
+    assert 0 < done.sum() < done.size
+    assert run.tasks.tokens.tolist() == expected.astype(int).tolist()
+    assert run.calls.engine.tolist() == np.where(np.isfinite(run.calls.released_s), 0, -1).tolist()
+    assert -1 in run.calls.engine
 
 
 def test_a_policy_without_a_rule_gives_the_run_of_the_engine_simulator(tmp_path):

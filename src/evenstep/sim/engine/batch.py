@@ -182,7 +182,7 @@ def run_tokens(run: Run, started_s: float) -> int:
         request, hidden = run.requests.shown[row], run.requests.hidden[row]
         if hidden.attained == 0:
             noted = run.requests.noted[row]
-            noted.first_iteration, noted.scheduled_s = now.iteration, started_s
+            noted.first_iteration, noted.scheduled_s, hidden.last_token_s = now.iteration, started_s, np.nan
         completes = tokens == request.left
         request.prefilled += tokens
         hidden.attained += tokens

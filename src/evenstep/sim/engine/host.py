@@ -48,7 +48,7 @@ def run(task: Task) -> EngineRun:
     if tables:
         used = int(course.run.now.rows)
         tables[-1] = cut(tables[-1], used)
-    return made(task, course.run, tables, counted([course.run], task.policy))
+    return made(conditions_of(task), course.run, tables, counted([course.run], task.policy), task.trace)
 
 
 class Course:
@@ -161,22 +161,26 @@ def said(code: int, run: Run) -> str:
     return f"{what} (iteration {now.iteration}){hint}"
 
 
-def made(task: Task, run: Run, tables: Sequence[Iterations], counts: Mapping[str, int]) -> EngineRun:
+def conditions_of(task: Task) -> EngineConditions:
+    """What a run was asked to do, in words."""
+    return EngineConditions(task.label, repr(task.batch_time), _said_of(task), asdict(task.engine), task.seed)
+
+
+def made(
+    conditions: EngineConditions,
+    run: Run,
+    tables: Sequence[Iterations],
+    counts: Mapping[str, int],
+    trace: Trace | None = None,
+) -> EngineRun:
     """The run's tables and totals; `tables` holds the table of iterations in pieces, or nothing."""
     requests = _request_table(run)
-    conditions = EngineConditions(
-        policy=task.label,
-        batch_time=repr(task.batch_time),
-        bounds=_said_of(task),
-        engine=asdict(task.engine),
-        seed=int(run.fixed.seed),
-    )
     table = None
     if len(tables) == 1:
         table = IterationTable(*tables[0])
     elif tables:
         table = IterationTable(*(np.concatenate(pieces) for pieces in zip(*tables, strict=True)))
-    return EngineRun(conditions, _totals(run, requests, _not_holding(run) | dict(counts)), requests, table, task.trace)
+    return EngineRun(conditions, _totals(run, requests, _not_holding(run) | dict(counts)), requests, table, trace)
 
 
 def _request_table(run: Run) -> EngineRequestTable:
@@ -207,11 +211,11 @@ def _request_table(run: Run) -> EngineRequestTable:
 def _not_holding(run: Run) -> dict[str, int]:
     """How many true lengths lie outside their believed bounds; empty where nothing is believed."""
     own = run.lists.coming[: int(run.now.known)]
-    low, high = (column(run.requests.shown, name)[own] for name in ("output_low", "output_high"))
-    output = column(run.requests.hidden, "output_tokens")[own]
+    high = column(run.requests.shown, "output_high")[own]
     believed = high > 0
     if not believed.any():
         return {}
+    low, output = column(run.requests.shown, "output_low")[own], column(run.requests.hidden, "output_tokens")[own]
     return {"bounds_not_holding": int((believed & ((output < low) | (output > high))).sum())}
 
 

@@ -59,7 +59,7 @@ def lose(run: Run, row: int, blocks: int) -> None:
     """Keep only the first `blocks` blocks of a request's KV. A waiting request has to compute the rest again."""
     request, noted = run.requests.shown[row], run.requests.noted[row]
     lost = request.prefilled - blocks * run.fixed.block_tokens
-    if lost > 0 and not noted.finished_s >= 0.0 and request.resident == 0:
+    if lost > 0 and request.produced < run.requests.hidden[row].output_tokens and request.resident == 0:
         request.prefilled -= lost
         noted.wasted_tokens += lost
         run.now.wasted_tokens += lost

@@ -61,6 +61,7 @@ class Now(Record):
     kept_first: int  # the oldest entry of `Run.kept`
     kept_last: int  # one after the newest
     evictions: int
+    taken_tokens: int  # prompt and produced tokens of the requests that left the queue, less those that came back
     wasted_tokens: int
     moved_tokens: int
     prefill_tokens: int
@@ -104,18 +105,18 @@ class Hidden(Record):
     output_tokens: int
     attained: int  # tokens run so far
     picked_at: int  # the last iteration that picked it, counted from 1
-    last_token_s: float  # nan before the first
+    last_token_s: float  # nan from its first iteration to its first token
 
 
 class Noted(Record):
-    """Fields of a request that policies do not see, and that change at single events of its life."""
+    """Fields of a request that policies do not see, and that change at single events of its life: 0 before the event."""
 
-    first_iteration: int  # -1 before the first, and `last_iteration` before the last
+    first_iteration: int
     last_iteration: int
     wasted_tokens: int
     kept_at: int  # its place in `Run.kept`, counted from 1; 0 = nothing of it is kept
     key: float  # its place in the queue
-    scheduled_s: float  # this and the following: nan before the event
+    scheduled_s: float
     first_token_s: float
     finished_s: float
 

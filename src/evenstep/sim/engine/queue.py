@@ -112,6 +112,7 @@ def evict(run: Run) -> int:
         moved += held
         squares += held * held
         wasted += give_up(run, row)
+        now.taken_tokens -= tokens_of(run, row)
         running[position] = -1 - row
     stay = 0
     for i in range(now.running):
@@ -166,6 +167,13 @@ def resolve(run: Run) -> int:
 
 
 @part
+def tokens_of(run: Run, row: int) -> int:
+    """Prompt and produced tokens of a request."""
+    request = run.requests.shown[row]
+    return request.prompt_tokens + request.produced
+
+
+@part
 def admit(run: Run) -> None:
     """Move picked requests from the queue to the running list, in the order of the queue."""
     now, picked, waiting = run.now, run.policy.picked, run.lists.waiting
@@ -178,6 +186,7 @@ def admit(run: Run) -> None:
             at += 1
         run.lists.running[now.running] = row
         now.running += 1
+        now.taken_tokens += tokens_of(run, row)
         waiting[at] = -1
         taken += 1
         at += 1

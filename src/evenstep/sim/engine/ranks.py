@@ -29,7 +29,7 @@ from evenstep.request import I8
 from evenstep.scheduling.view import PRODUCED, PROMPT
 from evenstep.sim.engine import model
 from evenstep.sim.engine.balancing import Balancer, Counts
-from evenstep.sim.engine.host import Course, believe, counted, made, said
+from evenstep.sim.engine.host import Course, believe, conditions_of, counted, made, said
 from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.state import Task, named, prepared, rank_of
@@ -57,7 +57,7 @@ def run(task: Task) -> EngineRun:
     counts = counted([one.run for one in group.ranks], task.policy)
     if len(group.ranks) > 1:
         counts |= {"dummy_batches": group.dummies}
-    done = made(task, group.front, group.tables(), counts)
+    done = made(conditions_of(task), group.front, group.tables(), counts, task.trace)
     return replace(
         done,
         totals=replace(done.totals, barrier_s=group.barrier_s),

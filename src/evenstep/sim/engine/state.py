@@ -165,10 +165,8 @@ def requests_of(task: Task) -> model.Requests:
 def unsent(count: int) -> model.Requests:
     """A table of requests to which nothing has happened, and whose words are not filled in yet."""
     table = np.zeros((count, len(model.Shown.__annotations__)), np.int64)
-    times = dict.fromkeys(("scheduled_s", "first_token_s", "finished_s"), np.nan)
-    noted = rows(model.Noted, count, first_iteration=-1, last_iteration=-1, **times)
-    hidden = rows(model.Hidden, count, last_token_s=np.nan)
-    return model.Requests(table, records_over(table, model.Shown), hidden, noted, np.full(count, np.inf))
+    shown, hidden, noted = records_over(table, model.Shown), rows(model.Hidden, count), rows(model.Noted, count)
+    return model.Requests(table, shown, hidden, noted, np.zeros(count))
 
 
 def records_over(table: I8, shape: type[R]) -> Rows[R]:

@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.compiled import BATCH_TYPE, ROUTE_TYPE, declared, inlined, part, several, signature
+from evenstep.compiled import BATCH_TYPE, ROUTE_TYPE, borrowing, declared, inlined, part, several, signature
 from evenstep.cost.batch_seconds import seconds_of
-from evenstep.scheduling.view import PICKED
 from evenstep.sim.engine.batch import run_batch
 from evenstep.sim.engine.loop import iterate
 from evenstep.sim.engine.model import DONE, HAS_FORMED, HAS_NONE, HOLDS_FOR_EVER, STOPPED, Lists, Policy, Run
 from evenstep.sim.engine.model import RUNNING as GOES_ON
 from evenstep.sim.network.model import LEAST_ATTAINED, LISTS_FULL, Net
-from evenstep.sim.network.sending import send, show, waiting
+from evenstep.sim.network.sending import send, show
 from evenstep.sim.network.times import due_s, next_s, pop, push, set_due
 
 #: Different policies that a network may have inside its engines, and in front of them.
@@ -63,7 +62,7 @@ def run_of(net: Net, e: int) -> Run:
     )
 
 
-@part
+@borrowing
 def look(net: Net, before_s: float) -> None:
     """Record the engines' requests and tokens at every sampling time up to `before_s`."""
     clock, samples = net.clock, net.samples
@@ -89,23 +88,23 @@ def end_batches(net: Net, now_s: float) -> None:
 def end_batch(net: Net, e: int, now_s: float) -> None:
     """End an engine's batch: its tokens become known to the network, and calls that are done release others."""
     site, now = net.sites[e], net.now[e]
-    if net.children.size > 0 or net.clock.order == LEAST_ATTAINED:  # else nothing depends on the end of a call
+    if net.nodes.child.size > 0 or net.clock.order == LEAST_ATTAINED:  # else nothing depends on the end of a call
         for i in range(site.finished, now.finished):
             end_call(net, int(net.call_of[net.lists.finished[e, i]]), now_s)
     site.formed, site.finished, site.ran = 0, now.finished, now.prefill_tokens + now.decode_tokens
     show(net, e)
 
 
-@part
+@borrowing
 def end_call(net: Net, row: int, now_s: float) -> None:
     """Note the end of a call, and release the calls that waited only for it."""
-    call = net.calls[row]
-    net.attained[call.task] += call.work
-    for i in range(call.children, net.calls[row + 1].children):
-        child = net.children[i]
-        net.calls[child].pending -= 1
-        if net.calls[child].pending == 0:
-            push(net, now_s + net.calls[child].delay_s, child)
+    nodes = net.nodes
+    net.attained[nodes.task[row]] += net.calls[row].work
+    for i in range(nodes.first_child[row], nodes.first_child[row + 1]):
+        child = nodes.child[i]
+        nodes.pending[child] -= 1
+        if nodes.pending[child] == 0:
+            push(net, now_s + float(nodes.delay_s[child]), child)
 
 
 @part
@@ -164,11 +163,10 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
     Returns:
         `GOES_ON`, or the code of the policy's mistake.
     """
-    now, site, queued = run.now, net.sites[e], waiting(run.now)
+    now, site = run.now, net.sites[e]
     while True:
         code = iterate(policies[site.policy], run)
         if code == HAS_FORMED:
-            count_waiting(run, site, queued)
             show(net, e)
             run_batch(run, seconds_of(run.law, run.batch) + run.fixed.overhead_s + now.beside_s)
             site.formed = 1
@@ -183,27 +181,7 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
         return GOES_ON if now.wake_s > now.now_s else HOLDS_FOR_EVER
 
 
-@part
-def count_waiting(run: Run, site: Any, queued: int) -> None:
-    """Update an engine's waiting tokens: calls of the new batch no longer wait, evicted ones wait again.
-
-    Args:
-        queued: calls that waited before the batch was formed.
-    """
-    now, answer = run.now, run.policy
-    if now.evictions != site.evictions:
-        site.evictions, site.waiting_tokens = now.evictions, 0
-        for i in range(now.first, now.first + now.waiting):
-            request = run.requests.shown[run.lists.waiting[i]]
-            site.waiting_tokens += request.prompt_tokens + request.produced
-    elif waiting(now) != queued:
-        for p in range(answer.counts[PICKED]):
-            if answer.picked[0, p] < 0:
-                request = run.requests.shown[-1 - answer.picked[0, p]]
-                site.waiting_tokens -= request.prompt_tokens + request.produced
-
-
-@part
+@borrowing
 def ended(net: Net) -> int:
     """The code at the end of a run: `DONE`, or `HOLDS_FOR_EVER` if an engine keeps calls without a next event."""
     for e in range(net.now.size):
@@ -213,7 +191,7 @@ def ended(net: Net) -> int:
     return DONE
 
 
-@part
+@borrowing
 def stop(net: Net, now_s: float) -> None:
     """Stop at the time limit: batches under way end, and other engines' clocks stand at `now_s`."""
     for e in range(net.now.size):
@@ -223,7 +201,7 @@ def stop(net: Net, now_s: float) -> None:
             net.now[e].now_s = max(net.now[e].now_s, now_s)
 
 
-@part
+@borrowing
 def begin(net: Net) -> None:
     """Begin with the next island, at time 0."""
     clock = net.clock
@@ -242,7 +220,8 @@ def run_island(policies: Any, routes: Any, net: Net) -> int:
     clock, code = net.clock, GOES_ON
     while code == GOES_ON:
         now_s = next_s(net)
-        look(net, min(now_s, clock.until_s))
+        if clock.sample_s <= min(now_s, clock.until_s):
+            look(net, min(now_s, clock.until_s))
         if now_s >= clock.until_s:
             clock.then_s = min(clock.then_s, now_s)
             return code

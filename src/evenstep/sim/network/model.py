@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from evenstep.compiled import Floats, Ints, IntTable, Record, Rows, Table
+from evenstep.compiled import Floats, Ints, IntTable, ReadFloats, ReadInts, Record, Rows, Table
 from evenstep.sim.engine.model import Fixed, Iterations, Kept, Now, Requests
 
 #: What the loop returns besides the codes of `sim.engine.model`: a routing policy gave no engine of its group, or raised; an
@@ -71,8 +71,7 @@ class Site(Record):
     ran: int  # tokens that had run by then
     next_place: int  # in the table of requests, for its next call; a new block starts at multiples of a block
     work: int  # tokens of the calls that were sent here
-    waiting_tokens: int  # prompt and produced tokens of the calls that wait
-    evictions: int  # those that `waiting_tokens` knows
+    prompt_tokens: int  # theirs
     kept: int  # `Net.kept` entries before this engine's
     memory: int
     parameters: int
@@ -98,18 +97,29 @@ class Group(Record):
 
 
 class Call(Record):
-    """One call of a task, with its group, size and key."""
+    """One call of a task as its engines and policies will see it: all that is needed to send it."""
 
-    task: int
-    group: int
-    rank: int  # its priority at its engines, 0 first
+    request_id: int
     request_class: int
+    prompt_tokens: int
+    output_low: int
+    output_high: int
+    output_tokens: int
+    group: int
     work: int  # tokens that it runs
-    pending: int  # parents that are not done
     affinity: int  # its key for routing policies
-    children: int  # where its children begin in `Net.children`
-    delay_s: float  # between its parents' end and its release
-    key: float  # of a static order
+
+
+class Nodes(NamedTuple):
+    """The graphs of the tasks: for each of C calls its task and its place among the calls it depends on. [C] each."""
+
+    task: ReadInts
+    rank: ReadInts  # its priority at its engines, 0 first
+    key: ReadFloats  # of a static order
+    delay_s: ReadFloats  # between its parents' end and its release
+    pending: Ints  # parents that are not done
+    first_child: ReadInts  # [C + 1], where its children begin in `child`
+    child: ReadInts  # calls that wait for others, by the call they wait for
 
 
 class Flat(NamedTuple):
@@ -154,6 +164,7 @@ class Routing(NamedTuple):
     workers_f: Floats
     waiting_i: IntTable  # [3, 1]
     waiting_f: Table
+    projections: Table  # [engines of the largest group, 0]
     nothing: Table  # [0, 0]
     growth: Floats
     worker: Ints
@@ -166,16 +177,6 @@ class Samples(NamedTuple):
     tokens: IntTable
 
 
-class Given(Record):
-    """A request before it is sent: what policies will see of it, and its output."""
-
-    request_id: int
-    prompt_tokens: int
-    output_low: int
-    output_high: int
-    output_tokens: int
-
-
 class Net(NamedTuple):
     """Everything the loop reads and writes."""
 
@@ -184,7 +185,7 @@ class Net(NamedTuple):
     sites: Rows[Site]
     groups: Rows[Group]
     calls: Rows[Call]
-    children: Ints
+    nodes: Nodes
     roots: Ints  # first calls by island and time of release
     root_s: Floats
     heap_s: Floats  # a binary heap of released calls by time and row
@@ -193,7 +194,6 @@ class Net(NamedTuple):
     due_s: Floats  # when engines' batches end, or policies want to be asked again, with their minima (`Island`)
     fixed: Rows[Fixed]
     now: Rows[Now]
-    given: Rows[Given]
     requests: Requests  # those that are sent, each engine's near each other: its data then stay in the processor's caches
     call_of: Ints  # the row of each of them
     lists: Lists

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.compiled import part
+from evenstep.compiled import borrowing, part
 from evenstep.routing.view import CLASS, ID, KEY, KV_FREE, LOAD, QUEUED, QUEUED_LOAD, RUNNING, SINCE_S, STEPS, WAITING_LOAD
 from evenstep.sim.engine.model import RUNNING as GOES_ON
 from evenstep.sim.network.model import BAD_ROUTE, FCFS, LEAST_ATTAINED, OLDEST_TASK, ROUTE_RAISED, Net
@@ -37,10 +37,10 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     e += group.first
     site, now, at = net.sites[e], net.now[e], place_for(net, e)
     net.call_of[at] = row
-    given, request = net.given[row], net.requests.shown[at]
-    request.request_id, request.request_class = given.request_id, call.request_class
-    request.prompt_tokens, request.output_low, request.output_high = given.prompt_tokens, given.output_low, given.output_high
-    net.requests.hidden[at].output_tokens = given.output_tokens
+    request = net.requests.shown[at]
+    request.request_id, request.request_class = call.request_id, call.request_class
+    request.prompt_tokens, request.output_low, request.output_high = call.prompt_tokens, call.output_low, call.output_high
+    net.requests.hidden[at].output_tokens = call.output_tokens
     net.requests.arrival_s[at] = now_s
     if group.is_keyed == 1:
         net.requests.noted[at].key = key_of(net, row)
@@ -49,7 +49,7 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     net.clock.most = max(net.clock.most, now.known)
     net.clock.released += 1
     site.work += call.work
-    site.waiting_tokens += request.prompt_tokens
+    site.prompt_tokens += request.prompt_tokens
     show_waiting(net, e)
     if site.formed == 0:
         set_due(net, e, now_s)
@@ -71,18 +71,18 @@ def place_for(net: Net, e: int) -> int:
 @part
 def key_of(net: Net, row: int) -> float:
     """The sort key of a waiting call: its priority, then the network's order. The smallest key goes first."""
-    call, order = net.calls[row], net.clock.order
-    key = call.key
+    nodes, order = net.nodes, net.clock.order
+    key = nodes.key[row]
     if order == FCFS:
         key = float(net.clock.released)
     elif order == OLDEST_TASK:
-        key = float(call.task)
+        key = float(nodes.task[row])
     elif order == LEAST_ATTAINED:
-        key = float(net.attained[call.task])
-    return call.rank * _CLASS + key
+        key = float(net.attained[nodes.task[row]])
+    return nodes.rank[row] * _CLASS + key
 
 
-@part
+@borrowing
 def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
     """Ask the routing policy of group g for an engine.
 
@@ -93,13 +93,13 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
     n = group.count
     ints = routing.workers_i[group.workers : group.workers + 4 * n].reshape((4, n))
     floats = routing.workers_f[group.workers : group.workers + 4 * n].reshape((4, n))
-    request = net.given[row]
-    need = float(request.prompt_tokens)
+    call = net.calls[row]
+    need = float(call.prompt_tokens)
     if group.capacity < np.inf:
         for i in range(n):
             floats[KV_FREE, i] = max(group.capacity - floats[LOAD, i] - floats[QUEUED_LOAD, i], need)
-    routing.waiting_i[ID, 0], routing.waiting_i[CLASS, 0] = request.request_id, net.calls[row].request_class
-    routing.waiting_i[KEY, 0] = net.calls[row].affinity
+    routing.waiting_i[ID, 0], routing.waiting_i[CLASS, 0] = call.request_id, call.request_class
+    routing.waiting_i[KEY, 0] = call.affinity
     routing.waiting_f[WAITING_LOAD, 0], routing.waiting_f[SINCE_S, 0] = need, now_s
     routing.waiting_f[STEPS, 0] = np.nan
     routing.worker[0] = -1
@@ -115,7 +115,7 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
         floats,
         routing.waiting_i,
         routing.waiting_f,
-        routing.workers_f[:0].reshape((n, 0)),
+        routing.projections[:n],
         routing.growth,
         routing.nothing,
         flat.memory[group.memory : ends.memory],
@@ -148,8 +148,9 @@ def show(net: Net, e: int) -> None:
 @part
 def show_waiting(net: Net, e: int) -> None:
     """Write what routing policies see of the calls that wait at an engine."""
-    group, site = net.groups[net.sites[e].group], net.sites[e]
+    site, now = net.sites[e], net.now[e]
+    group = net.groups[site.group]
     place = group.workers + e - group.first
     if group.count > 1:
-        net.routing.workers_i[place + QUEUED * group.count] = waiting(net.now[e])
-        net.routing.workers_f[place + QUEUED_LOAD * group.count] = float(site.waiting_tokens)
+        net.routing.workers_i[place + QUEUED * group.count] = waiting(now)
+        net.routing.workers_f[place + QUEUED_LOAD * group.count] = float(site.prompt_tokens - now.taken_tokens)

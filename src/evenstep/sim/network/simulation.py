@@ -18,20 +18,20 @@ import numpy as np
 from evenstep import compiled
 from evenstep.compiled import column
 from evenstep.errors import EvenstepError, PolicyError
-from evenstep.measure.engine_records import EngineRequestTable, EngineRun
+from evenstep.measure.engine_records import EngineConditions, EngineRequestTable, EngineRun
 from evenstep.measure.network_records import CallTable, NetworkRun, TaskTable
-from evenstep.request import F8, I8, Trace
+from evenstep.request import Trace
 from evenstep.routing.view import RoutingView, broken_rule
 from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
 from evenstep.sim.engine import model as engine_model
-from evenstep.sim.engine.host import counted, made, said
+from evenstep.sim.engine.host import conditions_of, counted, made, said
 from evenstep.sim.engine.model import Run
 from evenstep.sim.engine.plain_door import PlainDoor
 from evenstep.sim.network import loop, model
 from evenstep.sim.network.description import Network
 from evenstep.sim.network.model import Net
-from evenstep.sim.network.state import Place, Prepared, prepared, widened
+from evenstep.sim.network.state import Place, Prepared, prepared, saved_tokens, widened
 from evenstep.sim.network.tasks import Calls, draw
 
 #: Moments at which the engines are looked at, over the time that tasks arrive.
@@ -171,18 +171,24 @@ class _RouteDoors:
 
 def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> NetworkRun:
     net, places = ready.net, ready.places
-    engines = {
-        _engine_name(place, e): _engine_run(ready, place, e)
-        for place in places
-        for e in range(place.first, place.first + place.section.count)
-    }
-    sent = np.concatenate([net.lists.coming[e, : int(now.known)] for e, now in enumerate(net.now)])
-    which = ready.number[net.call_of[sent]]
-    arrival, finished = np.full(ready.number.size, np.inf), np.full(ready.number.size, np.nan)
-    arrival[which], finished[which] = net.requests.arrival_s[sent], column(net.requests.noted, "finished_s")[sent]
-    owner = np.full(ready.number.size, -1)
-    owner[which] = np.repeat(np.arange(net.now.size), column(net.now, "known"))
+    engines = dict[str, EngineRun]()
+    for place in places:
+        conditions = conditions_of(place.task)
+        for e in range(place.first, place.first + place.section.count):
+            engines[_engine_name(place, e)] = _engine_run(ready, place, e, conditions)
+    count, tasks = calls.task.size, calls.arrival_s.size
+    arrival, finished, owner = np.full(count, np.inf), np.full(count, np.nan), np.full(count, -1)
+    tokens = np.zeros(tasks, np.int64)
+    sections = [place.section for place in places for _ in range(place.section.count)]
+    for e, run in enumerate(engines.values()):
+        sent = net.lists.coming[e, : int(net.now[e].known)]
+        which, done = ready.number[net.call_of[sent]], run.requests
+        arrival[which], owner[which] = net.requests.arrival_s[sent], e
+        finished[done.request_id] = done.finished_s
+        work = done.prompt_tokens + done.output_tokens - saved_tokens(sections[e])
+        np.add.at(tokens, calls.task[done.request_id], work)
     end_s = calls.task_ends(finished)
+    end_s[np.isinf(end_s)] = np.nan
     until_s = max((run.totals.makespan_s for run in engines.values()), default=0.0)
     if network.until_s is not None:
         until_s = min(until_s, network.until_s)
@@ -198,9 +204,9 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         tasks=TaskTable(
             calls.task_type,
             calls.arrival_s,
-            np.where(np.isfinite(end_s), end_s, np.nan),
-            np.bincount(calls.task, minlength=calls.arrival_s.size),
-            _attained(ready, calls.task, finished),
+            end_s,
+            np.bincount(calls.task, minlength=tasks),
+            tokens,
         ),
         calls=CallTable(calls.task, calls.kind, owner, arrival, finished),
         times_s=np.cumsum(np.full(seen, float(net.clock.every_s))) - float(net.clock.every_s),
@@ -212,14 +218,6 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
     )
 
 
-def _attained(ready: Prepared, task: I8, finished_s: F8) -> I8:
-    """int64[T], tokens of each task's calls that are done."""
-    work = np.empty_like(task)
-    work[ready.number] = np.array(column(ready.net.calls, "work"))[:-1]
-    done = np.isfinite(finished_s)
-    return np.bincount(task[done], work[done], ready.net.attained.size).astype(np.int64)
-
-
 def _arriving_s(network: Network, calls: Calls) -> float:
     """Time over which tasks arrive: up to the stop if a process goes on until then, else up to the last arrival."""
     stop_s = network.until_s or math.inf
@@ -229,14 +227,14 @@ def _arriving_s(network: Network, calls: Calls) -> float:
     return min(float(calls.arrival_s.max(initial=0.0)), stop_s)
 
 
-def _engine_run(ready: Prepared, place: Place, e: int) -> EngineRun:
+def _engine_run(ready: Prepared, place: Place, e: int, conditions: EngineConditions) -> EngineRun:
     """One engine's run, as the engine simulator records it."""
     run = run_of(ready.net, e)
-    found = made(place.task, run, [], counted([run], place.policy))
+    found = made(conditions, run, [], counted([run], place.policy))
     left = int(run.now.known) - found.totals.requests
     ids = ready.number[ready.net.call_of[found.requests.request_id]]
     requests = replace(found.requests, request_id=ids)
     if np.any(ids[1:] < ids[:-1]):
         order = np.argsort(ids)
         requests = EngineRequestTable(*(getattr(requests, field.name)[order] for field in fields(requests)))
-    return replace(found, totals=replace(found.totals, unfinished=left), requests=requests, trace=None)
+    return replace(found, totals=replace(found.totals, unfinished=left), requests=requests)

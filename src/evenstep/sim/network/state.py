@@ -34,6 +34,8 @@ from evenstep.sim.network.tasks import Calls, taken
 
 #: Slots of an engine that takes every call and lets it wait itself.
 _ANY = 1 << 40
+#: Calls whose columns are made at a time: temporary arrays then stay in the processor's caches.
+_CHUNK = 8192
 _ORDERS = {
     "fcfs": model.FCFS,
     "oldest-task": model.OLDEST_TASK,
@@ -106,7 +108,7 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
     forms = [(one or ask_batch).form_batch_into for one in kernels]
     ways = [(one or ask_route).route_into for one in routes]
     net = _net(network, places, calls, trace, seed, samples, (kernels, forms), (routes, ways))
-    fill(net.given, request_id=order)
+    fill(net.calls, request_id=order)
     return Prepared(net, places, _several("policy", forms), _several("routing", ways), order)
 
 
@@ -220,17 +222,15 @@ def _net(
     islands, roots, root_s = _roots(network, places, calls)
     sites, fixed, now, small, laws, flat = _sites(places, network, trace, *batch)
     groups, routing, route_flat = _groups(places, network, *route)
-    children, table = _calls(network, calls)
     kept = records_over(np.zeros((int(sites[engines].kept), 2), np.int64), Kept)
-    given = _given(places, network, calls)
     requests = unsent(count + BLOCK * engines)
     return Net(
         clock=clock,
         islands=islands,
         sites=sites,
         groups=groups,
-        calls=table,
-        children=children,
+        calls=_calls(network, places, calls),
+        nodes=_nodes(network, calls),
         roots=roots,
         root_s=root_s,
         heap_s=np.zeros(count),
@@ -239,7 +239,6 @@ def _net(
         due_s=np.full(int(islands[len(islands) - 1].tree), math.inf),
         fixed=fixed,
         now=now,
-        given=given,
         requests=requests,
         call_of=np.zeros(len(requests.table), np.int64),
         lists=_lists(places, network, calls, engines),
@@ -259,8 +258,8 @@ def _lists(places: list[Place], network: Network, calls: Calls, engines: int) ->
     sent = np.bincount(_groups_of(network, calls)[calls.kind], minlength=len(places))
     count = np.array([place.section.count for place in places])
     width = 1 + int(np.where(count > 1, 2 * sent // count, sent).max())
-    shared = {"evicted": 1, "picked": 2}
-    return model.Lists(*(np.zeros((shared.get(one, engines), width), np.int64) for one in model.Lists._fields))
+    own = np.zeros((4, engines, width), np.int64)
+    return model.Lists(*own, evicted=np.zeros((1, width), np.int64), picked=np.zeros((2, width), np.int64))
 
 
 def widened(lists: model.Lists) -> model.Lists:
@@ -297,7 +296,7 @@ def _roots(network: Network, places: list[Place], calls: Calls) -> tuple[Any, I8
     at_s = calls.arrival_s[calls.task[found]] + calls.delay_s[found]
     own = island[calls.kind[found]]
     is_sorted = np.all((own[1:] > own[:-1]) | ((own[1:] == own[:-1]) & (at_s[1:] >= at_s[:-1])))
-    order = np.arange(own.size) if is_sorted else np.lexsort((at_s, own))
+    order = slice(None) if is_sorted else np.lexsort((at_s, own))
     used = np.unique(island)
     first = [0, *(places[int(group[island == k].min())].first for k in used[1:])]
     islands = rows(model.Island, used.size + 1)
@@ -315,16 +314,29 @@ def _task(name: str, section: EngineSection, trace: Trace, seed: int) -> Task:
     return Task(trace, policy, section.server, section.law, shown(trace, policy, None), seed, False, "auto", math.inf, name)
 
 
-def _given(places: list[Place], network: Network, calls: Calls) -> Rows[model.Given]:
-    group = _groups_of(network, calls)[calls.kind]
-    low, high = np.zeros((2, group.size), np.int64)
-    for g, place in enumerate(places):
-        if isinstance(place.task.bounds, tuple):
-            own = group == g
-            low[own], high[own] = (bound[own] for bound in place.task.bounds)
-    made = rows(model.Given, group.size)
-    fill(made, prompt_tokens=calls.prompt, output_low=low, output_high=high, output_tokens=calls.output)
-    return made
+def _calls(network: Network, places: list[Place], calls: Calls) -> Rows[model.Call]:
+    found = rows(model.Call, calls.task.size)
+    groups, ranks = _groups_of(network, calls), _ranks(network, calls)
+    has_rank = np.array([bool(network.engines[name].priority) for name in calls.engine_of(network)])
+    shares = np.array([network.tasks[task].one_key for task, _ in calls.kinds])
+    saved = np.array([saved_tokens(place.section) for place in places])[groups]
+    knows = np.array([place.task.bounds is not None for place in places])[groups]
+    for first in range(0, len(found), _CHUNK):
+        some = slice(first, first + _CHUNK)
+        kind, prompt, output = calls.kind[some], calls.prompt[some], calls.output[some]
+        believed = np.where(knows[kind], output, 0)
+        fill(
+            cut(found, first, first + _CHUNK),
+            request_class=np.where(has_rank[kind], ranks[kind], calls.request_class[some]),
+            prompt_tokens=prompt,
+            output_low=believed,
+            output_high=believed,
+            output_tokens=output,
+            group=groups[kind],
+            work=prompt + output - saved[kind],
+            affinity=np.where(shares[kind], (1 << 40) + kind, calls.task[some]),
+        )
+    return found
 
 
 def _sites(
@@ -402,6 +414,7 @@ def _groups(
         seen_f,
         np.zeros((3, 1), np.int64),
         np.zeros((3, 1)),
+        np.zeros((max(place.section.count for place in places), 0)),
         np.zeros((0, 0)),
         np.zeros(1),
         np.zeros(1, np.int64),
@@ -420,37 +433,26 @@ def _before_the_first_call(places: list[Place]) -> tuple[I8, F8]:
     return np.concatenate(ints), np.concatenate(floats)
 
 
-def _calls(network: Network, calls: Calls) -> tuple[I8, Any]:
-    """Children by parent, and the table of calls."""
+def _nodes(network: Network, calls: Calls) -> model.Nodes:
     count = calls.task.size
     order = np.argsort(calls.parent, kind="stable")
-    begins = np.searchsorted(calls.parent[order], np.arange(count + 1))
-    engines, group = calls.engine_of(network), _groups_of(network, calls)
-    rank = np.array(
-        [_rank(network.engines[name].priority, ".".join(kind)) for name, kind in zip(engines, calls.kinds, strict=True)],
-        np.int64,
-    )
-    has_rank = np.array([bool(network.engines[name].priority) for name in engines])
-    extra = np.array([0 if network.engines[name].server.first_token == "decode" else 1 for name in engines], np.int64)
+    begins = np.zeros(count + 1, np.int64)
+    if calls.parent.size:
+        begins = np.searchsorted(calls.parent[order], np.arange(count + 1))
     keys = static_keys(network, calls) if _ORDERS[network.order] == model.STATIC else np.zeros(count)
-    shares = np.array([network.tasks[task].one_key for task, _ in calls.kinds])
-    affinity = np.where(shares[calls.kind], (1 << 40) + calls.kind, calls.task)
-    table = rows(model.Call, count + 1)
-    fill(table, children=begins)
-    fill(
-        cut(table, 0, count),
-        task=calls.task,
-        group=group[calls.kind],
-        rank=rank[calls.kind],
-        request_class=np.where(has_rank[calls.kind], rank[calls.kind], calls.request_class),
-        work=calls.prompt + calls.output - extra[calls.kind],
-        pending=np.bincount(calls.child, minlength=count),
-        affinity=affinity,
-        delay_s=calls.delay_s,
-        key=keys,
-    )
-    return calls.child[order], table
+    ranks, pending = _ranks(network, calls)[calls.kind], np.bincount(calls.child, minlength=count)
+    return model.Nodes(calls.task, ranks, keys, calls.delay_s, pending, begins, calls.child[order])
 
 
-def _rank(priority: list[str], name: str) -> int:
-    return priority.index(name) if name in priority else len(priority)
+def saved_tokens(section: EngineSection) -> int:
+    """Tokens of a call that its engine need not run: the last one, where the prefill has produced the first."""
+    return int(section.server.first_token != "decode")
+
+
+def _ranks(network: Network, calls: Calls) -> I8:
+    """int64[kinds], the priority of each kind of call at its engines; 0 goes first."""
+    found: list[int] = []
+    for engine, kind in zip(calls.engine_of(network), calls.kinds, strict=True):
+        priority, name = network.engines[engine].priority, ".".join(kind)
+        found.append(priority.index(name) if name in priority else len(priority))
+    return np.array(found, np.int64)

@@ -258,7 +258,9 @@ def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tupl
     in_session = np.flatnonzero(session >= 0)
     _, first, which = np.unique(session[in_session], return_index=True, return_inverse=True)
     root[in_session] = root[in_session[first]][which.reshape(-1)]
-    roots, number = np.unique(root, return_inverse=True)
+    roots, number = root, root
+    if np.any(root != np.arange(count)):
+        roots, number = np.unique(root, return_inverse=True)
     arrival_s = trace.column("arrival_s")[roots]
     if task.arrivals is not None:
         arrival_s = _times(task.arrivals, roots.size, seed, name)
@@ -289,6 +291,8 @@ def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tupl
 
 def taken(calls: Calls, rows: I8) -> Calls:
     """The calls of these rows, in this order. Pairs with a call left out are left out, too."""
+    if np.array_equal(rows, np.arange(calls.task.size)):
+        return calls
     place = np.full(calls.task.size, -1)
     place[rows] = np.arange(rows.size)
     kept = (place[calls.parent] >= 0) & (place[calls.child] >= 0)
@@ -312,6 +316,9 @@ def _kept(calls: Calls, kept: np.ndarray) -> Calls:
 
 def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
     """Tasks of all types by time of arrival, their calls in the same order."""
+    are_single = len(parts) == 1 and parts[0].parent.size == 0  # tasks of one call: nothing follows from their order
+    if are_single and np.all(np.diff(parts[0].arrival_s) >= 0):
+        return parts[0]
     arrival_s = np.concatenate([one.arrival_s for one in parts])
     order = np.argsort(arrival_s, kind="stable")
     number = np.empty(order.size, np.int64)
@@ -326,6 +333,4 @@ def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
         kinds=kinds,
         **{name: np.concatenate([getattr(one, name) for one in parts]) for name in _COLUMNS},
     )
-    if len(parts) == 1 and parts[0].parent.size == 0:
-        return found
-    return taken(found, np.argsort(found.task, kind="stable"))
+    return found if are_single else taken(found, np.argsort(found.task, kind="stable"))

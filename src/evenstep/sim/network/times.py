@@ -88,10 +88,8 @@ def next_s(net: Net) -> float:
     if at_s < np.inf:
         low, high = 1, 1
         while low < clock.leaves:
-            low, high = 2 * low, 2 * high + 1
-            if net.due_s[clock.tree + low] != at_s:
-                low += 1
-            if net.due_s[clock.tree + high] != at_s:
-                high -= 1
+            low, high = 2 * low, 2 * high + 1  # without branches: nothing predicts which engine is next
+            low += int(net.due_s[clock.tree + low] != at_s)
+            high -= int(net.due_s[clock.tree + high] != at_s)
         clock.low, clock.high = clock.first + low - clock.leaves, clock.first + high - clock.leaves
     return at_s
