@@ -44,8 +44,6 @@ class Work(NamedTuple):
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Send the oldest requests, one after the other."""
     dice = head(view.seed, _STREAM)
-    for g in range(view.load.size):
-        work.queue[g] = view.running[g] + view.queued[g]
     if is_unlimited(view):
         sent = min(view.waiting_load.size, total_free(view))
         if options.ties_random:
@@ -53,9 +51,9 @@ def route(view: RuleView, options: Any, work: Work) -> None:
         send_by_length(options.ties_random, sent, view, work)
         return
     count = list_open(view, work.fleet)
-    if count < view.load.size:
-        for j in range(count):  # no worker stands before its place in the list
-            work.queue[j] = work.queue[work.fleet.open[j]]
+    for j in range(count):
+        g = work.fleet.open[j]
+        work.queue[j] = view.running[g] + view.queued[g]
     for i in range(view.waiting_load.size):
         if count == 0:
             break
@@ -93,8 +91,7 @@ def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> No
     """If only slots limit: send one request to each worker of the shortest queue, drawn `by_chance`, and repeat."""
     queue = work.queue
     for g in range(queue.size):
-        if view.free_slots[g] <= 0:
-            queue[g] = _LONG
+        queue[g] = view.running[g] + view.queued[g] if view.free_slots[g] > 0 else _LONG
     i = 0
     while i < sent:
         shortest, ties = _LONG, 0
