@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.compiled import BATCH_TYPE, ROUTE_TYPE, borrowing, declared, inlined, part, several, signature
+from evenstep.compiled import BATCH_TYPE, ROUTE_TYPE, declared, inlined, part, several, signature
 from evenstep.cost.batch_seconds import seconds_of
 from evenstep.sim.engine.batch import run_batch
 from evenstep.sim.engine.loop import iterate
@@ -62,7 +62,7 @@ def run_of(net: Net, e: int) -> Run:
     )
 
 
-@borrowing
+@part
 def look(net: Net, before_s: float) -> None:
     """Record the engines' requests and tokens at every sampling time up to `before_s`."""
     clock, samples = net.clock, net.samples
@@ -95,7 +95,7 @@ def end_batch(net: Net, e: int, now_s: float) -> None:
     show(net, e)
 
 
-@borrowing
+@part
 def end_call(net: Net, row: int, now_s: float) -> None:
     """Note the end of a call, and release the calls that waited only for it."""
     nodes = net.nodes
@@ -181,7 +181,7 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
         return GOES_ON if now.wake_s > now.now_s else HOLDS_FOR_EVER
 
 
-@borrowing
+@part
 def ended(net: Net) -> int:
     """The code at the end of a run: `DONE`, or `HOLDS_FOR_EVER` if an engine keeps calls without a next event."""
     for e in range(net.now.size):
@@ -191,7 +191,7 @@ def ended(net: Net) -> int:
     return DONE
 
 
-@borrowing
+@part
 def stop(net: Net, now_s: float) -> None:
     """Stop at the time limit: batches under way end, and other engines' clocks stand at `now_s`."""
     for e in range(net.now.size):
@@ -201,7 +201,7 @@ def stop(net: Net, now_s: float) -> None:
             net.now[e].now_s = max(net.now[e].now_s, now_s)
 
 
-@borrowing
+@part
 def begin(net: Net) -> None:
     """Begin with the next island, at time 0."""
     clock = net.clock
@@ -220,8 +220,7 @@ def run_island(policies: Any, routes: Any, net: Net) -> int:
     clock, code = net.clock, GOES_ON
     while code == GOES_ON:
         now_s = next_s(net)
-        if clock.sample_s <= min(now_s, clock.until_s):
-            look(net, min(now_s, clock.until_s))
+        look(net, min(now_s, clock.until_s))
         if now_s >= clock.until_s:
             clock.then_s = min(clock.then_s, now_s)
             return code

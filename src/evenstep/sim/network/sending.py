@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.compiled import borrowing, part
+from evenstep.compiled import part
 from evenstep.routing.view import CLASS, ID, KEY, KV_FREE, LOAD, QUEUED, QUEUED_LOAD, RUNNING, SINCE_S, STEPS, WAITING_LOAD
 from evenstep.sim.engine.model import RUNNING as GOES_ON
 from evenstep.sim.network.model import BAD_ROUTE, FCFS, LEAST_ATTAINED, OLDEST_TASK, ROUTE_RAISED, Net
@@ -82,7 +82,7 @@ def key_of(net: Net, row: int) -> float:
     return nodes.rank[row] * _CLASS + key
 
 
-@borrowing
+@part
 def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
     """Ask the routing policy of group g for an engine.
 

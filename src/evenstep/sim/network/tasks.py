@@ -316,8 +316,8 @@ def _kept(calls: Calls, kept: np.ndarray) -> Calls:
 
 def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
     """Tasks of all types by time of arrival, their calls in the same order."""
-    are_single = len(parts) == 1 and parts[0].parent.size == 0  # tasks of one call: nothing follows from their order
-    if are_single and np.all(np.diff(parts[0].arrival_s) >= 0):
+    are_apart = len(parts) == 1 and parts[0].parent.size == 0  # no call follows another: they may stay where they are
+    if are_apart and np.all(np.diff(parts[0].arrival_s) >= 0):
         return parts[0]
     arrival_s = np.concatenate([one.arrival_s for one in parts])
     order = np.argsort(arrival_s, kind="stable")
@@ -333,4 +333,4 @@ def _merged(parts: list[Calls], kinds: tuple[tuple[str, str], ...]) -> Calls:
         kinds=kinds,
         **{name: np.concatenate([getattr(one, name) for one in parts]) for name in _COLUMNS},
     )
-    return found if are_single else taken(found, np.argsort(found.task, kind="stable"))
+    return found if are_apart else taken(found, np.argsort(found.task, kind="stable"))
