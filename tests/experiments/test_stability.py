@@ -52,6 +52,11 @@ def test_a_workload_is_judged_at_the_rate_of_its_file(tmp_path):
         ({"source": "3/geometric:mean=0.5"}, "mean is 0.5"),
         ({"source": ""}, "FILE is 'missing'"),
         ({"source": "3/5", "precision": 1.0}, "--precision is 1.0"),
+        ({"source": "3/5", "limit": 10}, "--limit is 10; expected nothing with laws of lengths"),
+        (
+            {"source": "3/5", "format_name": "burstgpt"},
+            "--format-name or --columns is 'burstgpt'; expected nothing with laws",
+        ),
         ({"source": "3/5", "requests": 10}, "--requests is 10"),
         ({"source": "3/5", "seed": 10**23}, f"expected an integer from 0 to {2**53}"),
         ({"source": "3/5", "policies": ["jsq"]}, "jsq routes requests"),

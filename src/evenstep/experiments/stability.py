@@ -42,7 +42,7 @@ class StabilitySettings:
         precision: width of the last bracket of a bisection, as a share.
         requests: requests of a run; up to four times as many where these settle nothing.
         seeds: replicates, each a bisection of its own.
-        limit: use only the first rows of the trace.
+        limit: use only the first rows of the trace; laws have none.
         format_name: format of the trace file where it is not recognised.
         seed: key of lengths and arrivals.
     """
@@ -159,6 +159,9 @@ def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:
 
     laws = _laws(settings.source)
     if laws is not None:
+        for name, value in (("--limit", settings.limit), ("--format-name or --columns", settings.format_name)):
+            if value is not None:
+                raise InputError(_WHERE, name, value, "nothing with laws of lengths, which have no rows and no file")
         found = Synthetic(1, *laws, name=settings.source)
         return Laws(found), None, f"lengths by the laws {settings.source}, Poisson arrivals{_of_tails(laws)}"
     workload = Reading(settings.source, settings.limit, settings.format_name, seed=settings.seed).workload()
