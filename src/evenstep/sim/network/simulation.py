@@ -31,7 +31,7 @@ from evenstep.sim.engine.plain_door import PlainDoor
 from evenstep.sim.network import loop, model
 from evenstep.sim.network.description import Network
 from evenstep.sim.network.model import Net
-from evenstep.sim.network.state import Place, Prepared, prepared, saved_tokens, widened
+from evenstep.sim.network.state import Place, Prepared, prepared, widened
 from evenstep.sim.network.tasks import Calls, draw
 
 #: Moments at which the engines are looked at, over the time that tasks arrive.
@@ -178,15 +178,14 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
             engines[_engine_name(place, e)] = _engine_run(ready, place, e, conditions)
     count, tasks = calls.task.size, calls.arrival_s.size
     arrival, finished, owner = np.full(count, np.inf), np.full(count, np.nan), np.full(count, -1)
-    tokens = np.zeros(tasks, np.int64)
-    sections = [place.section for place in places for _ in range(place.section.count)]
+    tokens, work = np.zeros(tasks, np.int64), column(net.calls, "work")
     for e, run in enumerate(engines.values()):
         sent = net.lists.coming[e, : int(net.now[e].known)]
-        which, done = ready.number[net.call_of[sent]], run.requests
+        which = ready.number[net.call_of[sent]]
         arrival[which], owner[which] = net.requests.arrival_s[sent], e
-        finished[done.request_id] = done.finished_s
-        work = done.prompt_tokens + done.output_tokens - saved_tokens(sections[e])
-        np.add.at(tokens, calls.task[done.request_id], work)
+        finished[run.requests.request_id] = run.requests.finished_s
+        done = net.call_of[net.lists.finished[e, : int(net.now[e].finished)]]
+        np.add.at(tokens, net.nodes.task[done], work[done])
     end_s = calls.task_ends(finished)
     end_s[np.isinf(end_s)] = np.nan
     until_s = max((run.totals.makespan_s for run in engines.values()), default=0.0)

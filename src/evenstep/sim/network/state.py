@@ -319,7 +319,8 @@ def _calls(network: Network, places: list[Place], calls: Calls) -> Rows[model.Ca
     groups, ranks = _groups_of(network, calls), _ranks(network, calls)
     has_rank = np.array([bool(network.engines[name].priority) for name in calls.engine_of(network)])
     shares = np.array([network.tasks[task].one_key for task, _ in calls.kinds])
-    saved = np.array([saved_tokens(place.section) for place in places])[groups]
+    # the prefill produces the first token, or the first decode does
+    saved = np.array([int(place.section.server.first_token != "decode") for place in places])[groups]
     knows = np.array([place.task.bounds is not None for place in places])[groups]
     for first in range(0, len(found), _CHUNK):
         some = slice(first, first + _CHUNK)
@@ -442,11 +443,6 @@ def _nodes(network: Network, calls: Calls) -> model.Nodes:
     keys = static_keys(network, calls) if _ORDERS[network.order] == model.STATIC else np.zeros(count)
     ranks, pending = _ranks(network, calls)[calls.kind], np.bincount(calls.child, minlength=count)
     return model.Nodes(calls.task, ranks, keys, calls.delay_s, pending, begins, calls.child[order])
-
-
-def saved_tokens(section: EngineSection) -> int:
-    """Tokens of a call that its engine need not run: the last one, where the prefill has produced the first."""
-    return int(section.server.first_token != "decode")
 
 
 def _ranks(network: Network, calls: Calls) -> I8:
