@@ -89,34 +89,36 @@ def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
 @part
 def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> None:
     """If only slots limit: send one request to each worker of the shortest queue, drawn `by_chance`, and repeat."""
-    queue = work.queue
-    for g in range(queue.size):
-        queue[g] = view.running[g] + view.queued[g] if view.free_slots[g] > 0 else _LONG
-    i = 0
+    queue, workers, count, i = work.queue, work.fleet.open, 0, 0
+    for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
+        place = np.uintp(count)
+        workers[place], queue[place] = g, view.running[g] + view.queued[g]
+        count += view.free_slots[g] > 0
     while i < sent:
         shortest, ties = _LONG, 0
-        for g in range(queue.size):
-            shortest = min(shortest, queue[g])
-        for g in range(queue.size):
-            ties += queue[g] == shortest
+        for j in range(count):
+            shortest = min(shortest, queue[j])
+        for j in range(count):
+            ties += queue[j] == shortest
         while ties > 0 and i < sent:
-            g = worker_of(int(work.chance[i] * ties) if by_chance and ties > 1 else 0, shortest, queue)
+            j = place_of(int(work.chance[i] * ties) if by_chance and ties > 1 else 0, shortest, queue)
+            g = workers[j]
             work.fleet.worker[i] = g
-            queue[g] += 1
-            if queue[g] - view.running[g] - view.queued[g] == view.free_slots[g]:
-                queue[g] = _LONG
+            queue[j] += 1
+            if queue[j] - view.running[g] - view.queued[g] == view.free_slots[g]:
+                queue[j] = _LONG
             ties -= 1
             i += 1
 
 
 @part
-def worker_of(place: int, length: int, queue: I8) -> int:
-    """The worker at this place, from 0, among those whose queue has this length."""
-    g = -1
-    while place >= 0:
-        g += 1
-        place -= queue[np.uintp(g)] == length
-    return g
+def place_of(rank: int, length: int, queue: I8) -> int:
+    """The place of the queue that is this one, from 0, among those of this length."""
+    j = -1
+    while rank >= 0:
+        j += 1
+        rank -= queue[np.uintp(j)] == length
+    return j
 
 
 policy = JSQ
