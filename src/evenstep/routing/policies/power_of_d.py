@@ -115,18 +115,19 @@ def shortest_drawn(i: int, sent: int, draws: int, count: int, work: Work) -> int
     """The place of the shortest queue among the workers drawn for request i."""
     left, best, shortest = count, count, _LONG
     for draw in range(draws):
-        k = int(work.chance[draw * sent + i] * left)
+        k = np.uintp(work.chance[np.uintp(draw * sent + i)] * left)
         place = work.urn[k]
         left -= 1
-        work.urn[k], work.urn[left] = work.urn[left], place
-        work.drawn[draw] = k
+        last = np.uintp(left)
+        work.urn[k], work.urn[last] = work.urn[last], place
+        work.drawn[np.uintp(draw)] = np.int64(k)
         length = work.queue[np.uintp(work.fleet.open[np.uintp(place)])]
         is_better = length < shortest or (length == shortest and place < best)
         best = place if is_better else best
         shortest = min(shortest, length)
     for draw in range(draws - 1, -1, -1):
-        k = work.drawn[draw]
-        work.urn[k], work.urn[left] = work.urn[left], work.urn[k]
+        k, last = np.uintp(work.drawn[np.uintp(draw)]), np.uintp(left)
+        work.urn[k], work.urn[last] = work.urn[last], work.urn[k]
         left += 1
     return best
 
