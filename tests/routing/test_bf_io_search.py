@@ -36,13 +36,23 @@ search, replace, replace_pair, best_replacement, best_of_oldest = (
     as_plain(getattr(searching, name))
     for name in ("search", "replace", "replace_pair", "best_replacement", "best_of_oldest")
 )
-best_transfer, transfer, nearest_pairs = (
-    as_plain(getattr(searching, name)) for name in ("best_transfer", "transfer", "nearest_pairs")
+transfer, nearest_pairs = (as_plain(getattr(searching, name)) for name in ("transfer", "nearest_pairs"))
+set_others, transfer_gain, most_gain, pulled_apart, is_bounded = (
+    as_plain(getattr(gains, name)) for name in ("set_others", "transfer_gain", "most_gain", "pulled_apart", "is_bounded")
 )
-set_others = as_plain(gains.set_others)
 #: Gains that count, in tokens.
 LEAST = 1e-5
 ENOUGH = 100_000
+
+
+def best_transfer(k: int, filled: int, plan: Plan, cached: np.ndarray) -> tuple[int, int, int]:
+    """The answer of the function without a bound, which is the one with a bound where that holds."""
+    found = as_plain(searching.best_transfer)(k, filled, np.inf, plan, cached)
+    if is_bounded(plan):
+        set_others(int(plan.worker[k]), plan)
+        most = most_gain(int(plan.worker[k]), plan)
+        assert as_plain(searching.best_transfer)(k, filled, most, plan, cached) == found
+    return found
 
 
 def below_another(sizes: list[float], admitted: list[int]) -> Case:
@@ -373,6 +383,37 @@ def test_a_request_swaps_with_a_smaller_one_where_that_is_better() -> None:
     assert plan.worker.tolist() == [1, 0, 1]
     assert plan.load[:, 0].tolist() == [13.0, 13.0]
     assert plan.taken.tolist() == [1, 1, 1]
+
+
+@given(filled(), st.data())
+def test_no_transfer_gains_more_than_its_bound(case: Case, data: st.DataObject) -> None:
+    """Exactly, as a transfer that is passed over must not have gained the last bit more."""
+    plan = case.plan
+    plan.pull[:], plan.reward[:], plan.tie[:] = 0.25, 0.0, 0.0
+    assert is_bounded(plan)
+    k = data.draw(st.integers(0, case.filled - 1))
+    o, out = int(plan.worker[k]), int(plan.request[k])
+    above = set_others(o, plan)
+    most = most_gain(o, plan)
+    assert above or most == 0.0
+    for p in range(plan.place.size):
+        if p != o:
+            backs = [int(plan.request[m]) for m in range(case.filled) if plan.worker[m] == p]
+            for back in [-1, *(r for r in backs if plan.size[r] < plan.size[out])]:
+                assert transfer_gain(o, p, out, back, plan) <= most - pulled_apart(o, p, out, back, plan)
+    best_transfer(k, case.filled, plan, NOTHING)
+
+
+def test_a_bound_is_known_where_only_envelopes_and_targets_count() -> None:
+    plan = uneven([10.0, 7.0], [5.0], [(0, 0)])
+    plan.pull[:], plan.reward[:] = 0.5, 0.0
+    assert is_bounded(plan)
+    for name in ("reward", "tie", "hit"):
+        other = Plan(*(array.copy() for array in plan))
+        getattr(other, name)[:] = 0.5
+        assert not is_bounded(other), name
+    plan.pull[:] = 0.0
+    assert not is_bounded(plan)
 
 
 def test_cached_tokens_draw_a_request_to_their_worker() -> None:

@@ -119,10 +119,38 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
             plan.term[h] += plan.weight[h] * (plan.reward[q] * (there * delta - here * delta))
     gain = sum_of(plan.term)
     if plan.pull[o] > 0.0:
-        growth = plan.growth[0]
-        delta = profile(out_size, out_stays, growth, 0) - profile(back_size, back_stays, growth, 0)
-        gain -= pulled(o, -(here * delta), plan) + pulled(p, there * delta, plan)
+        gain -= pulled_apart(o, p, out, back, plan)
     return gain
+
+
+@part
+def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
+    """The loss from the pull toward both workers' targets in a transfer; arguments as in `transfer_gain`."""
+    growth = plan.growth[0]
+    delta = profile(plan.size[out], plan.stays[out], growth, 0)
+    delta -= profile(plan.size[back], plan.stays[back], growth, 0) if back >= 0 else 0.0
+    return pulled(o, -(plan.speed[o] * delta), plan) + pulled(p, plan.speed[p] * delta, plan)
+
+
+@part
+def is_bounded(plan: Plan) -> bool:
+    """Whether `most_gain` holds: only envelopes and targets count in a transfer."""
+    has_ties = False
+    for q in range(plan.tie.size):
+        has_ties = has_ties or plan.tie[q] > 0.0
+    return plan.place.size > 0 and plan.pull[0] > 0.0 and plan.reward[0] <= 0.0 and plan.hit[0] <= 0.0 and not has_ties
+
+
+@part
+def most_gain(o: int, plan: Plan) -> float:
+    """The most that a transfer from worker o gains before `pulled_apart`: what the envelope falls by without the worker.
+
+    `others` is set for o. The bound holds to the last bit: each term bounds one of `transfer_gain`, added in the same order.
+    """
+    q = plan.group[o]
+    for h in range(plan.weight.size):
+        plan.term[h] = plan.weight[h] * (plan.members[q] * (plan.envelope[q, h] - plan.others[h]))
+    return sum_of(plan.term)
 
 
 @part

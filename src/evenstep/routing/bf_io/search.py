@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, ReadTable, part
-from evenstep.routing.bf_io.gains import TOLERANCE, ideal_size, replacement_gain, set_others, transfer_gain
+from evenstep.routing.bf_io.gains import (
+    TOLERANCE,
+    ideal_size,
+    is_bounded,
+    most_gain,
+    pulled_apart,
+    replacement_gain,
+    set_others,
+    transfer_gain,
+)
 from evenstep.routing.bf_io.plan import Plan, change, hits
 
 #: The oldest so many are tried in every slot, where age is worth something.
@@ -104,6 +113,23 @@ def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) ->
 
 
 @part
+def smallest_from(ideal: float, low: int, high: int, plan: Plan) -> int:
+    """The rank up to `high` whose size adds up with that of `low` to the smallest sum from `ideal` on.
+
+    It is the last of equal sizes, and `high` where no sum reaches `ideal`.
+    """
+    below, last = low, high
+    while below < last:
+        middle = (below + last) // 2
+        if plan.size[low] + plan.size[middle] < ideal:
+            below = middle + 1
+        else:
+            last = middle
+    first = waiting_from(max(last, low + 1), plan.taken)
+    return waiting_below(rank_beyond(plan.size, plan.size[first]), plan.taken)
+
+
+@part
 def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int, int]:
     """The two waiting pairs whose sizes add up nearest to `ideal`: the largest sum below, the smallest from it on.
 
@@ -115,6 +141,8 @@ def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int
     below, above = -np.inf, np.inf
     a, b, c, d = -1, -1, -1, -1
     low, high = waiting_from(0, plan.taken), waiting_below(plan.taken.size, plan.taken)
+    if low < high:
+        high = smallest_from(ideal, low, high, plan)
     while low < high:
         total = plan.size[low] + plan.size[high]
         if total < ideal:
@@ -182,8 +210,11 @@ def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable)
 
 
 @part
-def best_transfer(k: int, filled: int, plan: Plan, cached: ReadTable) -> tuple[int, int, int]:
+def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTable) -> tuple[int, int, int]:
     """The best move or swap of the request in slot k to another worker.
+
+    Args:
+        most: from `most_gain`, inf where that does not hold: a transfer that cannot gain more than the best is passed over.
 
     Returns:
         The worker or -1, the slot it swaps with or -1, and the number of tries.
@@ -193,8 +224,10 @@ def best_transfer(k: int, filled: int, plan: Plan, cached: ReadTable) -> tuple[i
     to, swap, best_gain, tries = -1, -1, TOLERANCE, 0
     for p in range(plan.place.size):
         if p != o and plan.room[p] > 0 and size <= plan.kv_left[p]:
-            gain = transfer_gain(o, p, out, -1, plan)
             tries += 1
+            if most - pulled_apart(o, p, out, -1, plan) <= best_gain:
+                continue
+            gain = transfer_gain(o, p, out, -1, plan)
             if plan.hit[o] > 0.0:
                 gain += hits(out, p, plan, cached) - hits(out, o, plan, cached)
             if gain > best_gain:
@@ -203,8 +236,10 @@ def best_transfer(k: int, filled: int, plan: Plan, cached: ReadTable) -> tuple[i
         p, back = int(plan.worker[m]), int(plan.request[m])
         delta = size - plan.size[back]
         if p != o and delta > 0.0 and delta <= plan.kv_left[p]:
-            gain = transfer_gain(o, p, out, back, plan)
             tries += 1
+            if most - pulled_apart(o, p, out, back, plan) <= best_gain:
+                continue
+            gain = transfer_gain(o, p, out, back, plan)
             if plan.hit[o] > 0.0:
                 swapped = hits(out, p, plan, cached) + hits(back, o, plan, cached)
                 now = hits(out, o, plan, cached) + hits(back, p, plan, cached)
@@ -234,7 +269,7 @@ def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, ca
     The overdue, in the first `pinned` slots, are not replaced. Without tie-breaker only a worker above all others can
     gain by giving a request away.
     """
-    k, idle = 0, 0
+    k, idle, bounded = 0, 0, is_bounded(plan)
     while idle < filled and tries > 0:
         idle += 1
         o = int(plan.worker[k])
@@ -245,7 +280,8 @@ def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, ca
                 idle = 0
         above = set_others(o, plan)
         if above or plan.tie[plan.group[o]] > 0.0 or plan.pull[o] > 0.0 or plan.hit[o] > 0.0:
-            to, swap, used = best_transfer(k, filled, plan, cached)
+            most = np.inf if not bounded else most_gain(o, plan) if above else 0.0
+            to, swap, used = best_transfer(k, filled, most, plan, cached)
             tries -= used
             if to >= 0:
                 transfer(k, to, swap, plan)
