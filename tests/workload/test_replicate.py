@@ -146,3 +146,16 @@ def test_a_drawn_workload_is_scaled_after_each_draw():
 def test_a_rate_or_load_that_cannot_be_had_is_an_error(call):
     with pytest.raises(InputError):
         call()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"requests_per_s": 1e300}, "--rate: rate is 1e[+]300; expected what gives 1e-06 to 1e[+]09 requests a second"),
+        ({"requests_per_s": 1e-300}, "--rate: rate is 1e-300; expected what gives"),
+        ({"load": 1e300}, "--load: load is 1e[+]300; expected what gives .* It gives [0-9.]+e[+]30"),
+    ],
+)
+def test_times_are_not_scaled_until_they_have_no_digits_left(asked, message):
+    with pytest.raises(InputError, match=message):
+        rescaled(PLAIN, **asked)

@@ -11,6 +11,9 @@ from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 
+#: Rates that times can be scaled to, in requests a second: beyond, seconds have too few digits for the steps of a run.
+_LEAST_RATE, _MOST_RATE = 1e-6, 1e9
+
 
 @runtime_checkable
 class Drawn(Protocol):
@@ -117,10 +120,9 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
     Think times stay as they are.
 
     Raises:
-        InputError: a rate that is not finite and above 0, or a trace whose rows all share one time.
+        InputError: as `check_rate`, and a trace whose rows all share one time.
     """
-    if not (np.isfinite(requests_per_s) and requests_per_s > 0):
-        raise InputError("--rate", "requests_per_s", requests_per_s, "a finite number > 0")
+    check_rate("--rate", requests_per_s, requests_per_s)
     if source.arrival_s is None:
         from evenstep.workload.synthetic.arrivals import Poisson
 
@@ -144,12 +146,27 @@ def scaled_to_load(
         workers, slots, overhead_s, per_token_s: the cluster.
 
     Raises:
-        InputError: a load that is not finite and above 0, and as `scaled_to_rate`.
+        InputError: as `check_rate` and `scaled_to_rate`.
     """
-    if not (np.isfinite(load) and load > 0):
-        raise InputError("--load", "load", load, "a finite number > 0")
     most = capacity(source, workers=workers, slots=slots, overhead_s=overhead_s, per_token_s=per_token_s)
+    check_rate("--load", load, load * most)
     return scaled_to_rate(source, load * most, seed)
+
+
+def check_rate(flag: str, value: float, requests_per_s: float) -> None:
+    """Check a rate to which times are to be scaled.
+
+    Args:
+        flag, value: what asks for it.
+
+    Raises:
+        InputError: `value` is no finite number above 0, or seconds have too few digits for such a rate.
+    """
+    if not (np.isfinite(value) and value > 0):
+        raise InputError(flag, flag.removeprefix("--"), value, "a finite number > 0")
+    if not _LEAST_RATE <= requests_per_s <= _MOST_RATE:
+        expected = f"what gives {_LEAST_RATE:g} to {_MOST_RATE:g} requests a second"
+        raise InputError(flag, flag.removeprefix("--"), value, expected, f"It gives {requests_per_s:.3g}.")
 
 
 def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_token_s: float) -> float:
@@ -243,7 +260,9 @@ def _scaled(
         return scaled_to_rate(trace, requests_per_s, seed, number)
     workers, slots, overhead_s, per_token_s = cluster
     most = capacity(trace, workers=workers, slots=slots, overhead_s=overhead_s, per_token_s=per_token_s)
-    return scaled_to_rate(trace, (load or 0.0) * most, seed, number)
+    asked = 0.0 if load is None else load
+    check_rate("--load", asked, asked * most)
+    return scaled_to_rate(trace, asked * most, seed, number)
 
 
 def rate(source: Trace) -> float:

@@ -26,7 +26,7 @@ from evenstep.request import I8, Trace
 from evenstep.scheduling.policies.best import Best
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.simulation import simulate_engine
-from evenstep.workload.replicate import rate, replicate, rescaled
+from evenstep.workload.replicate import check_rate, rate, replicate, rescaled
 from evenstep.workload.synthetic.yaml_file import check_arriving
 
 
@@ -83,7 +83,9 @@ def traces_of(
     if settings.arrivals == "timed":
         check_arriving(found, at_rate=by_load or a_second is not None)
     if by_load:
-        a_second = (settings.load or found.load or 0.0) * capacity(replicate(found.source, 0, settings.seed), settings)
+        load = settings.load or found.load or 0.0
+        a_second = load * capacity(replicate(found.source, 0, settings.seed), settings)
+        check_rate("--load", load, a_second)
     source = rescaled(found.source, requests_per_s=a_second, seed=settings.seed)
 
     def make(index: int) -> Trace:
