@@ -91,12 +91,12 @@ class Memorised:
         stays, silent = self._prompts.curve(active, horizon, self.minimum)
         self._by_prompt += stays.shape[0] - int(np.count_nonzero(silent))
         if self.buckets > 1 and silent.any():
-            unkeyed = np.flatnonzero(silent & (active.prompt_key == 0))
+            unkeyed = (silent & (active.prompt_key == 0)).nonzero()[0]
             if unkeyed.size == silent.size:  # no request has a key
                 stays, silent = self._ask_sizes(active, horizon)
             elif unkeyed.size:
                 stays[unkeyed], silent[unkeyed] = self._ask_sizes(active.take(unkeyed), horizon)
-        rest = np.flatnonzero(silent)
+        rest = silent.nonzero()[0]
         if rest.size:
             key, age = active.prompt_key[rest], active.age[rest]
             reached = self._reached.asked(key, age)
@@ -123,7 +123,7 @@ class Memorised:
         self._all.begin(finished.request_id, finished.output_tokens)
         self._prompts.learn(finished)
         if self.buckets > 1:
-            unkeyed = np.flatnonzero(finished.prompt_key == 0)
+            unkeyed = (finished.prompt_key == 0).nonzero()[0]
             if unkeyed.size:
                 self._sizes.begin(
                     finished.request_id[unkeyed],
@@ -134,7 +134,7 @@ class Memorised:
     def gone(self, unfinished: Finished) -> None:
         request, produced = unfinished.request_id, unfinished.output_tokens
         self._all.gone(request, produced)
-        unkeyed = np.flatnonzero(unfinished.prompt_key == 0)
+        unkeyed = (unfinished.prompt_key == 0).nonzero()[0]
         if self.buckets > 1 and unkeyed.size:
             self._sizes.gone(request[unkeyed], unfinished.prompt_tokens[unkeyed], produced[unkeyed])
 

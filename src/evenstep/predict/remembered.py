@@ -60,7 +60,8 @@ class Prompts:
             float64[N, H+1], and bool[N], True for requests of which nothing is known; their rows are not set.
         """
         count = active.age.size
-        stays, silent = np.empty((count, horizon + 1)), np.ones(count, np.bool_)
+        stays, silent = np.empty((count, horizon + 1)), np.empty(count, np.bool_)
+        silent.fill(True)
         if not self._row or not active.prompt_key.any():
             return stays, silent
         rows = np.array(list(map(self._row.get, active.prompt_key.tolist(), [-1] * count)), np.int64)
@@ -184,7 +185,7 @@ class Sizes:
         Returns:
             float64[N, H+1], and bool[N], True for requests whose bucket has too little data.
         """
-        stays, silent = np.ones((age.size, horizon + 1)), np.ones(age.size, np.bool_)
+        stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
         order, cuts = self._parts(prompt)
         request, age, found, unknown = request[order], age[order], np.empty_like(stays), np.empty_like(silent)
         for bucket, part in cuts:
@@ -193,6 +194,9 @@ class Sizes:
                 self._histories[bucket].curve_into(age[part], horizon, minimum, found[part], unknown[part])
         if self.bounds.size:
             stays[order], silent[order] = found, unknown
+        else:
+            stays.fill(1.0)
+            silent.fill(True)
         return stays, silent
 
     def _enter(self, request: I8, prompt: I8, length: I8) -> None:

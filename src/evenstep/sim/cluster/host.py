@@ -301,8 +301,8 @@ class _Predictions:
             fit_now(self.gate.predictor)
         due = cut(run.ahead.due, 0, int(run.now.due))
         slots = column(due, "slot")
-        order = np.lexsort((column(run.slots.rows, "row")[slots], slots // run.fixed.slots_max))
-        slots = slots[order]
+        worker, row = slots // run.fixed.slots_max, column(run.slots.rows, "row")[slots]
+        slots = slots[np.argsort(worker * run.fixed.requests + row)]
         fill(due, slot=slots)
         active = self._active(run, slots)
         if self.expects:
@@ -320,8 +320,8 @@ class _Predictions:
             request_id=row,
             age=(done + step - admit) * run.fixed.tokens_per_step,
             prompt_tokens=trace.prompt_tokens[row],
-            prompt_key=key if key.size else np.zeros_like(row),
-            max_tokens=cap if cap.size else np.zeros_like(row),
+            prompt_key=key if key.size else np.zeros(row.size, np.int64),
+            max_tokens=cap if cap.size else np.zeros(row.size, np.int64),
             true_left=finish + 1 - step if is_oracle(self.gate.predictor) else NOTHING,
         )
 
@@ -332,7 +332,7 @@ class _Predictions:
         row = run.records.ended[self.seen : end]
         place = row if run.fixed.keep else np.arange(self.seen, end)
         row = row[np.lexsort((row, column(run.records.done, "finished_s")[place]))]
-        key = np.zeros_like(row) if self.trace.prompt_key is None else self.trace.prompt_key[row]
+        key = np.zeros(row.size, np.int64) if self.trace.prompt_key is None else self.trace.prompt_key[row]
         self.gate.predictor.learn(Finished(row, run.requests.prompt[row], run.requests.output[row], key))
         self.seen = end
 
