@@ -118,7 +118,12 @@ class History:
         Raises:
             InputError: a length below 1, or below what its request had produced when it was last asked about.
         """
-        self.begin(requests, lengths)
+        self.advance()
+        for running, ages in self._pending:
+            self._do("runs", running, ages)
+        self._pending.clear()
+        self._pending_rows = 0
+        self._do("last", requests, lengths)
         self.advance()
 
     def begin(self, requests: I8, lengths: I8) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.predict import curves
-from evenstep.predict.history import ALL, History
+from evenstep.predict.history import History
 from evenstep.predict.remembered import Prompts, Reached, Sizes
 from evenstep.predict.survival import check_refresh, check_window
 from evenstep.predict.view import Active, Finished, Prediction
 from evenstep.predict.window import B1
-from evenstep.request import F8
+from evenstep.request import F8, I8
 
 
 @dataclass(eq=False)
@@ -112,8 +112,8 @@ class Memorised:
         return stays, silent
 
     def learn(self, finished: Finished) -> None:
-        self.begin(finished)
-        self.advance(ALL)
+        self._all.learn(finished.request_id, finished.output_tokens)
+        self._learn_prompts(finished, self._sizes.learn)
 
     def advance(self, rows: int) -> int:
         left = self._all.advance(rows)
@@ -121,15 +121,15 @@ class Memorised:
 
     def begin(self, finished: Finished) -> None:
         self._all.begin(finished.request_id, finished.output_tokens)
+        self._learn_prompts(finished, self._sizes.begin)
+
+    def _learn_prompts(self, finished: Finished, learn: Callable[[I8, I8, I8], None]) -> None:
+        """Enter the completions by prompt; `learn` enters those of prompts without a key by size."""
         self._prompts.learn(finished)
         if self.buckets > 1:
             unkeyed = (finished.prompt_key == 0).nonzero()[0]
             if unkeyed.size:
-                self._sizes.begin(
-                    finished.request_id[unkeyed],
-                    finished.prompt_tokens[unkeyed],
-                    finished.output_tokens[unkeyed],
-                )
+                learn(finished.request_id[unkeyed], finished.prompt_tokens[unkeyed], finished.output_tokens[unkeyed])
 
     def gone(self, unfinished: Finished) -> None:
         request, produced = unfinished.request_id, unfinished.output_tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -152,12 +153,15 @@ class Sizes:
 
     def learn(self, request: I8, prompt: I8, length: I8) -> None:
         """Enter completions in order: int64[N] each, request ids, prompt tokens and output tokens."""
-        self.begin(request, prompt, length)
+        self._take_in(History.learn, request, prompt, length)
         self.advance()
 
     def begin(self, request: I8, prompt: I8, length: I8) -> None:
         """As `learn`, but leave the work to `advance`."""
-        self._enter(request, prompt, length)
+        self._take_in(History.begin, request, prompt, length)
+
+    def _take_in(self, enter: Callable[[History, I8, I8], None], request: I8, prompt: I8, length: I8) -> None:
+        self._enter(enter, request, prompt, length)
         place = np.arange(self._learned, self._learned + length.size) % self.window
         self._latest[:, place] = request, prompt, length
         self._learned += length.size
@@ -199,11 +203,11 @@ class Sizes:
             silent.fill(True)
         return stays, silent
 
-    def _enter(self, request: I8, prompt: I8, length: I8) -> None:
+    def _enter(self, enter: Callable[[History, I8, I8], None], request: I8, prompt: I8, length: I8) -> None:
         order, cuts = self._parts(prompt)
         request, length = request[order], length[order]
         for bucket, part in cuts:
-            self._histories[bucket].begin(request[part], length[part])
+            enter(self._histories[bucket], request[part], length[part])
 
     def _parts(self, prompt: I8) -> tuple[I8, list[tuple[int, slice]]]:
         """The requests in order of bucket, and the part of that order each bucket has."""
@@ -219,7 +223,7 @@ class Sizes:
         cut = np.maximum((np.arange(1, self.buckets) * held) // self.buckets - 1, 0)
         self.bounds = np.unique(np.partition(prompt, cut)[cut])
         self._histories = [self._empty() for _ in range(self.bounds.size + 1)]
-        self._enter(request, prompt, length)
+        self._enter(History.begin, request, prompt, length)
         self._until_bounds = held
 
     def _empty(self) -> History:
