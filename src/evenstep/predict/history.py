@@ -119,10 +119,8 @@ class History:
             InputError: a length below 1, or below what its request had produced when it was last asked about.
         """
         self.advance()
-        for running, ages in self._pending:
+        for running, ages in self._taken():
             self._do("runs", running, ages)
-        self._pending.clear()
-        self._pending_rows = 0
         self._do("last", requests, lengths)
         self.advance()
 
@@ -188,10 +186,13 @@ class History:
 
     def _put_pending(self) -> None:
         """Leave the requests that were asked about to `advance`."""
-        for running, ages in self._pending:
+        for running, ages in self._taken():
             self._put("runs", running, ages)
-        self._pending.clear()
-        self._pending_rows = 0
+
+    def _taken(self) -> list[tuple[I8, I8]]:
+        """The requests that were asked about, which are no longer pending."""
+        taken, self._pending, self._pending_rows = self._pending, [], 0
+        return taken
 
     def gone(self, requests: I8, produced: I8) -> None:
         """Note requests that left unfinished, int64[N] each, with the tokens they produced; they count as longer than that.

@@ -137,7 +137,15 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
 
 
 def scaled_to_load(
-    source: Trace, load: float, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0
+    source: Trace,
+    load: float,
+    *,
+    workers: int,
+    slots: int,
+    overhead_s: float,
+    per_token_s: float,
+    seed: int = 0,
+    replicate: int = 0,
 ) -> Trace:
     """The trace with its times scaled to a share of the cluster's capacity (see `capacity`).
 
@@ -150,7 +158,7 @@ def scaled_to_load(
     """
     most = capacity(source, workers=workers, slots=slots, overhead_s=overhead_s, per_token_s=per_token_s)
     check_rate("--load", load, load * most)
-    return scaled_to_rate(source, load * most, seed)
+    return scaled_to_rate(source, load * most, seed, replicate)
 
 
 def check_rate(flag: str, value: float, requests_per_s: float) -> None:
@@ -259,10 +267,16 @@ def _scaled(
     if requests_per_s is not None:
         return scaled_to_rate(trace, requests_per_s, seed, number)
     workers, slots, overhead_s, per_token_s = cluster
-    most = capacity(trace, workers=workers, slots=slots, overhead_s=overhead_s, per_token_s=per_token_s)
-    asked = 0.0 if load is None else load
-    check_rate("--load", asked, asked * most)
-    return scaled_to_rate(trace, asked * most, seed, number)
+    return scaled_to_load(
+        trace,
+        load or 0.0,
+        workers=workers,
+        slots=slots,
+        overhead_s=overhead_s,
+        per_token_s=per_token_s,
+        seed=seed,
+        replicate=number,
+    )
 
 
 def rate(source: Trace) -> float:

@@ -154,6 +154,12 @@ def most_gain(o: int, plan: Plan) -> float:
 
 
 @part
+def may_gain(o: int, p: int, out: int, back: int, most: float, least: float, plan: Plan) -> bool:
+    """Whether a transfer may gain more than `least`, where none from worker o gains more than `most` less `pulled_apart`."""
+    return most == np.inf or most - pulled_apart(o, p, out, back, plan) > least
+
+
+@part
 def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
     """Subtract from the term of step h the rise of squared deviations if `delta` tokens move from worker o to p."""
     q, z = plan.group[o], plan.group[p]

@@ -9,8 +9,8 @@ from evenstep.routing.bf_io.gains import (
     TOLERANCE,
     ideal_size,
     is_bounded,
+    may_gain,
     most_gain,
-    pulled_apart,
     replacement_gain,
     set_others,
     transfer_gain,
@@ -225,7 +225,7 @@ def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTabl
     for p in range(plan.place.size):
         if p != o and plan.room[p] > 0 and size <= plan.kv_left[p]:
             tries += 1
-            if most - pulled_apart(o, p, out, -1, plan) <= best_gain:
+            if not may_gain(o, p, out, -1, most, best_gain, plan):
                 continue
             gain = transfer_gain(o, p, out, -1, plan)
             if plan.hit[o] > 0.0:
@@ -237,7 +237,7 @@ def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTabl
         delta = size - plan.size[back]
         if p != o and delta > 0.0 and delta <= plan.kv_left[p]:
             tries += 1
-            if most - pulled_apart(o, p, out, back, plan) <= best_gain:
+            if not may_gain(o, p, out, back, most, best_gain, plan):
                 continue
             gain = transfer_gain(o, p, out, back, plan)
             if plan.hit[o] > 0.0:
