@@ -169,7 +169,11 @@ class KernelCall:
         return replace(self, function=compiled.as_plain(self.function))
 
     def decision(self) -> Any:
-        """Make the call; returns the decision."""
+        """Make the call; returns the decision.
+
+        Raises:
+            PolicyError: the kernel's answer is no decision.
+        """
         return self.answer(float(self.function(*self.arguments)))
 
     def overrun(self) -> str:

@@ -331,6 +331,37 @@ HOLDS = (
     "policy = Holds\n"
 )
 
+ONCE = """
+import numpy as np
+from evenstep import RoutingDecision
+
+class Once:
+    def route(self, view):
+        worker, free = np.full(view.waiting_id.size, -1), view.free_slots.copy()
+        if view.seed == {seed} and view.running.sum() == 0 and 0 in view.waiting_id:
+            return RoutingDecision(worker)
+        for i in range(worker.size):
+            if free.max() > 0:
+                worker[i] = free.argmax()
+                free[worker[i]] -= 1
+        return RoutingDecision(worker)
+
+policy = Once
+"""
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_policy_that_holds_in_one_replicate_only_is_told_of_and_counted(seed, capsys, tmp_path):
+    policy = tmp_path / "once.py"
+    policy.write_text(ONCE.format(seed=seed))
+    words = ["compare", "sample:azure-conv", "--workers", "2", "--slots", "4", "--limit", "40", "--seeds", "2"]
+    words += ["--policy", str(policy)]
+    assert main(words) == 0
+    assert "once.py held requests that fit a worker which ran nothing, at 1 of " in capsys.readouterr().out
+    assert main([*words, "--format", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["policies"]
+    assert [one["held_decisions"] for one in found["per_seed"]] == [1 - seed, seed] and found["held_decisions"] == 0.5
+
 
 def test_a_policy_that_holds_what_fits_an_idle_worker_is_told_of_and_may_hold_lets_it(capsys, tmp_path):
     policy = tmp_path / "holds.py"

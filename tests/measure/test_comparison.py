@@ -170,6 +170,7 @@ def test_drawn_replicates_are_called_so():
         ),
         ("window", [{"kind": "running"}, {"kind": "full-slots"}], {"kind": "mixed"}),
         ("waits_by_prompt_fifth", [[1], [2]], [1]),
+        ("counted", [{"evictions": 1}, {"evictions": 3, "wakes": 4}], {"evictions": 2, "wakes": 2}),
     ],
 )
 def test_fields_are_joined_over_replicates_by_their_kind(name, values, expected):

@@ -63,7 +63,7 @@ def simulate_reference(
     simulation = _Simulation(trace, policy, cluster, step_time, predictor, seed)
     simulation.run()
     counted = simulation.caches.counted() if simulation.caches is not None else {}
-    counted |= {"held_decisions": simulation.held} if simulation.held else {}
+    counted["held_decisions"] = simulation.held
     return simulation.record.reference(trace, simulation.jobs, simulation.now_s, decisions, counted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import pytest
@@ -9,6 +10,7 @@ from tests.scheduling._views import decodes, formed, view_of, waits
 
 from evenstep import compiled, names
 from evenstep.cli.policy import TEMPLATES
+from evenstep.errors import PolicyError
 from evenstep.scheduling.check_views import check_views
 from evenstep.scheduling.checks import check
 from evenstep.scheduling.order import ARRIVAL
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from evenstep.compiled import Ints
-from evenstep.scheduling.batch import Batch, give, offer
+from evenstep.scheduling.batch import Batch, give, offer, vacate
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 
@@ -107,3 +109,32 @@ def test_the_two_ways_to_write_the_template_s_policy_form_the_same_batches(tmp_p
         policies.append(names.build("scheduling", names.parse(f"{path}:room=7")))
     for view in check_views(ARRIVAL, 0):
         assert formed(policies[0], view) == formed(policies[1], view)
+
+
+MISPLACED = """
+@rule
+def form_batch(view, options, work):
+    if view.running.size > 1 and view.waiting.size > 1:
+        {0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "fault"),
+    [
+        ("give(view, work, view.running[0], -1, 1)", "picks position -1; expected 0 to 3"),
+        ("give(view, work, view.running[0], view.running.size + view.waiting.size, 1)", "picks position 4; expected 0 to 3"),
+        ("for _ in range(2): give(view, work, view.running[0], 0, 1)", "picks position 0 twice"),
+        (
+            "for k in range(2): give(view, work, view.waiting[1 - k], 3 - k, 3)",
+            "picks position 2 of the queue after a later one",
+        ),
+        ("vacate(view, work, view.running.size - 3)", "evicts position -1; expected a running request, 0 to 1"),
+        ("for _ in range(2): vacate(view, work, 1)", "evicts position 1 twice"),
+    ],
+)
+def test_positions_that_the_simulator_refuses_are_an_error_of_a_single_decision_too(tmp_path, calls, fault):
+    policy = written(tmp_path, MISPLACED.format(calls))
+    with pytest.raises(PolicyError, match=f"^the rule of Mine {re.escape(fault)}$"):
+        policy.form_batch(view_of([decodes(4, 2), decodes(4, 2)], [waits(3), waits(3)], free=99))
+    assert any(one.name == "answers" and not one.passed and "the rule of Mine" in one.message for one in check(policy))

@@ -359,7 +359,7 @@ def test_a_worker_that_runs_nothing_is_sent_the_oldest_held_request_that_fits_it
 def test_what_does_not_fit_an_idle_worker_is_held_and_what_it_runs_keeps_the_word_of_its_policy():
     policy = Scripted(((0, -1), (-1,), (0,)))
     out = run(trace_of((5, 2), (6, 1)), policy, slots=2, pool=2, kv_tokens=9.0)
-    assert out.requests.admitted_s.tolist() == [0, 2] and out.totals.counted == {}
+    assert out.requests.admitted_s.tolist() == [0, 2] and out.totals.counted == {"held_decisions": 0}
 
 
 def test_a_horizon_without_predictor_is_an_error():

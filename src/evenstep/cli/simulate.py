@@ -108,7 +108,7 @@ def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settin
         told += [f"records: {path}" for path in write_run(run, Path(args.records))]
     if args.chrome_trace is not None:
         told.append(_chrome_trace(again, run, settings, Path(args.chrome_trace)))
-    count = run.totals.counted.get("held_decisions", 0)
+    count = run.totals.counted["held_decisions"]
     said = [outputs.held_line(settings.policy, count, run.totals.decisions)] if count else []
     value = _object(run, args.command_line, outputs.settings_object(found, settings))
     return outputs.answer(args, value, [*_table(run), *said, *told])

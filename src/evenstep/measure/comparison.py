@@ -87,7 +87,7 @@ class PolicyResult:
         Raises:
             InputError: no such field, or one that a replicate has no number for.
         """
-        found = [summary[name] for summary in self.summaries] if name in self.summaries[0] else self._unknown(name)
+        found = [summary.get(name) for summary in self.summaries] if name in self.summaries[0] else self._unknown(name)
         for value in found:
             if not isinstance(value, int | float):
                 raise InputError(self.policy, name, value, "a number in every replicate")
@@ -101,7 +101,7 @@ class PolicyResult:
         """
         if name not in self.summaries[0]:
             self._unknown(name)
-        return mean_over(name, [summary[name] for summary in self.summaries])
+        return mean_over(name, [summary.get(name) for summary in self.summaries])
 
     def interval(self, name: str) -> Interval | None:
         """Mean and interval of a field over replicates; None if a replicate has no value.
@@ -109,7 +109,7 @@ class PolicyResult:
         Raises:
             InputError: no such field, or one that is not a number.
         """
-        if name in self.summaries[0] and any(summary[name] is None for summary in self.summaries):
+        if name in self.summaries[0] and any(summary.get(name) is None for summary in self.summaries):
             return None
         return mean_interval(self.values(name))
 
@@ -345,11 +345,16 @@ def outcomes(summary: Mapping[str, Any], but: frozenset[str] = NOT_OUTCOMES) -> 
 
 
 def mean_over(name: str, values: Sequence[Any]) -> Any:
-    """Combine a field's values from all replicates into one.
+    """Combine the values of one summary field over all replicates.
 
-    Numbers are averaged (whole numbers stay whole when their mean is), a truth must hold in all, a number missing in
-    one is missing, words that differ are ``mixed``. The window is the first replicate's, its kind ``mixed`` when they
-    differ; counts are averaged by name; other structures are the first replicate's.
+    Numbers are averaged; whole numbers with a whole mean stay whole. Equal strings stay, different ones become ``mixed``.
+    A boolean must be true in all. If any value is None, so is the result. The field ``counted`` is averaged name by name;
+    a name that a replicate lacks is 0 there. The field ``window`` is the first replicate's, with kind ``mixed`` if kinds
+    differ. Other values are the first replicate's.
+
+    Args:
+        name: the field.
+        values: one for each replicate.
     """
     first = values[0]
     if any(isinstance(value, str) for value in values):
@@ -357,7 +362,8 @@ def mean_over(name: str, values: Sequence[Any]) -> Any:
     if any(value is None for value in values):
         return None
     if name == "counted":
-        return {which: mean_over(which, [value.get(which, 0) for value in values]) for which in first}
+        names = dict.fromkeys(which for value in values for which in value)
+        return {which: mean_over(which, [value.get(which, 0) for value in values]) for which in names}
     if isinstance(first, bool):
         return all(values)
     if isinstance(first, int | float):

@@ -23,7 +23,9 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.compiled import BATCH, Floats, Ints
+from evenstep.errors import PolicyError
 from evenstep.policy_rules import Door, KernelCall, guarded, rule_of_file
+from evenstep.request import I8
 from evenstep.scheduling.batch import Batch, closed, opened
 from evenstep.scheduling.view import EVICTED, PICKED, BatchDecision, EngineView, RuleView
 
@@ -85,9 +87,13 @@ class Ruled:
 
 
 def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
-    """The call that makes this decision through a door of a policy.
+    """A call of the policy's compiled function for one view; `KernelCall.decision` makes it.
 
-    Positions out of range, twice or out of order are left to the host to refuse.
+    Args:
+        door: of the policy's class (`compiled.door_of`).
+
+    Raises:
+        PolicyError: from `KernelCall.decision`, if the rule picks or evicts positions that the simulator's loop refuses.
     """
     count, running = view.left.size, int(view.running.sum())
     parameters, counts = compiled.parameters(policy), np.array([running, count - running, 0, 0])
@@ -107,9 +113,34 @@ def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
 
     def answer(wake_s: float) -> BatchDecision:
         tokens, evict = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-        chosen = int(counts[PICKED])
-        tokens[picked[0, :chosen]] = picked[1, :chosen]
-        evict[evicted[: int(counts[EVICTED])]] = True
+        chosen, gone = picked[:, : int(counts[PICKED])], evicted[: int(counts[EVICTED])]
+        fault = _misplaced(chosen[0], gone, running, count)
+        if fault:
+            raise PolicyError(f"the rule of {type(policy).__name__} {fault}")
+        tokens[chosen[0]] = chosen[1]
+        evict[gone] = True
         return BatchDecision(tokens, evict, memory, wake_s)
 
     return KernelCall(door.form_batch_into, arguments, answer, arrays)
+
+
+def _misplaced(picked: I8, evicted: I8, running: int, count: int) -> str:
+    """What is wrong with the positions of an answer, in words; empty if nothing is.
+
+    Args:
+        picked, evicted: positions of the view, in the order of the answer.
+        running: requests that run; they have the first positions of `count`.
+    """
+    for position in picked[(picked < 0) | (picked >= count)]:
+        return f"picks position {position}; expected 0 to {count - 1}"
+    positions, times = np.unique(picked, return_counts=True)
+    for position in positions[times > 1]:
+        return f"picks position {position} twice"
+    queue = picked[picked >= running]
+    for position in queue[1:][np.diff(queue) < 0]:
+        return f"picks position {position} of the queue after a later one"
+    for position in evicted[(evicted < 0) | (evicted >= running)]:
+        return f"evicts position {position}; expected a running request, 0 to {running - 1}"
+    for position in evicted[1:][np.diff(evicted) == 0]:
+        return f"evicts position {position} twice"
+    return ""

@@ -67,7 +67,13 @@ class Rows:
         sys.stdout.flush()
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
-        """Print differences to the baseline, then everything a reader has to know."""
+        """Print the differences to the baseline and the lines below the table.
+
+        Then follow a sentence on overload, a line for each policy that held requests, and `told`.
+
+        Args:
+            told: further lines, such as where files were written.
+        """
         wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for line in differences(comparison, wide):
             print(line)
@@ -91,10 +97,12 @@ def overload(comparison: Comparison) -> str:
 
 
 def held(comparison: Comparison) -> list[str]:
-    """A line for each policy that left a worker idle while a fitting request waited."""
-    counts = [(p.policy, p.summaries[0].get("held_decisions", 0)) for p in comparison.policies]
-    decisions = [p.summaries[0]["decisions"] for p in comparison.policies]
-    return [held_line(policy, count, of) for (policy, count), of in zip(counts, decisions, strict=True) if count]
+    """A line for each policy that left a worker idle while a fitting request waited, over all replicates."""
+    totals = [
+        (p.policy, sum(s["held_decisions"] for s in p.summaries), sum(s["decisions"] for s in p.summaries))
+        for p in comparison.policies
+    ]
+    return [held_line(policy, count, decisions) for policy, count, decisions in totals if count]
 
 
 def held_line(policy: str, count: int, decisions: int) -> str:

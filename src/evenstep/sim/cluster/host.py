@@ -79,8 +79,7 @@ def run(
     _carry(_Course(state, kernel, plain, gathered, asked, name))
     counted = asked.gate.counted() if asked is not None else {}
     counted |= caches.counted() if caches is not None else {}
-    held = int(state.run.now.held)
-    counted |= {"held_decisions": held} if held else {}
+    counted["held_decisions"] = int(state.run.now.held)
     return _finished(state, gathered, trace, counted)
 
 
