@@ -12,8 +12,9 @@ from evenstep.load import page as load_page
 from evenstep.load.demo import Shown, cores
 from evenstep.load.demo_settings import DemoSettings, contender
 from evenstep.measure.metrics import known
+from evenstep.report.html import swatch, table
 from evenstep.report.numbers import MISSING, percent, short
-from evenstep.report.svg import series_class, series_of
+from evenstep.report.svg import series_of
 
 #: Heading, unit, width.
 COLUMNS = (
@@ -119,17 +120,12 @@ def values(row: Shown) -> dict[str, Any]:
 def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, Any], command: str) -> str:
     """The whole HTML page."""
     first = rows[0]
-    heads = "".join(f"<th>{name}<small>{unit}</small></th>" for name, unit, _ in COLUMNS)
-    body: list[str] = []
     number = series_of(row.name for row in rows)
-    for row in rows:
-        named = f'<span class="swatch {series_class(number[row.name])}"></span>{escape(row.name)}'
-        values = "".join(f"<td>{text}</td>" for text in cells(row, first))
-        body.append(f'<tr><td class="policy">{named}</td>{values}</tr>')
-    table = f"<table><thead><tr><th>policy</th>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    body = [[f"{swatch(number[row.name])}{escape(row.name)}", *cells(row, first)] for row in rows]
+    heads = [("policy", ""), *((name, unit) for name, unit, _ in COLUMNS)]
     lead = [
         _lead(rows),
-        f'<div class="scroll">{table}</div>',
+        table(heads, body),
         *(f'<p class="hint">{escape(text)}</p>' for text in foot(settings, rows)),
     ]
     runs = {row.name: load_page.Shown(row.outcome, row.summary) for row in rows}

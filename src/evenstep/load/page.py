@@ -11,10 +11,10 @@ import numpy as np
 
 from evenstep.load.run import Outcome
 from evenstep.load.summary import PERCENTILES, times
-from evenstep.report.html import document, facts, framed
+from evenstep.report import html
 from evenstep.report.numbers import short
 from evenstep.report.plots import distribution, lines
-from evenstep.report.svg import series_class, series_of
+from evenstep.report.svg import series_of
 from evenstep.request import F8
 
 _NAMES = (("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"), ("E2EL", "e2el"))
@@ -60,31 +60,18 @@ def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Ma
         lead: paragraphs on top, as HTML.
         made_by: facts on how it was made.
     """
-    legend = ""
-    if len(runs) > 1:
-        named = "".join(
-            f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in series_of(runs).items()
-        )
-        legend = f'<div class="legend">{named}</div>'
     charts = charts_of(runs)
     parts = [
         f"<h1>{escape(title)}</h1>",
         *lead,
         "<h2>Latencies</h2>",
         _table(runs),
-        "<h2>Distributions</h2>",
-        legend,
+        *html.charts_in({"Distributions": charts[:4], "Over time": charts[4:]}, runs if len(runs) > 1 else ()),
+        "<h2>How this was made</h2>",
+        f"<pre>{escape(command)}</pre>",
+        html.facts(made_by),
     ]
-    parts += ['<div class="charts">', *(framed(*chart) for chart in charts[:4]), "</div>"]
-    parts += [
-        "<h2>Over time</h2>",
-        legend,
-        '<div class="charts">',
-        *(framed(*c) for c in charts[4:]),
-        "</div>",
-    ]
-    parts += ["<h2>How this was made</h2>", f"<pre>{escape(command)}</pre>", facts(made_by)]
-    return document(title, parts)
+    return html.document(title, parts)
 
 
 def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
@@ -131,14 +118,12 @@ def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
 
 
 def _table(runs: Mapping[str, Shown]) -> str:
-    heads = "".join(f"<th>{kind}<small>ms</small></th>" for kind in _KINDS)
-    rows: list[str] = []
-    for (run, shown), number in zip(runs.items(), series_of(runs).values(), strict=True):
-        for name, key in _NAMES:
-            cells = "".join(f"<td>{short(shown.summary[f'{kind}_{key}_ms'])}</td>" for kind in _KINDS)
-            label = f'<span class="swatch {series_class(number)}"></span>{escape(run)} {name}'
-            rows.append(f'<tr><td class="policy">{label}</td>{cells}</tr>')
-    return f'<div class="scroll"><table><thead><tr><th></th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    rows = [
+        [f"{html.swatch(number)}{escape(run)} {name}", *(short(shown.summary[f"{kind}_{key}_ms"]) for kind in _KINDS)]
+        for (run, shown), number in zip(runs.items(), series_of(runs).values(), strict=True)
+        for name, key in _NAMES
+    ]
+    return html.table([("", ""), *((kind, "ms") for kind in _KINDS)], rows)
 
 
 def _rate(outcome: Outcome) -> tuple[F8, F8]:

@@ -221,9 +221,9 @@ def swatch(series: int) -> str:
 
 
 def legend(names: Iterable[str], badges: Mapping[str, str] | None = None) -> str:
-    """A legend of policies: colours and names, each followed by its badge, which is HTML."""
-    found = (f"<span>{swatch(i)}{escape(n)}{(badges or {}).get(n, '')}</span>" for n, i in series_of(names).items())
-    return f'<div class="legend">{"".join(found)}</div>'
+    """A legend of policies: colours and names, each followed by its badge, which is HTML; empty if there are none."""
+    found = "".join(f"<span>{swatch(i)}{escape(n)}{(badges or {}).get(n, '')}</span>" for n, i in series_of(names).items())
+    return f'<div class="legend">{found}</div>' if found else ""
 
 
 def breakable(name: str) -> str:
