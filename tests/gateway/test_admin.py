@@ -136,7 +136,7 @@ def test_settings_are_shown_with_origins_and_without_secrets():
     async def story():
         async with operating(keys='[{"key": "sk-1", "tenant": "t"}]', decisions__salt="sk-2") as all_:
             text = await (await all_.client.get("/config")).text()
-            assert "sk-" not in text and '"origin": "command line"' in text
+            assert "sk-" not in text and '"origin":"command line"' in text
             all_.gateway.here["a"] = all_.gateway.here["a"].__class__("http://a:1", name="a", api_key="sk-3")
             assert "sk-" not in await (await all_.client.get("/workers")).text()
 

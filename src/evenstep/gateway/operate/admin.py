@@ -11,10 +11,10 @@ import dataclasses
 import hmac
 import json
 import logging
-import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 from aiohttp import web
 
 from evenstep.config import convert
@@ -271,15 +271,5 @@ async def _body(request: web.Request, kind: type[T]) -> T:
 
 
 def _dumps(value: Any) -> str:
-    """JSON without numbers that JSON has not."""
-    return json.dumps(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}  # type: ignore[misc]
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]  # type: ignore[misc]
-    return value.item() if hasattr(value, "item") else value
+    """JSON with null in place of inf and nan."""
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
