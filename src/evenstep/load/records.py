@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenstep.load.answer import Answer, Counting
-from evenstep.measure.output_file import replacing
+from evenstep.measure.parquet import write_columns
 from evenstep.request import F8, I8, Trace
-
-_VERSION = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -87,12 +84,5 @@ class Records:
         Raises:
             InputError: the file cannot be written.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         columns = {column.name: getattr(self, column.name) for column in fields(self)}
-        table = pa.table({"request_id": np.arange(self.rows), **columns})
-        head = {"version": _VERSION, "table": "load", **metadata}
-        table = table.replace_schema_metadata({b"evenstep": json.dumps(head).encode()})
-        with replacing(path) as out:
-            pq.write_table(table, out, compression="zstd")
+        write_columns({"request_id": np.arange(self.rows), **columns}, path, "load", metadata)
