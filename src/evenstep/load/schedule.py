@@ -17,6 +17,7 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
+from evenstep.workload.replicate import units_of
 
 
 class Due:
@@ -77,7 +78,10 @@ class Schedule(Due):
         self._waiting: dict[int, list[int]] = {}
         for row in np.flatnonzero(self._after >= 0).tolist():
             self._waiting.setdefault(int(self._after[row]), []).append(row)
-        self._unit, self._members = _units(trace)
+        self._unit, units = units_of(trace)
+        self._members: list[list[int]] = [[] for _ in range(units)]
+        for row, unit in enumerate(self._unit.tolist()):
+            self._members[unit].append(row)
         self._left = [len(rows) for rows in self._members]
         self._next_unit = 0
         first = np.flatnonzero(self._after < 0)
@@ -120,17 +124,3 @@ def order_of(trace: Trace) -> I8:
             after[row] = last.get(session, -1)
             last[session] = row
     return after
-
-
-def _units(trace: Trace) -> tuple[I8, list[list[int]]]:
-    """The session, or single request, of each row by number, in order of their first rows; and the rows of each."""
-    numbers: dict[int, int] = {}
-    unit = np.empty(len(trace), np.int64)
-    members: list[list[int]] = []
-    for row, session in enumerate(trace.column("session").tolist()):
-        number = numbers.setdefault(session, len(members)) if session >= 0 else len(members)
-        if number == len(members):
-            members.append([])
-        unit[row] = number
-        members[number].append(row)
-    return unit, members
