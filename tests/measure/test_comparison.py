@@ -12,6 +12,7 @@ from tests.measure.small_cluster import small_run
 from evenstep.errors import InputError
 from evenstep.measure.comparison import (
     Interval,
+    below,
     check_replicates,
     compare_runs,
     mean_interval,
@@ -72,6 +73,18 @@ def test_the_interval_is_students_t(values):
 def test_one_replicate_has_no_interval():
     assert mean_interval([3.0]) == Interval(3.0, None, None)
     assert not mean_interval([3.0]).is_clear
+
+
+def test_an_interval_under_a_falling_function_swaps_its_ends():
+    assert Interval(2.0, 1.0, 4.0).map(lambda end: 100 * end) == Interval(200.0, 100.0, 400.0)
+    assert Interval(2.0, 1.0, 4.0).map(lambda end: 1 / end) == Interval(0.5, 0.25, 1.0)
+    assert Interval(2.0, None, None).map(lambda end: 1 / end) == Interval(0.5, None, None)
+
+
+def test_one_interval_lies_below_another_or_is_undecided():
+    low, high = Interval(1.0, 0.0, 2.0), Interval(4.0, 3.0, 5.0)
+    assert below(low, high) is True and below(high, low) is False
+    assert below(low, Interval(2.5, 2.0, 3.0)) is None and below(low, None) is None and below(None, low) is None
 
 
 def test_differences_are_taken_pair_by_pair():

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenstep.experiments.reproduce import Experiment, Runs, Setting, run_policies, workload
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference, quantile_interval, share_interval
+from evenstep.measure.comparison import Interval, below, mean_interval, paired_difference, quantile_interval, share_interval
 from evenstep.measure.records import Run
 from evenstep.report.figures import COLOURS, band_line, bars, labelled, worker_lines
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
@@ -46,14 +46,14 @@ def pair(runs: Mapping[Any, Sequence[Any]], one: Any, other: Any, name: str) -> 
     return values(runs[one], name), values(runs[other], name)
 
 
-def ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
+def ratio(above: Sequence[float], under: Sequence[float]) -> Interval:
     """The mean of ratios taken replicate by replicate, with its interval; pairing cancels common luck."""
-    return mean_interval(quotients(above, below))
+    return mean_interval(quotients(above, under))
 
 
-def quotients(above: Sequence[float], below: Sequence[float]) -> list[float]:
+def quotients(above: Sequence[float], under: Sequence[float]) -> list[float]:
     """The ratio of each replicate."""
-    return [a / b for a, b in zip(above, below, strict=True)]
+    return [a / b for a, b in zip(above, under, strict=True)]
 
 
 def rows_of(
@@ -129,13 +129,6 @@ def near(value: Interval, target: float, share: float) -> bool | None:
     return within(value, target * (1 - share), target * (1 + share))
 
 
-def below(one: Interval, other: Interval) -> bool | None:
-    """Whether one interval lies below another of independent replicates; None if they overlap or one is missing."""
-    if one.low is None or one.high is None or other.low is None or other.high is None:
-        return None
-    return True if one.high < other.low else False if one.low > other.high else None
-
-
 def slopes(x: Sequence[float], y: Sequence[Sequence[float]]) -> list[float]:
     """Slope of log y over log x, replicate by replicate.
 
@@ -154,8 +147,7 @@ def all_of(verdicts: Sequence[bool | None]) -> bool | None:
 
 def beyond(value: Interval, limit: float) -> Interval:
     """The interval of a value minus a limit."""
-    low, high = (None if end is None else end - limit for end in (value.low, value.high))
-    return Interval(value.value - limit, low, high)
+    return value.map(lambda end: end - limit)
 
 
 def constants(table: str) -> list[Constant]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -37,6 +37,13 @@ class Interval:
     def is_clear(self) -> bool:
         """Whether the interval excludes 0, so that the sign of the difference is certain."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    def map(self, f: Callable[[float], float]) -> Interval:
+        """The interval under a monotone function; the ends swap where it falls."""
+        if self.low is None or self.high is None:
+            return Interval(f(self.value), None, None)
+        low, high = f(self.low), f(self.high)
+        return Interval(f(self.value), high, low) if low > high else Interval(f(self.value), low, high)
 
 
 class Differences(dict[str, Interval]):
@@ -87,7 +94,9 @@ class PolicyResult:
         Raises:
             InputError: no such field, or one that a replicate has no number for.
         """
-        found = [summary.get(name) for summary in self.summaries] if name in self.summaries[0] else self._unknown(name)
+        if name not in self.summaries[0]:
+            self._unknown(name)
+        found: list[Any] = [summary.get(name) for summary in self.summaries]
         for value in found:
             if not isinstance(value, int | float):
                 raise InputError(self.policy, name, value, "a number in every replicate")
@@ -239,6 +248,13 @@ def quantile_interval(values: F8, share: float) -> Interval:
     if low < 1 or high >= count:
         return Interval(quantile, None, None)
     return Interval(quantile, float(ordered[low - 1]), float(ordered[high]))
+
+
+def below(one: Interval | None, other: Interval | None) -> bool | None:
+    """Whether one interval lies below another of independent replicates; None if they overlap or one is missing."""
+    if one is None or other is None or one.low is None or one.high is None or other.low is None or other.high is None:
+        return None
+    return True if one.high < other.low else False if one.low > other.high else None
 
 
 def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Interval:

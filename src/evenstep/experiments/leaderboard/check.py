@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from evenstep.experiments.leaderboard.table import Cell, Table
-from evenstep.measure.comparison import Interval
+from evenstep.measure.comparison import Interval, below
 
 #: Parts a board is cut into; one is run again at a time.
 PARTS = 10
@@ -66,7 +66,7 @@ def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
         for first, second in permutations(before, 2):
             if first in fresh or second in fresh:
                 then, now = (before[first], before[second]), (after[first], after[second])
-                if _below(*then) and _below(now[1], now[0]):
+                if below(*then) and below(now[1], now[0]):
                     found.append(Flip(line.name, line.metric, first, second, then, now))
     return found
 
@@ -75,13 +75,6 @@ def changed(stored: Table, again: Sequence[Cell]) -> list[Cell]:
     """Cells whose decisions differ from the stored ones, by their digests."""
     known = {(cell.workload, cell.policy): cell.digests for cell in stored.cells}
     return [cell for cell in again if known.get((cell.workload, cell.policy), cell.digests) != cell.digests]
-
-
-def _below(one: Interval | None, other: Interval | None) -> bool:
-    """Whether the first interval lies wholly below the second."""
-    if one is None or other is None or one.high is None or other.low is None:
-        return False
-    return one.high < other.low
 
 
 def _shown(one: Interval | None) -> str:

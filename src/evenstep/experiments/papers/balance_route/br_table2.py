@@ -66,9 +66,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 def _gain(runs: ex.Runs, method: str) -> ex.Interval:
     """Throughput over that of the best baseline, per cent, replicate by replicate."""
     best = max(br.BASELINES, key=lambda m: ex.mean(runs[m], br.RATE).value)
-    found = ex.ratio(*ex.pair(runs, method, best, br.RATE))
-    low, high = (None if end is None else 100 * (end - 1) for end in (found.low, found.high))
-    return ex.Interval(100 * (found.value - 1), low, high)
+    return ex.ratio(*ex.pair(runs, method, best, br.RATE)).map(lambda ratio: 100 * (ratio - 1))
 
 
 def _paper_gain(g: int, method: str) -> float:

@@ -98,12 +98,12 @@ def keeps_up(share: ex.Interval) -> bool | None:
 
 def percent(share: ex.Interval) -> ex.Interval:
     """A share in per cent."""
-    return ex.Interval(*(None if end is None else 100 * end for end in (share.value, share.low, share.high)))  # type: ignore[arg-type]
+    return share.map(lambda end: 100 * end)
 
 
 def missed(value: ex.Interval, limit: float) -> ex.Interval:
     """By how many per cent of a limit a value lies above it."""
-    return percent(ex.Interval(*(None if e is None else e / limit - 1 for e in (value.value, value.low, value.high))))  # type: ignore[arg-type]
+    return percent(value.map(lambda end: end / limit - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

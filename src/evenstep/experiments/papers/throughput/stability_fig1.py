@@ -109,10 +109,13 @@ def _rows(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval]) -> lis
     rows: list[ex.Row] = []
     for name, rate in found.items():
         formula = closed[name].requests_per_s or 0.0
-        off = ex.Interval(*(None if end is None else 100 * (formula / end - 1) for end in (rate.value, rate.high, rate.low)))  # type: ignore[arg-type]
         rows.append(ex.Row(name, FRONTIER, "requests/s", round(formula, 2), rate))
-        rows.append(ex.Row(name, "error of the closed form", "%", None, off))
+        rows.append(ex.Row(name, "error of the closed form", "%", None, _off(formula, rate)))
     return rows
+
+
+def _off(formula: float, rate: ex.Interval) -> ex.Interval:
+    return rate.map(lambda end: 100 * (formula / end - 1))
 
 
 def _ends(paths: Paths) -> list[ex.Row]:
