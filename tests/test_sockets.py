@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -24,6 +26,21 @@ def test_an_address_is_ours_once_bound_and_what_is_wrong_with_another_is_told():
         for port in (0, 8100):
             with pytest.raises(InputError, match=f"--host is '{host}'; expected an address of this machine"):
                 sockets.listening("x", host, port)
+
+
+def test_an_ipv6_address_stands_in_brackets():
+    assert [sockets.in_url(host) for host in ("::1", "127.0.0.1", "localhost")] == ["[::1]", "127.0.0.1", "localhost"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals end the process there")
+def test_a_signal_ends_what_waits_for_it():
+    async def story():
+        ended = asyncio.Event()
+        sockets.on_end(ended.set)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await ended.wait()
+
+    asyncio.run(story())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no such device")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
+import gc
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from evenstep.errors import InputError
+
+if TYPE_CHECKING:
+    import asyncio
 
 _FILES = 65536
 
@@ -44,6 +49,11 @@ def listening(where: str, host: str, port: int) -> socket.socket:
         hint = f"{error.strerror}. Give another --port, or 0 for any free one."
         raise InputError(where, "--port", f"{host}:{port}", said, hint) from None
     return found
+
+
+def in_url(host: str) -> str:
+    """A host as URLs write it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def need_parser(where: str) -> None:
@@ -82,9 +92,29 @@ def said(line: str) -> None:
             os.close(nowhere)
 
 
+def on_end(end: Callable[[], None]) -> None:
+    """Call `end` on this event loop at each SIGINT and SIGTERM."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, end)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(end))
+
+
+def collect_rarely() -> None:
+    """Keep the garbage collector from interrupting streams often: what lives now stays, and it looks at the rest rarely."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """uvloop's event loops if it is installed, else the standard ones."""
     if find_spec("uvloop") is None:
+        import asyncio
+
         return asyncio.new_event_loop
     import uvloop  # type: ignore[import-not-found,unused-ignore]
 

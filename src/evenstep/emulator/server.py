@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import signal
 import socket
 from collections.abc import Callable
 
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.errors import InputError
-from evenstep.sockets import allow_files, listening, loop_factory, need_parser
+from evenstep.sockets import allow_files, collect_rarely, in_url, listening, loop_factory, need_parser, on_end
 
 _BACKLOG = 4096
 _WHERE = "evenstep emulate"
@@ -108,14 +106,8 @@ async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None
     for line in introduction(emulator):
         say(line)
     ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, ended.set)
-        except NotImplementedError:  # Windows; Ctrl-C ends the loop there
-            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(ended.set))
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    on_end(ended.set)
+    collect_rarely()
     await ended.wait()
     await emulator.close()
 
@@ -130,10 +122,6 @@ def introduction(emulator: Emulator) -> list[str]:
     lines = [f"{ranks}: {held}, model {settings.model}, role {settings.role}"]
     for port, ranks in emulator.ports:
         behind = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks 0-{ranks[-1]}, by header X-data-parallel-rank"
-        lines.append(f"http://{_shown(settings.host)}:{port}  {behind}")
-    lines.append(f"faults: POST http://{_shown(settings.host)}:{emulator.ports[0][0]}/emulator/fault; Ctrl-C ends")
+        lines.append(f"http://{in_url(settings.host)}:{port}  {behind}")
+    lines.append(f"faults: POST http://{in_url(settings.host)}:{emulator.ports[0][0]}/emulator/fault; Ctrl-C ends")
     return lines
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
 import logging
 import signal
 import socket
@@ -211,14 +210,9 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
     def end() -> None:
         (at_once if ending.is_set() else ending).set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, end)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(end))
+    sockets.on_end(end)
     sys.setswitchinterval(_SWITCH_S)
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    sockets.collect_rarely()
     beginning = loop.create_task(server.ready())
     beginning.add_done_callback(begun)
     await ending.wait()
@@ -239,12 +233,13 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
 def introduction(server: Server) -> list[str]:
     """The start-up lines: addresses and assumptions."""
     config = server.config
-    host = f"[{config.listen.host}]" if ":" in config.listen.host else config.listen.host
     fleet = config.fleet()
     groups = {worker.group or worker.name for worker in fleet if worker.role == "decode"}
     prefillers = sum(worker.role == "prefill" for worker in fleet)
     scheme = "https" if config.listen.tls else "http"
-    lines = [f"{scheme}://{host}:{server.port}  policy {config.policy}, kernels: {compiled.mode()}"]
+    lines = [
+        f"{scheme}://{sockets.in_url(config.listen.host)}:{server.port}  policy {config.policy}, kernels: {compiled.mode()}"
+    ]
     split = f", {prefillers} of them prefill" if prefillers else ""
     several = "s" * (len(fleet) != 1), "s" * (len(groups) != 1)
     lines.append(f"{len(fleet)} worker{several[0]}{split}, {len(groups)} barrier group{several[1]}")

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from evenstep.config import Settled
 from evenstep.errors import InputError, nearest
+from evenstep.sockets import in_url
 
 #: Names that goodput knows.
 OBJECTIVES = ("ttft", "tpot", "e2el")
@@ -103,7 +104,7 @@ class Target:
     @property
     def authority(self) -> str:
         """Host and port as a URL and the header ``Host`` write them."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = in_url(self.host)
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from evenstep.config import convert
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.errors import InputError
+from evenstep.sockets import in_url
 
 #: Slots of a worker whose operator does not say.
 DEFAULT_SLOTS = 256
@@ -169,8 +170,7 @@ def _address(url: str, where: str) -> str:
         raise InputError(where, "url", url, shape)
     if parts.query or parts.fragment or parts.username or re.search(r"[\s\x00-\x1f]", url):
         raise InputError(where, "url", url, shape, "Without user, query or fragment.")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{host}:{port or (443 if parts.scheme == 'https' else 80)}"
+    return f"{in_url(parts.hostname)}:{port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def worker_of(text: str, where: str) -> Worker:

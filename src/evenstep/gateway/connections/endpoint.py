@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from evenstep.gateway.config.config import Engines
 from evenstep.gateway.connections.engine import EngineConnection, Leg
 from evenstep.http.heads import response_heads
+from evenstep.sockets import in_url
 
 #: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
 #: each stream that is read slowly.
@@ -42,8 +43,7 @@ class Endpoint:
         self.settings, self.loop = settings, loop
         self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
         self._tls = (tls or ssl.create_default_context()) if is_tls else None
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        self.authority = f"{host}:{self._port}"
+        self.authority = f"{in_url(self._host)}:{self._port}"
         self.base = parts.path.rstrip("/")
         self.heads = response_heads()
         self.connections: set[EngineConnection] = set()

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Worker
+from evenstep.sockets import in_url
 
 #: Takes all workers of a source.
 Tell = Callable[[list[Worker]], Awaitable[None]]
@@ -22,8 +23,7 @@ def at_address(common: Worker, host: str, port: int, name: str = "", group: str 
         name, group: of the worker, if not derived from its address and from `common`.
     """
     scheme, _, path, _, _ = urlsplit(common.url)
-    shown = f"[{host}]" if ":" in host else host
-    url = urlunsplit((scheme, f"{shown}:{port}", path, "", ""))
+    url = urlunsplit((scheme, f"{in_url(host)}:{port}", path, "", ""))
     return dataclasses.replace(common, url=url, name=name, group=group or common.group).each()
 
 

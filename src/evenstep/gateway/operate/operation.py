@@ -37,6 +37,7 @@ from evenstep.gateway.operate.snapshots import Snapshots
 from evenstep.gateway.operate.status import Status
 from evenstep.gateway.serve.classes import Attainment
 from evenstep.gateway.serve.ended import Ended, Sink
+from evenstep.sockets import in_url
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -114,9 +115,9 @@ class Operation:
         admin = self._settled.value.admin
         if not self.port:
             return []
-        scheme, host = "https" if admin.tls else "http", f"[{admin.host}]" if ":" in admin.host else admin.host
+        scheme = "https" if admin.tls else "http"
         taken = f"; {admin.port} is taken" if admin.port and self.port != admin.port else ""
-        return [f"{scheme}://{host}:{self.port}/metrics and the admin API (--admin-port{taken})"]
+        return [f"{scheme}://{in_url(admin.host)}:{self.port}/metrics and the admin API (--admin-port{taken})"]
 
     def stop(self) -> None:
         """End the thread; the gateway may already be gone."""
