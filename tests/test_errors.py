@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from evenstep.errors import EngineError, EvenstepError, InputError, PolicyError, nearest
+from evenstep.errors import EngineError, EvenstepError, InputError, PolicyError, check_known, nearest
 
 
 def test_an_input_error_reads_where_field_value_expected_and_what_to_do():
@@ -41,3 +41,9 @@ def test_nearest_offers_what_is_close_and_else_all():
     assert nearest("bf-oi", ["bf-io", "jsq"]) == "Did you mean bf-io?"
     assert nearest("zzz", ["jsq", "bf-io"]) == "Known: bf-io, jsq."
     assert nearest("zzz", []) == ""
+
+
+def test_an_unknown_word_is_an_error_with_the_nearest():
+    check_known("file", "policy", "jsq", {"jsq": 1}, "a known policy")
+    with pytest.raises(InputError, match=r"^file: policy is 'jsp'; expected a known policy. Did you mean jsq\?$"):
+        check_known("file", "policy", "jsp", {"jsq": 1}, "a known policy")

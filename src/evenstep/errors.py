@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class EvenstepError(Exception):
@@ -50,3 +50,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean {' or '.join(close)}?"
     return f"Known: {', '.join(names)}." if names else ""
+
+
+def check_known(where: str, field: str, word: str, known: Collection[str], expected: str) -> None:
+    """Check that a word is a known one.
+
+    Raises:
+        InputError: it is not; the nearest known ones are offered.
+    """
+    if word not in known:
+        raise InputError(where, field, word, expected, nearest(str(word), known))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.profile_tables import rows_of
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known
 from evenstep.request import F8
 
 #: Column of a log -> names it may have: ours first, then those of tables this project writes.
@@ -154,8 +154,8 @@ def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
     Raises:
         InputError: it explains less than `LEAST` of the variation, or the law was not fitted.
     """
-    if law is not None and law not in LAWS:
-        raise InputError("--law", "law", law, "a law that is fitted", nearest(law, LAWS))
+    if law is not None:
+        check_known("--law", "law", law, LAWS, "a law that is fitted")
     if law is not None and law in fitted.left_out:
         raise InputError(where, f"fit of {law}", "missing", "the columns it needs", f"{fitted.left_out[law]}.")
     best = next(fit for fit in fitted.fits if law in (None, fit.law))

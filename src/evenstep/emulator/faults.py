@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from evenstep import names, streams
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known
 
 Kind: TypeAlias = Literal[
     "refuse",
@@ -89,8 +89,7 @@ def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") 
     else:
         options = dict(given)
         kind = options.pop("fault", "missing")
-    if kind not in get_args(Kind):
-        raise InputError("fault", "fault", kind, "a known fault", nearest(str(kind), get_args(Kind)))
+    check_known("fault", "fault", kind, get_args(Kind), "a known fault")
     if kind == "recomputed" and dialect != "vllm":
         raise InputError(kind, "dialect", dialect, "vllm", "No other engine hands a request back.")
     found: Fault = names.make(Fault, {**options, "fault": kind}, where=str(kind))

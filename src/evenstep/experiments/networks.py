@@ -12,7 +12,7 @@ import numpy as np
 
 from evenstep.config import in_file
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known
 from evenstep.measure.comparison import paired_difference
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
@@ -217,8 +217,7 @@ def in_orders(network: Network, orders: Sequence[str] = ()) -> list[Network]:
     """
     known = get_args(Order)
     for k, order in enumerate(orders):
-        if order not in known:
-            raise InputError("evenstep network", "--orders", order, "a known order", nearest(order, known))
+        check_known("evenstep network", "--orders", order, known, "a known order")
         if order in orders[:k]:
             raise InputError("evenstep network", "--orders", order, "each order once")
     return [replace(network, order=order) for order in orders or (network.order,)]  # type: ignore[arg-type]

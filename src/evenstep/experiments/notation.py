@@ -12,7 +12,7 @@ import numpy as np
 
 from evenstep import names, streams
 from evenstep.config import numbers_of
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known
 from evenstep.measure.metrics import Slo
 from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.simulation import Outage
@@ -34,8 +34,7 @@ def drift_of(text: str | None) -> Drift:
         raise InputError("drift", "option", text, "key=value", f"Keys: {', '.join(_DRIFT)}.")
     spec = names.options(text, "drift")
     for key in spec:
-        if key not in _DRIFT:
-            raise InputError("drift", "option", key, "a known option", nearest(key, _DRIFT))
+        check_known("drift", "option", key, _DRIFT, "a known option")
     if "sequence" in spec and "growth" in spec:
         raise InputError("drift", "growth", spec["growth"], "no growth with a sequence", "Leave one of them out.")
     made: dict[str, Any] = {key: _number(key, value) for key, value in spec.items() if key != "sequence"}
@@ -58,8 +57,7 @@ def slo_of(text: str | None) -> Slo | None:
     spec = names.options(text, where)
     made: dict[str, float] = {}
     for key, value in spec.items():
-        if key not in _SLO:
-            raise InputError(where, "key", key, "ttft or tpot", nearest(key, _SLO))
+        check_known(where, "key", key, _SLO, "ttft or tpot")
         digits, scale = (value[:-2], 1e-3) if value.endswith("ms") else (value.removesuffix("s"), 1.0)
         try:
             made[f"{key}_s"] = float(digits) * scale

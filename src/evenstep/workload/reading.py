@@ -10,7 +10,7 @@ from typing import Any, Literal, get_origin, get_type_hints
 
 from evenstep import names
 from evenstep.config import expectation
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known, nearest
 from evenstep.request import Trace
 from evenstep.workload import files
 from evenstep.workload.checks import check_trace
@@ -162,8 +162,7 @@ def sample_path(name: str) -> Path:
         InputError: no such sample, with the nearest.
     """
     known = _bundled()
-    if name not in known:
-        raise InputError("samples", "sample", name, "a bundled sample", nearest(name, known))
+    check_known("samples", "sample", name, known, "a bundled sample")
     return known[name]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evenstep import names
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known
 from evenstep.experiments.contenders import Contender, contender
 from evenstep.experiments.crew import Places
 from evenstep.experiments.leaderboard.file import Workload, read_board
@@ -177,8 +177,7 @@ def _check_policy(where: str, field: str, text: str) -> None:
 def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, list[str]]) -> list[str]:
     """The selected items, in the order of the board; all if none are selected."""
     for name in asked:
-        if name not in known:
-            raise InputError("evenstep leaderboard", flag, name, "one on the board", nearest(name, known))
+        check_known("evenstep leaderboard", flag, name, known, "one on the board")
     every = list(dict.fromkeys(one for found in known.values() for one in found))
     wanted = [one for name in asked for one in known[name]]
     return [one for one in every if one in wanted] if asked else every

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from evenstep import config
 from evenstep.config import Document, Layer, Settled, settle
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known, nearest
 from evenstep.experiments.leaderboard.table import WorkloadLine
 from evenstep.experiments.settings import CompareSettings, checked, mapping
 
@@ -129,8 +129,7 @@ def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
     named = {"picture": found.picture, **{f"slow.{k}.leave_out": one.leave_out for k, one in found.slow.items()}}
     for place, names in named.items():
         for name in names:
-            if name not in known:
-                raise InputError(document.where(place), place, name, "a workload above", nearest(name, known))
+            check_known(document.where(place), place, name, known, "a workload above")
     for policy, slow in found.slow.items():
         if not 2 <= slow.seeds <= found.seeds:
             place = f"slow.{policy}.seeds"

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 from evenstep import names
 from evenstep.config import Document, Layer, Settled, settle
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known, nearest
 from evenstep.experiments.contenders import Contender, contender
 from evenstep.experiments.settings import CompareSettings, checked
 from evenstep.experiments.sweep.file import SweepFile, sampling
@@ -74,8 +74,7 @@ def design_of(found: SweepFile, document: Document) -> Design:
     """
     known = metric_names()
     for name in found.metrics:
-        if name not in known:
-            raise InputError(document.where("metrics"), "metrics", name, "a known metric", nearest(name, known))
+        check_known(document.where("metrics"), "metrics", name, known, "a known metric")
     asked = _policies(found, document)
     axes = [_axis(name, given, asked, document) for name, given in found.over.items()]
     cube = sampling(found, document)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known
 from evenstep.measure.comparison import Interval
 
 _FORM = "ci(METRIC) < NUMBER, with % for a share of the mean, e.g. ci(idle_share) < 2%"
@@ -91,9 +91,7 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
             raise _refused(where, text, words[place - 1][0], words[place - 1][2], "`ci(`")
         take("(", "`(`")
         metric = take("word", "the name of a metric")
-        if metric not in metrics:
-            position = words[place - 1][0]
-            raise InputError(where, f"metric at position {position}", metric, "a known metric", nearest(metric, metrics))
+        check_known(where, f"metric at position {words[place - 1][0]}", metric, metrics, "a known metric")
         take(")", "`)`")
         take("<", "`<`")
         number = float(take("number", "a number"))

@@ -25,7 +25,7 @@ from typing import Any, Literal, NoReturn
 
 from evenstep import config, names
 from evenstep.cost.batch import BatchTime
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_known
 from evenstep.request import Trace
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.settings import Engine
@@ -216,8 +216,7 @@ class Network:
         for name, engine in self.engines.items():
             for k, call in enumerate(engine.priority):
                 place = f"engines.{name}.priority[{k}]"
-                if call not in known:
-                    raise InputError("network", place, call, "TASK.CALL", nearest(call, known))
+                check_known("network", place, call, known, "TASK.CALL")
                 if known[call] != name:
                     raise InputError("network", place, call, f"a call of engine {name}", f"It runs on {known[call]}.")
 
@@ -259,23 +258,18 @@ def check_task(network: Network, name: str, task: TaskSection) -> None:
     if END in task.calls:
         hint = f"In `then`, {END} means that the task ends."
         raise InputError("network", f"{place}.calls.{END}", END, "another name of a call", hint)
-    if task.engine is not None and task.engine not in network.engines:
-        raise InputError("network", f"{place}.engine", task.engine, "a known engine", nearest(task.engine, network.engines))
+    if task.engine is not None:
+        check_known("network", f"{place}.engine", task.engine, network.engines, "a known engine")
     for which, call in task.calls.items():
         at = f"{place}.calls.{which}"
-        if call.engine not in network.engines:
-            hint = nearest(call.engine, network.engines)
-            raise InputError("network", f"{at}.engine", call.engine, "a known engine", hint)
+        check_known("network", f"{at}.engine", call.engine, network.engines, "a known engine")
         for part, law in (("prompt", call.prompt), ("output", call.output)):
             laws.check_mean("network", law, f"{at}.{part}")
         for before in call.after:
-            if before not in task.calls:
-                raise InputError("network", f"{at}.after", before, "a call of the task", nearest(before, task.calls))
+            check_known("network", f"{at}.after", before, task.calls, "a call of the task")
         for follows, chance in call.then.items():
-            if follows != END and follows not in task.calls:
-                raise InputError(
-                    "network", f"{at}.then", follows, f"a call of the task, or {END}", nearest(follows, task.calls)
-                )
+            if follows != END:
+                check_known("network", f"{at}.then", follows, task.calls, f"a call of the task, or {END}")
             if not 0 <= chance <= 1:
                 raise InputError("network", f"{at}.then.{follows}", chance, "a probability, 0 to 1")
             if follows != END and task.calls[follows].after:
