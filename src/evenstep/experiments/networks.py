@@ -13,7 +13,7 @@ import numpy as np
 from evenstep.config import in_file
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
 from evenstep.errors import InputError, check_known
-from evenstep.measure.comparison import paired_difference
+from evenstep.measure.comparison import paired
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
 from evenstep.sim.network.description import END, EngineSection, Network, Order, load, read_traces
@@ -196,15 +196,8 @@ def compare(
     for one in in_orders(network, orders):
         with in_file(path, "network"):
             runs = tuple(simulate_network(one, traces=traces, seed=seed + k) for k in range(seeds))
-        versus = None
-        if found:
-            first = found[0].runs
-            versus = {
-                figure: paired_difference(
-                    [float(r.summary[figure]) for r in runs], [float(r.summary[figure]) for r in first]
-                )
-                for figure in FIGURES
-            }
+        first = found[0].runs if found else ()
+        versus = paired([run.summary for run in runs], [run.summary for run in first], FIGURES) if first else None
         found.append(Ordered(one.order, runs, versus))
     return found
 

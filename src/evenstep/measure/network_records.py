@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.comparison import Interval, mean_interval, paired
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
 from evenstep.measure.stability import Stability, Verdict, judged
@@ -221,7 +221,6 @@ def live_orders(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[LiveOrdered]:
     found: list[LiveOrdered] = []
     for (order, way), own in values.items():
         first = values[pairs[0][0].order, way]
-        versus = {name: paired_difference([one[name] for one in own], [one[name] for one in first]) for name in LIVE}
         means = {name: mean_interval([one[name] for one in own]) for name in LIVE}
-        found.append(LiveOrdered(order, way, means, None if own is first else versus))
+        found.append(LiveOrdered(order, way, means, None if own is first else paired(own, first, LIVE)))
     return found
