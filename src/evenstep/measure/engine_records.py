@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 
 from evenstep.cost.power import Power, watts
 from evenstep.errors import InputError
+from evenstep.measure.digest import digest
 from evenstep.measure.metrics import Slo, goodput, meets
 from evenstep.measure.quantiles import AllValues, LogHistogram
 from evenstep.request import F8, I8, Trace
@@ -146,9 +146,8 @@ class EngineRun:
     def digest(self) -> str:
         """SHA-256 of (request id, first and last iteration, evictions) in id order and the final clock, little-endian."""
         table = self.requests
-        rows = np.stack([table.request_id, table.first_iteration, table.last_iteration, table.evictions], axis=1)
-        clock = np.array([self.totals.makespan_s], "<f8")
-        return hashlib.sha256(rows.astype("<i8").tobytes() + clock.tobytes()).hexdigest()
+        facts = table.first_iteration, table.last_iteration, table.evictions
+        return digest(table.request_id, *facts, self.totals.makespan_s)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
