@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenstep.request import COLUMNS, PrefixBlocks, Request, Trace
+from evenstep.request import COLUMNS, PrefixBlocks, Request, Trace, offsets_of
 
 
 def trace() -> Trace:
@@ -68,3 +68,8 @@ def test_columns_are_the_fields_of_a_request_but_its_number():
     assert COLUMNS[0] == "arrival_s"
     assert "request_id" not in COLUMNS
     assert len(COLUMNS) == 11
+
+
+def test_offsets_say_where_rows_begin_and_the_last_one_ends():
+    assert offsets_of([2, 0, 3]).tolist() == [0, 2, 2, 5]
+    assert offsets_of([]).tolist() == [0]

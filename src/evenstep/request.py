@@ -59,6 +59,17 @@ class Request:
     think_s: float = 0.0
 
 
+def offsets_of(counts: Any) -> I8:
+    """int64[N+1], where the entries of each of N rows begin in one array, and where the last row's end.
+
+    Args:
+        counts: N whole numbers, entries of each row.
+    """
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, dtype=np.int64, out=offsets[1:])
+    return offsets
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixBlocks:
     """The prompt's KV blocks by content, row by row, as prefix-cache traces give them.
@@ -80,8 +91,7 @@ class PrefixBlocks:
 
     def take(self, rows: I8) -> PrefixBlocks:
         counts = np.diff(self.offsets)[rows]
-        offsets = np.zeros(rows.size + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
+        offsets = offsets_of(counts)
         index = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - self.offsets[rows], counts)
         return replace(self, ids=self.ids[index], offsets=offsets)
 

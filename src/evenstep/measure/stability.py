@@ -11,7 +11,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.engine_records import EngineRun, IterationTable
-from evenstep.request import F8, I8, Trace
+from evenstep.request import F8, I8, Trace, offsets_of
 
 #: Moments of a stretch at which the number of requests is read.
 _SAMPLES = 100
@@ -137,8 +137,7 @@ def tokens_arrived(run: EngineRun, times_s: F8) -> F8:
     arrival_s = run.trace.column("arrival_s")
     order = np.argsort(arrival_s, kind="stable")
     tokens = tokens_of(run.trace, run.conditions.engine["first_token"])[order]
-    come = np.concatenate([[0], np.cumsum(tokens)])
-    return come[np.searchsorted(arrival_s[order], times_s, side="right")].astype(np.float64)
+    return offsets_of(tokens)[np.searchsorted(arrival_s[order], times_s, side="right")].astype(np.float64)
 
 
 def work_left(run: EngineRun, times_s: F8) -> F8:

@@ -13,7 +13,7 @@ from evenstep.compiled import Ints, Record, Rows, cut, fill, one, rows, widened
 from evenstep.cost.power import Power
 from evenstep.cost.view import PiecewiseLinear, StepTime
 from evenstep.measure.metrics import Slo
-from evenstep.request import F8, I8, Trace
+from evenstep.request import F8, I8, Trace, offsets_of
 from evenstep.routing import view as seen
 from evenstep.routing.view import HOLD, horizon_of, memory_size_of
 from evenstep.sim.cluster import model
@@ -400,6 +400,4 @@ def _sessions(trace: Trace) -> model.Sessions:
 
 def _offsets(owners: I8, count: int) -> I8:
     """int64[count + 1], where each owner's entries begin when they stand in order of their owners."""
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
-    return offsets
+    return offsets_of(np.bincount(owners, minlength=count))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.request import I8, PrefixBlocks, Trace
+from evenstep.request import I8, PrefixBlocks, Trace, offsets_of
 from evenstep.workload.readers import agent_lines, blocks, json_table
 from evenstep.workload.readers.agent_lines import Call, Helper
 from evenstep.workload.table import MISSING, Table
@@ -125,8 +125,7 @@ class _Sessions:
 
     def blocks(self, rows: I8) -> PrefixBlocks:
         """Blocks of these requests, in this order; the lists are let go as they are copied."""
-        offsets = np.zeros(rows.size + 1, np.int64)
-        np.cumsum([_length(self.ids[row]) for row in rows], out=offsets[1:])
+        offsets = offsets_of([_length(self.ids[row]) for row in rows])
         together = np.empty(offsets[-1], np.int64)
         for place, row in enumerate(rows):
             own, self.ids[row] = self.ids[row], None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.request import I8, PrefixBlocks
+from evenstep.request import I8, PrefixBlocks, offsets_of
 from evenstep.workload.table import MISSING, Table
 
 _SIZES = (512, 16, 32, 64, 128, 256, 1024)
@@ -57,8 +57,7 @@ def of_table(
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         ids = flat(lists)
         assert ids is not None
-    offsets = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
+    offsets = offsets_of(counts)
     listed = (counts > 0) & ~table.bad
     for size in sizes:
         if bool((-(-prompt_tokens[listed] // size) == counts[listed]).all()):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.errors import InputError
-from evenstep.request import ABSENT, COLUMNS, PrefixBlocks, Trace
+from evenstep.request import ABSENT, COLUMNS, PrefixBlocks, Trace, offsets_of
 from evenstep.workload import files
 from evenstep.workload.checks import check_trace
 from evenstep.workload.table import Table
@@ -133,9 +133,7 @@ def _blocks(path: Path, column: Any, about: dict[str, Any]) -> PrefixBlocks:
     if lists.null_count:
         raise InputError(path.name, _BLOCKS, "null", "a list of block ids in every row")
     ids = lists.flatten().to_numpy(zero_copy_only=False)
-    lengths = np.diff(lists.offsets.to_numpy(zero_copy_only=False))
-    offsets = np.zeros(lengths.size + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = offsets_of(np.diff(lists.offsets.to_numpy(zero_copy_only=False)))
     size, scope = about.get("block_tokens", 16), about.get("scope", "global")
     return PrefixBlocks(np.ascontiguousarray(ids, np.int64), offsets, int(size), scope)
 

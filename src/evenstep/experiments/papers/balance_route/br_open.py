@@ -13,7 +13,7 @@ from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers._heavy import KEYS, STEP_TIME, heavy
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.measure.records import Run
-from evenstep.request import Trace
+from evenstep.request import Trace, offsets_of
 from evenstep.sim.cluster.drift import Drift, Profiles
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.sim.prefill_tier import PrefillTier
@@ -143,7 +143,7 @@ def received(trace: Trace, steps: int) -> Drift:
     if steps == 0:
         return Drift()
     counts = trace.output_tokens + steps
-    offsets = np.concatenate([[0], np.cumsum(counts)])
+    offsets = offsets_of(counts)
     since = np.arange(offsets[-1]) - np.repeat(offsets[:-1] + steps, counts)
     return Drift(profiles=Profiles(np.repeat(trace.prompt_tokens, counts) + np.maximum(since, 0.0), offsets))
 

@@ -11,7 +11,7 @@ import numpy as np
 from evenstep import streams
 from evenstep.experiments import vocabulary as ex
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.request import I8, Trace
+from evenstep.request import I8, Trace, offsets_of
 from evenstep.sim.cluster.drift import Drift, Profiles
 
 #: Steps between two looks at a patch, and its finest level: each level has four times the cells.
@@ -66,7 +66,7 @@ def mesh(jobs: int, seed: int) -> Profiles:
     for at in range(1, looks):
         level[:, at] = np.clip(level[:, at - 1] + _whole(seed, "mesh-level", jobs, -1, 1, at), 0, FINEST)
     patch, step = _each_step(steps)
-    return Profiles(_whole(seed, "mesh-cells", jobs, 1, 100)[patch] * 4.0 ** level[patch, step // LOOK], _offsets(steps))
+    return Profiles(_whole(seed, "mesh-cells", jobs, 1, 100)[patch] * 4.0 ** level[patch, step // LOOK], offsets_of(steps))
 
 
 def tiles(jobs: int, seed: int) -> Profiles:
@@ -74,7 +74,7 @@ def tiles(jobs: int, seed: int) -> Profiles:
     panels = _whole(seed, "tile-panels", jobs, 4, 40)
     matrix, done = _each_step(panels)
     left = panels[matrix] - done
-    return Profiles(left * (left + 1) / 2.0, _offsets(panels))
+    return Profiles(left * (left + 1) / 2.0, offsets_of(panels))
 
 
 DOMAINS: Mapping[str, Callable[[int, int], Profiles]] = {"mesh": mesh, "tiles": tiles}
@@ -86,14 +86,10 @@ def _whole(seed: int, stream: str, count: int, low: int, high: int, draw: int = 
     return low + (drawn * (high - low + 1)).astype(np.int64)
 
 
-def _offsets(steps: I8) -> I8:
-    return np.concatenate([[0], np.cumsum(steps)]).astype(np.int64)
-
-
 def _each_step(steps: I8) -> tuple[I8, I8]:
     """Job and number of the step, of every step of every job."""
     job = np.repeat(np.arange(steps.size), steps)
-    return job, np.arange(job.size) - _offsets(steps)[job]
+    return job, np.arange(job.size) - offsets_of(steps)[job]
 
 
 def _claim(idle: Mapping[tuple[str, str], list[float]], domain: str, policy: str) -> ex.Claim:
