@@ -29,6 +29,12 @@ def test_in_equilibrium_as_many_arrive_in_an_iteration_as_stand_at_a_stage(numbe
     assert found.tokens_per_s == pytest.approx(np.dot(found.per_stage, stages) / found.iteration_s)
 
 
+def test_types_at_a_load_keep_their_proportions():
+    types = Types((2, 1), (20, 40), (10, 30), 0.01, 1e-5).at_load(0.7)
+    assert types.load == pytest.approx(0.7)
+    assert types.arrivals_per_s[0] == 2 * types.arrivals_per_s[1]
+
+
 def test_an_engine_that_cannot_keep_up_has_no_equilibrium():
     with pytest.raises(InputError, match="load"):
         equilibrium(Types((10.0,), (100,), (100,), 0.01, 1e-4))

@@ -10,7 +10,7 @@ a factor l' + 1 (it switches from requests of a type to requests at a stage); eq
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,11 @@ class Types:
     def load(self) -> float:
         """rho = d1 sum_j lambda_j W_j; the engine keeps up if and only if rho < 1."""
         return float(self.d1_s * np.dot(self.arrivals_per_s, self.work))
+
+    def at_load(self, load: float) -> Types:
+        """The types with arrivals in the same proportions, at this share of what the engine keeps up with."""
+        rate = load / self.load
+        return replace(self, arrivals_per_s=[rate * share for share in self.arrivals_per_s])
 
     def iteration_s(self, per_stage: F8) -> float:
         """d0 + d1 M, seconds, with float64[m] requests at each stage."""

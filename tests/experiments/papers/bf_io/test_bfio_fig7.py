@@ -6,7 +6,8 @@ import pytest
 from tests.experiments.papers.quick import ours, quick
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.papers.bf_io.bfio_fig7 import ACCOUNTINGS, _flat
+from evenstep.experiments.papers.bf_io._bf_io import ACCOUNTINGS
+from evenstep.experiments.papers.bf_io.bfio_fig7 import _flat
 from evenstep.measure.comparison import Interval
 from evenstep.report.findings import Row
 

@@ -19,6 +19,8 @@ FCFS, JSQ, BF0, BF20 = "FCFS", "JSQ", "BF-IO (H = 0)", "BF-IO (H = 20)"
 #: The four strategies of the paper. The age bound is ours, so it is off; remaining lengths in the window are the true ones.
 POLICIES = {FCFS: "fcfs", JSQ: "jsq", BF0: "bf-io:age_limit=0", BF20: "bf-io:horizon=20,age_limit=0,predictor=oracle"}
 STEP_TIME = Linear()
+#: Joules of a step under each accounting, and what tables call it.
+ACCOUNTINGS = {"energy_busy_idle_j": "busy and idle apart", "energy_step_average_j": "step average"}
 #: An exponent is told where half its interval is at most this.
 TOLD = 0.1
 MISSING = "BurstGPT, of which no long enough piece is to be had"

@@ -14,8 +14,6 @@ from evenstep.measure.records import Run
 from evenstep.request import F8
 
 PAPER = {bf.FCFS: ("330", "380"), bf.BF20: ("395", "400")}
-#: Joules of a step under each accounting, and what tables call it.
-ACCOUNTINGS = {"energy_busy_idle_j": "busy and idle apart", "energy_step_average_j": "step average"}
 #: Stretches that a run is cut into, and the share of them outside the range reported, at each end.
 STRETCHES, TAIL = 200, 0.05
 
@@ -25,7 +23,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     cluster = bf.fleet(*setting.pick((), (4, 24, 32)))
     policies = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF20)}
     runs, stands_in = bf.run_on(setting, cluster, requests, policies, records=True)
-    series = {(p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in ACCOUNTINGS}
+    series = {(p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in bf.ACCOUNTINGS}
     first = {key: own[0] for key, own in series.items()}
     ranges = [one for (p, name), own in series.items() for one in _range(p, name, [watts for _, watts in own])]
     return ex.Findings(
@@ -39,7 +37,7 @@ def run(setting: ex.Setting) -> ex.Findings:
         ),
         stands_in=stands_in,
         data=ex.curves(
-            {(p, ACCOUNTINGS[name]): own for (p, name), own in first.items()}, ("case", "accounting"), ("time_s", "watts")
+            {(p, bf.ACCOUNTINGS[name]): own for (p, name), own in first.items()}, ("case", "accounting"), ("time_s", "watts")
         ),
         draw=lambda figure: _draw(figure, first),
         size=(9.5, 3.8),
@@ -73,7 +71,7 @@ def _watts(run: Run, name: str) -> tuple[F8, F8]:
 
 def _range(policy: str, name: str, watts: Sequence[F8]) -> list[ex.Row]:
     low, high = ([float(np.quantile(w, q)) for w in watts] for q in (TAIL, 1 - TAIL))
-    said = ACCOUNTINGS[name]
+    said = bf.ACCOUNTINGS[name]
     return [
         ex.row(policy, f"lower end of the range, {said}", "W", low, PAPER[policy][0]),
         ex.row(policy, f"upper end of the range, {said}", "W", high, PAPER[policy][1]),
@@ -86,7 +84,7 @@ def _claim(runs: ex.Runs) -> ex.Claim:
 
 
 def _flat(rows: Sequence[ex.Row]) -> ex.Claim:
-    said = f"lower end of the range, {ACCOUNTINGS['energy_step_average_j']}"
+    said = f"lower end of the range, {bf.ACCOUNTINGS['energy_step_average_j']}"
     low = next(one.ours for one in rows if one.case == bf.FCFS and one.quantity == said)
     says = "FCFS draws less than 399.5 W under the step average, as eqs. 11 and D45 print it"
     return ex.limited(says, low, 399.5, -1, "its lowest stretches draw {} W")
@@ -94,7 +92,7 @@ def _flat(rows: Sequence[ex.Row]) -> ex.Claim:
 
 def _draw(figure: Any, series: Mapping[tuple[str, str], tuple[F8, F8]]) -> None:
     panels = figure.subplots(1, 2, sharey=True)
-    for axes, (name, title) in zip(panels, ACCOUNTINGS.items(), strict=True):
+    for axes, (name, title) in zip(panels, bf.ACCOUNTINGS.items(), strict=True):
         ex.lines(axes, {policy: series[policy, name] for policy in PAPER}, lw=1.0)
         ex.labelled(axes, "time, s", title=title)
     panels[0].set_ylabel("mean power of a worker, W")

@@ -12,8 +12,6 @@ IMBALANCE = {bf.FCFS: 27.9, bf.JSQ: 28.2, bf.BF0: 2.92, bf.BF20: 1.65}
 THROUGHPUT = {bf.FCFS: 8.00, bf.JSQ: 7.99, bf.BF0: 9.03, bf.BF20: 9.13}
 TPOT = {bf.FCFS: 1.42, bf.JSQ: 1.42, bf.BF0: 1.26, bf.BF20: 1.25}
 ENERGY = {bf.FCFS: 396.0, bf.JSQ: 396.0, bf.BF0: 386.0, bf.BF20: 383.0}
-#: Joules under each accounting, and what rows call it.
-ACCOUNTINGS = {"energy_busy_idle_j": "busy and idle apart", "energy_step_average_j": "step average"}
 _FIELDS = (
     "imbalance_envelope_tokens",
     "idle_share",
@@ -31,7 +29,7 @@ def run(setting: ex.Setting) -> ex.Findings:
     requests = setting.pick(24_000, 2_000)
     cluster = bf.fleet(*setting.pick((), (4, 24, 32)))
     runs, stands_in = bf.run_on(setting, cluster, requests)
-    saved = {kind: _share(runs, bf.BF20, kind) for kind in ACCOUNTINGS}
+    saved = {kind: _share(runs, bf.BF20, kind) for kind in bf.ACCOUNTINGS}
     return ex.Findings(
         rows=[
             *ex.rows_of(runs, "imbalance_envelope_tokens", "average imbalance", "10^4 tokens", 1e-4, IMBALANCE),
@@ -42,7 +40,7 @@ def run(setting: ex.Setting) -> ex.Findings:
             *ex.rows_of(runs, "energy_step_average_j", "energy, step average", "kJ", 1e-3),
             *[
                 ex.Row(p, f"energy over FCFS, {said}", "%", round(100 * ENERGY[p] / 396, 1), _share(runs, p, kind))
-                for kind, said in ACCOUNTINGS.items()
+                for kind, said in bf.ACCOUNTINGS.items()
                 for p in bf.POLICIES
             ],
         ],

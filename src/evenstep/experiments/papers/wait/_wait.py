@@ -23,6 +23,11 @@ from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.workload.synthetic.arrivals import Poisson
 
 LAW, POWER = AffineKv(), Power()
+#: How energy is counted, as a constant of an experiment.
+ENERGY = (
+    f"energy | {POWER.idle_w:g} W idle to {POWER.max_w:g} W, {POWER.model_params:g} parameters | BF-IO's power law over "
+    "the tokens an iteration runs; idle time is counted"
+)
 #: Tokens an iteration may run, the same for all policies.
 TOKEN_LIMITS = (512, 2048)
 #: Arrivals over the largest rate.
@@ -251,8 +256,7 @@ class Workload:
             vLLM V1 | forms the next batch while one runs | as it does by default; formed like the others, its batches are
               Sarathi's to the bit, since it serves running requests first, too. The paper's vLLM puts new arrivals first:
               vanilla vLLM
-            energy | {POWER.idle_w:g} W idle to {POWER.max_w:g} W, {POWER.model_params:g} parameters | BF-IO's power law over
-              the tokens an iteration runs; idle time is counted
+            {ENERGY}
         """)
 
 

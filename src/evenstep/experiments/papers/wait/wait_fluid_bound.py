@@ -24,15 +24,9 @@ QUICK = ("sarathi", "vanilla-vllm", "vllm", "wait")
 MORE = 0.01
 
 
-def types_at(load: float) -> Types:
-    """The types at a share of the capacity."""
-    rate = load / Types(SHARES, PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s).load
-    return Types([rate * share for share in SHARES], PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s)
-
-
 def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[float]:
     """Throughput over the fluid one of each replicate, prefills counted as a token as in eq. 8."""
-    types = types_at(load)
+    types = Types(SHARES, PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s).at_load(load)
     fluid, rate = equilibrium(types), sum(types.arrivals_per_s)
     engine = free_engine(int(np.ceil(MEMORY * fluid.kv_tokens)))
     policy = names.build("scheduling", {"name": name})

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.experiments import vocabulary as ex
-from evenstep.experiments.papers.wait._wait import POWER, drawn_types, energy_j_per_token
+from evenstep.experiments.papers.wait._wait import ENERGY, drawn_types, energy_j_per_token
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.nested_wait import NestedWait
@@ -66,8 +66,7 @@ class Family:
 
     def types(self, load: float) -> Types:
         """The types at a share of the engine's capacity."""
-        rate = load / Types(self.shares, self.prompts, self.outputs, LAW.d0_s, LAW.d1_s).load
-        return Types([rate * s for s in self.shares], self.prompts, self.outputs, LAW.d0_s, LAW.d1_s)
+        return Types(self.shares, self.prompts, self.outputs, LAW.d0_s, LAW.d1_s).at_load(load)
 
     def thresholds(self, load: float) -> tuple[int, ...]:
         """The theory's solution for the true rates, without slack."""
@@ -241,8 +240,7 @@ def _constants(whole_s: float) -> list[ex.Constant]:
         batch time | d0 = {LAW.d0_s:g} s, d1 = {LAW.d1_s:g} s a KV token | the paper prints neither
         memory, token budget, batch limit | no limit | as in the paper's model
         max_hold_s | 1.0 | the paper's rules never run the last of a burst
-        energy | {POWER.idle_w:g} W idle to {POWER.max_w:g} W, {POWER.model_params:g} parameters | BF-IO's power law over
-          the tokens an iteration runs; idle time is counted
+        {ENERGY}
         end | the last arrival | what is left over shows as throughput
         constant rate | {STEADY:g} of the capacity, {whole_s / 2:g} s | from the thresholds of {BEFORE:g} on
     """)
