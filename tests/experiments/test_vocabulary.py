@@ -15,6 +15,12 @@ def test_ratios_are_taken_replicate_by_replicate():
     assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
 
 
+def test_a_row_has_no_difference_to_itself():
+    numbers = [1.0, 2.0]
+    assert ex.row("base", "wait", "s", numbers, None, numbers, "base").against == ""
+    assert ex.row("other", "wait", "s", [2.0, 3.0], None, numbers, "base").against == "base"
+
+
 def test_a_difference_without_a_clear_sign_settles_nothing():
     assert ex.clearly(ex.paired_difference([1.0, 1.1, 0.9], [2.0, 2.1, 2.2]), -1) is True
     assert ex.clearly(ex.paired_difference([1.0, 1.1, 0.9], [2.0, 2.1, 2.2]), +1) is False

@@ -68,10 +68,7 @@ def rows_of(
     """A row a policy for one field of the summary, with the paired difference to `against` (the first when empty)."""
     base = against or next(iter(runs))
     numbers = {label: values(own, name, factor) for label, own in runs.items()}
-    return [
-        row(label, quantity, unit, own, (paper or {}).get(label), () if label == base else numbers[base], base)
-        for label, own in numbers.items()
-    ]
+    return [row(label, quantity, unit, own, (paper or {}).get(label), numbers[base], base) for label, own in numbers.items()]
 
 
 def row(
@@ -83,8 +80,8 @@ def row(
     base: Sequence[float] = (),
     against: str = "",
 ) -> Row:
-    """A mean over replicates, with the paired difference to `base`, called `against`, where there is one."""
-    apart = paired_difference(ours, base) if base else None
+    """A mean over replicates, with the paired difference to `base`, called `against`, unless that is `ours` itself."""
+    apart = paired_difference(ours, base) if base and base is not ours else None
     return Row(case, quantity, unit, paper, mean_interval(ours), apart, against if apart else "")
 
 

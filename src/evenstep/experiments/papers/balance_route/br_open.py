@@ -160,7 +160,7 @@ def _latency_rows(latency: Latency) -> list[ex.Row]:
             "s",
             own,
             None,
-            () if way == BYPASS else latency[load, BYPASS],
+            latency[load, BYPASS],
             "bypass",
         )
         for (load, way), own in latency.items()

@@ -65,12 +65,11 @@ def _gain(runs: ex.Runs, policy: str) -> ex.Interval:
 
 
 def _rows(depth: float | None, runs: ex.Runs) -> list[ex.Row]:
-    base = ex.values(runs[bf.FCFS], _FIELD, 1e-4)
+    numbers = {policy: ex.values(own, _FIELD, 1e-4) for policy, own in runs.items()}
     rows: list[ex.Row] = []
-    for policy, own in runs.items():
-        ours, apart = ex.values(own, _FIELD, 1e-4), () if policy == bf.FCFS else base
+    for policy, own in numbers.items():
         case = f"{policy}, {_name(depth)}"
-        rows.append(ex.row(case, "average imbalance", "10^4 tokens", ours, None, apart, bf.FCFS))
+        rows.append(ex.row(case, "average imbalance", "10^4 tokens", own, None, numbers[bf.FCFS], bf.FCFS))
         if policy != bf.FCFS:
             rows.append(ex.Row(case, "imbalance of FCFS over it", "times", None, _gain(runs, policy)))
     return rows

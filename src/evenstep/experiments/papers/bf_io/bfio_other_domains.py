@@ -32,15 +32,7 @@ def run(setting: ex.Setting) -> ex.Findings:
                 idle.setdefault((domain, policy), []).extend(ex.values([done], _FIELD, 100.0))
     return ex.Findings(
         rows=[
-            ex.row(
-                f"{domain}, {policy}",
-                "idle at the barrier",
-                "% of load",
-                own,
-                None,
-                () if policy == bf.FCFS else idle[domain, bf.FCFS],
-                bf.FCFS,
-            )
+            ex.row(f"{domain}, {policy}", "idle at the barrier", "% of load", own, None, idle[domain, bf.FCFS], bf.FCFS)
             for (domain, policy), own in idle.items()
         ],
         claims=[_claim(idle, domain, policy) for domain in DOMAINS for policy in (bf.BF0, bf.BF20)],

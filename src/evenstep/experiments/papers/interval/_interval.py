@@ -130,7 +130,7 @@ class Sweep:
         for (name, label, count, memory), own in self.values.items():
             base = self.values[name, HINDSIGHT, count, memory]
             case = f"{label}, {name}, n = {count:,}" + (f", M = {memory:,}" if memory != MEMORY else "")
-            found.append(ex.row(case, LATENCY, "s", own, None, () if label == HINDSIGHT else base, HINDSIGHT))
+            found.append(ex.row(case, LATENCY, "s", own, None, base, HINDSIGHT))
         return found
 
     def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> ex.Interval:
