@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -295,15 +296,12 @@ class Backlog:
 def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = None) -> list[Any]:
     """What each job finds, on all cores where that pays; `processes` = at most so many."""
     numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
-    crew = Crew(None, Places(processes=processes))
     found: list[Any] = [None] * len(jobs)
-    try:
+    with closing(Crew(None, Places(processes=processes))) as crew:
         for ended in crew.carry_out(numbered, Kernels(), longest_first=False):
             if ended.error is not None:
                 raise ended.error
             found[int(ended.job.label)] = ended.result
-    finally:
-        crew.close()
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -196,14 +197,11 @@ def run_all(shared: Any, processes: int | None = None, watch: Progress | None = 
     """
     replicates = range(len(shared.traces))
     jobs = [RunJob(c, r, f"{name}, replicate {r}") for c, name in enumerate(shared.names) for r in replicates]
-    crew = Crew(shared, Places(processes=processes), watch)
-    try:
+    with closing(Crew(shared, Places(processes=processes), watch)) as crew:
         for ended in crew.carry_out(jobs, shared.kernels):
             if ended.error is not None:
                 raise ended.error
             yield ended
-    finally:
-        crew.close()
 
 
 def run_first(plan: Plan, asked: Contender, trace: Trace) -> Run:
