@@ -101,4 +101,5 @@ def test_back_pressure_of_an_engine_is_passed_on():
     ],
 )
 def test_an_engine_denies_a_model_in_whichever_words(body, denies):
-    assert denies_model(body) is denies
+    assert denies_model(body, 404) is denies
+    assert not denies_model(body, 400)

@@ -9,6 +9,9 @@ import msgspec
 
 from evenstep.errors import InputError
 
+#: Bytes of an engine's error answer that are read at most.
+MOST_REFUSAL = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -160,8 +163,10 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
     return Refusal(status, kind, message, code, fault.param, retry_after_s)
 
 
-def denies_model(body: bytes) -> bool:
-    """Whether an engine's 404 answer says that it does not serve the requested model."""
+def denies_model(body: bytes, status: int) -> bool:
+    """Whether an engine's answer says that it does not serve the requested model."""
+    if status != 404:
+        return False
     fault = _fault(body)
     return fault.code == "model_not_found" or fault.param == "model" or bool(_NO_MODEL.search(fault.message))
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests.parsing import GenerationRequest
-from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
+from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, denies_model, of_engine
 from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, read_prefilled
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.errors import EngineError
@@ -21,12 +21,10 @@ from evenstep.gateway.connections.request_context import RequestContext
 from evenstep.gateway.serve.backend import Backend
 from evenstep.http.head import ResponseHead
 
-_MOST_REFUSAL = 64 * 1024
 _MOST_ANSWER = 64 * 1024 * 1024
 #: Statuses below 500 that are about the engine's state, not about the request.
 _NOT_THE_CLIENTS = {408, 421, 425, 429}
 _ABOUT_KEYS = {401, 403}
-_NOT_FOUND = 404
 
 
 class Counter(Protocol):
@@ -126,7 +124,7 @@ class Collecting:
 
     def body(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > (_MOST_REFUSAL if self._refused else _MOST_ANSWER):
+        if self._size > (MOST_REFUSAL if self._refused else _MOST_ANSWER):
             if self._refused:
                 self._judge()
             else:
@@ -158,7 +156,7 @@ class Collecting:
             is_clients = exchange.context.carries_key and not self.backend.has_key
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
-        if status == _NOT_FOUND and denies_model(said):  # it gets only models it is configured to serve
+        if denies_model(said, status):  # it gets only models it is configured to serve
             is_clients, self.is_denied = False, True
         self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
         if self.is_denied:

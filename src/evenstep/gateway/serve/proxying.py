@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import refusals
-from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
+from evenstep.engines.requests.refusals import MOST_REFUSAL, Refusal, denies_model, of_engine
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection, cancel
 from evenstep.gateway.connections.request_context import carried
@@ -31,8 +31,6 @@ _ANSWER_FIELDS = (
     "last-modified",
 )
 _EVENTS = "text/event-stream"
-_NOT_FOUND = 404
-_MOST_REFUSAL = 64 * 1024
 _MOST_HELD = 1 << 20  # of an answer that says how long it is; it is passed on when it is whole
 _CUT = refusals.stream_broken("no other engine has its beginning")
 
@@ -114,7 +112,7 @@ class ProxiedRequest:
     def body(self, data: bytes) -> None:
         if self._refused:
             self._size += len(data)
-            if self._size > _MOST_REFUSAL:
+            if self._size > MOST_REFUSAL:
                 cancel(self)
                 self._again()
             else:
@@ -140,7 +138,7 @@ class ProxiedRequest:
             return
         if self._refused:
             said = b"".join(self._pieces)
-            if head.status == _NOT_FOUND and self._left and denies_model(said):
+            if self._left and denies_model(said, head.status):
                 self._again()
                 return
             self.client.refuse(of_engine(said, head.status, head.retry_after_s))
