@@ -15,7 +15,6 @@ from evenstep.routing.balance_route.keys import (
     NONE,
     count_above,
     first_between,
-    first_with,
     key_at_rank,
     key_of,
     list_fitting,
@@ -24,6 +23,7 @@ from evenstep.routing.balance_route.keys import (
     nearest,
     tokens_of,
 )
+from evenstep.routing.filling import first_with
 
 GONE = -1.0
 

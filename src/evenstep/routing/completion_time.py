@@ -9,7 +9,7 @@ import numpy as np
 
 from evenstep.compiled import part
 from evenstep.request import F8, I8
-from evenstep.routing.filling import Open, count_overdue, list_open, send, take_out
+from evenstep.routing.filling import Open, count_overdue, first_with, list_open, send, take_out
 from evenstep.routing.rules import RequestFloats, RuleView, WorkerFloats
 
 #: Key that sorts after that of every length.
@@ -78,7 +78,4 @@ def next_by_length(keys: I8, longest_first: bool, looked_at: int) -> int:
     key = looked_at
     for i in range(keys.size):
         key = max(key, keys[i]) if longest_first else min(key, keys[i])
-    last = 0  # counted from the newest request: the compiler keeps this scan vectorised, and not one for the first
-    for i in range(keys.size):
-        last = max(last, keys.size - i if keys[i] == key else 0)
-    return keys.size - last
+    return first_with(keys, key)

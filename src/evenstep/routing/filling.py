@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenstep.compiled import Floats, Ints, part
+from evenstep.compiled import Floats, Ints, borrowing, part
 from evenstep.draws import uniform_from
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
@@ -193,6 +193,15 @@ def count_requests(view: RuleView, requests: I8) -> int:
         requests[g] = view.running[g] + view.queued[g]
         total += requests[g]
     return total
+
+
+@borrowing
+def first_with(keys: Ints, key: int) -> int:
+    """Row of the oldest request with this key, which must be there."""
+    last = 0  # counted from the newest request: the compiler keeps this scan vectorised, and not one for the first
+    for i in range(keys.size):
+        last = max(last, keys.size - i if keys[i] == key else 0)
+    return keys.size - last
 
 
 @part

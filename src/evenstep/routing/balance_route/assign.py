@@ -17,7 +17,6 @@ from evenstep.routing.balance_route.keys import (
     NONE,
     count_above,
     first_between,
-    first_with,
     key_at_rank,
     key_of,
     list_fitting,
@@ -28,7 +27,7 @@ from evenstep.routing.balance_route.keys import (
 from evenstep.routing.balance_route.options import ENUMERATED, MOST
 from evenstep.routing.balance_route.reachable import by_bits
 from evenstep.routing.balance_route.subsets import enumerated, pairs
-from evenstep.routing.filling import total_free
+from evenstep.routing.filling import first_with, total_free
 from evenstep.routing.rules import RequestInts, RuleView, WorkerFloats, WorkerInts
 
 #: Tokens, and share of them, that rounding cannot hide.

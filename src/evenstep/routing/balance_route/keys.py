@@ -56,15 +56,6 @@ def count_above(keys: Ints, floor: int, limit: int) -> int:
 
 
 @borrowing
-def first_with(keys: Ints, key: int) -> int:
-    """Row of the oldest request with this key, which must be there."""
-    last = 0  # counted from the newest request: the compiler keeps this scan vectorised, and not one for the first
-    for i in range(keys.size):
-        last = max(last, keys.size - i if keys[i] == key else 0)
-    return keys.size - last
-
-
-@borrowing
 def first_between(keys: Ints, low: int, high: int) -> int:
     """Row of the oldest request with low <= key <= high, or -1."""
     for i in range(keys.size):
