@@ -62,7 +62,7 @@ def need_parser(where: str) -> None:
     Raises:
         InputError: it is not.
     """
-    _need(where, "httptools")
+    need_package(where, "httptools")
 
 
 def need_gateway_extra(where: str) -> None:
@@ -72,13 +72,18 @@ def need_gateway_extra(where: str) -> None:
         InputError: a dependency is missing.
     """
     for package in ("httptools", "aiohttp"):
-        _need(where, package)
+        need_package(where, package)
 
 
-def _need(where: str, package: str) -> None:
+def need_package(where: str, package: str, extra: str = "gateway") -> None:
+    """Check that a package of one of our extras is installed.
+
+    Raises:
+        InputError: it is not.
+    """
     if find_spec(package) is None:
-        hint = "Install it with: pip install 'evenstep[gateway]'."
-        raise InputError(where, package, "missing", f"the package {package}", hint)
+        hint = f"Install it with: pip install 'evenstep[{extra}]'."
+        raise InputError(where, package, "missing", f"the package {package.replace('_', '-')}", hint)
 
 
 def said(line: str) -> None:

@@ -122,6 +122,6 @@ def test_settings_that_make_no_workers_are_refused(found, said):
 
 
 def test_without_its_package_a_cluster_cannot_be_asked(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.operate.kubernetes.find_spec", lambda _: None)
+    monkeypatch.setattr("evenstep.sockets.find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"pip install 'evenstep\[k8s\]'"):
         sources(Discovery(kubernetes=[Kubernetes("app=vllm", "here")]))

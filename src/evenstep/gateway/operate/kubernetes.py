@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from evenstep.errors import InputError
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.worker import Kubernetes, Worker
 from evenstep.gateway.operate.discovered import Tell, at_address
+from evenstep.sockets import need_package
 
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _LEAVE_S = 5.0
@@ -33,9 +33,7 @@ class Pods:
     """
 
     def __init__(self, settings: Kubernetes, where: str) -> None:
-        if find_spec("kubernetes_asyncio") is None:
-            hint = "Install it with: pip install 'evenstep[k8s]'."
-            raise InputError(where, "kubernetes_asyncio", "missing", "the package kubernetes-asyncio", hint)
+        need_package(where, "kubernetes_asyncio", "k8s")
         if not settings.selector:
             raise InputError(where, "selector", settings.selector, "a label selector, e.g. app=vllm")
         self._settings, self._where = settings, where

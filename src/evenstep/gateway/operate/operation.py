@@ -16,7 +16,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from evenstep.config import Settled
@@ -37,7 +36,7 @@ from evenstep.gateway.operate.snapshots import Snapshots
 from evenstep.gateway.operate.status import Status
 from evenstep.gateway.serve.classes import Attainment
 from evenstep.gateway.serve.ended import Ended, Sink
-from evenstep.sockets import in_url
+from evenstep.sockets import in_url, need_package
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -93,9 +92,7 @@ class Operation:
         Raises:
             InputError: the port is taken, a file or key is unreadable, or an engine contradicts the config.
         """
-        if find_spec("aiohttp") is None:
-            hint = "Install it with: pip install 'evenstep[gateway]'."
-            raise InputError("evenstep serve", "aiohttp", "missing", "the package aiohttp", hint)
+        need_package("evenstep serve", "aiohttp")
         started: list[BaseException | None] = []
         ready = threading.Event()
 
