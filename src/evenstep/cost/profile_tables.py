@@ -276,7 +276,13 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
 
 
 def between(grid: F8, points: F8, axis: int) -> None:
-    """Fill the holes that have measured points on both sides along an axis, on the line between the nearest two."""
+    """Replace nan entries by linear interpolation along an axis, in place; those without a value on both sides stay nan.
+
+    Args:
+        grid: float64, any dimensions; nan = not measured.
+        points: float64[P], coordinates of the axis, ascending.
+        axis: its number.
+    """
     lines = np.moveaxis(grid, axis, -1)
     here = np.arange(points.size)
     known = ~np.isnan(lines)

@@ -87,11 +87,15 @@ class PolicyResult:
         Raises:
             InputError: no such field, or one that a replicate has no number for.
         """
-        found = [summary.get(name) for summary in self.summaries] if name in self.summaries[0] else self._unknown(name)
-        for value in found:
+        if name not in self.summaries[0]:
+            self._unknown(name)
+        found = list[float]()
+        for summary in self.summaries:
+            value = summary.get(name)
             if not isinstance(value, int | float):
                 raise InputError(self.policy, name, value, "a number in every replicate")
-        return [float(value) for value in found]
+            found.append(float(value))
+        return found
 
     def mean(self, name: str) -> Any:
         """The field over all replicates; see `mean_over`.

@@ -45,7 +45,7 @@ class Served:
     """The facts of an engine and its requests that the formulas need.
 
     Args:
-        law: batch time; it may depend on the tokens alone (`by_tokens`).
+        law: batch time; it must depend on the tokens only (`by_tokens`), or `closed_form` gives no rate.
         prefill, decode: int64[N], tokens that each request of a sample runs.
         token_budget: b; 0 = no limit.
         seats: requests in hand at most; 0 = no limit.

@@ -38,7 +38,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
     is what help shows for its value. A flag whose metadata have ``once`` is refused the second time, with that hint.
 
     Args:
-        parser: takes the flags; a flag that is not given leaves no attribute behind.
+        parser: takes the flags; a setting's flag that is not given leaves no attribute behind.
         kind: the settings dataclass.
         leave_out: fields that the command adds in its own way.
     """

@@ -18,7 +18,7 @@ from evenstep.theory.nested_thresholds import with_slack
 PROMPT, OUTPUTS = 60, tuple(range(50, 501, 50))
 SHARES, RATIOS = (23, 11, 8, 7, 6, 4, 3, 2, 1, 1), (66, 43, 32, 24, 17, 11, 7, 4, 2, 1)
 LIMIT = 50 * sum(RATIOS) + RATIOS[0]
-#: d1 is a tenth of the law's default: with the default, 550 requests a second would be 4.4 times the engine's capacity.
+#: d1 is a tenth of the law's default: with the default, 550 requests a second would be several times what the engine can serve.
 LAW = AffineKv(0.01, 4e-8)
 
 
@@ -59,7 +59,12 @@ def gated_thresholds(work: Workload, case: Case) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenTypes:
-    """Nested WAIT on the ten types: the paper's ratios `over` a number, and solved thresholds, at a rate."""
+    """Nested WAIT on the ten types at a rate: with the paper's ratios, and with solved thresholds.
+
+    Args:
+        rate: requests a second.
+        over: the number that the paper's ratios are divided by.
+    """
 
     rate: float
     over: int
@@ -95,7 +100,13 @@ class TenTypes:
 
 
 def ten_types(figure: int, ten: TenTypes, why: str) -> ex.Experiment:
-    """The ten types at a rate, with `why` as the remark on the thresholds obtained."""
+    """The experiment of Nested WAIT on ten types, at `ten.rate` requests a second.
+
+    Args:
+        figure: number of the paper's figure.
+        ten: the rate and the thresholds.
+        why: where the thresholds come from, for the table of constants.
+    """
 
     def run(setting: ex.Setting) -> ex.Findings:
         first = ten.scaled(LIMIT)[0]
