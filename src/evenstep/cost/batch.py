@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.request import F8
 
 # The content of a batch, as the compiled loop keeps it: one number each.
@@ -135,6 +135,4 @@ def check_numbers(where: str, **values: float) -> None:
     Raises:
         InputError: naming the first such value.
     """
-    for name, value in values.items():
-        if not (np.isfinite(value) and value >= 0):
-            raise InputError(where, name, value, "a finite number >= 0")
+    check_range(where, "a finite number >= 0", low=0, finite=True, **values)

@@ -6,7 +6,6 @@ same values are lists.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
@@ -15,7 +14,7 @@ import numpy as np
 
 from evenstep.config import finite
 from evenstep.cost.view import PiecewiseLinear
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8
 
 #: Pairs of numbers, or text such as ``0:0/100000:0.011``.
@@ -69,8 +68,7 @@ class OfLoad:
 
 def check_seconds(where: str, field: str, value: float) -> None:
     """Refuse a value that is not a finite number of seconds >= 0."""
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(where, field, value, "a finite number of seconds >= 0")
+    check_range(where, "a finite number of seconds >= 0", low=0, finite=True, **{field: value})
 
 
 def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from evenstep.cost.batch import Batch, check_numbers, layout
 from evenstep.cost.lockstep import Parts
 from evenstep.cost.profile_tables import Tables, read_tables
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8
 
 #: Dense layers that run once an iteration, and those that run more than once in a layer of the model.
@@ -61,8 +61,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         layers = self.layers or self.tables.facts.layers
-        if layers < 1:
-            raise InputError(f"profile {self.path}", "layers", layers, "an integer >= 1", "Give layers=.")
+        check_range(f"profile {self.path}", "an integer >= 1", "Give layers=.", low=1, layers=layers)
         object.__setattr__(self, "layers", layers)
         graphs = self.graph_tokens
         object.__setattr__(self, "graph_tokens", self.tables.facts.graph_tokens if graphs is None else graphs)
