@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import NestedThresholds, check_types, queue_at_most, segment_work, solve
 
@@ -47,8 +47,7 @@ def merged(types: Types, segments: int) -> Types:
     """
     check_types(types)
     many = len(types.output_tokens)
-    if not 1 <= segments <= many:
-        raise InputError("segments", "segments", segments, f"an integer from 1 to the {many} types")
+    check_range("segments", f"an integer from 1 to the {many} types", low=1, high=many, segments=segments)
     ends = [many * (i + 1) // segments for i in range(segments)]
     rates = np.add.reduceat(np.asarray(types.arrivals_per_s, float), [0, *ends[:-1]])
     return Types(
