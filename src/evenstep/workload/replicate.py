@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from evenstep import streams
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
 
 #: Rates that times can be scaled to, in requests a second: beyond, seconds have too few digits for the steps of a run.
@@ -46,8 +46,7 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
     Raises:
         InputError: a negative number, or a synthetic trace without its generator.
     """
-    if number < 0:
-        raise InputError("replicate", "number", number, "a whole number >= 0")
+    check_range("replicate", "a whole number >= 0", low=0, number=number)
     if not isinstance(source, Trace):
         return source.draw(seed, number)
     if number == 0:
@@ -186,14 +185,8 @@ def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_
     Raises:
         InputError: a cluster without workers or slots, or a step without a length.
     """
-    for field, value, low in (
-        ("workers", workers, 1),
-        ("slots", slots, 1),
-        ("overhead_s", overhead_s, 0),
-        ("per_token_s", per_token_s, 0),
-    ):
-        if not (np.isfinite(value) and value >= low):
-            raise InputError("--load", field, value, f"a finite number >= {low}")
+    check_range("--load", "a finite number >= 1", low=1, finite=True, workers=workers, slots=slots)
+    check_range("--load", "a finite number >= 0", low=0, finite=True, overhead_s=overhead_s, per_token_s=per_token_s)
     output = source.output_tokens.astype(np.float64)
     load = slots * float((output * source.prompt_tokens + output * (output - 1) / 2).sum()) / float(output.sum())
     step_s = overhead_s + per_token_s * load
