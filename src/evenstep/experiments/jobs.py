@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.crew import Crew, Kernels, Places
 from evenstep.experiments.executors import Ended
@@ -103,8 +103,7 @@ def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Tr
     Raises:
         InputError: fewer than one is asked for, or two are the same and it does not make do with fewer.
     """
-    if seeds < 1:
-        raise InputError("compare", "seeds", seeds, "an integer >= 1")
+    check_range("compare", "an integer >= 1", low=1, seeds=seeds)
     traces = [make(index) for index in range(seeds)]
     seen: dict[str, int] = {}
     for index, trace in enumerate(traces):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.experiments.jobs import Plan
 from evenstep.names import parse
 from evenstep.request import Trace
@@ -105,9 +104,7 @@ def scaled(
     """
     from evenstep.workload.synthetic.yaml_file import check_arriving
 
-    for name, value in (("rate", rate), ("load", load)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError("compare", name, value, "a finite number > 0")
+    check_range("compare", "a finite number > 0", above=0, finite=True, rate=rate, load=load)
     if rate is None and load is None:
         rate, load = found.requests_per_s, found.load
     if cluster.arrivals == "timed":

@@ -5,13 +5,12 @@ Its imports stay light, so that ``--help`` answers at once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from evenstep import config, names
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 
 if TYPE_CHECKING:
     from evenstep.cost.batch import BatchTime
@@ -101,9 +100,8 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
     config.check_at_least(where, 1, settings, "seeds", "limit", "processes")
     config.check_at_least(where, 0, settings, "seed")
     for name in ("rate", "load", "until_s"):
-        value = getattr(settings, name)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(where, f"--{name.replace('_', '-')}", value, "a finite number > 0")
+        given = {f"--{name.replace('_', '-')}": getattr(settings, name)}
+        check_range(where, "a finite number > 0", above=0, finite=True, **given)
     if settings.arrivals not in ("timed", "together"):
         expected = "timed or together with --engine"
         raise InputError(where, "--arrivals", settings.arrivals, expected)
