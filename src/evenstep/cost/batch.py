@@ -69,10 +69,11 @@ class Batch:
 
 
 def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
-    """Add a request to the content of a batch, float64[FEATURES].
+    """Add a request to the content of a batch, float64[FEATURES], in place.
 
     Args:
-        tokens: tokens that it runs. before: tokens computed before.
+        tokens: tokens that it runs.
+        before: tokens computed before.
         decodes: whether it decodes; else the tokens are a prefill chunk.
     """
     batch[TOKENS] += tokens
@@ -107,9 +108,12 @@ def layout(
     requests: F8 | None = None,
     grid: F8 | None = None,
 ) -> F8:
-    """A law's numbers: seconds, and seconds a token (or token squared).
+    """A law's numbers as one vector, float64[*]: the sum at the top of this file, each `per_...` a factor in it.
 
     Args:
+        constant: C, seconds.
+        per_kv, per_decode: seconds a token of K and of D.
+        per_square, per_crossed: seconds a squared token of a chunk, and a token of a chunk times one before it.
         tokens, requests: float64[2, P], knots and seconds at them, P >= 2 ascending; None = nothing.
         grid: float64[*], as `cost.profile` lays it out; None = nothing.
     """

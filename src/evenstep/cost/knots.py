@@ -48,7 +48,7 @@ class OfLoad:
     sync_s: Any
 
     def check(self, *seconds: str) -> None:
-        """Parse the synchronisation term, and check that these fields are finite seconds >= 0."""
+        """Parse `sync_s` in place, and check that the fields of these names are finite seconds >= 0."""
         for field in seconds:
             check_seconds(self.name, field, getattr(self, field))
         object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))

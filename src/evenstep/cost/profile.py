@@ -34,7 +34,8 @@ class Profile:
     * Decodes of unequal context: attention at their mean context, plus a share of what it would take were all as long as
       the longest. The shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size.
-    * Between the points of a table straight lines; beyond the last the last one goes on.
+    * Between the points of a table straight lines; beyond the last the last one goes on. Only the table of experts is read
+      at its nearest point there.
 
     Args:
         path: a folder, or the name of a bundled profile.
@@ -161,7 +162,10 @@ class Profile:
 
 
 def along(table: F8, at: F8) -> F8:
-    """Interpolate a measured line, float64[2, P], at some points; its last segment is extended beyond the end."""
+    """Interpolate a measured line, float64[2, P], at some points; beyond its end the last segment goes on.
+
+    Before its first point the seconds are those of that point.
+    """
     x, y = table
     cell = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
     slope = (y[cell + 1] - y[cell]) / (x[cell + 1] - x[cell])
@@ -182,6 +186,7 @@ def padded(lines: F8, most: int) -> F8:
 
     Args:
         lines: float64[2, P], tokens and seconds.
+        most: most tokens of a batch that runs as a captured graph; 0 = none.
 
     Returns:
         float64[2, Q], a step for each captured size, then the given lines.

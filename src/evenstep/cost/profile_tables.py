@@ -73,10 +73,10 @@ class Mixture:
     table: F8
 
     def seconds(self, tokens: F8, facts: Facts) -> F8:
-        """Seconds by tokens of a rank, with as many active experts as a fair gate activates on one rank.
+        """Seconds by tokens of a rank, float64[K], with as many active experts as a fair gate activates on one rank.
 
         A rank runs tokens of all ranks on its own experts. With a fair gate these are as many pairs of token and expert
-        as its own tokens make.
+        as its own tokens make. Outside the table the nearest point counts.
         """
         untouched = (1.0 - facts.experts_each / facts.experts) ** (tokens * facts.expert_ranks)
         active = facts.experts / facts.expert_ranks * (1.0 - untouched)
@@ -89,7 +89,10 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Everything of a folder; lines are float64[2, P], where and seconds."""
+    """Everything of a folder. A line is float64[2, P]: tokens (sequences, bytes) and the seconds at them.
+
+    `dense` and `per_sequence` hold a line for each layer, by its name.
+    """
 
     dense: dict[str, F8]
     per_sequence: dict[str, F8]
@@ -166,7 +169,7 @@ def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, 
     """Columns of a CSV file by name, as float64. The column `label`, if given, is text.
 
     Raises:
-        InputError: a column is missing, or a cell is not a finite number >= 0; row and column are named.
+        InputError: a column is missing, there is no row, or a cell is not a finite number >= 0; row and column are named.
     """
     reader = csv.DictReader(io.StringIO(text_of(path)))
     asked = (*((label,) if label else ()), *columns)
@@ -195,7 +198,7 @@ def _number(path: Path, row: int, column: str, text: str | None) -> float:
 
 
 def lines_of(path: Path, by: str) -> dict[str, F8]:
-    """The measured line of each layer in a table, by name."""
+    """The measured line of each layer in a table, by name: float64[2, P], the column `by`, ascending, and seconds."""
     rows = rows_of(path, (by, "time_us"), "layer")
     names = np.array(rows["layer"])
     return {
@@ -296,7 +299,7 @@ def between(grid: F8, points: F8, axis: int) -> None:
 
 
 def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
-    """Fill the holes at one point of an axis on the line through the two points before it."""
+    """Fill the holes (nan) at index `at` of an axis, in place, on the line through the two points before it."""
     lines = np.moveaxis(grid, axis, -1)
     slope = (lines[..., at - 1] - lines[..., at - 2]) / (points[at - 1] - points[at - 2])
     beyond = lines[..., at - 1] + slope * (points[at] - points[at - 1])
@@ -304,7 +307,11 @@ def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
 
 
 def mixture_of(path: Path) -> Mixture:
-    """The grid of a table of experts; if few tokens cannot activate that many experts, the next count's cost is used."""
+    """The grid of a table of experts; where few tokens cannot activate that many experts, it has the time of more tokens.
+
+    Raises:
+        InputError: a hole at the largest number of tokens, or as `rows_of`.
+    """
     rows = rows_of(path, ("tokens", "activated_experts", "time_us"))
     tokens, activated = np.unique(rows["tokens"]), np.unique(rows["activated_experts"])
     grid = np.full((tokens.size, activated.size), np.nan)
