@@ -77,7 +77,10 @@ class Served:
 
     @property
     def in_hand(self) -> float:
-        """Requests that fit at a time: the seats, or M E[o] / E[sum over k <= o of s + k] where memory holds fewer."""
+        """Requests that fit at a time: the seats, or M E[o] / E[sum over k <= o of s + k] where memory holds fewer.
+
+        inf if neither limits.
+        """
         seats = float(self.seats or math.inf)
         if not self.kv_tokens:
             return seats
@@ -154,10 +157,10 @@ def conserving(served: Served) -> float:
 
 
 def capped(served: Served, cap: float) -> float:
-    """The rate with at most `cap` decodes and a Poisson number of whole prompts an iteration; t(b') is not linear at b0.
+    """The rate with at most `cap` decodes and a Poisson number of whole prompts an iteration.
 
-    x / (m_d E[t(x + m_p k)]) with x = min(cap, b m_d / (m_p + m_d)) and k of mean x / m_d; that prompts of more than the
-    budget wait is neglected.
+    x / (m_d E[t(x + m_p k)]) with x = min(cap, b m_d / (m_p + m_d)) and k prompts, of mean x / m_d. An iteration runs at
+    most b tokens; that prompts beyond them have to wait is neglected.
     """
     x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
     prompts = np.arange(_MOST_PROMPTS)
@@ -167,6 +170,8 @@ def capped(served: Served, cap: float) -> float:
 
 def groups(served: Served, group: int) -> float:
     """Requests a second in groups that prefill in whole budgets, then decode to the longest output.
+
+    The sample is cut into groups in its order; a rest too small for a group is left out.
 
     Args:
         group: requests of a group; 0 = the seats.
@@ -183,7 +188,7 @@ def groups(served: Served, group: int) -> float:
 
 
 def phases_apart(served: Served) -> float:
-    """Vanilla vLLM: whole prompts while any wait, else a decode of each request.
+    """Requests a second of vanilla vLLM: whole prompts while any wait, else a decode of each request.
 
     With N requests in hand at most, all seats are full at the limit. N / m_d requests end in an iteration of decodes,
     Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget. Prompts run

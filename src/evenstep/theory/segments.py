@@ -70,7 +70,7 @@ def designs(
         iterations, delta: as in `nested_thresholds.solve`.
 
     Raises:
-        InputError: every number is unstable; with the error of the last one.
+        InputError: every number is unstable; with the error of the last one. Also as `merged`.
     """
     check_types(types)
     found: list[Design] = []
@@ -96,7 +96,7 @@ def best(
     iterations: float = 1e6,
     delta: float = 0.01,
 ) -> Design:
-    """The number of segments that needs the least memory; among equals the smallest.
+    """The design whose number of segments needs the least memory; among equals the first in `counts`.
 
     Args:
         kv_tokens: memory limit, or None; the others as in `designs`.
@@ -143,7 +143,10 @@ def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> 
 
 
 def least_kv_tokens(types: Types) -> float:
-    """KV tokens in the fluid equilibrium of the types themselves: what no number of segments goes below."""
+    """KV tokens in the fluid equilibrium of the types themselves: what no number of segments goes below.
+
+    The engine has to keep up with them: there is no check.
+    """
     rates = np.asarray(types.arrivals_per_s, float)
     reach = np.cumsum(rates[::-1])[::-1]
     load = float(types.d1_s * np.dot(reach, segment_work(types)))
