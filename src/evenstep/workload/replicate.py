@@ -33,11 +33,10 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
 
     A recorded trace is rotated: its sessions (a request without one counts as its own) start at a keyed offset and wrap
     around. Their order, the gaps between them, their content and the set of requests stay. The gap at the wrap is the mean
-    gap. Number 0 is the trace as it is, and no offset repeats before all have been used. A synthetic workload is drawn again
-    under the key (seed, number).
+    gap. No offset repeats before all have been used. A synthetic workload is drawn again under the key (seed, number).
 
     Args:
-        number: 0, 1, ...
+        number: 0, 1, ...; 0 of a recorded trace is the trace itself.
         seed: the comparison's seed.
 
     Returns:
@@ -164,7 +163,8 @@ def check_rate(flag: str, value: float, requests_per_s: float) -> None:
     """Check a rate to which times are to be scaled.
 
     Args:
-        flag, value: what asks for it.
+        flag, value: the flag that asks for it, and its value.
+        requests_per_s: the rate that follows from the value.
 
     Raises:
         InputError: `value` is no finite number above 0, or seconds have too few digits for such a rate.
@@ -273,7 +273,7 @@ def _scaled(
 
 
 def rate(source: Trace) -> float:
-    """Requests a second over the span of the recorded times; nan without times or with a single one."""
+    """Requests a second over the span of the recorded times; nan without times, or if all requests have the same time."""
     if source.arrival_s is None or len(source) < 2:
         return float("nan")
     span = float(source.arrival_s[-1] - source.arrival_s[0])

@@ -17,7 +17,10 @@ from evenstep.request import F8
 
 
 class Arrivals(Protocol):
-    """float64[N] ascending times in seconds, the first 0; None for a workload without times."""
+    """An arrival process.
+
+    `times` returns float64[N] ascending seconds, the first 0, of N `requests`; None for a workload without times.
+    """
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None: ...
 
@@ -166,7 +169,7 @@ class Diurnal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LikeTrace:
-    """The gaps of a recorded trace, scaled to a rate, over and over, from a keyed place on (replicate 0: the first).
+    """The gaps of a recorded trace, scaled to a rate, over and over, from a keyed gap on (replicate 0: from the first).
 
     Args:
         gaps: float64[M], seconds between a trace's requests.

@@ -18,7 +18,7 @@ MOST_REQUESTS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """Prompts that come back: each request is of one of `keys` prompts, all alike.
+    """Prompts that come back: each request has one of `keys` prompts, each equally likely.
 
     A prompt has one prompt length and one output length, drawn from the workload's laws; a request's output is its
     prompt's, plus a whole number from ``-jitter..jitter``, at least 1.

@@ -235,7 +235,16 @@ class Reading:
         self.path, self.file = path, file
 
     def made(self, kind: Any, content: Any, place: str) -> Any:
-        """Build a dataclass from a mapping, with every field converted to its type."""
+        """Build a dataclass from a mapping, with every field converted to its type.
+
+        Args:
+            kind: the dataclass.
+            content: the mapping.
+            place: its keys in the file, joined by dots, for errors; empty = the whole file.
+
+        Raises:
+            InputError: not a mapping, an unknown or missing key, or a value that does not fit.
+        """
         if not isinstance(content, Mapping):
             raise InputError(self.file.where(place), place or "content", content, "a mapping of keys to values")
         fields = {f.name: f for f in dataclasses.fields(kind)}
