@@ -198,8 +198,10 @@ class Bisection:
     """One replicate's search for the largest stable rate of a case (`executors.Job`).
 
     Args:
-        case: the case. around: a first guess, requests a second.
-        requests: of a run. precision: width of the last bracket over its middle.
+        case: the case.
+        around: a first guess, requests a second.
+        requests: requests of a run.
+        precision: width of the last bracket over its lower end.
         seed, replicate: keys of the arrivals, the same at every rate.
     """
 
@@ -273,8 +275,9 @@ class Backlog:
     A stable engine's share goes to 0 as runs get longer.
 
     Args:
-        case: the case. rate: requests a second.
-        requests: of the run.
+        case: the case.
+        rate: requests a second.
+        requests: requests of the run.
         seed, replicate: keys of the arrivals.
     """
 

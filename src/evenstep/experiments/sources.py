@@ -93,8 +93,8 @@ def scaled(
 
     Args:
         found: the workload.
-        cluster, step_time: the fleet, for `load`. One with fewer slots on some workers can do its share of slots of what
-            one with the most on all of them can.
+        cluster, step_time: the fleet, for `load`. Where workers differ in slots, its capacity is that of a fleet with the
+            most slots on every worker, times the share of those slots that it has.
         rate, load: see `compare`; they win over what a workload file says.
         seed: key of Poisson arrivals.
 

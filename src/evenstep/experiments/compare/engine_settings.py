@@ -95,7 +95,7 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
     """The settings, checked for ranges; `where` is for errors.
 
     Raises:
-        InputError: naming the first flag that is not.
+        InputError: a value out of range; it names the first such flag.
     """
     config.check_at_least(where, 1, settings, "seeds", "limit", "processes")
     config.check_at_least(where, 0, settings, "seed")
@@ -112,6 +112,9 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
 
 def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
     """The believed bounds of a trace's output lengths, from text as in `BOUNDS`.
+
+    Returns:
+        Lower and upper bounds, int64[N] each; the quantiles of a predictor; or None for the trace's own bounds.
 
     Raises:
         InputError: text of another form.

@@ -178,7 +178,7 @@ class _Found:
     data: dict[tuple[str, str, str], list[float]] = field(default_factory=dict[tuple[str, str, str], list[float]])
 
     def add(self, part: str, case: str, quantity: str, values: Sequence[float], paper: float | str | None) -> ex.Interval:
-        """A row and its data."""
+        """Add a row and its data, `values` one a replicate; returns their mean with its interval."""
         self.data[part, case, quantity] = list(values)
         own = ex.mean_interval(list(values))
         self.rows.append(ex.Row(f"{part}, {case}", quantity, "", paper, own))

@@ -18,12 +18,18 @@ from evenstep.theory.nested_thresholds import with_slack
 PROMPT, OUTPUTS = 60, tuple(range(50, 501, 50))
 SHARES, RATIOS = (23, 11, 8, 7, 6, 4, 3, 2, 1, 1), (66, 43, 32, 24, 17, 11, 7, 4, 2, 1)
 LIMIT = 50 * sum(RATIOS) + RATIOS[0]
-#: d1 is a tenth of the law's default: with the default, 550 requests a second would be several times what the engine can serve.
+#: d1 is a tenth of the law's default: with the default, 550 requests a second would be several times the engine's capacity.
 LAW = AffineKv(0.01, 4e-8)
 
 
 def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, ...], limit: int) -> Workload:
-    """WAIT with thresholds in proportion, and as printed, for what fits an iteration; at the paper's rate and at loads."""
+    """The workload of an experiment on WAIT: thresholds in proportion to the arrivals, and as the paper prints them.
+
+    Args:
+        prompts, outputs: tokens of each type.
+        rates: arrivals of each type, requests a second.
+        limit: B, requests of an iteration.
+    """
 
     def gated(case: Case) -> Mapping[str, SchedulingPolicy]:
         own, printed = (thresholds(case.fits, rates, outputs, printed=p) for p in (False, True))

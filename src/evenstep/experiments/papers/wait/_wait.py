@@ -169,7 +169,7 @@ class Workload:
         )
 
     def one(self, policy: SchedulingPolicy, case: Case, trace: Trace, ahead: bool = False) -> EngineRun:
-        """A run that ends with the last arrival, or with work left: the end of a burst is not the subject."""
+        """A run up to the last arrival, or to the time in which half of the requests could be served if that is later."""
         engine = Engine(
             token_budget=case.tokens,
             batch_limit=min(self.batch_limit, case.tokens),
