@@ -112,7 +112,7 @@ def held(comparison: Comparison) -> list[str]:
 
 
 def held_line(policy: str, count: int, decisions: int) -> str:
-    """How often the host decided in place of a policy that held a request."""
+    """A line on how often the host decided in place of a policy that held a request."""
     return (
         f"{policy} held requests that fit a worker which ran nothing, at {count:,} of {decisions:,} decisions; least load "
         "sent the oldest there (--may-hold lets them wait)."
