@@ -1,4 +1,7 @@
-"""Works out the seconds of a batch from a law's numbers, which `cost.batch` lays out."""
+"""Works out the seconds of a batch from a law's numbers, which `cost.batch` lays out.
+
+An argument `first` is the index in these numbers at which an axis, a line or the grid begins.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def before(law: F8, first: int, points: int, at: float) -> int:
 
 @jit
 def on_lines(law: F8, first: int, knots: int, at: float) -> float:
-    """Seconds by linear interpolation between knots stored at `first`; the end segments are extended."""
+    """Seconds by linear interpolation between `knots` knots stored at `first`; the end segments are extended."""
     k = before(law, first, knots, at)
     left, right = law[first + k], law[first + k + 1]
     low, high = law[first + knots + k], law[first + knots + k + 1]

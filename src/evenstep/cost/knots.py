@@ -1,5 +1,6 @@
 """Shared parts of the step-time laws: pairs of numbers written as text, and the synchronisation term.
 
+Arguments `where` and `field` say in errors which law and field a value is of.
 On a command line commas separate options, so pairs are written with slashes: ``0:0/100000:0.011``. In YAML and Python the
 same values are lists.
 """
