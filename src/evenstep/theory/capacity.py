@@ -119,7 +119,7 @@ def conserves(policy: SchedulingPolicy) -> bool:
 
 
 def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
-    """The largest stable rate of a policy, requests a second."""
+    """The largest stable rate of a policy, requests a second, or why there is no closed form of it."""
     if not by_tokens(served.law):
         return Closed(None, "the batch time depends on more than the tokens of the batch, as Theorem 1 does not allow")
     most = served.ranks * conserving(served)
@@ -152,12 +152,12 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
 
 
 def conserving(served: Served) -> float:
-    """The rate of a policy that fills every batch: b / t_b / (m_p + m_d) (eq. 2.7)."""
+    """Requests a second under a policy that fills every batch: b / t_b / (m_p + m_d) (eq. 2.7)."""
     return served.budget / served.seconds(served.budget) / (served.m_p + served.m_d)
 
 
 def capped(served: Served, cap: float) -> float:
-    """The rate with at most `cap` decodes and a Poisson number of whole prompts an iteration.
+    """Requests a second with at most `cap` decodes and a Poisson number of whole prompts an iteration.
 
     x / (m_d E[t(x + m_p k)]) with x = min(cap, b m_d / (m_p + m_d)) and k prompts, of mean x / m_d. An iteration runs at
     most b tokens; that prompts beyond them have to wait is neglected.

@@ -123,6 +123,8 @@ def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float)
 def queue_at_most(above: int, own: int, share: float) -> float:
     """A bound of the mean number of requests at a segment's head: n_i + n_{i-1} p (1-p) / (2 (n_i - n_{i-1} p)).
 
+    Arguments are those of `theta`.
+
     Source: WAIT, Kingman's bound in its appendix.
     """
     return own + above * share * (1 - share) / (2 * (own - above * share))
