@@ -72,7 +72,7 @@ class Rows:
 
 
 def alike(prompt: int, output: int) -> Laws:
-    """Requests that are all alike."""
+    """Requests that all have these prompt and output tokens."""
     return Laws(Synthetic(1, Constant(prompt), Constant(output), name="alike"))
 
 

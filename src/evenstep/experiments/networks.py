@@ -45,7 +45,10 @@ def tokens_per_s(section: EngineSection) -> float:
 
 
 def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
-    """The flow of every call: its share of its engine's time. A recorded trace is one flow, at its mean rate."""
+    """The flow of every call: its share of its engine's time. A recorded trace is one flow, at its mean rate.
+
+    `traces` are the recorded traces by task (`settled`).
+    """
     found: list[Flow] = []
     for name, task in network.tasks.items():
         if task.trace is not None:

@@ -63,7 +63,7 @@ class Setting:
         return self.seeds if self.seeds is not None else QUICK_SEEDS if self.quick else SEEDS
 
     def pick(self, full: Any, quick: Any) -> Any:
-        """The value for this size."""
+        """`quick` at the reduced size, else `full`."""
         return quick if self.quick else full
 
 

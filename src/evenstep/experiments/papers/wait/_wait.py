@@ -78,7 +78,7 @@ class Case:
 
 
 def free_engine(kv_tokens: int = 0, overflow: Overflow = "recompute") -> Engine:
-    """The paper's model of an engine: memory at most, no limit of tokens or prompts."""
+    """The paper's model of an engine: no limit but memory, and none with `kv_tokens` of 0."""
     return Engine(
         token_budget=0, batch_limit=0, resident_limit=0, first_token="decode", kv_tokens=kv_tokens, overflow=overflow
     )

@@ -48,7 +48,7 @@ Runs = Mapping[tuple[str, int], Mapping[str, F8]]
 
 
 def policy_of(kind: str, horizon_s: float) -> SchedulingPolicy:
-    """A kind's policy; the paper's holds for ever."""
+    """The policy of a kind (`KINDS`). Its gates hold for ever, as in the paper: for ten times the horizon at most."""
     thresholds, known, _ = KINDS[kind]
     if known:
         return Wait(thresholds, max_hold_s=10 * horizon_s)
