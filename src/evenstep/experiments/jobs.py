@@ -93,7 +93,7 @@ class Plan:
 
 
 def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:
-    """All replicates; an error if two are equal, because their interval would falsely have width zero.
+    """All replicates. Two equal ones are an error unless `fewer`, because their interval would be too narrow.
 
     Args:
         make: the replicate of an index.

@@ -49,7 +49,7 @@ class Reading:
         """Open the workload, before it is scaled to a rate or load.
 
         Raises:
-            InputError: a file that cannot be read, a limit on what is no trace, or an object of another kind.
+            InputError: a file that cannot be read, a limit on a generator in memory, or an object of another kind.
         """
         from evenstep.workload.sources import open_source
         from evenstep.workload.synthetic.yaml_file import Workload

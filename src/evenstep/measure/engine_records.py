@@ -99,7 +99,7 @@ class EngineTotals:
         iterations, evictions, wasted_tokens, moved_tokens: counts; `moved_tokens` is KV swapped out and in.
         prefill_tokens, decode_tokens: tokens run, recomputed ones included.
         makespan_s, busy_s: final clock, and seconds inside iterations.
-        barrier_s: of these, seconds a data-parallel rank waited for the slowest, on average; 0 of an engine that is one.
+        barrier_s: of these, seconds a data-parallel rank waited for the slowest, on average; 0 for an engine of one rank.
         gaps, gap_mean_s, gap_max_s: gaps between consecutive tokens of a request: count, mean and longest, seconds.
         gap_counts: int64[BINS], how many lie in each bin of a `quantiles.LogHistogram`.
         counted: other counts by name, for instance bounds that did not hold the truth.

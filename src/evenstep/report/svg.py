@@ -81,10 +81,10 @@ class Scale:
 
 
 def series_of(names: Iterable[str]) -> dict[str, int]:
-    """A number for each policy, which sets its colour. It depends on the name only, so reports agree.
+    """A number for each policy, which sets its colour; reports on the same policies agree.
 
-    Well-known policies have a colour each. Another one takes the colour its name hashes to, or the next that is free here;
-    beyond eight policies colours come back with dashes. The order of the names changes nothing.
+    Well-known policies have fixed colours, another one that which its name hashes to. If it is taken here, the next free one
+    is used; beyond eight policies colours come back with dashes. The order of the names changes nothing.
     """
     asked = list(dict.fromkeys(names))
     dashed = range(0, COLOURS * (1 + len(asked) // COLOURS), COLOURS)

@@ -99,7 +99,7 @@ class Closed:
     Args:
         requests_per_s: the largest stable rate; None where there is no formula.
         says: the formula, or the reason.
-        at_most: a bound that holds for every policy; None without one.
+        at_most: a bound on the stable rate of every policy, requests a second; None without one.
     """
 
     requests_per_s: float | None

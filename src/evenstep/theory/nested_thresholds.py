@@ -195,7 +195,7 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
         thresholds: int64[m].
         kv_tokens: memory of the engine.
         beside: KV tokens that full batches of other groups hold at the same time.
-        is_timed: whether arrivals, d0 and d1 are known; otherwise only the shares of the types are checked.
+        is_timed: whether arrivals, d0 and d1 are known; otherwise the time of an iteration is not checked.
     """
     n, shares = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s)
     held = float(np.dot(n, segment_work(types))) + beside

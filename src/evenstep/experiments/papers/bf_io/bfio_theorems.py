@@ -56,7 +56,7 @@ class Model:
 
     @property
     def variance(self) -> float:
-        """Of the load of one slot under FCFS, geometric outputs: sigma_s^2 + var of the drift summed over the age."""
+        """Variance of the load of one slot under FCFS, geometric outputs: sigma_s^2 + var of the drift up to its age."""
         q = 1 - 1 / OUTPUT
         ages = np.arange(60 * OUTPUT)
         delta = self.drift.sequence or (self.drift.growth,)

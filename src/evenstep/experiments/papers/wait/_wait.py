@@ -130,7 +130,7 @@ class Workload:
     lengths: Lengths | None = None
 
     def mean(self, per_type: Any) -> float:
-        """A number of each type, over the mix."""
+        """The mean over the mix of a number that each type has."""
         return float(np.dot(np.asarray(self.shares, float) / sum(self.shares), per_type))
 
     def fits(self, tokens: int) -> float:
