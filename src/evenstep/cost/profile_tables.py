@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_range, nearest
 from evenstep.request import F8
 
 BUNDLED = Path(__file__).parent / "profiles"
@@ -120,6 +120,10 @@ def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
         raise InputError("profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, known))
     facts = facts_of(folder)
     moe, collective = _file(folder, "moe.csv"), _file(folder, collective_name)
+    if moe is not None:
+        where, expected = str(folder / "profile.json"), f"an integer from 1 to {facts.experts}, the experts of a layer"
+        check_range(where, "an integer >= 1, as there is moe.csv", low=1, experts=facts.experts)
+        check_range(where, expected, low=1, high=facts.experts, experts_each=facts.experts_each)
     if collective is None and collective_name != "collective.csv":
         collective = needed(folder, collective_name)
     return Tables(
@@ -327,17 +331,20 @@ def facts_of(folder: Path) -> Facts:
     """The content of ``profile.json``; the defaults of `Facts` without such a file.
 
     Raises:
-        InputError: it is not a JSON object of known fields.
+        InputError: it is not a JSON object of known fields, or a value has the wrong type or is too small.
     """
     path = folder / "profile.json"
     if not path.is_file():
         return Facts()
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        said = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        unknown = sorted(set(said) - set(Facts.__slots__) - {"source"})
+        if unknown:
+            raise InputError(str(path), "field", unknown[0], f"one of {', '.join(Facts.__slots__)}", "Remove it.")
+        facts = msgspec.convert(said, Facts)
+    except (msgspec.MsgspecError, ValueError) as error:
         raise InputError(str(path), "file", path.name, "a JSON object", f"{error}.") from None
-    unknown = sorted(set(said) - set(Facts.__slots__) - {"source"})
-    if unknown:
-        raise InputError(str(path), "field", unknown[0], f"one of {', '.join(Facts.__slots__)}", "Remove it.")
-    said = {name: tuple(value) if name == "skew" else value for name, value in said.items() if name != "source"}
-    return Facts(**said)
+    numbers = {name: getattr(facts, name) for name in ("layers", "graph_tokens", "hidden", "bytes_each")}
+    check_range(str(path), "an integer >= 0", low=0, **numbers, experts=facts.experts, experts_each=facts.experts_each)
+    check_range(str(path), "an integer >= 1", low=1, expert_ranks=facts.expert_ranks)
+    return facts
