@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
 import pytest
 
-from evenstep.errors import EngineError, EvenstepError, InputError, PolicyError, check_known, nearest
+from evenstep.errors import EngineError, EvenstepError, InputError, PolicyError, check_known, check_range, nearest
 
 
 def test_an_input_error_reads_where_field_value_expected_and_what_to_do():
@@ -41,6 +42,58 @@ def test_nearest_offers_what_is_close_and_else_all():
     assert nearest("bf-oi", ["bf-io", "jsq"]) == "Did you mean bf-io?"
     assert nearest("zzz", ["jsq", "bf-io"]) == "Known: bf-io, jsq."
     assert nearest("zzz", []) == ""
+
+
+def refused(value, **bounds) -> bool:
+    try:
+        check_range("here", "words", x=value, **bounds)
+    except InputError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("bounds", "accepted", "beyond"),
+    [
+        ({"low": 1}, (1, 1.5, math.inf), (0.999, -math.inf)),
+        ({"above": 0}, (5e-324, math.inf), (0, -0.0, -1)),
+        ({"high": 1}, (1, -math.inf), (1.001, math.inf)),
+        ({"below": 1}, (0.999, -math.inf), (1, math.inf)),
+        ({"low": 0, "high": 1}, (0, 0.5, 1), (-0.001, 1.001, math.inf)),
+        ({"low": 0, "below": 1}, (0, 0.999), (-0.001, 1)),
+        ({"above": 0, "high": 1}, (0.001, 1), (0, 1.001)),
+        ({"above": 0, "below": 1}, (0.001, 0.999), (0, 1)),
+        ({"low": 0, "finite": True}, (0, 1e308, 10**400), (-1, math.inf)),
+        ({"finite": True}, (0, -1e308, 1e308), (-math.inf, math.inf)),
+        ({}, (-math.inf, 0, math.inf), ()),
+    ],
+)
+def test_a_range_holds_its_low_and_high_but_not_what_it_lies_above_and_below(bounds, accepted, beyond):
+    assert not any(refused(value, **bounds) for value in accepted)
+    assert all(refused(value, **bounds) for value in beyond)
+
+
+@pytest.mark.parametrize("bounds", [{}, {"low": 1}, {"above": 0}, {"high": 1}, {"below": 1}, {"finite": True}])
+def test_no_range_holds_nan_and_none_is_not_given(bounds):
+    assert refused(math.nan, **bounds)
+    assert not refused(None, **bounds)
+
+
+def test_the_first_number_outside_a_range_names_the_error():
+    with pytest.raises(InputError) as error:
+        check_range("best", "a number >= 0", low=0, pull=0, steer=None, ageing=-2, window=-1)
+    assert str(error.value) == "best: ageing is -2; expected a number >= 0."
+
+
+def test_a_range_passes_its_hint_on():
+    with pytest.raises(InputError) as error:
+        check_range("bf-io", "an integer >= 0", "0 considers the whole pool.", low=0, window=-1)
+    assert str(error.value) == "bf-io: window is -1; expected an integer >= 0. 0 considers the whole pool."
+
+
+def test_fields_may_be_called_as_the_place_and_the_words_are():
+    with pytest.raises(InputError, match=r"^law: expected is 0; expected a number > 0\.$"):
+        check_range("law", "a number > 0", above=0, where=1, expected=0)
 
 
 def test_an_unknown_word_is_an_error_with_the_nearest():

@@ -204,10 +204,10 @@ class _Address:
 
 
 def address_of(kernel: Any) -> Any:
-    """A kernel `declared` with one signature, to be handed to an `entry` as a value, again and again.
+    """Wrap the code address of a `declared` kernel with one signature, to pass it to an `entry` as an argument.
 
-    The kernel itself may be handed over as well; numba then looks its code up at each call, which takes longer than a
-    short call does. Called through the address it is a little slower.
+    If the kernel itself is passed, numba looks its code up at each call of the `entry`. With the address it does not, but
+    each call of the kernel takes slightly longer. Python cannot call the result. Without numba it is the kernel itself.
     """
     if numba is None:
         return kernel

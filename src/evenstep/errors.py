@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Collection, Iterable
 
 
@@ -33,6 +34,41 @@ class InputError(EvenstepError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.where, self.field, self.value, self.expected, self.hint)
+
+
+def check_range(
+    where: str,
+    expected: str,
+    hint: str = "",
+    /,
+    *,
+    low: float = -math.inf,
+    above: float | None = None,
+    high: float = math.inf,
+    below: float | None = None,
+    finite: bool = False,
+    **given: float | None,
+) -> None:
+    """Refuse numbers outside a range, and nan; None = not given.
+
+    Args:
+        where, expected, hint: as of `InputError`.
+        low: the smallest number in the range.
+        above: the range lies above this number.
+        high: the largest number in the range.
+        below: the range lies below this number.
+        finite: whether inf and -inf are refused too.
+        given: the numbers by their fields. A field called like a bound, as `low`, cannot be given.
+
+    Raises:
+        InputError: naming the first that is not in the range.
+    """
+    for field, value in given.items():
+        if value is None:
+            continue
+        inside = low <= value <= high and (above is None or value > above) and (below is None or value < below)
+        if not inside or (finite and abs(value) == math.inf):
+            raise InputError(where, field, value, expected, hint)
 
 
 class EngineError(EvenstepError):

@@ -96,6 +96,8 @@ def test_bad_logs_are_refused_by_row_and_column(tmp_path):
         read_log(path)
     with pytest.raises(InputError, match="seconds, and kv or tokens"):
         read_log(write(path, {"kv": made["kv"]}))
+    with pytest.raises(InputError, match="seconds, and kv or tokens"):
+        read_log(write(path, {name: made[name] for name in ("seconds", "requests", "crossed")}))
     with pytest.raises(InputError, match="at least 20 iterations"):
         read_log(write(path, {name: column[:9] for name, column in made.items()}))
     with pytest.raises(InputError, match="iterations that differ"):

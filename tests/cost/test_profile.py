@@ -82,7 +82,9 @@ def test_experts_are_as_many_as_the_tokens_of_all_ranks_activate(tmp_path):
     facts = '{"layers": 1, "experts": 4, "experts_each": 2, "expert_ranks": 2}'
     table = "tokens,activated_experts,time_us\n1,1,10\n1,2,20\n100,1,100\n100,2,200\n"
     law = Profile(folder(tmp_path, facts=facts, **{"moe.csv": table}))
-    without = Profile(folder(tmp_path, facts='{"layers": 1}'))
+    for wrong, words in (("", "experts is 0"), (', "experts": 4, "experts_each": 5', "from 1 to 4, the experts of a layer")):
+        with pytest.raises(InputError, match=words):
+            Profile(folder(tmp_path, facts=f'{{"layers": 1{wrong}}}'))
     (tmp_path / "moe.csv").unlink()
     without = Profile(folder(tmp_path, facts='{"layers": 1}'))
     one = batch_of(np.array([100]), np.array([1]), np.array([True]))

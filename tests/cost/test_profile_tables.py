@@ -88,9 +88,17 @@ def test_facts_know_their_fields(tmp_path):
     (tmp_path / "profile.json").write_text('{"layer": 2}')
     with pytest.raises(InputError, match="field is 'layer'"):
         facts_of(tmp_path)
-    (tmp_path / "profile.json").write_text("layers: 2")
-    with pytest.raises(InputError, match="a JSON object"):
-        facts_of(tmp_path)
+    for text in ("layers: 2", "3", "[1]", '"layers"', '{"layers": "two"}', '{"skew": [1]}', '{"layers": 1.5}', "\xff"):
+        (tmp_path / "profile.json").write_text(text, encoding="latin-1")
+        with pytest.raises(InputError, match="a JSON object"):
+            facts_of(tmp_path)
+    for text, words in (
+        ('{"layers": -1}', "layers is -1; expected an integer >= 0"),
+        ('{"expert_ranks": 0}', "expert_ranks is 0"),
+    ):
+        (tmp_path / "profile.json").write_text(text)
+        with pytest.raises(InputError, match=words):
+            facts_of(tmp_path)
 
 
 def test_a_missing_table_and_an_unknown_profile_are_named(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from evenstep.engines.requests import refusals
@@ -69,6 +70,23 @@ def test_a_clients_fault_keeps_the_engines_words_without_its_address(body):
         refusal = of_engine(body, status)
         assert refusal.status == 400 and refusal.param == "prompt" and refusal.kind == "BadRequestError"
         assert refusal.message == "too long at (address) see (address)"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("engine-3.internal:8000 is full", "(address) is full"),
+        ("ask vllm-0:8000", "ask (address)"),
+        ("[fd00::1]:8000 and [::1]", "(address) and (address)"),
+        ("at 10.0.0.1:80, localhost:81", "at (address), (address)"),
+        ("max_tokens:4096, top_p:0.95, [1, 2]: 3:4096 tokens", "max_tokens:4096, top_p:0.95, [1, 2]: 3:4096 tokens"),
+        ("'a-b: 1234' in body.messages: 12 items", "'a-b: 1234' in body.messages: 12 items"),
+    ],
+)
+def test_no_field_of_a_refusal_tells_an_engines_address_and_other_words_stay(said, told):
+    fault = {"message": said, "type": said, "param": said, "code": said}
+    refusal = of_engine(msgspec.json.encode({"error": fault}), 400)
+    assert (refusal.message, refusal.kind, refusal.param, refusal.code) == (told,) * 4
 
 
 def test_an_engines_own_fault_is_told_without_its_words():

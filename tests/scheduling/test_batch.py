@@ -1,7 +1,10 @@
 """Filling one batch: counts of budget, seats, memory and places."""
 
+import pytest
 from tests.scheduling._views import decodes, formed, prefills, view_of, waits
 
+from evenstep.errors import InputError
+from evenstep.scheduling.batch import check_watermark
 from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 
@@ -43,3 +46,8 @@ def test_a_batch_of_prompts_has_no_decodes():
     assert formed(VanillaVllm(), view) == ([0, 5, 0], [])
     assert formed(VanillaVllm(), view_of([decodes(9, 2)], [waits(9)], free=8)) == ([1, 0], [])
     assert formed(VanillaVllm(), view_of([], [waits(9), waits(3)], free=99, token_budget=8)) == ([8, 0], [])
+
+
+def test_a_watermark_of_one_is_named():
+    with pytest.raises(InputError, match="watermark"):
+        check_watermark("srpt", 1.0)

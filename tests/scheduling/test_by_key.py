@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.scheduling._keys import key_of_one
@@ -12,8 +11,6 @@ from tests.strategies import engine_runs, engine_views, examples
 
 from evenstep import compiled
 from evenstep.compiled import as_plain
-from evenstep.errors import InputError
-from evenstep.scheduling.by_key import check_watermark
 from evenstep.scheduling.filling import rule_view
 from evenstep.scheduling.policies import least_attained, mlfq, srpt
 from evenstep.scheduling.policies.least_attained import LeastAttained
@@ -63,11 +60,6 @@ def test_those_evicted_are_the_ones_with_the_largest_keys(view, makes_room):
     kept = view.running & ~decision.evict
     if decision.evict.any() and kept.any():
         assert keys(view)[decision.evict].min() >= keys(view)[kept].max()
-
-
-def test_a_watermark_of_one_is_named():
-    with pytest.raises(InputError, match="watermark"):
-        check_watermark("srpt", 1.0)
 
 
 @given(engine_views(), st.sampled_from(POLICIES))

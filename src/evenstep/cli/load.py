@@ -95,7 +95,7 @@ def _trace(settings: LoadSettings) -> Trace:
 def _write(
     args: argparse.Namespace, outcome: Outcome, found: dict[str, Any], settings: LoadSettings, told: list[str], command: str
 ) -> list[str]:
-    """Write the files asked for; what to tell the user."""
+    """Write the files asked for; returns lines that tell the user where they are."""
     from evenstep.cli.parts import outputs
     from evenstep.load.page import Shown, page
 

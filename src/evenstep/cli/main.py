@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: words after ``evenstep``; those of this process by default.
 
     Returns:
-        The exit code.
+        The exit code. An error becomes a line on stderr and a code; with ``--debug`` it is raised instead.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:  # this process is the command

@@ -143,7 +143,10 @@ def _prepared(
 
 
 def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSettings, path: Path) -> str:
-    """Write it, from samples of every step; what to tell the user."""
+    """Write the Chrome trace, from samples of every step; returns what to tell the user.
+
+    `again` makes the run anew, if `run` has not every step; its argument is the number of samples to keep.
+    """
     from evenstep.errors import InputError
     from evenstep.report.chrome_trace import write_chrome_trace
 

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.request import F8
 
 # The content of a batch, as the compiled loop keeps it: one number each.
@@ -69,10 +69,11 @@ class Batch:
 
 
 def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
-    """Add a request to the content of a batch, float64[FEATURES].
+    """Add a request to the content of a batch, float64[FEATURES], in place.
 
     Args:
-        tokens: tokens that it runs. before: tokens computed before.
+        tokens: tokens that it runs.
+        before: tokens computed before.
         decodes: whether it decodes; else the tokens are a prefill chunk.
     """
     batch[TOKENS] += tokens
@@ -107,9 +108,12 @@ def layout(
     requests: F8 | None = None,
     grid: F8 | None = None,
 ) -> F8:
-    """A law's numbers: seconds, and seconds a token (or token squared).
+    """A law's numbers as one vector, float64[*]: the sum at the top of this file, each `per_...` a factor in it.
 
     Args:
+        constant: C, seconds.
+        per_kv, per_decode: seconds a token of K and of D.
+        per_square, per_crossed: seconds a squared token of a chunk, and a token of a chunk times one before it.
         tokens, requests: float64[2, P], knots and seconds at them, P >= 2 ascending; None = nothing.
         grid: float64[*], as `cost.profile` lays it out; None = nothing.
     """
@@ -135,6 +139,4 @@ def check_numbers(where: str, **values: float) -> None:
     Raises:
         InputError: naming the first such value.
     """
-    for name, value in values.items():
-        if not (np.isfinite(value) and value >= 0):
-            raise InputError(where, name, value, "a finite number >= 0")
+    check_range(where, "a finite number >= 0", low=0, finite=True, **values)

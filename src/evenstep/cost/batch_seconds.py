@@ -1,4 +1,7 @@
-"""Works out the seconds of a batch from a law's numbers, which `cost.batch` lays out."""
+"""Works out the seconds of a batch from a law's numbers, which `cost.batch` lays out.
+
+An argument `first` is the index in these numbers at which an axis, a line or the grid begins.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from evenstep.request import F8
 
 @jit
 def before(law: F8, first: int, points: int, at: float) -> int:
-    """The segment 0..points - 2 that a value lies in, between knots stored from `first` on."""
+    """The segment 0..points - 2 that a value lies in, between knots stored from `law[first]` on; the nearest if outside."""
     low, high = 0, points - 1
     while high - low > 1:
         middle = (low + high) >> 1
@@ -42,7 +45,7 @@ def before(law: F8, first: int, points: int, at: float) -> int:
 
 @jit
 def on_lines(law: F8, first: int, knots: int, at: float) -> float:
-    """Seconds by linear interpolation between knots stored at `first`; the end segments are extended."""
+    """Seconds by linear interpolation between `knots` knots stored at `first`; the end segments are extended."""
     k = before(law, first, knots, at)
     left, right = law[first + k], law[first + k + 1]
     low, high = law[first + knots + k], law[first + knots + k + 1]
@@ -62,7 +65,12 @@ def cell(law: F8, first: int, points: int, at: float) -> tuple[int, float]:
 
 @jit
 def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: float, context: float) -> float:
-    """Seconds by linear interpolation in a table over prefill chunk, its context, decodes, and their mean context."""
+    """Seconds by linear interpolation in the table that begins at `law[first]`; never below 0.
+
+    Args:
+        chunk, chunk_context: tokens of the prefill chunk, and those computed before it.
+        decodes, context: requests that decode, and the context tokens of each.
+    """
     a, b, c, d = int(law[first]), int(law[first + 1]), int(law[first + 2]), int(law[first + 3])
     at = first + 6
     i, x = cell(law, at, a, chunk)
@@ -82,7 +90,10 @@ def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: fl
 
 @jit
 def attention(law: F8, first: int, batch: F8) -> float:
-    """Seconds of attention: chunks as one of equal work, decodes by their mean context and a share of the longest."""
+    """Seconds of attention: chunks as one of equal work, decodes by their mean context and a share of the longest.
+
+    The table begins at `law[first]`; `batch` is float64[FEATURES].
+    """
     chunk, decodes = batch[PREFILL_TOKENS], batch[DECODES]
     before_chunk = 0.0
     if chunk > 0.0:

@@ -100,7 +100,8 @@ def read_log(path: Any) -> dict[str, F8]:
     """The columns of a log that fits use, by our names.
 
     Raises:
-        InputError: no ``seconds``, too few rows, or a bad cell; row and column are named.
+        InputError: no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that are all equal, or a
+            bad cell; row and column are named.
     """
     from evenstep.cost.profile_tables import text_of
 
@@ -112,7 +113,7 @@ def read_log(path: Any) -> dict[str, F8]:
     head = [name.strip() for name in line.split(",")]
     there = {name: next((one for one in names if one in head), None) for name, names in COLUMNS.items()}
     found = {name: column for name, column in there.items() if column is not None}
-    if "seconds" not in found or len(found) == 1:
+    if "seconds" not in found or not {"kv", "tokens"} & found.keys():
         raise InputError(
             str(path),
             "header",
@@ -150,6 +151,11 @@ def fit_laws(columns: Mapping[str, F8]) -> Fitted:
 
 def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
     """The best fit, or that of one law.
+
+    Args:
+        where: what errors call the log.
+        fitted: as `fit_laws` gives it.
+        law: name of the law; None = the best fit.
 
     Raises:
         InputError: it explains less than `LEAST` of the variation, or the law was not fitted.

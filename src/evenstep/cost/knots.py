@@ -1,12 +1,12 @@
 """Shared parts of the step-time laws: pairs of numbers written as text, and the synchronisation term.
 
+Arguments `where` and `field` say in errors which law and field a value is of.
 On a command line commas separate options, so pairs are written with slashes: ``0:0/100000:0.011``. In YAML and Python the
 same values are lists.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
@@ -15,7 +15,7 @@ import numpy as np
 
 from evenstep.config import finite
 from evenstep.cost.view import PiecewiseLinear
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8
 
 #: Pairs of numbers, or text such as ``0:0/100000:0.011``.
@@ -49,7 +49,7 @@ class OfLoad:
     sync_s: Any
 
     def check(self, *seconds: str) -> None:
-        """Parse the synchronisation term, and check that these fields are finite seconds >= 0."""
+        """Parse `sync_s` in place, and check that the fields of these names are finite seconds >= 0."""
         for field in seconds:
             check_seconds(self.name, field, getattr(self, field))
         object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))
@@ -69,8 +69,7 @@ class OfLoad:
 
 def check_seconds(where: str, field: str, value: float) -> None:
     """Refuse a value that is not a finite number of seconds >= 0."""
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(where, field, value, "a finite number of seconds >= 0")
+    check_range(where, "a finite number of seconds >= 0", low=0, finite=True, **{field: value})
 
 
 def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) -> None:

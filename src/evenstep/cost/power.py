@@ -6,11 +6,11 @@ agree to 1e-6 relative (energy decides nothing and is outside the digest).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8
 
 #: Floating-point operations a generated token costs per model parameter (BF-IO D45).
@@ -43,13 +43,11 @@ class Power:
     gamma: float = 0.7
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not (np.isfinite(value) and value > 0) and not (field.name == "idle_w" and value == 0):
-                raise InputError("power", field.name, value, "a finite number above 0")
-        for name in ("mfu_sat", "gamma"):
-            if getattr(self, name) > 1:
-                raise InputError("power", name, getattr(self, name), "a number in (0, 1]")
+        expected = "a finite number above 0"
+        check_range("power", expected, above=0, finite=True, model_params=self.model_params, peak_flops=self.peak_flops)
+        check_range("power", expected, low=0, finite=True, idle_w=self.idle_w)
+        check_range("power", expected, above=0, finite=True, max_w=self.max_w, mfu_sat=self.mfu_sat, gamma=self.gamma)
+        check_range("power", "a number in (0, 1]", high=1, mfu_sat=self.mfu_sat, gamma=self.gamma)
         if self.max_w < self.idle_w:
             raise InputError("power", "max_w", self.max_w, f"at least idle_w, {self.idle_w:g}")
 

@@ -10,7 +10,7 @@ import numpy as np
 from evenstep.cost.batch import Batch, check_numbers, layout
 from evenstep.cost.lockstep import Parts
 from evenstep.cost.profile_tables import Tables, read_tables
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8
 
 #: Dense layers that run once an iteration, and those that run more than once in a layer of the model.
@@ -34,7 +34,8 @@ class Profile:
     * Decodes of unequal context: attention at their mean context, plus a share of what it would take were all as long as
       the longest. The shares (``skew``: of batches that only decode, of mixed ones) are measured.
     * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size.
-    * Between the points of a table straight lines; beyond the last the last one goes on.
+    * Between the points of a table straight lines; beyond the last the last one goes on. Only the table of experts is read
+      at its nearest point there.
 
     Args:
         path: a folder, or the name of a bundled profile.
@@ -61,8 +62,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         layers = self.layers or self.tables.facts.layers
-        if layers < 1:
-            raise InputError(f"profile {self.path}", "layers", layers, "an integer >= 1", "Give layers=.")
+        check_range(f"profile {self.path}", "an integer >= 1", "Give layers=.", low=1, layers=layers)
         object.__setattr__(self, "layers", layers)
         graphs = self.graph_tokens
         object.__setattr__(self, "graph_tokens", self.tables.facts.graph_tokens if graphs is None else graphs)
@@ -162,7 +162,10 @@ class Profile:
 
 
 def along(table: F8, at: F8) -> F8:
-    """Interpolate a measured line, float64[2, P], at some points; its last segment is extended beyond the end."""
+    """Interpolate a measured line, float64[2, P], at some points; beyond its end the last segment goes on.
+
+    Before its first point the seconds are those of that point.
+    """
     x, y = table
     cell = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
     slope = (y[cell + 1] - y[cell]) / (x[cell + 1] - x[cell])
@@ -183,6 +186,7 @@ def padded(lines: F8, most: int) -> F8:
 
     Args:
         lines: float64[2, P], tokens and seconds.
+        most: most tokens of a batch that runs as a captured graph; 0 = none.
 
     Returns:
         float64[2, Q], a step for each captured size, then the given lines.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_range, nearest
 from evenstep.request import F8
 
 BUNDLED = Path(__file__).parent / "profiles"
@@ -73,10 +73,10 @@ class Mixture:
     table: F8
 
     def seconds(self, tokens: F8, facts: Facts) -> F8:
-        """Seconds by tokens of a rank, with as many active experts as a fair gate activates on one rank.
+        """Seconds by tokens of a rank, float64[K], with as many active experts as a fair gate activates on one rank.
 
         A rank runs tokens of all ranks on its own experts. With a fair gate these are as many pairs of token and expert
-        as its own tokens make.
+        as its own tokens make. Outside the table the nearest point counts.
         """
         untouched = (1.0 - facts.experts_each / facts.experts) ** (tokens * facts.expert_ranks)
         active = facts.experts / facts.expert_ranks * (1.0 - untouched)
@@ -89,7 +89,10 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Everything of a folder; lines are float64[2, P], where and seconds."""
+    """Everything of a folder. A line is float64[2, P]: tokens (sequences, bytes) and the seconds at them.
+
+    `dense` and `per_sequence` hold a line for each layer, by its name.
+    """
 
     dense: dict[str, F8]
     per_sequence: dict[str, F8]
@@ -117,6 +120,10 @@ def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
         raise InputError("profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, known))
     facts = facts_of(folder)
     moe, collective = _file(folder, "moe.csv"), _file(folder, collective_name)
+    if moe is not None:
+        where, expected = str(folder / "profile.json"), f"an integer from 1 to {facts.experts}, the experts of a layer"
+        check_range(where, "an integer >= 1, as there is moe.csv", low=1, experts=facts.experts)
+        check_range(where, expected, low=1, high=facts.experts, experts_each=facts.experts_each)
     if collective is None and collective_name != "collective.csv":
         collective = needed(folder, collective_name)
     return Tables(
@@ -166,7 +173,7 @@ def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, 
     """Columns of a CSV file by name, as float64. The column `label`, if given, is text.
 
     Raises:
-        InputError: a column is missing, or a cell is not a finite number >= 0; row and column are named.
+        InputError: a column is missing, there is no row, or a cell is not a finite number >= 0; row and column are named.
     """
     reader = csv.DictReader(io.StringIO(text_of(path)))
     asked = (*((label,) if label else ()), *columns)
@@ -195,7 +202,7 @@ def _number(path: Path, row: int, column: str, text: str | None) -> float:
 
 
 def lines_of(path: Path, by: str) -> dict[str, F8]:
-    """The measured line of each layer in a table, by name."""
+    """The measured line of each layer in a table, by name: float64[2, P], the column `by`, ascending, and seconds."""
     rows = rows_of(path, (by, "time_us"), "layer")
     names = np.array(rows["layer"])
     return {
@@ -276,7 +283,13 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
 
 
 def between(grid: F8, points: F8, axis: int) -> None:
-    """Fill the holes that have measured points on both sides along an axis, on the line between the nearest two."""
+    """Replace nan entries by linear interpolation along an axis, in place; those without a value on both sides stay nan.
+
+    Args:
+        grid: float64, any dimensions; nan = not measured.
+        points: float64[P], coordinates of the axis, ascending.
+        axis: its number.
+    """
     lines = np.moveaxis(grid, axis, -1)
     here = np.arange(points.size)
     known = ~np.isnan(lines)
@@ -290,7 +303,7 @@ def between(grid: F8, points: F8, axis: int) -> None:
 
 
 def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
-    """Fill the holes at one point of an axis on the line through the two points before it."""
+    """Fill the holes (nan) at index `at` of an axis, in place, on the line through the two points before it."""
     lines = np.moveaxis(grid, axis, -1)
     slope = (lines[..., at - 1] - lines[..., at - 2]) / (points[at - 1] - points[at - 2])
     beyond = lines[..., at - 1] + slope * (points[at] - points[at - 1])
@@ -298,7 +311,11 @@ def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
 
 
 def mixture_of(path: Path) -> Mixture:
-    """The grid of a table of experts; if few tokens cannot activate that many experts, the next count's cost is used."""
+    """The grid of a table of experts; where few tokens cannot activate that many experts, it has the time of more tokens.
+
+    Raises:
+        InputError: a hole at the largest number of tokens, or as `rows_of`.
+    """
     rows = rows_of(path, ("tokens", "activated_experts", "time_us"))
     tokens, activated = np.unique(rows["tokens"]), np.unique(rows["activated_experts"])
     grid = np.full((tokens.size, activated.size), np.nan)
@@ -314,17 +331,20 @@ def facts_of(folder: Path) -> Facts:
     """The content of ``profile.json``; the defaults of `Facts` without such a file.
 
     Raises:
-        InputError: it is not a JSON object of known fields.
+        InputError: it is not a JSON object of known fields, or a value has the wrong type or is too small.
     """
     path = folder / "profile.json"
     if not path.is_file():
         return Facts()
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        said = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        unknown = sorted(set(said) - set(Facts.__slots__) - {"source"})
+        if unknown:
+            raise InputError(str(path), "field", unknown[0], f"one of {', '.join(Facts.__slots__)}", "Remove it.")
+        facts = msgspec.convert(said, Facts)
+    except (msgspec.MsgspecError, ValueError) as error:
         raise InputError(str(path), "file", path.name, "a JSON object", f"{error}.") from None
-    unknown = sorted(set(said) - set(Facts.__slots__) - {"source"})
-    if unknown:
-        raise InputError(str(path), "field", unknown[0], f"one of {', '.join(Facts.__slots__)}", "Remove it.")
-    said = {name: tuple(value) if name == "skew" else value for name, value in said.items() if name != "source"}
-    return Facts(**said)
+    numbers = {name: getattr(facts, name) for name in ("layers", "graph_tokens", "hidden", "bytes_each")}
+    check_range(str(path), "an integer >= 0", low=0, **numbers, experts=facts.experts, experts_each=facts.experts_each)
+    check_range(str(path), "an integer >= 1", low=1, expert_ranks=facts.expert_ranks)
+    return facts

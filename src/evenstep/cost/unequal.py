@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from evenstep.cost.knots import OfLoad, Pairs, Sync, as_lines, line_knots, pairs_of
 from evenstep.cost.view import PiecewiseLinear
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 
 _PER_TOKEN_S = 1.1e-7
 
@@ -46,8 +45,7 @@ class Unequal(OfLoad):
     sync_s: Sync = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.share) and 0 <= self.share <= 1):
-            raise InputError("unequal", "share", self.share, "a share in 0..1")
+        check_range("unequal", "a share in 0..1", low=0, high=1, share=self.share)
         self.check("overhead_s", "per_token_s")
         if not self.knots:
             return

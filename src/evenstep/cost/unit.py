@@ -1,4 +1,4 @@
-"""Batch time of one, for any batch."""
+"""The same batch time for any batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenstep.request import F8
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Every iteration lasts as long.
+    """Every iteration lasts `seconds_each`.
 
     Args:
         seconds_each: seconds of an iteration.

@@ -13,11 +13,11 @@ import msgspec
 
 from evenstep.dispatch.settings import Settings, WorkerSpec
 
-#: Why a leg failed. ``connect``: refused, reset or unreachable before the first byte. ``status``: 5xx, 3xx or an invalid
-#: answer. ``stream``: it broke off or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused connection was
-#: reset at once, without a byte; it may have been closed before the request. ``client``: the engine reports a faulty
-#: request (4xx). ``recomputed``: the engine stopped the request so that it is continued elsewhere. ``unable``: not sent,
-#: because the engine is known to be unable to continue this request.
+#: Why a leg failed. ``connect``: no connection could be made. ``status``: 5xx, 3xx or an invalid answer. ``stream``: it
+#: broke off, even before its first byte, or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused
+#: connection was reset at once, without a byte; it may have been closed before the request. ``client``: the engine reports a
+#: faulty request (4xx). ``recomputed``: the engine stopped the request so that it is continued elsewhere. ``unable``: not
+#: sent, because the engine is known to be unable to continue this request.
 Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed", "unable"]
 
 
@@ -49,7 +49,7 @@ class Arrived(Base, frozen=True):
         priority: the smallest waits first, where the order is not ``fcfs``.
         max_tokens: cap of the client, 0 = none.
         expected_tokens: output tokens the client expects, 0 = unknown.
-        copies: answers asked for (`n`, `best_of`): slots it takes, and outputs that grow on one prompt.
+        copies: answers asked for (`n`, `best_of`): slots it takes, and outputs that grow on its prompts.
         can_continue: whether its stream can be joined exactly on another engine after the first token.
         blocks: salted hashes of the prompt's blocks in order; each covers its whole prefix.
         judged: the verdict of its tenant's limits, which hold over all models: ``in``, or the reason of the refusal, as in a
@@ -122,7 +122,10 @@ class Failed(Base, frozen=True):
 
 
 class ClientGone(Base, frozen=True):
-    """The client left, at any stage."""
+    """The request ends without an answer, because its client left or the host gave it up.
+
+    It may wait, prefill or decode. Its row and its slot become free.
+    """
 
     request: int
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 
 #: The order of the pool.
 Order: TypeAlias = Literal["fcfs", "priority", "oldest-task", "least-attained"]
@@ -69,12 +68,9 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         where = f"worker {self.name}"
         if not self.name:
             raise InputError("worker", "name", self.name, "a name")
-        if self.slots < 1:
-            raise InputError(where, "slots", self.slots, "an integer >= 1")
-        if self.kv_tokens < 0:
-            raise InputError(where, "kv_tokens", self.kv_tokens, "an integer >= 0", "0 means as its metrics say.")
-        if not 0 < self.speed < math.inf:
-            raise InputError(where, "speed", self.speed, "a number above 0")
+        check_range(where, "an integer >= 1", low=1, slots=self.slots)
+        check_range(where, "an integer >= 0", "0 means as its metrics say.", low=0, kv_tokens=self.kv_tokens)
+        check_range(where, "a number above 0", above=0, finite=True, speed=self.speed)
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,22 +153,15 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         for field in _NOT_NEGATIVE:
-            value = getattr(self, field)
-            if value is not None and not 0 <= value < math.inf:
-                raise InputError("dispatch", field, value, "a number >= 0")
+            check_range("dispatch", "a number >= 0", low=0, finite=True, **{field: getattr(self, field)})
         for field in ("pool_limit", "breaker_failures", "prefix_blocks"):
-            if getattr(self, field) < 1:
-                raise InputError("dispatch", field, getattr(self, field), "an integer >= 1")
-        if self.prefix_block_bytes < LEAST_BLOCK_BYTES:
-            low = f"an integer >= {LEAST_BLOCK_BYTES}"
-            raise InputError("dispatch", "prefix_block_bytes", self.prefix_block_bytes, low)
+            check_range("dispatch", "an integer >= 1", low=1, **{field: getattr(self, field)})
+        least = LEAST_BLOCK_BYTES
+        check_range("dispatch", f"an integer >= {least}", low=least, prefix_block_bytes=self.prefix_block_bytes)
         if self.order not in get_args(Order):
             raise InputError("dispatch", "order", self.order, "one of " + ", ".join(get_args(Order)))
-        for field in ("ttl_s", "budget_ms"):
-            if not getattr(self, field) > 0:
-                raise InputError("dispatch", field, getattr(self, field), "a number above 0")
+        check_range("dispatch", "a number above 0", above=0, ttl_s=self.ttl_s, budget_ms=self.budget_ms)
         for name, limits in self.tenants.items():
+            where, hint = f"dispatch: tenants.{name}", "0 = no limit."
             for field in ("concurrent", "waiting", "per_s", "burst"):
-                if not 0 <= getattr(limits, field) < math.inf:
-                    where = f"dispatch: tenants.{name}"
-                    raise InputError(where, field, getattr(limits, field), "a number >= 0", "0 = no limit.")
+                check_range(where, "a number >= 0", hint, low=0, finite=True, **{field: getattr(limits, field)})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from evenstep import names, streams
-from evenstep.errors import InputError, check_known
+from evenstep.errors import InputError, check_known, check_range
 
 Kind: TypeAlias = Literal[
     "refuse",
@@ -64,14 +64,10 @@ class Fault:
     down_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
-            raise InputError(self.fault, "share", self.share, "a number in 0..1")
-        if not 300 <= self.status <= 599:
-            raise InputError(self.fault, "status", self.status, "an HTTP status in 300..599")
+        check_range(self.fault, "a number in 0..1", low=0, high=1, share=self.share)
+        check_range(self.fault, "an HTTP status in 300..599", low=300, high=599, status=self.status)
         for name in ("count", "after_tokens", "retry_after_s", "seconds", "peers_after_s", "down_s"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise InputError(self.fault, name, value, "a number >= 0")
+            check_range(self.fault, "a number >= 0", low=0, finite=True, **{name: getattr(self, name)})
         if "\r" in self.location or "\n" in self.location:
             raise InputError(self.fault, "location", self.location, "one line")
 

@@ -176,7 +176,12 @@ class Crew:
 
 
 def longest(kinds: Sequence[int], cost: Mapping[int, float]) -> int:
-    """The place of the next job: the first of a kind of unknown cost, else one of the costliest kind."""
+    """The place of the next job: the first of a kind of unknown cost, else one of the costliest kind.
+
+    Args:
+        kinds: kind of each job that waits.
+        cost: seconds of a job by kind, where known.
+    """
     places = {kind: place for place, kind in reversed([*enumerate(kinds)])}
     unknown = [place for kind, place in places.items() if kind not in cost]
     return min(unknown) if unknown else places[max(places, key=lambda kind: cost[kind])]

@@ -73,7 +73,7 @@ class Executor(Protocol):
         ...
 
     def wait(self) -> Ended:
-        """The next job that ends; only while there is one."""
+        """Wait until a job ends, and return it; to be called only while one runs."""
         ...
 
     def close(self) -> None:

@@ -73,7 +73,7 @@ class Rows:
 
 
 def alike(prompt: int, output: int) -> Laws:
-    """Requests that are all alike."""
+    """Requests that all have these prompt and output tokens."""
     return Laws(Synthetic(1, Constant(prompt), Constant(output), name="alike"))
 
 
@@ -199,8 +199,10 @@ class Bisection:
     """One replicate's search for the largest stable rate of a case (`executors.Job`).
 
     Args:
-        case: the case. around: a first guess, requests a second.
-        requests: of a run. precision: width of the last bracket over its middle.
+        case: the case.
+        around: a first guess, requests a second.
+        requests: requests of a run.
+        precision: width of the last bracket over its lower end.
         seed, replicate: keys of the arrivals, the same at every rate.
     """
 
@@ -274,8 +276,9 @@ class Backlog:
     A stable engine's share goes to 0 as runs get longer.
 
     Args:
-        case: the case. rate: requests a second.
-        requests: of the run.
+        case: the case.
+        rate: requests a second.
+        requests: requests of the run.
         seed, replicate: keys of the arrivals.
     """
 

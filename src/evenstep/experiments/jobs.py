@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.crew import Crew, Kernels, Places
 from evenstep.experiments.executors import Ended
@@ -94,7 +94,7 @@ class Plan:
 
 
 def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:
-    """All replicates; an error if two are equal, because their interval would falsely have width zero.
+    """All replicates. Two equal ones are an error unless `fewer`, because their interval would be too narrow.
 
     Args:
         make: the replicate of an index.
@@ -104,8 +104,7 @@ def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Tr
     Raises:
         InputError: fewer than one is asked for, or two are the same and it does not make do with fewer.
     """
-    if seeds < 1:
-        raise InputError("compare", "seeds", seeds, "an integer >= 1")
+    check_range("compare", "an integer >= 1", low=1, seeds=seeds)
     traces = [make(index) for index in range(seeds)]
     seen: dict[str, int] = {}
     for index, trace in enumerate(traces):

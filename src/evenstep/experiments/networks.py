@@ -45,7 +45,10 @@ def tokens_per_s(section: EngineSection) -> float:
 
 
 def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
-    """The flow of every call: its share of its engine's time. A recorded trace is one flow, at its mean rate."""
+    """The flow of every call: its share of its engine's time. A recorded trace is one flow, at its mean rate.
+
+    `traces` are the recorded traces by task (`settled`).
+    """
     found: list[Flow] = []
     for name, task in network.tasks.items():
         if task.trace is not None:
@@ -144,7 +147,7 @@ def hot_keys(network: Network, found: Sequence[Flow]) -> str:
 
 
 def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, dict[str, Trace]]:
-    """Read a network from its file, with another time limit if one is given."""
+    """Read a network from its file, with another time limit if one is given; also its recorded traces, by task."""
     network = load(path)
     if until_s is not None:
         network = replace(network, until_s=until_s)
@@ -187,7 +190,7 @@ def compare(
     """Run a file under one or more orders, each with the same seeds: every order sees the same tasks.
 
     Raises:
-        InputError: an unknown order, or less than one seed.
+        InputError: an unknown order, one given twice, or less than one seed.
     """
     if seeds < 1:
         raise InputError("evenstep network", "--seeds", seeds, "an integer >= 1")
@@ -206,7 +209,7 @@ def in_orders(network: Network, orders: Sequence[str] = ()) -> list[Network]:
     """The network under each of these orders; under its own if none is given.
 
     Raises:
-        InputError: an unknown order.
+        InputError: an unknown order, or one given twice.
     """
     known = get_args(Order)
     for k, order in enumerate(orders):

@@ -95,7 +95,9 @@ class PlainFirst(Here):
 
 
 def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) -> tuple[Warming, bool]:
-    """The process that compiles kernels, and whether runs begin in plain Python: then at least one other process compiles.
+    """The processes that compile kernels, and whether runs begin in plain Python.
+
+    If they do, at least one other process compiles; without a cache on disk none does.
 
     Args:
         cold: see `cold_kernels`.

@@ -17,16 +17,16 @@ class Progress:
         """Called before the runs, with their total number."""
 
     def say(self, line: str) -> None:
-        """Something worth a line."""
+        """Called with a line to be shown."""
 
     def advance(self, label: str) -> None:
         """A run of this contender has ended."""
 
     def hide(self) -> None:
-        """Something else is about to be printed."""
+        """Called before something else is printed."""
 
     def show(self) -> None:
-        """Called after each run."""
+        """Called after what `hide` made room for is printed."""
 
     def end(self) -> None: ...
 

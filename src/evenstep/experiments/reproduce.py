@@ -11,7 +11,7 @@ from typing import Any
 
 from evenstep import names
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.experiments.compare.running import run_comparison
 from evenstep.experiments.contenders import contender
 from evenstep.experiments.jobs import Plan
@@ -55,8 +55,7 @@ class Setting:
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
-        if self.seeds is not None and self.seeds < 1:
-            raise InputError("reproduce", "seeds", self.seeds, "an integer >= 1")
+        check_range("reproduce", "an integer >= 1", low=1, seeds=self.seeds)
 
     @property
     def replicates(self) -> int:
@@ -64,7 +63,7 @@ class Setting:
         return self.seeds if self.seeds is not None else QUICK_SEEDS if self.quick else SEEDS
 
     def pick(self, full: Any, quick: Any) -> Any:
-        """The value for this size."""
+        """`quick` at the reduced size, else `full`."""
         return quick if self.quick else full
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.experiments.jobs import Plan
 from evenstep.names import parse
 from evenstep.request import Trace
@@ -50,7 +49,7 @@ class Reading:
         """Open the workload, before it is scaled to a rate or load.
 
         Raises:
-            InputError: a file that cannot be read, a limit on what is no trace, or an object of another kind.
+            InputError: a file that cannot be read, a limit on a generator in memory, or an object of another kind.
         """
         from evenstep.workload.sources import open_source
         from evenstep.workload.synthetic.yaml_file import Workload
@@ -94,8 +93,8 @@ def scaled(
 
     Args:
         found: the workload.
-        cluster, step_time: the fleet, for `load`. One with fewer slots on some workers can do its share of slots of what
-            one with the most on all of them can.
+        cluster, step_time: the fleet, for `load`. Where workers differ in slots, its capacity is that of a fleet with the
+            most slots on every worker, times the share of those slots that it has.
         rate, load: see `compare`; they win over what a workload file says.
         seed: key of Poisson arrivals.
 
@@ -105,9 +104,7 @@ def scaled(
     """
     from evenstep.workload.synthetic.yaml_file import check_arriving
 
-    for name, value in (("rate", rate), ("load", load)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError("compare", name, value, "a finite number > 0")
+    check_range("compare", "a finite number > 0", above=0, finite=True, rate=rate, load=load)
     if rate is None and load is None:
         rate, load = found.requests_per_s, found.load
     if cluster.arrivals == "timed":

@@ -60,7 +60,11 @@ class StabilitySettings:
     seed: int = 0
 
     def case(self, policy: str, lengths: Lengths) -> Case:
-        """A policy on the engine."""
+        """A policy on the engine, with requests of these lengths.
+
+        Raises:
+            InputError: a bad engine or law, or one whose batches take no time.
+        """
         from evenstep.cost.batch import Batch
         from evenstep.experiments.frontier import Case
 
@@ -94,7 +98,8 @@ class Answer:
     """The result of the command.
 
     Args:
-        source: what arrives, in words. rate: that was judged; None where none was given.
+        source: what arrives, in words.
+        rate: the rate that was judged, requests a second; None where neither a flag nor the source gives one.
         policies: one each.
     """
 

@@ -42,7 +42,7 @@ def mean(runs: Sequence[Run], name: str, factor: float = 1.0) -> Interval:
 
 
 def pair(runs: Mapping[Any, Sequence[Any]], one: Any, other: Any, name: str) -> tuple[list[float], list[float]]:
-    """A field of two cases, to be compared replicate by replicate."""
+    """The values of a field in the cases `one` and `other`, to be compared replicate by replicate."""
     return values(runs[one], name), values(runs[other], name)
 
 
@@ -65,7 +65,14 @@ def rows_of(
     paper: Mapping[str, float | str] | None = None,
     against: str = "",
 ) -> list[Row]:
-    """A row a policy for one field of the summary, with the paired difference to `against` (the first when empty)."""
+    """A row a policy for one field of the summary, with the paired difference to `against` (the first when empty).
+
+    Args:
+        runs: label to runs.
+        name: the field; its values are multiplied by `factor`.
+        quantity, unit: as in `Row`.
+        paper: label to the paper's number.
+    """
     base = against or next(iter(runs))
     numbers = {label: values(own, name, factor) for label, own in runs.items()}
     return [row(label, quantity, unit, own, (paper or {}).get(label), numbers[base], base) for label, own in numbers.items()]
@@ -108,7 +115,7 @@ def joined(tables: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def clearly(difference: Interval, sign: int) -> bool | None:
-    """Whether a paired difference has this sign; None if its interval contains 0 or there is no difference."""
+    """Whether a paired difference has this sign, +1 or -1; None if its interval contains 0 or is missing."""
     if difference.low is None or difference.high is None or not difference.is_clear:
         return None
     return (difference.value > 0) == (sign > 0)
@@ -154,7 +161,10 @@ def constants(table: str) -> list[Constant]:
 
 
 def compared(says: str, ours: Sequence[float], base: Sequence[float], sign: int, seen: str = "{}") -> Claim:
-    """The claim that `ours` differ from `base` with a sign, replicate by replicate; ``{}`` in `seen` is the difference."""
+    """The claim that `ours` lie above (+1) or below (-1) `base`, replicate by replicate.
+
+    The difference takes the place of ``{}`` in `seen`.
+    """
     apart = paired_difference(ours, base)
     return Claim(says, clearly(apart, sign), seen.format(with_interval(apart)))
 

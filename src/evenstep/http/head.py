@@ -5,10 +5,10 @@ Rules of this file, with the sections they come from:
 * A head is everything up to and including its first empty line (RFC 9112 section 2.1). A line ends with CRLF only; a bare
   CR or LF is refused, though a recipient may accept the LF (section 2.2).
 * No line is folded (section 5.2), and no space stands before a colon (section 5.1). Names are tokens (RFC 9110 section
-  5.6.2). Values have no control characters (RFC 9110 section 5.5).
+  5.6.2). Values have no control characters but tabs (RFC 9110 section 5.5).
 * The length of the body is given once, as plain digits (RFC 9110 section 8.6) or as ``chunked`` (RFC 9112 section 6.1),
   and never as both (section 6.3).
-* A request names a path (section 3.2.1) and exactly one host (section 3.2).
+* A request names a path (section 3.2.1) without a backslash, and one host; with HTTP/1.0 it may name none (section 3.2).
 
 llhttp parses what these rules let through. A violation raises `HttpError`.
 """

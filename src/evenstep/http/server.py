@@ -7,7 +7,7 @@ brings it back to the beginning or ends it:
 
 * Requests are answered one after the other, in order (RFC 9112 section 9.3.2). Later bytes wait, up to a limit.
 * A request is handed over whole, because every user of this room needs all of it.
-* Input over a limit is refused before it is parsed or kept.
+* A head or a body over its limit is refused. No more than one read of the socket goes beyond a limit.
 * A fault makes the next answer the last one: it is unknown where the next request would begin (RFC 9112 section 9.6). An
   answer to an unfinished request is the last one, too.
 """
@@ -43,7 +43,7 @@ _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
 class Parsed(Protocol):
-    """The facts that a server keeps of a parsed head."""
+    """What `Reads.read` makes of a head. The server reads only `head`; a service may keep more."""
 
     @property
     def head(self) -> RequestHead: ...
@@ -111,7 +111,7 @@ class Server(Generic[P]):
     Attributes:
         state: where it stands.
         keep_alive: the connection may be used again after this answer.
-        parsed: the head of the current request; None before its head and after its answer.
+        parsed: what `Reads.read` returned for the current request; None before its head and after its answer.
         got: bytes of the current body so far.
         is_framed: the body of the current answer goes out in chunks.
     """

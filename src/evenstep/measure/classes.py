@@ -30,7 +30,7 @@ class ByClass:
         self._span_s = _FIRST_SPAN_S  # covered by all bins together
 
     def add(self, request_class: I8, output_tokens: I8, admitted_s: F8, wait_s: F8) -> None:
-        """Count int64[N] classes and tokens, float64[N] seconds of admission and of wait, in any order."""
+        """Count int64[N] classes and tokens, float64[N] seconds of admission and of wait, in any order; N >= 1."""
         self._make_room(request_class, float(admitted_s.max()))
         row = np.searchsorted(self._classes, request_class)
         count = self._classes.size

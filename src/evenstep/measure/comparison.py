@@ -96,11 +96,13 @@ class PolicyResult:
         """
         if name not in self.summaries[0]:
             self._unknown(name)
-        found: list[Any] = [summary.get(name) for summary in self.summaries]
-        for value in found:
+        found = list[float]()
+        for summary in self.summaries:
+            value = summary.get(name)
             if not isinstance(value, int | float):
                 raise InputError(self.policy, name, value, "a number in every replicate")
-        return [float(value) for value in found]
+            found.append(float(value))
+        return found
 
     def mean(self, name: str) -> Any:
         """The field over all replicates; see `mean_over`.
@@ -228,7 +230,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def share_interval(hits: int, count: int) -> Interval:
-    """A share of independent trials with its 95 % interval. Source: Clopper and Pearson 1934."""
+    """The share `hits / count` of independent trials with its 95 % interval; count >= 1. Source: Clopper, Pearson 1934."""
     from scipy.special import betaincinv
 
     tail = (1 - CONFIDENCE) / 2
@@ -238,7 +240,12 @@ def share_interval(hits: int, count: int) -> Interval:
 
 
 def quantile_interval(values: F8, share: float) -> Interval:
-    """A quantile of independent values, with its 95 % interval from order statistics; with too few values no ends."""
+    """A quantile of independent values, with its 95 % interval from order statistics; with too few values no ends.
+
+    Args:
+        values: float64[N], in any order, N >= 1.
+        share: which quantile, in (0, 1), for instance 0.95.
+    """
     from scipy.special import bdtr
 
     ordered, count, tail = np.sort(values), values.size, (1 - CONFIDENCE) / 2
@@ -260,8 +267,8 @@ def below(one: Interval | None, other: Interval | None) -> bool | None:
 def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Interval:
     """Mean difference of `ours` less `baseline`, replicate by replicate, with its 95 % interval.
 
-    Replicates share workload and dice, so most of their variation cancels. The interval is zero wide only where both
-    policies decide alike in every replicate; that the replicates themselves differ is for `check_replicates`.
+    Replicates share workload and dice, so most of their variation cancels. The interval is zero wide if the difference is
+    the same in every replicate, as of policies that decide alike. With one replicate it has no ends.
 
     Args:
         ours, baseline: one number a replicate, in the same order.
@@ -336,7 +343,7 @@ def policy_result(own: Sequence[Run], first: Sequence[Run] | None, baseline: Seq
 
 
 def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
-    """A sentence for every policy whose predictor sometimes had too little history."""
+    """Sentences on every policy whose predictor sometimes had too little history, or never came to its first fit."""
     notes: list[str] = []
     for result in results:
         short = sum(summary.get("predictor_too_short", 0) for summary in result.summaries)
@@ -355,7 +362,7 @@ def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
 
 
 def outcomes(summary: Mapping[str, Any], but: frozenset[str] = NOT_OUTCOMES) -> list[str]:
-    """Names of the numeric fields of a summary that depend on the policy."""
+    """Names of the numeric fields of a summary, booleans and the names in `but` left out."""
     numbers = (k for k, value in summary.items() if isinstance(value, int | float) and not isinstance(value, bool))
     return [name for name in numbers if name not in but]
 
@@ -408,10 +415,10 @@ def json_of(
         comparison: the comparison.
         conditions: the conditions of its runs, in JSON types; those that differ by run are left out.
         more: other fields.
-        facts: attributes of each policy to show.
+        facts: names of the attributes of `PolicyResult` to show of each policy.
 
     Returns:
-        a description of the runs, and ``policies``: each with the means of every summary field, ``digest``,
+        A description of the runs, and ``policies``: each with the means of every summary field, ``digest``,
         ``versus_first`` and, with another baseline than the first, ``versus``. ``per_seed`` holds each replicate alone.
     """
     return {
@@ -469,7 +476,12 @@ def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None
 def paired(
     own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Interval]:
-    """Paired differences of figures that both policies have in every replicate, from their summaries."""
+    """Paired differences, `own` less `other`, of those figures `names` that both have in every replicate.
+
+    Args:
+        own, other: a summary for each replicate, in the same order.
+        names: figures; one that is None or missing in any summary is left out.
+    """
     found = Differences()
     for name in names:
         ours, theirs = [one.get(name) for one in own], [one.get(name) for one in other]

@@ -1,4 +1,5 @@
-"""The digest of a run: a SHA-256 that two runs share if and only if they made the same decisions.
+"""The digest of a run: a SHA-256 that two runs share if and only if the same requests ran on the same workers in the same
+steps, and both runs ended at the same time.
 
 It is taken over little-endian int64 rows (request id, worker, admission step, completion step) in order of
 request id, and then the eight bytes of the final clock. Energy, percentiles and plots are outside it.
@@ -40,7 +41,7 @@ class StreamingDigest:
             request_id, worker, admitted_step, finished_step: int64[N] each.
 
         Raises:
-            ValueError: a request id that was given before: a request completes once.
+            ValueError: a request id of an earlier call: a request completes once. `finish` finds one given twice in a call.
         """
         if request_id.size == 0:
             return
@@ -57,8 +58,7 @@ class StreamingDigest:
         self._advance()
 
     def finish(self, final_clock_s: float) -> str:
-        """The digest, 64 hexadecimal digits; rows that wait for an id that never came are taken in order of
-        id.
+        """The digest, 64 hexadecimal digits; to be called once, at the end. Ids that never came are passed over.
 
         Raises:
             ValueError: a request id was given twice.

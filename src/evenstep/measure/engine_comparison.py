@@ -28,7 +28,7 @@ class EngineComparison(Compared[EngineConditions]):
 def verdict(run: EngineRun) -> str | None:
     """The stability verdict on a run (`measure.stability`); None for a run that cannot tell.
 
-    A run cannot tell without its iterations, or if its requests came all at once.
+    A run cannot tell without its iterations or its trace, or if no request arrives after time 0.
     """
     try:
         return stability(run).verdict

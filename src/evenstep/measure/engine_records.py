@@ -99,7 +99,7 @@ class EngineTotals:
         iterations, evictions, wasted_tokens, moved_tokens: counts; `moved_tokens` is KV swapped out and in.
         prefill_tokens, decode_tokens: tokens run, recomputed ones included.
         makespan_s, busy_s: final clock, and seconds inside iterations.
-        barrier_s: of these, seconds a data-parallel rank waited for the slowest, on average; 0 of an engine that is one.
+        barrier_s: of these, seconds a data-parallel rank waited for the slowest, on average; 0 for an engine of one rank.
         gaps, gap_mean_s, gap_max_s: gaps between consecutive tokens of a request: count, mean and longest, seconds.
         gap_counts: int64[BINS], how many lie in each bin of a `quantiles.LogHistogram`.
         counted: other counts by name, for instance bounds that did not hold the truth.
@@ -203,6 +203,9 @@ def summary(run: EngineRun) -> dict[str, Any]:
 def energy_j(power: Power, run: EngineRun) -> float:
     """Joules of a run with records: each iteration at the power of the tokens it runs a second, the rest of the time idle.
 
+    Raises:
+        InputError: a run without its iterations.
+
     Source: BF-IO eqs. 10, 11, for an engine that is one worker; here tokens of prefills count, too.
     """
     if run.iterations is None:
@@ -232,12 +235,12 @@ _SHARES = np.array([0.5, 0.95, 0.99, 0.999])
 
 
 def named(name: str, quantiles: F8) -> dict[str, float]:
-    """Percentiles of a latency, by names that begin with `name`."""
+    """float64[4] seconds, p50, p95, p99 and p999 of a latency, by name: ``NAME_p50_s`` and so on."""
     return {f"{name}_{label}_s": float(one) for label, one in zip(("p50", "p95", "p99", "p999"), quantiles, strict=True)}
 
 
 def latencies(name: str, values: F8) -> dict[str, float]:
-    """Mean and percentiles of a latency, by names that begin with `name`; nan without any request."""
+    """Mean and percentiles of float64[N] seconds by name: ``NAME_mean_s``, ``NAME_p50_s`` and so on; nan if N is 0."""
     kept = AllValues()
     kept.add(values.copy())
     mean = float(np.mean(values)) if values.size else math.nan

@@ -18,7 +18,7 @@ from evenstep.errors import InputError
 from evenstep.measure.records import Conditions, RequestTable, StepTable
 from evenstep.request import F8, I8
 
-#: A step belongs to the steady window's ends when this share of all slots is busy.
+#: The steady window begins with the first step, and ends with the last, in which this share of all slots is busy.
 FULL_SHARE = 0.98
 #: With fewer full steps than this the window is every step with a running request.
 FEWEST_FULL_STEPS = 10
@@ -104,7 +104,8 @@ def barrier_worth(tokens_per_s: float, lost: float) -> float:
     """Tokens a second that even loads would add: the same batches in steps shorter by the share `lost`.
 
     Args:
-        tokens_per_s: rate while `lost` of the time is lost at the barrier. lost: `idle_time_share` or `lost_share`.
+        tokens_per_s: rate while `lost` of the time is lost at the barrier.
+        lost: `idle_time_share` or `lost_share`.
     """
     return tokens_per_s * lost / (1.0 - lost)
 

@@ -27,8 +27,9 @@ class TaskTable:
     """One row a task; T rows.
 
     Args:
-        task_type: int64[T], its type's place in the network.
-        arrival_s, finished_s: float64[T], seconds; nan where it is not done.
+        task_type: int64[T], index of its type in `NetworkRun.types`.
+        arrival_s: float64[T], seconds.
+        finished_s: float64[T], seconds; nan where it is not done.
         calls, tokens: int64[T], calls it is made of, and tokens of the calls that are done.
     """
 
@@ -44,8 +45,10 @@ class CallTable:
     """One row a call; C rows.
 
     Args:
-        task, kind, engine: int64[C], its task, its call in `NetworkRun.kinds`, the engine that it was sent to or -1.
-        released_s, finished_s: float64[C], seconds; inf and nan before.
+        task, kind: int64[C], its row in `TaskTable`, and its index in `NetworkRun.kinds`.
+        engine: int64[C], index of the engine that it was sent to; -1 before that.
+        released_s: float64[C], seconds, when the calls before it were done; inf before that.
+        finished_s: float64[C], seconds; nan where it is not done.
     """
 
     task: I8
@@ -94,7 +97,11 @@ class NetworkRun:
         return combined(tuple(run.digest for run in self.engines.values()))
 
     def stability(self, engine: int | None = None) -> Stability:
-        """The verdict on stability of one engine, or of all, by the drift of its calls over the second half of arrivals."""
+        """The verdict on stability, by the drift of the number of calls over the second half of the time of arrivals.
+
+        Args:
+            engine: index of the engine; None = all together.
+        """
         if self.counted_s <= 0:  # all tasks came at once
             return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)
         came = self.calls.released_s < np.inf
@@ -168,6 +175,7 @@ class Ordered:
     versus: Mapping[str, Interval] | None
 
     def mean(self, figure: str) -> Interval:
+        """A figure of the summaries averaged over the runs, with its 95 % interval."""
         return mean_interval([float(run.summary[figure]) for run in self.runs])
 
 

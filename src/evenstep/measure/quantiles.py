@@ -38,7 +38,7 @@ class LogHistogram:
 
     @classmethod
     def of(cls, counts: I8) -> LogHistogram:
-        """A histogram from bin counts, int64[BINS], of a compiled loop."""
+        """A histogram from bin counts, int64[BINS], of a compiled loop; they are kept, not copied."""
         made = cls()
         made.counts, made.total = counts, int(counts.sum())
         return made

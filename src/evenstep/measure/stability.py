@@ -43,12 +43,11 @@ class Stability:
 def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests") -> Stability:
     """The verdict on a run while requests arrive.
 
-    The time from the end of the warm-up to the last arrival, or to an earlier stop of the run, is cut into stretches of
+    The time counts to the last arrival, or to an earlier stop of the run. Its second half is cut into ten stretches of
     equal length. The drift is the growth of the mean number of requests in the engine from one stretch to the next. Its
     interval is Student's over these differences, wider by sqrt(3/2): neighbours share noise, and this is the effect if the
     number is a random walk. In a stable engine the next stretches lose what one stretch gains, so the interval is wider
-    than necessary
-    there: the verdict errs toward ``undecided``.
+    than necessary there: the verdict errs toward ``undecided``.
 
     Args:
         run: with its iteration table and its trace.
@@ -58,7 +57,7 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests
             computed in vain count as done, so tokens suit engines that evict nothing.
 
     Raises:
-        InputError: a run without iterations or trace, or an option out of range.
+        InputError: a run without iterations or trace, or without arrivals after time 0; a tolerance out of range.
 
     Source: the drift of Throughput-optimal's Markov chain (sec. 2.3, Theorem 1), estimated by batch means; our verdict.
     """
@@ -87,8 +86,11 @@ def judged(held: F8, apart_s: float, arrivals_per_s: float, tolerance: float = 0
     Args:
         held: float64[K], K >= 3.
         apart_s: seconds of a stretch.
-        arrivals_per_s: what a drift is measured by.
-        tolerance: share of it that still counts as zero.
+        arrivals_per_s: arrivals a second over the same time, in the unit of `held`.
+        tolerance: share of the arrivals that a drift may have and still count as zero.
+
+    Returns:
+        The verdict; `served_per_s` stays nan.
     """
     drift = _wider(mean_interval((np.diff(held) / apart_s).tolist()))
     return Stability(_verdict(drift, tolerance * arrivals_per_s), drift, arrivals_per_s)

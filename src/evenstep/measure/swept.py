@@ -69,7 +69,12 @@ class Swept:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def interval(self, point: int, policy: int, metric: str) -> Interval | None:
-        """Mean and 95 % interval of a metric over replicates; None if a replicate has no value."""
+        """Mean and 95 % interval of a metric over replicates; None if a replicate has no value.
+
+        Args:
+            point, policy: indices in `points` and `policies`.
+            metric: field of the summaries.
+        """
         return _interval([run.summary.get(metric) for run in self.runs[point][policy]])
 
     def values(self, parameter: str) -> list[Any]:
@@ -82,7 +87,7 @@ class Swept:
         return sorted(found) if all(is_number(value) for value in found) else found
 
     def curve(self, parameter: str, policy: int, metric: str) -> list[Interval | None]:
-        """The metric at each of `values(parameter)`, averaged over the other parameters.
+        """The metric at each of `values(parameter)`, averaged over the other parameters; `policy` is an index.
 
         The average is taken replicate by replicate, over the replicates that all points with that value have, and its
         interval is over replicates.
@@ -94,7 +99,10 @@ class Swept:
         ]
 
     def average(self, points: Sequence[int], policy: int, metric: str) -> Interval | None:
-        """The metric averaged over these points in each replicate, with its interval; None without a point or a value."""
+        """The metric averaged over these points in each replicate, with its interval; None without a point or a value.
+
+        `points` and `policy` are indices. Only replicates that all the points have count.
+        """
         if not points:
             return None
         shared = min(len(self.runs[i][policy]) for i in points)
@@ -118,7 +126,7 @@ def is_number(value: object) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """A parameter's value in YAML's notation."""
+    """A parameter's value as text: ``none``, ``true``, lists joined by commas, floats to six digits."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -161,7 +169,7 @@ def write_swept(swept: Swept, path: Path) -> int:
 
 
 def columns_of(swept: Swept) -> dict[str, list[Any]]:
-    """The columns of the table that `write_swept` writes; parameters that are not numbers are text."""
+    """The columns of the table that `write_swept` writes, a row a run. Values of mixed or other types become text."""
     places = [(p, i, run) for p, point in enumerate(swept.runs) for i, runs in enumerate(point) for run in runs]
     columns: dict[str, list[Any]] = {"point": [p for p, _, _ in places]}
     for place, parameter in enumerate(swept.parameters):

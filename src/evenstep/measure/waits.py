@@ -18,8 +18,8 @@ FIFTHS = 5
 class WaitsBySize:
     """Mean and oldest wait of each fifth of the requests, by prompt size; memory does not grow with the run.
 
-    Prompt sizes share a bin when they differ by less than 1/64. A bin is never split: fifths hold a fifth of
-    the requests up to that resolution, and equal prompts share a bin.
+    Prompt sizes up to 64 tokens have a bin each; sizes that share a bin differ by less than 1/64. A bin is never
+    split: fifths hold a fifth of the requests up to that resolution.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import names
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.predict.intervals import interval
 from evenstep.predict.view import NOTHING, Active, Finished, counted_of, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
@@ -96,8 +96,7 @@ def evaluate(
     if not 0.0 < train_share < 1.0:
         raise InputError("predict evaluate", "train-share", train_share, "a number between 0 and 1")
     for horizon in horizons:
-        if horizon < 1:
-            raise InputError("predict evaluate", "horizon", horizon, "an integer >= 1")
+        check_range("predict evaluate", "an integer >= 1", low=1, horizon=horizon)
     cut = int(count * train_share)
     if cut in (0, count):
         raise InputError(trace.name or "trace", "requests", count, "enough for two parts, one to learn from")

@@ -46,7 +46,7 @@ class History:
     the traffic has changed. The older half is then forgotten, again and again until the halves agree or few are left.
 
     Args:
-        window: most requests that are kept; never fewer than four times those that run.
+        window: most requests that are kept; four times those that run, if these count and that is more.
         drift: how far the halves may differ; 0 = never compared.
         running: ended requests from which on those that run count; 0 = never.
         ahead: tokens a running request is taken to produce after it was asked about: until it is asked about again.
@@ -87,13 +87,17 @@ class History:
 
     @property
     def records(self) -> I8:
-        """int64[n], every request of the window in order of entry: its length, or less its age while it runs."""
+        """int64[n], every request of the window in order of entry.
+
+        The output length of one that has ended. Otherwise a number below 0: minus the age it is taken to reach, which for
+        one that runs is its last known age plus `ahead`.
+        """
         numbers = np.arange(self._held.state[kernel.FIRST], self._held.state[kernel.NEXT])
         return self._held.records[kernel.LENGTH, numbers & (self._held.records.shape[1] - 1)]
 
     @property
     def lengths(self) -> I8:
-        """int64[len], the output lengths of the window."""
+        """int64[len], output lengths of the ended requests of the window, in order of entry; `LONGEST` at most."""
         records = self.records
         return records[records > 0]
 
@@ -136,7 +140,7 @@ class History:
         """Continue learning until `rows` rows are processed.
 
         Returns:
-            Rows of the allowance that are left; 0 if there is more to learn.
+            0 if there is more to learn. Otherwise the rows of the allowance that are left, but 1 at least.
 
         Raises:
             InputError: as `learn`.
@@ -147,7 +151,7 @@ class History:
         return 0 if self._jobs else max(rows, 1)
 
     def _do(self, kind: str, requests: I8, values: I8) -> int:
-        """Do a part of learning; how many rows it looked at."""
+        """Do a part of learning; returns its cost, in rows."""
         if kind == "count":
             return self._count_running()
         if kind == "compare":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.predict.history import LONGEST
 from evenstep.predict.view import Active
 from evenstep.request import F8, I8
@@ -111,8 +111,7 @@ def around(output_tokens: I8, share: float) -> tuple[I8, I8]:
     Raises:
         InputError: a share below 0.
     """
-    if not share >= 0.0:
-        raise InputError("interval", "share", share, "a number >= 0")
+    check_range("interval", "a number >= 0", low=0, share=share)
     low = np.floor(output_tokens * (1.0 - min(share, 1.0))).astype(np.int64)
     high = np.ceil(output_tokens * (1.0 + share)).astype(np.int64)
     return np.maximum(low, 1), high

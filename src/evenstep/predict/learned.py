@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.predict import intervals
 from evenstep.predict.recent import Recent
 from evenstep.predict.survival import Survival, check_refresh
@@ -56,8 +56,7 @@ class Learned:
     def __post_init__(self) -> None:
         check_refresh("learned", self.refresh_every, self.gate)
         for field in ("first", "refit", "window", "ages", "trees"):
-            if getattr(self, field) < 1:
-                raise InputError("learned", field, getattr(self, field), "an integer >= 1")
+            check_range("learned", "an integer >= 1", low=1, **{field: getattr(self, field)})
         lightgbm()
         self._survival = Survival(refresh_every=self.refresh_every)
         self._recent = Recent(self.window)

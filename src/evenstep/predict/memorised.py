@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.predict import curves
 from evenstep.predict.history import History
 from evenstep.predict.remembered import Prompts, Reached, Sizes
@@ -57,9 +57,7 @@ class Memorised:
     def __post_init__(self) -> None:
         check_refresh("memorised", self.refresh_every, self.gate)
         check_window("memorised", self.window, self.minimum, self.drift, self.running)
-        for field in ("keys", "each", "buckets"):
-            if getattr(self, field) < 1:
-                raise InputError("memorised", field, getattr(self, field), "an integer >= 1")
+        check_range("memorised", "an integer >= 1", low=1, keys=self.keys, each=self.each, buckets=self.buckets)
         self._prompts = Prompts(self.keys, self.each)
         self._sizes = Sizes(self.buckets, self.window, self.drift, self.running, self.refresh_every)
         self._reached = Reached(self.keys)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.predict.history import History
 from evenstep.predict.view import Active, Finished, Prediction
 from evenstep.request import F8
@@ -94,10 +94,8 @@ def check_refresh(where: str, refresh_every: int, gate: float) -> None:
     Raises:
         InputError: refreshes less than a token apart, or a gate outside 0..1.
     """
-    if refresh_every < 1:
-        raise InputError(where, "refresh_every", refresh_every, "an integer >= 1")
-    if not 0.0 <= gate <= 1.0:
-        raise InputError(where, "gate", gate, "a number in 0..1")
+    check_range(where, "an integer >= 1", low=1, refresh_every=refresh_every)
+    check_range(where, "a number in 0..1", low=0, high=1, gate=gate)
 
 
 def check_window(where: str, window: int, minimum: int, drift: float, running: int) -> None:
@@ -106,14 +104,10 @@ def check_window(where: str, window: int, minimum: int, drift: float, running: i
     Raises:
         InputError: a window or a minimum below 1, or a drift or a count of running requests below 0.
     """
-    if window < 1:
-        raise InputError(where, "window", window, "an integer >= 1")
-    if not 1 <= minimum <= window:
-        raise InputError(where, "minimum", minimum, f"an integer in 1..window, {window}")
-    if running < 0:
-        raise InputError(where, "running", running, "an integer >= 0")
-    if not drift >= 0.0:
-        raise InputError(where, "drift", drift, "a number >= 0")
+    check_range(where, "an integer >= 1", low=1, window=window)
+    check_range(where, f"an integer in 1..window, {window}", low=1, high=window, minimum=minimum)
+    check_range(where, "an integer >= 0", low=0, running=running)
+    check_range(where, "a number >= 0", low=0, drift=drift)
 
 
 predictor = Survival

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.measure.output_file import replacing
 from evenstep.measure.records import Conditions, WorkerTable
 
@@ -46,8 +46,7 @@ def write_chrome_trace(
     if workers.longest is None and law.table().longest_share > 0:
         expected = "samples of the longest request of every worker, which this law asks for"
         raise InputError("chrome trace", "longest", "missing", expected, "Sample a run under this law.")
-    if limit < 1:
-        raise InputError("chrome trace", "limit", limit, "an integer >= 1")
+    check_range("chrome trace", "an integer >= 1", low=1, limit=limit)
     if not 0 <= first < workers.step.size:
         raise InputError("chrome trace", "first", first, f"a step in 0..{workers.step.size - 1}")
     last = min(first + limit, workers.step.size)

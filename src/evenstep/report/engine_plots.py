@@ -1,4 +1,4 @@
-"""Charts of engine runs: the queue, the memory and the batches over time, latencies, and mean against p99."""
+"""Charts of engine runs as inline SVG: queue, memory and batches over time, latencies, and mean against p99."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.report.svg import Board, Scale, series_of
 
 
 def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: str) -> str:
-    """A column of the table of iterations over time, one line a policy, mean over stretches of iterations."""
+    """A column of `IterationTable` over time, one line a policy, mean over stretches of iterations; empty without any."""
     series: Series = []
     for i, run in zip(series_of(runs).values(), runs.values(), strict=True):
         if run.iterations is not None and run.iterations.start_s.size:

@@ -50,7 +50,7 @@ def table_lines(comparison: EngineComparison) -> list[str]:
 
 
 def count_lines(comparison: EngineComparison) -> list[str]:
-    """Counts of policies and beliefs, a line a policy that has any: means over replicates."""
+    """The counts of the summary's field ``counted`` that are not 0, means over replicates: a line for a policy with any."""
     lines: list[str] = []
     for result in comparison.policies:
         found = {name: value for name, value in result.mean("counted").items() if value}
@@ -72,7 +72,7 @@ def verdict_lines(comparison: EngineComparison) -> list[str]:
 
 
 def cell(result: PolicyResult, name: str, factor: float) -> str:
-    """A mean as text."""
+    """The mean of a summary's field times `factor`, as text; `MISSING` without a value."""
     value = result.mean(name)
     return MISSING if value is None else short(value * factor)
 

@@ -55,7 +55,7 @@ def band_line(axes: Any, x: Sequence[float], y: Sequence[Interval], label: str, 
 
 
 def labelled(axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bool = False, **options: Any) -> None:
-    """Labels and a pale grid; a legend without a frame, with `options`, where one is wanted."""
+    """Put labels, a title and a pale grid on axes; with `legend` also a legend without a frame, drawn with `options`."""
     for text, put in ((x, axes.set_xlabel), (y, axes.set_ylabel), (title, axes.set_title)):
         if text:
             put(text)

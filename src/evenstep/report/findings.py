@@ -153,7 +153,7 @@ def text_lines(found: Reproduction) -> list[str]:
 
 
 def intervals_sentence(found: Reproduction) -> str:
-    """The kind of the intervals."""
+    """A sentence on what the intervals are."""
     if found.findings.intervals:
         return found.findings.intervals
     if found.seeds == 1:

@@ -26,7 +26,7 @@ footer { color: #666; margin-top: 2rem; }
 
 
 def write(found: Reproduction, folder: Path) -> list[Path]:
-    """Write figure, data and page; the files.
+    """Write the figure (SVG and PNG), its data (Parquet) and the page (HTML), and return the paths of the four files.
 
     Args:
         found: what came out.
@@ -101,7 +101,7 @@ def plain_page(title: str, body: str) -> str:
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
-    """An HTML table; columns from `numbers` on are numbers."""
+    """An HTML table of plain text; columns from index `numbers` on are set as numbers, flush right."""
 
     def row(values: Sequence[str]) -> str:
         found = (

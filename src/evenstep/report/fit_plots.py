@@ -12,7 +12,7 @@ MOST = 4000
 
 
 def residual_plot(fitted: Fitted, fit: Fit, kind: str) -> bytes:
-    """Measured against fitted seconds, and the residuals over tokens or KV.
+    """Draw measured against fitted seconds, and the residuals over tokens, or over KV tokens if the log has no tokens.
 
     Args:
         fitted, fit: the log's columns, and the law shown.

@@ -216,7 +216,7 @@ ORACLE_BADGE = ' <span class="badge">oracle: unreachable live</span>'
 
 
 def swatch(series: int) -> str:
-    """The colour of a policy."""
+    """A small square in a policy's colour, as HTML; `series` is its number of `series_of`."""
     return f'<span class="swatch {series_class(series)}"></span>'
 
 
@@ -314,7 +314,12 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
 
 
 def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Iterable[str]) -> Iterable[str]:
-    """Charts by section: title, SVG and caption of each, below the legend of the policies."""
+    """Charts by section as HTML: title, SVG and caption of each, below the legend of the policies.
+
+    Args:
+        sections: heading to (title, SVG, caption) of its charts.
+        names: the policies.
+    """
     above = legend(names)
     for title, charts in sections.items():
         yield f'<h2>{title}</h2>{above}<div class="charts">'
@@ -323,7 +328,7 @@ def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Ite
 
 
 def framed(title: str, svg: str, caption: str) -> str:
-    """A chart as HTML, with its title and caption."""
+    """A chart as HTML, with its title and caption; an empty `svg` reads "Not recorded."."""
     body = svg or "<p>Not recorded.</p>"
     return f"<figure><h3>{escape(title)}</h3>{body}<figcaption>{escape(caption)}</figcaption></figure>"
 

@@ -74,7 +74,7 @@ def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
 
 
 def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
-    """A line for each engine or virtual station with its load, then the verdict."""
+    """A line for each engine or virtual station with its load, then the verdict; with a run also what came out in it."""
     rows = [["station", "load", "by its load", *(["simulated"] if run else [])]]
     for one in judged.engines:
         word = MISSING if math.isnan(one.load) else ("overloaded" if one.load > 1 else "below 1")
@@ -87,7 +87,7 @@ def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
 
 
 def checked_lines(checked: Checked) -> list[str]:
-    """The analytical verdict with the simulated one."""
+    """The lines of `judged_lines`, then the simulated verdict and how the work of overloaded virtual stations grew."""
     run = checked.run
     lines = judged_lines(checked.judged, run)
     verdict = run.summary["verdict"] or "no verdict, because all tasks arrive at once"

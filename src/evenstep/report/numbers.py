@@ -10,7 +10,10 @@ MISSING = "-"
 
 
 def short(value: float | None, digits: int = 3) -> str:
-    """About `digits` significant digits, thousands parted: ``0.0123``, ``1.23``, ``12,345``."""
+    """`digits` significant digits, but every whole one, thousands parted: ``0.0123``, ``1.23``, ``12,345``.
+
+    `MISSING` for None and nan.
+    """
     if value is None or math.isnan(value):
         return MISSING
     if value == 0:
@@ -20,12 +23,15 @@ def short(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None, places: int = 2) -> str:
-    """A share as per cent, without the sign: ``0.0271`` is ``2.71``."""
+    """A share in per cent, without a per cent sign: ``0.0271`` is ``2.71``. `MISSING` for None."""
     return MISSING if value is None else f"{100 * value:.{places}f}"
 
 
 def relative(difference: Interval | None, base: float | None, places: int = 2, unit: str = " %") -> str:
-    """A difference as per cent of the baseline's mean, with half the width of its interval: ``-12.3 % ±0.4``."""
+    """A difference in per cent of the baseline's mean, with half the width of its interval: ``-12.3 % ±0.4``.
+
+    `MISSING` without a difference, or if `base` is 0 or None.
+    """
     if difference is None or not base:
         return MISSING
     change = f"{100 * difference.value / base:+.{places}f}{unit}"

@@ -65,7 +65,7 @@ class Papers:
 
 
 def markdown(papers: Sequence[Paper]) -> str:
-    """A table a paper."""
+    """The papers as Markdown, each with a table of its items."""
     lines: list[str] = []
     for paper in papers:
         lines += [f"## {paper.name}", "", paper.title, "", "| item | what | code | command | verdict |"]

@@ -175,7 +175,10 @@ def _over_time(steps: StepTable, values: F8) -> tuple[F8, F8]:
 
 
 def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = False) -> str:
-    """Lines on common axes, from 0 or, when `tight`, from just below the smallest value; empty without any."""
+    """Lines on common axes as SVG. The y axis begins at 0 or, when `tight`, just below the smallest value.
+
+    Empty text without any line.
+    """
     if not series:
         return ""
     y = from_zero([s[2] for s in series])
@@ -190,7 +193,15 @@ def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = 
 
 
 def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False) -> str:
-    """Cumulative distributions, x from the smallest to the largest value but the last thousandth."""
+    """Cumulative distributions as SVG; empty text without any value.
+
+    The x axis leaves out the lowest and the highest thousandth of the values.
+
+    Args:
+        found: number of the policy (`series_of`) and its values, float64[N] in any order.
+        label, x_title, y_title: description of the chart, and titles of its axes.
+        log: a logarithmic x axis if the values differ by more than a factor of 20.
+    """
     kept = [(i, np.sort(values)) for i, values in found if values.size]
     if not kept:
         return ""

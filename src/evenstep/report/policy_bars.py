@@ -21,7 +21,7 @@ class Picture:
 
     Args:
         comparison: the comparison to draw.
-        metric: the metric.
+        metric: its name, a field of the summaries.
     """
 
     comparison: Comparison

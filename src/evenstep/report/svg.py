@@ -81,10 +81,10 @@ class Scale:
 
 
 def series_of(names: Iterable[str]) -> dict[str, int]:
-    """A number for each policy, which sets its colour. It depends on the name only, so reports agree.
+    """A number for each policy, which sets its colour; reports on the same policies agree.
 
-    Well-known policies have a colour each. Another one takes the colour its name hashes to, or the next that is free here;
-    beyond eight policies colours come back with dashes. The order of the names changes nothing.
+    Well-known policies have fixed colours, another one that which its name hashes to. If it is taken here, the next free one
+    is used; beyond eight policies colours come back with dashes. The order of the names changes nothing.
     """
     asked = list(dict.fromkeys(names))
     dashed = range(0, COLOURS * (1 + len(asked) // COLOURS), COLOURS)
@@ -106,7 +106,7 @@ def round_step(size: float) -> float:
 
 
 def from_zero(values: Sequence[F8], room: float = 1.05) -> Scale:
-    """A linear scale from 0 to just above the largest finite value; 0 to 1 if no value is above 0."""
+    """A linear scale from 0 to `room` times the largest value; 0 to 1 if no value is above 0. nan is ignored."""
     tops = [float(np.nanmax(v)) for v in values if v.size and np.isfinite(v).any()]
     top = max(tops, default=0.0)
     return Scale(0.0, top * room if top > 0 else 1.0)
@@ -120,6 +120,8 @@ class Board:
         x, y: scales of the plotting area.
         width, height: size of the whole chart in its own units.
         label: a description of the chart, for screen readers.
+        left, bottom, top, right: margins around the plotting area.
+        parts: the SVG elements drawn so far.
     """
 
     x: Scale

@@ -25,7 +25,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
 
 
 def mean_text(found: Interval | None, factor: float = 1.0) -> str:
-    """A mean with half its interval: ``12.3 ±0.4``."""
+    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``; `MISSING` for None."""
     if found is None:
         return MISSING
     text = short(found.value * factor)

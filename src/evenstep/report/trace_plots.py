@@ -48,7 +48,13 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 
 
 def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
-    """Draw the rate of all clients of a ServeGen tar, and the part of the busiest ones."""
+    """Draw the rate of all clients of a ServeGen tar, and the part of the busiest ones.
+
+    Args:
+        path: the tar.
+        found: its statistics (`workload.statistics.describe_clients`).
+        place: as in `save_trace`, which says what is raised.
+    """
     clients = load(path)
     start = np.unique(np.concatenate([c.start_s for c in clients]))
     total = np.zeros(start.size)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, borrowing, part
 from evenstep.draws import uniform_from
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.request import F8, I8
 from evenstep.routing.rules import RuleView, WorkerFloats, WorkerInts
 from evenstep.routing.view import HOLD
@@ -248,5 +247,4 @@ def check_age_limit(where: str, age_limit: float) -> None:
     Raises:
         InputError: a negative or non-finite bound.
     """
-    if not 0 <= age_limit < math.inf:
-        raise InputError(where, "age_limit", age_limit, "a finite number >= 0", "0 switches ageing off.")
+    check_range(where, "a finite number >= 0", "0 switches ageing off.", low=0, finite=True, age_limit=age_limit)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.request import I8
 
 
@@ -37,9 +37,7 @@ class PrefixIndex:
     """
 
     def __init__(self, workers: int, room: int) -> None:
-        for name, value in (("workers", workers), ("room", room)):
-            if value < 1:
-                raise InputError("prefix index", name, value, "an integer >= 1")
+        check_range("prefix index", "an integer >= 1", low=1, workers=workers, room=room)
         self.room = [room] * workers  #: blocks each worker has room for; see `limit`
         self._all = (1 << workers) - 1
         self._holders: dict[int, int] = {}  # block -> bit g set: worker g holds it

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
+from evenstep.errors import check_range
 from evenstep.scheduling.view import RuleView
 
 
@@ -86,6 +87,15 @@ def grows(view: RuleView, row: int, tokens: int) -> int:
 def share_of_memory(view: RuleView, share: float) -> int:
     """KV tokens of a share of the memory, in whole blocks."""
     return int(share * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+
+
+def check_watermark(policy: str, watermark: float) -> None:
+    """Refuse a watermark that is not a share.
+
+    Raises:
+        InputError: naming it.
+    """
+    check_range(policy, "a share of the memory, 0 <= share < 1", low=0, below=1, watermark=watermark)
 
 
 @part

@@ -13,20 +13,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
 from evenstep.scheduling.batch import Batch, give, grows, most, share_of_memory, vacate
 from evenstep.scheduling.rules import RunningFloats, RunningInts
 from evenstep.scheduling.view import RuleView
-
-
-def check_watermark(policy: str, watermark: float) -> None:
-    """Refuse a watermark that is not a share.
-
-    Raises:
-        InputError: naming it.
-    """
-    if not 0.0 <= watermark < 1.0:
-        raise InputError(policy, "watermark", watermark, "a share of the memory, 0 <= share < 1")
 
 
 class KeyedWork(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenstep.cost.batch import Batch, BatchTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 from evenstep.sim.engine.simulation import Engine, simulate_engine
@@ -37,9 +37,8 @@ class PrefillTier:
     token_budget: int = 2048
 
     def __post_init__(self) -> None:
-        for name in ("prefillers", "token_budget"):
-            if getattr(self, name) < 1:
-                raise InputError("prefill tier", name, getattr(self, name), "an integer >= 1")
+        expected = "an integer >= 1"
+        check_range("prefill tier", expected, low=1, prefillers=self.prefillers, token_budget=self.token_budget)
 
     @property
     def tokens_per_s(self) -> float:

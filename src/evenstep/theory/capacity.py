@@ -45,7 +45,7 @@ class Served:
     """The facts of an engine and its requests that the formulas need.
 
     Args:
-        law: batch time; it may depend on the tokens alone (`by_tokens`).
+        law: batch time; it must depend on the tokens only (`by_tokens`), or `closed_form` gives no rate.
         prefill, decode: int64[N], tokens that each request of a sample runs.
         token_budget: b; 0 = no limit.
         seats: requests in hand at most; 0 = no limit.
@@ -77,7 +77,10 @@ class Served:
 
     @property
     def in_hand(self) -> float:
-        """Requests that fit at a time: the seats, or M E[o] / E[sum over k <= o of s + k] where memory holds fewer."""
+        """Requests that fit at a time: the seats, or M E[o] / E[sum over k <= o of s + k] where memory holds fewer.
+
+        inf if neither limits.
+        """
         seats = float(self.seats or math.inf)
         if not self.kv_tokens:
             return seats
@@ -96,7 +99,7 @@ class Closed:
     Args:
         requests_per_s: the largest stable rate; None where there is no formula.
         says: the formula, or the reason.
-        at_most: a bound that holds for every policy; None without one.
+        at_most: a bound on the stable rate of every policy, requests a second; None without one.
     """
 
     requests_per_s: float | None
@@ -116,7 +119,7 @@ def conserves(policy: SchedulingPolicy) -> bool:
 
 
 def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
-    """The largest stable rate of a policy, requests a second."""
+    """The largest stable rate of a policy, requests a second, or why there is no closed form of it."""
     if not by_tokens(served.law):
         return Closed(None, "the batch time depends on more than the tokens of the batch, as Theorem 1 does not allow")
     most = served.ranks * conserving(served)
@@ -149,15 +152,15 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
 
 
 def conserving(served: Served) -> float:
-    """The rate of a policy that fills every batch: b / t_b / (m_p + m_d) (eq. 2.7)."""
+    """Requests a second under a policy that fills every batch: b / t_b / (m_p + m_d) (eq. 2.7)."""
     return served.budget / served.seconds(served.budget) / (served.m_p + served.m_d)
 
 
 def capped(served: Served, cap: float) -> float:
-    """The rate with at most `cap` decodes and a Poisson number of whole prompts an iteration; t(b') is not linear at b0.
+    """Requests a second with at most `cap` decodes and a Poisson number of whole prompts an iteration.
 
-    x / (m_d E[t(x + m_p k)]) with x = min(cap, b m_d / (m_p + m_d)) and k of mean x / m_d; that prompts of more than the
-    budget wait is neglected.
+    x / (m_d E[t(x + m_p k)]) with x = min(cap, b m_d / (m_p + m_d)) and k prompts, of mean x / m_d. An iteration runs at
+    most b tokens; that prompts beyond them have to wait is neglected.
     """
     x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
     prompts = np.arange(_MOST_PROMPTS)
@@ -167,6 +170,8 @@ def capped(served: Served, cap: float) -> float:
 
 def groups(served: Served, group: int) -> float:
     """Requests a second in groups that prefill in whole budgets, then decode to the longest output.
+
+    The sample is cut into groups in its order; a rest too small for a group is left out.
 
     Args:
         group: requests of a group; 0 = the seats.
@@ -183,7 +188,7 @@ def groups(served: Served, group: int) -> float:
 
 
 def phases_apart(served: Served) -> float:
-    """Vanilla vLLM: whole prompts while any wait, else a decode of each request.
+    """Requests a second of vanilla vLLM: whole prompts while any wait, else a decode of each request.
 
     With N requests in hand at most, all seats are full at the limit. N / m_d requests end in an iteration of decodes,
     Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget. Prompts run

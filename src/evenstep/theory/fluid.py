@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8
 
 
@@ -46,10 +46,8 @@ class Types:
                 raise InputError("types", name, getattr(self, name), "one number a type, for one type at least")
             if not (np.isfinite(values) & (values >= 0)).all():
                 raise InputError("types", name, getattr(self, name), "finite numbers >= 0")
-        if not (np.isfinite(self.d0_s) and self.d0_s > 0):
-            raise InputError("types", "d0_s", self.d0_s, "a finite number of seconds > 0")
-        if not (np.isfinite(self.d1_s) and self.d1_s >= 0):
-            raise InputError("types", "d1_s", self.d1_s, "a finite number of seconds >= 0")
+        check_range("types", "a finite number of seconds > 0", above=0, finite=True, d0_s=self.d0_s)
+        check_range("types", "a finite number of seconds >= 0", low=0, finite=True, d1_s=self.d1_s)
 
     @property
     def work(self) -> F8:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8
 
 
@@ -80,8 +80,7 @@ def a_min_mixed(counts: F8, prompt: int, lower: int) -> float:
     Source: Interval scheduling, Lemma 4.6. It holds for A_min as its proof has it; Algorithm 2 evicts fewer requests. See
         `interval-ratio`.
     """
-    if not 1 <= lower <= counts.size:
-        raise InputError("a-min", "lower", lower, f"an integer from 1 to {counts.size}")
+    check_range("a-min", f"an integer from 1 to {counts.size}", low=1, high=counts.size, lower=lower)
     i = np.arange(lower, counts.size + 1, dtype=float)
     x = counts[lower - 1 :]
     done = np.ones_like(i)
@@ -147,8 +146,7 @@ def a_min_weighted_geometric(q: float) -> float:
 
     Source: Interval scheduling, Theorem 5.3. Its law peaks near 1 / log(1/q), not log(1/q).
     """
-    if not 0 <= q <= 1:
-        raise InputError("a-min", "q", q, "a number from 0 to 1")
+    check_range("a-min", "a number from 0 to 1", low=0, high=1, q=q)
     above = (1 + q) ** 2 * (1 + 3 * q + 6 * q**2 + 3 * q**3 + q**4)
     return above / (1 + 2 * q + 11 * q**2 + 8 * q**3 + 11 * q**4 + 2 * q**5 + q**6)
 
@@ -172,5 +170,4 @@ def a_ell_bound(alpha: float) -> float:
 
 
 def _check(alpha: float) -> None:
-    if not 0 < alpha <= 1:
-        raise InputError("intervals", "alpha", alpha, "a ratio above 0, at most 1")
+    check_range("intervals", "a ratio above 0, at most 1", above=0, high=1, alpha=alpha)

@@ -33,7 +33,7 @@ class NestedThresholds:
 
     Args:
         thresholds: int64[m], n_i.
-        ends: int64[m - 1], output tokens at which the next segment begins.
+        ends: int64[m - 1], l'_i: the last output token of each segment but the last.
         go_on: float64[m - 1], p_i.
         iteration_s: of a full batch.
         kv_tokens: M^pi, of a full batch.
@@ -123,6 +123,8 @@ def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float)
 def queue_at_most(above: int, own: int, share: float) -> float:
     """A bound of the mean number of requests at a segment's head: n_i + n_{i-1} p (1-p) / (2 (n_i - n_{i-1} p)).
 
+    Arguments are those of `theta`.
+
     Source: WAIT, Kingman's bound in its appendix.
     """
     return own + above * share * (1 - share) / (2 * (own - above * share))
@@ -134,7 +136,7 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
     Args:
         types: in order of their outputs, all of one prompt.
         kappa: slack, standard deviations of what reaches a segment.
-        iterations, delta: S and the probability that memory does not suffice.
+        iterations, delta: S, over which memory suffices, and the probability that it does not.
 
     Raises:
         InputError: types out of order or of several prompts, or an engine that cannot keep up with such thresholds.
@@ -170,10 +172,10 @@ def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> Nest
 
     Args:
         types: in order of their outputs, all of one prompt.
-        iterations, delta: S and the probability that memory does not suffice.
+        iterations, delta: S, over which memory suffices, and the probability that it does not.
 
     Raises:
-        InputError: not even without slack; with the numbers.
+        InputError: there are no such thresholds even without slack; with the numbers.
     """
     found: list[NestedThresholds] = []
     for kappa in _KAPPAS:
@@ -193,7 +195,7 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
         thresholds: int64[m].
         kv_tokens: memory of the engine.
         beside: KV tokens that full batches of other groups hold at the same time.
-        is_timed: whether arrivals, d0 and d1 are known; otherwise only the shares of the types are checked.
+        is_timed: whether arrivals, d0 and d1 are known; otherwise the time of an iteration is not checked.
     """
     n, shares = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s)
     held = float(np.dot(n, segment_work(types))) + beside
@@ -208,7 +210,7 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
 
 
 def doubts_of_memory(held: float, kv_tokens: float) -> list[str]:
-    """What to doubt of a memory in which full batches hold so many KV tokens."""
+    """A sentence if full batches hold more KV tokens than the memory; empty otherwise."""
     if held <= kv_tokens:
         return []
     return [f"a full batch holds {held:.4g} KV tokens, the memory {kv_tokens:.4g}: the gates may block"]

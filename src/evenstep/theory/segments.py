@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import NestedThresholds, check_types, queue_at_most, segment_work, solve
 
@@ -47,8 +47,7 @@ def merged(types: Types, segments: int) -> Types:
     """
     check_types(types)
     many = len(types.output_tokens)
-    if not 1 <= segments <= many:
-        raise InputError("segments", "segments", segments, f"an integer from 1 to the {many} types")
+    check_range("segments", f"an integer from 1 to the {many} types", low=1, high=many, segments=segments)
     ends = [many * (i + 1) // segments for i in range(segments)]
     rates = np.add.reduceat(np.asarray(types.arrivals_per_s, float), [0, *ends[:-1]])
     return Types(
@@ -71,7 +70,7 @@ def designs(
         iterations, delta: as in `nested_thresholds.solve`.
 
     Raises:
-        InputError: every number is unstable; with the error of the last one.
+        InputError: every number is unstable; with the error of the last one. Also as `merged`.
     """
     check_types(types)
     found: list[Design] = []
@@ -97,7 +96,7 @@ def best(
     iterations: float = 1e6,
     delta: float = 0.01,
 ) -> Design:
-    """The number of segments that needs the least memory; among equals the smallest.
+    """The design whose number of segments needs the least memory; among equals the first in `counts`.
 
     Args:
         kv_tokens: memory limit, or None; the others as in `designs`.
@@ -144,7 +143,10 @@ def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> 
 
 
 def least_kv_tokens(types: Types) -> float:
-    """KV tokens in the fluid equilibrium of the types themselves: what no number of segments goes below."""
+    """KV tokens in the fluid equilibrium of the types themselves: what no number of segments goes below.
+
+    The engine has to keep up with them: there is no check.
+    """
     rates = np.asarray(types.arrivals_per_s, float)
     reach = np.cumsum(rates[::-1])[::-1]
     load = float(types.d1_s * np.dot(reach, segment_work(types)))

@@ -24,7 +24,7 @@ class Flow:
         engine: the engine or group that runs it.
         load: share of the engine's capacity that these calls take.
         rank: its priority there, 0 first.
-        before: calls of the same task that have to be done before it, each time that it runs.
+        before: names of the calls of the same task that have to be done before it, each time that it runs.
     """
 
     name: str
@@ -73,8 +73,8 @@ class Checked:
     Args:
         judged: by loads.
         run: one run.
-        growth: for each overloaded virtual station, seconds of its work by which a second adds to it: by its load, and in
-            the second half of the run.
+        growth: for each overloaded virtual station, by the names of its calls, seconds of its work added per second: as its
+            load predicts, and as seen in the second half of the run.
     """
 
     judged: Judged

@@ -29,7 +29,7 @@ def check_trace(trace: Trace, where: str) -> Trace:
 
     Raises:
         InputError: a column of the wrong type or length, a value out of range, or times that go back; a row that waits
-            for itself, a later row or another session; blocks whose offsets do not fit. Rows count from 0.
+            for itself, a later row or another session; blocks whose offsets, size or scope are wrong. Rows count from 0.
     """
     rows = len(trace)
     if rows == 0:

@@ -31,7 +31,10 @@ def content(path: Path) -> bytes:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file one by one, so that a long file is never whole in memory; raises as `head`."""
+    """The lines of a file one by one, so that a long file is never whole in memory; raises as `head`.
+
+    The lines of a file of `HEAD_BYTES` or more keep their newlines, those of a shorter one do not.
+    """
     first = head(path)
     if len(first) < HEAD_BYTES:
         pieces = first.split(b"\n")

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from evenstep import streams
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
 
 #: Rates that times can be scaled to, in requests a second: beyond, seconds have too few digits for the steps of a run.
@@ -33,11 +33,10 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
 
     A recorded trace is rotated: its sessions (a request without one counts as its own) start at a keyed offset and wrap
     around. Their order, the gaps between them, their content and the set of requests stay. The gap at the wrap is the mean
-    gap. Number 0 is the trace as it is, and no offset repeats before all have been used. A synthetic workload is drawn again
-    under the key (seed, number).
+    gap. No offset repeats before all have been used. A synthetic workload is drawn again under the key (seed, number).
 
     Args:
-        number: 0, 1, ...
+        number: 0, 1, ...; 0 of a recorded trace is the trace itself.
         seed: the comparison's seed.
 
     Returns:
@@ -46,8 +45,7 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
     Raises:
         InputError: a negative number, or a synthetic trace without its generator.
     """
-    if number < 0:
-        raise InputError("replicate", "number", number, "a whole number >= 0")
+    check_range("replicate", "a whole number >= 0", low=0, number=number)
     if not isinstance(source, Trace):
         return source.draw(seed, number)
     if number == 0:
@@ -165,7 +163,8 @@ def check_rate(flag: str, value: float, requests_per_s: float) -> None:
     """Check a rate to which times are to be scaled.
 
     Args:
-        flag, value: what asks for it.
+        flag, value: the flag that asks for it, and its value.
+        requests_per_s: the rate that follows from the value.
 
     Raises:
         InputError: `value` is no finite number above 0, or seconds have too few digits for such a rate.
@@ -186,14 +185,8 @@ def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_
     Raises:
         InputError: a cluster without workers or slots, or a step without a length.
     """
-    for field, value, low in (
-        ("workers", workers, 1),
-        ("slots", slots, 1),
-        ("overhead_s", overhead_s, 0),
-        ("per_token_s", per_token_s, 0),
-    ):
-        if not (np.isfinite(value) and value >= low):
-            raise InputError("--load", field, value, f"a finite number >= {low}")
+    check_range("--load", "a finite number >= 1", low=1, finite=True, workers=workers, slots=slots)
+    check_range("--load", "a finite number >= 0", low=0, finite=True, overhead_s=overhead_s, per_token_s=per_token_s)
     output = source.output_tokens.astype(np.float64)
     load = slots * float((output * source.prompt_tokens + output * (output - 1) / 2).sum()) / float(output.sum())
     step_s = overhead_s + per_token_s * load
@@ -280,7 +273,7 @@ def _scaled(
 
 
 def rate(source: Trace) -> float:
-    """Requests a second over the span of the recorded times; nan without times or with a single one."""
+    """Requests a second over the span of the recorded times; nan without times, or if all requests have the same time."""
     if source.arrival_s is None or len(source) < 2:
         return float("nan")
     span = float(source.arrival_s[-1] - source.arrival_s[0])

@@ -47,13 +47,13 @@ def describe(trace: Trace) -> dict[str, Any]:
 
 
 def lengths(tokens: I8) -> dict[str, float]:
-    """Mean, median, two high quantiles and the largest of token counts."""
+    """Mean, median, two high quantiles and the largest of token counts, as ``mean``, ``p50``, ``p95``, ``p99``, ``max``."""
     low, high, highest = (float(q) for q in np.quantile(tokens, [0.5, 0.95, 0.99]))
     return {"mean": float(tokens.mean()), "p50": low, "p95": high, "p99": highest, "max": int(tokens.max())}
 
 
 def cv_of_gaps(arrival_s: F8 | None) -> float:
-    """Standard deviation over mean of the gaps; nan without times or with fewer than two gaps."""
+    """Standard deviation over mean of the gaps; nan without times, with fewer than two gaps, or if all gaps are 0."""
     if arrival_s is None or arrival_s.size < 3:
         return math.nan
     gaps = np.diff(arrival_s)
@@ -73,7 +73,7 @@ def cv_in_windows(arrival_s: F8 | None) -> float:
 
 
 def digest(trace: Trace) -> str:
-    """SHA-256 over every column and the blocks, hex; equal exactly when the requests are."""
+    """SHA-256 over every column and the blocks, hex; equal exactly when those are. An absent column is not one of zeros."""
     sha = hashlib.sha256()
     for name in COLUMNS:
         column = getattr(trace, name)

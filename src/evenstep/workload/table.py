@@ -41,6 +41,7 @@ class Table:
         columns: values by field, as text or JSON left them (a list) or already converted (an array).
         lines: int64[N], line of each row in the file; None in a fast table, which raises `Doubt` where it would
             have to name a row.
+        rows: number of rows.
         skip: count bad rows instead of stopping at the first.
     """
 
@@ -104,8 +105,14 @@ class Table:
     def reject(self, field: str, wrong: Bool, expected: str, hint: str = "", shown: Column | None = None) -> None:
         """Mark rows bad for this field; without `skip` the first of them ends the reading.
 
+        Args:
+            wrong: bool[N]; rows that are bad already do not count again.
+            expected, hint: for the error.
+            shown: values that the error shows; None = those of the field.
+
         Raises:
             InputError: names file, line, field and value.
+            Doubt: the table has no lines.
         """
         wrong = wrong & ~self.bad
         if not wrong.any():
@@ -124,7 +131,7 @@ class Table:
         self.bad |= wrong
 
     def ascending(self, field: str, times: F8 | I8) -> None:
-        """Times must not go back; the rows that do are bad."""
+        """Reject the good rows whose time is before that of a good row above; raises as `reject`."""
         ok = np.flatnonzero(~self.bad)
         seen = times[ok]
         if seen.size == 0 or bool((seen[1:] >= seen[:-1]).all()):

@@ -38,7 +38,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
     is what help shows for its value. A flag whose metadata have ``once`` is refused the second time, with that hint.
 
     Args:
-        parser: takes the flags; a flag that is not given leaves no attribute behind.
+        parser: takes the flags; a setting's flag that is not given leaves no attribute behind.
         kind: the settings dataclass.
         leave_out: fields that the command adds in its own way.
     """
@@ -67,7 +67,12 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
 
 
 def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[Any, ...]]) -> None:
-    """Add flags that take one value: ``--out FILE`` -> help, or a tuple of help, type and an optional default."""
+    """Add flags that take one value.
+
+    Args:
+        parser: takes the flags.
+        flags: ``--out FILE`` -> help, or a tuple of help, type and an optional default.
+    """
     for flag, said in flags.items():
         name, metavar = flag.split(" ")
         text, *more = (said,) if isinstance(said, str) else said
@@ -104,7 +109,7 @@ def add_format(parser: argparse.ArgumentParser, *kinds: str) -> None:
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
-    """``--processes`` of a command that runs many simulations."""
+    """Add ``--processes`` to a command that runs many simulations; None when omitted."""
     text = "processes to run in; left out = all cores for a long run"
     parser.add_argument("--processes", type=int, metavar="N", help=text)
 

@@ -31,7 +31,10 @@ _WORKERS = {
 
 
 def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
-    """Add them; an omitted flag leaves no attribute."""
+    """Add the flags of a gateway.
+
+    A flag that may be given many times is an empty list when omitted, ``--config`` is empty; others leave no attribute.
+    """
     for flag, (_, metavar, text) in _FLAGS.items():
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
     for flag, text in _WORKERS.items():

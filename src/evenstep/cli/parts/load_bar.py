@@ -17,7 +17,7 @@ class LoadBar:
         self._task: Any = None
 
     def show(self, at: Progress, name: str = "") -> None:
-        """Show the progress of a run."""
+        """Show the progress of a run, with `name` before it; the first call sets the number of requests."""
         if not sys.stderr.isatty():
             return
         if self._bar is None:
@@ -32,7 +32,7 @@ class LoadBar:
         self._bar.update(self._task, completed=at.done, description=said, refresh=True)
 
     def say(self, line: str) -> None:
-        """Something worth a line, before anything moves."""
+        """Print a line on stderr, if that is a terminal. To be called before the first `show`."""
         if sys.stderr.isatty():
             print(line, file=sys.stderr, flush=True)
 

@@ -41,7 +41,13 @@ NAME = 30
 
 
 class Rows:
-    """The table on stdout; a row is printed once a policy has run all its replicates."""
+    """The table on stdout; a row is printed once a policy has run all its replicates.
+
+    Args:
+        asked: the policies, in order.
+        columns: as in `ComparisonTable`.
+        observed: the run that a decision log recorded, for a first row of its own; None without one.
+    """
 
     def __init__(
         self, asked: Sequence[Contender], columns: Sequence[Column] | None = None, observed: PolicyResult | None = None
@@ -55,7 +61,7 @@ class Rows:
         self._runs: list[list[Run]] = []
 
     def add(self, contender: Contender, runs: list[Run]) -> None:
-        """Print one policy's row."""
+        """Print the row of the next policy, and before the first row the headings; `runs` are its runs by replicate."""
         from evenstep.measure.comparison import compare_runs
 
         if not self._runs:
@@ -106,7 +112,7 @@ def held(comparison: Comparison) -> list[str]:
 
 
 def held_line(policy: str, count: int, decisions: int) -> str:
-    """How often the host decided in place of a policy that held a request."""
+    """A line on how often the host decided in place of a policy that held a request."""
     return (
         f"{policy} held requests that fit a worker which ran nothing, at {count:,} of {decisions:,} decisions; least load "
         "sent the oldest there (--may-hold lets them wait)."
@@ -166,7 +172,12 @@ def described(comparison: C, command: str) -> C:
 
 
 def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
-    """Every setting with its origin; ``implied`` where another setting decided it."""
+    """Every setting with its value and origin; the origin is ``implied`` where another setting decided it.
+
+    Args:
+        settled: the settings as given.
+        value: the same settings after all checks.
+    """
     found: dict[str, Any] = {}
     for name, origin in settled.origin.items():
         now = getattr(value, name)
@@ -186,7 +197,13 @@ def print_json(found: Mapping[str, Any]) -> None:
 
 
 def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[str]:
-    """Write the record tables of every run, one folder for each. Returns lines for the user."""
+    """Write the record tables of every run, one folder for each. Returns lines for the user.
+
+    Args:
+        outcome: the runs, by policy and replicate.
+        names: the policies, in the same order.
+        folder: where to.
+    """
     from evenstep.measure.parquet import write_run
 
     for index, (name, runs) in enumerate(zip(names, outcome.runs, strict=True)):
@@ -196,7 +213,7 @@ def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[
 
 
 def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[str]) -> int:
-    """Print the value where ``--format json`` is asked for, else the lines; the exit code for a fine end."""
+    """Print `value` where ``--format json`` is asked for, else the lines; returns 0, the exit code for a fine end."""
     if args.format == "json":
         print_json(value)
     else:
@@ -212,12 +229,12 @@ def write_report(path: str, page: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A policy's name as a file name."""
+    """A policy's name as a file name: without folders, and with "-" for all but letters, digits and ``-_.=``."""
     return "".join(letter if letter.isalnum() or letter in "-_.=" else "-" for letter in Path(name).name)
 
 
 def check_writable(file: str | None) -> None:
-    """See before a long run that a file can be written.
+    """Check before a long run that a file can be written; None needs no check.
 
     Raises:
         InputError: its folder is missing or may not be written to, or it is a folder itself.
@@ -245,7 +262,7 @@ def check_report(file: str | None, flag: str = "--report", suffix: str = ".html"
 
 
 def check_folder(folder: str | None) -> None:
-    """See before a long run that a folder can be made and written to.
+    """Check before a long run that a folder can be made and written to; None needs no check.
 
     Raises:
         InputError: it is a file, or its nearest existing parent may not be written to.

@@ -23,7 +23,7 @@ from typing import IO
 import msgspec
 
 from evenstep.dispatch.log.records import KIND, VERSION, Checkpoint, Header, Record
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 
 _FRAME = 4
 _BUFFER = 8192
@@ -47,9 +47,7 @@ class LogFile:
     """
 
     def __init__(self, path: Path, part_bytes: int = 0, keep: int = 0) -> None:
-        for field, value in (("part_bytes", part_bytes), ("keep", keep)):
-            if value < 0:
-                raise InputError("decision log", field, value, "an integer >= 0")
+        check_range("decision log", "an integer >= 0", low=0, part_bytes=part_bytes, keep=keep)
         self.path, self.part_bytes, self.keep = path, part_bytes, keep
         self.part, self.replaced = 0, 0
         self._open_at = path

@@ -129,7 +129,7 @@ class GroupSteps:
             last: the step that each of them delivered last.
 
         Raises:
-            RuntimeError: they are not.
+            RuntimeError: they do not.
         """
         at, early = self.at, self.early.arrays
         step, begin, end = at.step[group], group * self.early_room, group * self.early_room + at.early[group]

@@ -136,16 +136,20 @@ class _Envelope(msgspec.Struct):
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 _NO_MODEL = re.compile(r"\bmodel\b.*\b(does not exist|not found|not served|unknown)\b", re.IGNORECASE | re.DOTALL)
-_ADDRESS = re.compile(r"\b(?:https?://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|localhost:\d+)")
+#: A URL, an IPv4 or bracketed IPv6 address, or the name of a host with its port: a name has a dot or a hyphen.
+_ADDRESS = re.compile(
+    r"\bhttps?://\S+|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\](?::\d+)?"
+    r"|\blocalhost:\d+|\b[A-Za-z]\w*[.-][\w.-]*:\d{4,5}\b"
+)
 
 
 def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
-    """An engine's error in OpenAI's form, with addresses blotted out.
+    """Turn an engine's error into a refusal in OpenAI's form. Addresses (`_ADDRESS`) become ``(address)``.
 
     Args:
         body: its answer's body, or the data of an error event.
-        status: its status; an error inside a stream has 200, then the object's own code decides.
-        retry_after_s: its Retry-After.
+        status: its HTTP status. Outside 400 to 599, as inside a stream, the error object's own code decides, else 502.
+        retry_after_s: its Retry-After, seconds; 0 = none. A 503 without one gets 1 s.
 
     Returns:
         The engine's words where it is the client's fault (400 to 499); else `engine_failed` or, for 503, `overloaded`.
@@ -157,10 +161,15 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
         return overloaded(retry_after_s or 1.0)
     if status >= 500:
         return engine_failed()
-    message = _ADDRESS.sub("(address)", fault.message) or "The engine refused the request."
-    code = fault.code if isinstance(fault.code, str) else None
-    kind = fault.type or "invalid_request_error"
-    return Refusal(status, kind, message, code, fault.param, retry_after_s)
+    message = _without_addresses(fault.message) or "The engine refused the request."
+    code = _without_addresses(fault.code) if isinstance(fault.code, str) else None
+    kind = _without_addresses(fault.type or "") or "invalid_request_error"
+    param = None if fault.param is None else _without_addresses(fault.param)
+    return Refusal(status, kind, message, code, param, retry_after_s)
+
+
+def _without_addresses(text: str) -> str:
+    return _ADDRESS.sub("(address)", text)
 
 
 def denies_model(body: bytes, status: int) -> bool:

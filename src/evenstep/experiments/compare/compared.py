@@ -27,12 +27,12 @@ SAMPLES = 2000
 class Compared(Comparison):
     """A comparison with what produced it.
 
-    ``print(found)`` shows its table and a notebook shows it as HTML; ``found["jsq"]`` is one policy's result.
+    ``print(found)`` shows its table and a notebook shows it as HTML; ``found["jsq"]`` is one policy's result. The other
+    fields are those of `Comparison`.
 
     Args:
         plan: what its runs shared.
         asked: the policies.
-        others: of the fields, see `Comparison`.
     """
 
     plan: Plan | None = None

@@ -55,6 +55,9 @@ def capacity(trace: Trace, settings: EngineSettings) -> float:
     """Requests a second the engine serves when all of them wait from the start, under `best:patience=0,paced=false`.
 
     Measured between a fifth and four fifths of the completions: neither filling up nor draining counts.
+
+    Raises:
+        InputError: too few requests to measure it.
     """
     engine, law = settings.server(), settings.law()
     run = simulate_engine(together(trace), Best(patience=0.0, paced=False), engine=engine, batch_time=law, records=False)
@@ -68,9 +71,10 @@ def capacity(trace: Trace, settings: EngineSettings) -> float:
 def traces_of(
     settings: EngineSettings, fewer: bool, times_from: str = "Give --rate or --load, or --arrivals together."
 ) -> list[Trace]:
-    """The replicates at the requested rate or load; an error if two are equal.
+    """The replicates at the requested rate or load.
 
     Args:
+        fewer: make do with the replicates that differ (`jobs.replicates`); otherwise two equal ones are an error.
         times_from: what the command's user can do where there are no arrival times.
 
     Raises:
@@ -169,12 +173,12 @@ def run_engine_comparison(
 
 
 def bounds_for(policy: SchedulingPolicy, settings: EngineSettings, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
-    """The bounds asked for; None for a policy of hindsight, which is shown the truth."""
+    """The bounds asked for (`bounds_of`); None for a policy of hindsight, which is shown the truth."""
     return None if getattr(policy, "believes", "") == "truth" else bounds_of(settings.bounds, trace)
 
 
 def belief_note(spec: str, policy: SchedulingPolicy, run: EngineRun) -> str:
-    """A note on a policy that plans with output lengths: that it is shown the truth, or no bounds."""
+    """A note on a policy that plans with output lengths: that it is shown the truth, or no bounds. Empty without either."""
     believes = getattr(policy, "believes", "")
     if believes == "truth":
         return f"{spec} is shown the true output lengths: a yardstick, no policy to run."

@@ -5,13 +5,12 @@ Its imports stay light, so that ``--help`` answers at once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from evenstep import config, names
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 
 if TYPE_CHECKING:
     from evenstep.cost.batch import BatchTime
@@ -96,14 +95,13 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
     """The settings, checked for ranges; `where` is for errors.
 
     Raises:
-        InputError: naming the first flag that is not.
+        InputError: a value out of range; it names the first such flag.
     """
     config.check_at_least(where, 1, settings, "seeds", "limit", "processes")
     config.check_at_least(where, 0, settings, "seed")
     for name in ("rate", "load", "until_s"):
-        value = getattr(settings, name)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(where, f"--{name.replace('_', '-')}", value, "a finite number > 0")
+        given = {f"--{name.replace('_', '-')}": getattr(settings, name)}
+        check_range(where, "a finite number > 0", above=0, finite=True, **given)
     if settings.arrivals not in ("timed", "together"):
         expected = "timed or together with --engine"
         raise InputError(where, "--arrivals", settings.arrivals, expected)
@@ -114,6 +112,9 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
 
 def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
     """The believed bounds of a trace's output lengths, from text as in `BOUNDS`.
+
+    Returns:
+        Lower and upper bounds, int64[N] each; the quantiles of a predictor; or None for the trace's own bounds.
 
     Raises:
         InputError: text of another form.

@@ -74,7 +74,7 @@ class Question:
         return float(self.engine.kv_tokens) or None
 
     def types(self, kind: Any, prompts: bool) -> Types:
-        """Request types, one for each value in `kind`.
+        """Request types, one for each value in `kind`, int64[N], in ascending order.
 
         With `prompts`, a type has its mean prompt and output. Otherwise all share the mean prompt, and each has its longest
         output.

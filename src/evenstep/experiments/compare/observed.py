@@ -74,7 +74,7 @@ class FromLog:
         }
 
     def overridden(self, origin: Mapping[str, str]) -> list[str]:
-        """Settings of the fleet that do not come from the log in the end."""
+        """Settings of the fleet that a file or a flag gave, by the `origin` of each setting (`Settled.origin`)."""
         fleet = (one.name for one in fields(FleetSettings) if one.name not in _APART)
         return [name for name in fleet if origin.get(name, "default") not in (self.origin, "default")]
 

@@ -40,7 +40,7 @@ def shown(setting: ex.Setting) -> list[str]:
 
 
 def requests(setting: ex.Setting, number: int) -> Trace:
-    """A replicate of ShareGPT's lengths, all there at the start."""
+    """Some requests of ShareGPT's lengths, in replicate `number`, without times: all are there at the start."""
     source = source_of(file_of("sample:sharegpt"), prefix_blocks=False)
     drawn = replicate(source, number, setting.seed)
     rows = np.arange(setting.pick(400, 80)) * 7 % len(drawn)
@@ -48,7 +48,7 @@ def requests(setting: ex.Setting, number: int) -> Trace:
 
 
 def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTable:
-    """Iterations of an engine with a large token budget on these requests, prefills together with decodes."""
+    """Iterations of an engine with this token budget on these requests, prefills together with decodes, up to a time."""
     engine = Engine(token_budget=budget, batch_limit=BATCH_LIMIT, kv_tokens=KV_TOKENS[name], block_tokens=16)
     run = simulate_engine(trace, Sarathi(), engine=engine, batch_time=law(name), until_s=until_s)
     assert run.iterations is not None

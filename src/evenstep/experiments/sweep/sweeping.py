@@ -88,8 +88,9 @@ def sweep(
 
 
 class Sweep:
-    """A sweep with its cache; `sweep` runs one, and a dry run asks for its `forecast`. Arguments as in `sweep`.
+    """A sweep with its cache; `sweep` runs one, and a dry run asks for its `forecast`.
 
+    Arguments are those of `sweep`, and `slo`, an objective such as ``ttft=2s,tpot=50ms``; it wins over the file.
     `made` counts the runs made so far; all others came from the cache.
     """
 

@@ -108,7 +108,7 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
 
 
 def next_count(count: int, most: int) -> int:
-    """Replicates to try after `count`: half as many again, so that few looks are taken at the data."""
+    """Replicates to try after `count`: half as many again, but `most` at most, so that few looks are taken at the data."""
     return min(most, count + max(1, count // 2))
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 from evenstep import names
 from evenstep.dispatch.settings import Dispatch, Settings, Tenant, TenantLimits
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_range, nearest
 from evenstep.gateway.config.sections import (
     Admin,
     ApiKey,
@@ -166,13 +166,11 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
         InputError: where it is not.
     """
     for name, low in _AT_LEAST.items():
-        value, high = value_at(config, name), _AT_MOST.get(name, math.inf)
-        if not (math.isfinite(value) and low <= value <= high):
-            text = f"a number >= {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
-            raise InputError("config", name, value, text)
+        high = _AT_MOST.get(name, math.inf)
+        text = f"a number >= {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
+        check_range("config", text, low=low, high=high, finite=True, **{name: value_at(config, name)})
     for name in _ABOVE_ZERO:
-        if not 0 < value_at(config, name) < math.inf:
-            raise InputError("config", name, value_at(config, name), "a number above 0")
+        check_range("config", "a number above 0", above=0, finite=True, **{name: value_at(config, name)})
     for worker in config.fleet():
         worker.spec(config.slots)
     config.settings()
@@ -230,11 +228,9 @@ def _check_callers(config: GatewayConfig) -> None:
                 hint = nearest(name, config.classes)
                 raise InputError("config", f"keys[{place}].classes", name, "a class of `classes`", hint)
     for name, kind in config.classes.items():
-        if not 0 < kind.weight < math.inf:
-            raise InputError("config", f"classes.{name}.weight", kind.weight, "a number above 0")
-        for target in ("ttft_s", "tpot_s"):
-            if not 0 <= getattr(kind, target) < math.inf:
-                raise InputError("config", f"classes.{name}.{target}", getattr(kind, target), "a number >= 0")
+        check_range("config", "a number above 0", above=0, finite=True, **{f"classes.{name}.weight": kind.weight})
+        targets = {f"classes.{name}.ttft_s": kind.ttft_s, f"classes.{name}.tpot_s": kind.tpot_s}
+        check_range("config", "a number >= 0", low=0, finite=True, **targets)
 
 
 def is_loopback(host: str) -> bool:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from evenstep.config import convert
 from evenstep.dispatch.settings import WorkerSpec
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.sockets import in_url
 
 #: Slots of a worker whose operator does not say.
@@ -80,20 +80,17 @@ class Worker:
         """
         where = f"worker {self.name or self.url}"
         address = _address(self.url, where)
-        if self.first_rank < 0:
-            raise InputError(where, "first_rank", self.first_rank, "an integer >= 0")
+        check_range(where, "an integer >= 0", low=0, first_rank=self.first_rank)
         if self.first_rank and self.rank is None and self.ranks is None:
             hint = "Say how many ranks are behind the URL: ranks=1 or more."
             raise InputError(where, "first_rank", self.first_rank, "0 unless ranks or rank is given", hint)
         if self.ranks is None:
-            if self.rank is not None and self.rank < 0:
-                raise InputError(where, "rank", self.rank, "an integer >= 0")
+            check_range(where, "an integer >= 0", low=0, rank=self.rank)
             name = self.name or (address if self.rank is None else f"{address}#{self.rank}")
             return [dataclasses.replace(self, name=name)]
         if self.rank is not None:
             raise InputError(where, "ranks", self.ranks, "either ranks or rank, not both", "Leave one of them out.")
-        if not 1 <= self.ranks <= MOST_RANKS:
-            raise InputError(where, "ranks", self.ranks, f"an integer in 1..{MOST_RANKS}")
+        check_range(where, f"an integer in 1..{MOST_RANKS}", low=1, high=MOST_RANKS, ranks=self.ranks)
         base = self.name or address
         return [
             dataclasses.replace(self, name=f"{base}#{rank}", rank=rank, ranks=None, group=self.group or base)

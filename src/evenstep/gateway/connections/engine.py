@@ -1,10 +1,10 @@
 """Hosts the client's side of HTTP for calls to engines: the socket, the deadlines, and which connections are kept.
 
 Rules of this file. `http.client` reads the answers and says whether a connection may carry another request; unexpected bytes
-close it. If a connection that was idle for a while breaks before its first byte, the engine had closed it. The request is
-then sent once more to the same engine, on a new connection (RFC 9112 section 9.3.1). A connection used a moment ago and
-reset at once may have had the same fate: its request fails as ``stale``. Redirects are ordinary answers and are not
-followed here.
+close it. If a connection that was idle for a while breaks within a second of sending, before its first byte, the engine had
+closed it. The request is then sent once more to the same engine, on a new connection (RFC 9112 section 9.3.1). A connection
+used a moment ago and reset at once may have had the same fate: its request fails as ``stale``. Redirects are ordinary
+answers and are not followed here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge ever
 
 
 class Leg(Protocol):
-    """One call to an engine, as its connection sees it; the methods are called in this order, the last two once."""
+    """One call to an engine, as its connection sees it.
+
+    An answer that comes in one piece goes to `at_once`, if the leg has it, and to nothing else. Otherwise `head` is called,
+    then `chunks` and `body` for each piece, and at last either `ended` or `broke`.
+    """
 
     connection: EngineConnection | None
     is_off: bool  #: its answer is no longer wanted

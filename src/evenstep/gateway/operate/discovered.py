@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit, urlunsplit
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.gateway.config.worker import Worker
 from evenstep.sockets import in_url
 
@@ -33,10 +33,8 @@ def check(where: str, common: Worker, port: int, every_s: float) -> None:
     Raises:
         InputError: they cannot.
     """
-    if not 0 < port < 65536:
-        raise InputError(where, "port", port, "a number from 1 to 65535")
-    if not 0 < every_s < float("inf"):
-        raise InputError(where, "every_s", every_s, "a number above 0")
+    check_range(where, "a number from 1 to 65535", above=0, below=65536, port=port)
+    check_range(where, "a number above 0", above=0, finite=True, every_s=every_s)
     if urlsplit(common.url).scheme not in ("http", "https") or urlsplit(common.url).netloc:
         raise InputError(where, "worker.url", common.url, "http:// or https://, with a path where there is one")
     if common.name:

@@ -1,7 +1,7 @@
 """The members of the fleet: the union of the workers from config, admin API and discovery.
 
-Each source owns its workers: an update of one source never changes the workers of another. A change is planned first and
-refused before it has any effect; then it is carried out.
+Each source owns its workers: an update of one source never changes the workers of another. A change is planned first, and a
+conflict between sources is refused before it has any effect. Then it is carried out, worker by worker.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.routing.filling import check_age_limit
 
 #: Candidates that are enumerated at most; a bit-set takes up to `MOST`.
@@ -18,17 +17,12 @@ def check_options(where: str, policy: Any) -> None:
     Raises:
         InputError: an option out of range.
     """
-    below, penalty, enumerates = policy.stage_two_below, policy.penalty, policy.solver == "enumerate"
-    most = ENUMERATED if enumerates else MOST
-    if below is not None and below < 0:
-        raise InputError(where, "stage_two_below", below, "an integer >= 0, or null for the number of workers")
-    if not 1 <= policy.candidates <= most:
-        hint = "solver=bitset takes up to 32." if enumerates else ""
-        raise InputError(where, "candidates", policy.candidates, f"an integer from 1 to {most}", hint)
+    most, hint = (ENUMERATED, f"solver=bitset takes up to {MOST}.") if policy.solver == "enumerate" else (MOST, "")
+    expected = "an integer >= 0, or null for the number of workers"
+    check_range(where, expected, low=0, stage_two_below=policy.stage_two_below)
+    check_range(where, f"an integer from 1 to {most}", hint, low=1, high=most, candidates=policy.candidates)
     check_age_limit(where, policy.age_limit)
-    if not 0 < policy.discount <= 1:
-        raise InputError(where, "discount", policy.discount, "a number in (0, 1]")
-    if penalty is not None and not 0 <= penalty < math.inf:
-        raise InputError(where, "penalty", penalty, "a finite number >= 0, or null for the group's size")
-    if not 0 < policy.reward < math.inf:
-        raise InputError(where, "reward", policy.reward, "a finite number > 0")
+    check_range(where, "a number in (0, 1]", above=0, high=1, discount=policy.discount)
+    expected = "a finite number >= 0, or null for the group's size"
+    check_range(where, expected, low=0, finite=True, penalty=policy.penalty)
+    check_range(where, "a finite number > 0", above=0, finite=True, reward=policy.reward)

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenstep.compiled import Table, part
 from evenstep.draws import head, uniform_from
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.routing.filling import Room, has_room, send_to, set_load, set_room, total_free
 from evenstep.routing.roulette import spin
 from evenstep.routing.rules import RequestInts, Ruled, RuleView, WorkerFloats, rule
@@ -57,14 +57,9 @@ class ACO(Ruled):
     evaporation: float = 0.5
 
     def __post_init__(self) -> None:
-        for field in ("ants", "iterations"):
-            if getattr(self, field) < 1:
-                raise InputError("aco", field, getattr(self, field), "an integer >= 1")
-        for field in ("trail", "sight"):
-            if not 0 <= getattr(self, field) <= 8:
-                raise InputError("aco", field, getattr(self, field), "an integer from 0 to 8")
-        if not 0 <= self.evaporation <= 1:
-            raise InputError("aco", "evaporation", self.evaporation, "a number from 0 to 1")
+        check_range("aco", "an integer >= 1", low=1, ants=self.ants, iterations=self.iterations)
+        check_range("aco", "an integer from 0 to 8", low=0, high=8, trail=self.trail, sight=self.sight)
+        check_range("aco", "a number from 0 to 1", low=0, high=1, evaporation=self.evaporation)
 
 
 class Work(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.routing.best.kept import (
     MEMORY,
     OWED,
@@ -129,17 +129,14 @@ class Best(Ruled):
     usual_predictor: ClassVar[str] = "memorised"
 
     def __post_init__(self) -> None:
-        self._require("horizon", self.horizon >= 1, "an integer >= 1")
-        self._require("discount", 0 < self.discount <= 1, "a number in (0, 1]")
-        self._require("starts", 1 <= self.starts <= 3, "1, 2 or 3")
-        self._require("correction", 0 < self.correction < math.inf, "a finite number > 0")
+        check_range("best", "an integer >= 1", low=1, horizon=self.horizon)
+        check_range("best", "a number in (0, 1]", above=0, high=1, discount=self.discount)
+        check_range("best", "1, 2 or 3", low=1, high=3, starts=self.starts)
+        check_range("best", "a finite number > 0", above=0, finite=True, correction=self.correction)
         for field in ("pull", "steer", "moves", "window", "age_limit", "ageing", "recompute", "affinity"):
-            self._require(field, 0 <= getattr(self, field) < math.inf, "a finite number >= 0")
-        self._require("class_weights", all(0 < w < math.inf for w in self.class_weights), "numbers > 0")
-
-    def _require(self, field: str, holds: bool, expected: str) -> None:
-        if not holds:
-            raise InputError("best", field, getattr(self, field), expected)
+            check_range("best", "a finite number >= 0", low=0, finite=True, **{field: getattr(self, field)})
+        if not all(0 < weight < math.inf for weight in self.class_weights):
+            raise InputError("best", "class_weights", self.class_weights, "numbers > 0")
 
 
 class Work(NamedTuple):

@@ -6,12 +6,11 @@ are admitted and where, filling every slot that can be filled.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from evenstep.compiled import Floats, Ints
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.routing.bf_io import exact
 from evenstep.routing.bf_io.plan import Plan, cut, plan_room
 from evenstep.routing.bf_io.reading import count_open, count_overdue, number_groups, set_requests, set_steps, set_workers
@@ -61,19 +60,15 @@ class BFIO(Ruled):
     age_limit: float = 30.0
 
     def __post_init__(self) -> None:
-        self._require("horizon", self.horizon >= 0, "an integer >= 0")
-        self._require("discount", 0 < self.discount <= 1, "a number in (0, 1]")
-        self._require("tie_weight", 0 <= self.tie_weight < math.inf, "a finite number >= 0")
-        self._require("starts", 1 <= self.starts <= 3, "1, 2 or 3")
-        self._require("window", self.window >= 0, "an integer >= 0", "0 considers the whole pool.")
-        self._require("moves", self.moves >= 0, "an integer >= 0")
-        self._require("age_limit", 0 <= self.age_limit < math.inf, "a finite number >= 0", "0 turns ageing off.")
-        if self.exact:
-            self._require("tie_weight", self.tie_weight == 0, "0 with exact", "The exact model is linear.")
-
-    def _require(self, field: str, holds: bool, expected: str, hint: str = "") -> None:
-        if not holds:
-            raise InputError("bf-io", field, getattr(self, field), expected, hint)
+        check_range("bf-io", "an integer >= 0", low=0, horizon=self.horizon)
+        check_range("bf-io", "a number in (0, 1]", above=0, high=1, discount=self.discount)
+        check_range("bf-io", "a finite number >= 0", low=0, finite=True, tie_weight=self.tie_weight)
+        check_range("bf-io", "1, 2 or 3", low=1, high=3, starts=self.starts)
+        check_range("bf-io", "an integer >= 0", "0 considers the whole pool.", low=0, window=self.window)
+        check_range("bf-io", "an integer >= 0", low=0, moves=self.moves)
+        check_range("bf-io", "a finite number >= 0", "0 turns ageing off.", low=0, finite=True, age_limit=self.age_limit)
+        if self.exact and self.tie_weight != 0:
+            raise InputError("bf-io", "tie_weight", self.tie_weight, "0 with exact", "The exact model is linear.")
 
     def route(self, view: RoutingView) -> RoutingDecision:
         """Decide by the rule; with `exact`, return the optimum and its certified bound."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, Settings, decide
 from evenstep.routing.balance_route.options import check_options
 from evenstep.routing.filling import count_overdue
@@ -53,8 +53,7 @@ class BRH(Ruled):
     age_limit: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.horizon < 0:
-            raise InputError("br-h", "horizon", self.horizon, "an integer >= 0")
+        check_range("br-h", "an integer >= 0", low=0, horizon=self.horizon)
         check_options("br-h", self)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.routing.filling import Room, has_room, send_to, set_room
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, rule
 
@@ -39,8 +39,7 @@ class Carton(Ruled):
     gain: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gain < math.inf:
-            raise InputError("carton", "gain", self.gain, "a finite number >= 0")
+        check_range("carton", "a finite number >= 0", low=0, finite=True, gain=self.gain)
 
 
 class Work(NamedTuple):

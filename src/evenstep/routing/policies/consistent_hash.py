@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 from evenstep.compiled import Table, part
 from evenstep.draws import head, uniform_from
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.request import F8
 from evenstep.routing.filling import Open, count_requests, list_open, send
 from evenstep.routing.rules import Ruled, RuleView, WorkerInts, rule
@@ -50,10 +50,8 @@ def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
     Raises:
         InputError: a bound below 1, or virtual nodes out of range.
     """
-    if not 1 <= bound < math.inf:
-        raise InputError(where, "bound", bound, "a finite number >= 1")
-    if not 1 <= virtual_nodes <= MOST_NODES:
-        raise InputError(where, "virtual_nodes", virtual_nodes, f"an integer in 1..{MOST_NODES}")
+    check_range(where, "a finite number >= 1", low=1, finite=True, bound=bound)
+    check_range(where, f"an integer in 1..{MOST_NODES}", low=1, high=MOST_NODES, virtual_nodes=virtual_nodes)
 
 
 class Work(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.request import F8
 from evenstep.routing.filling import Room, list_with_room, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
@@ -62,11 +61,8 @@ class Dynamo(Ruled):
 
     def __post_init__(self) -> None:
         for field in ("overlap_score_credit", "prefill_load_scale", "active_request_weight", "temperature"):
-            value = getattr(self, field)
-            if not 0 <= value < math.inf:
-                raise InputError("dynamo", field, value, "a finite number >= 0")
-        if self.block_size < 1:
-            raise InputError("dynamo", "block_size", self.block_size, "an integer >= 1")
+            check_range("dynamo", "a finite number >= 0", low=0, finite=True, **{field: getattr(self, field)})
+        check_range("dynamo", "an integer >= 1", low=1, block_size=self.block_size)
 
 
 class Work(NamedTuple):

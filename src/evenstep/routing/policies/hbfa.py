@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from evenstep.compiled import part
 from evenstep.draws import head, uniform_from
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.request import F8
 from evenstep.routing.filling import Room, list_with_room, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
@@ -41,8 +41,7 @@ class HBFA(Ruled):
     scouts: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.scouts <= 1:
-            raise InputError("hbfa", "scouts", self.scouts, "a number from 0 to 1")
+        check_range("hbfa", "a number from 0 to 1", low=0, high=1, scouts=self.scouts)
 
 
 class Work(NamedTuple):

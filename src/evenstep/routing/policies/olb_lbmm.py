@@ -70,7 +70,11 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Admit by opportunity, place by earliest completion, and balance."""
+    """Admit requests, oldest first, while they find room; place each where it completes first; then balance.
+
+    Overdue requests are placed first, then the shortest. Balancing moves requests of this decision off the worker that is
+    ready last. The workers stand in `work.fleet.worker`.
+    """
     admitted = admit(view, work)
     set_lengths(view, options.length_predicted, work.length)
     list_capabilities(view, work.speed[:0], work.speed)
@@ -133,7 +137,7 @@ def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
 
 @part
 def move_from_last(view: RuleView, work: Work) -> bool:
-    """Move the shortest request off the worker that is ready last, if it completes earlier elsewhere. Returns whether.
+    """Move the shortest request of this decision off the worker that is ready last, if it completes earlier elsewhere.
 
     Returns:
         Whether a request was moved.

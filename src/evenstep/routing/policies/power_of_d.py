@@ -9,7 +9,7 @@ import numpy as np
 
 from evenstep.compiled import Floats, part
 from evenstep.draws import head, uniform_from
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.routing.filling import (
     Open,
     draw_all,
@@ -43,8 +43,7 @@ class PowerOfD(Ruled):
     d: int = 2
 
     def __post_init__(self) -> None:
-        if self.d < 1:
-            raise InputError("power-of-d", "d", self.d, "an integer >= 1")
+        check_range("power-of-d", "an integer >= 1", low=1, d=self.d)
 
 
 class Work(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.routing.filling import count_requests, list_open, send
 from evenstep.routing.policies.consistent_hash import Work, check_ring, nearest, place_nodes
 from evenstep.routing.rules import Ruled, RuleView, rule
@@ -52,12 +52,9 @@ class PrefixAffinity(Ruled):
     virtual_nodes: int = 64
 
     def __post_init__(self) -> None:
-        if not 0 <= self.cached_share <= 1:
-            raise InputError("prefix-affinity", "cached_share", self.cached_share, "a share in 0..1")
-        if self.balance_abs < 0:
-            raise InputError("prefix-affinity", "balance_abs", self.balance_abs, "an integer >= 0")
-        if not 1 <= self.balance_rel < math.inf:
-            raise InputError("prefix-affinity", "balance_rel", self.balance_rel, "a finite number >= 1")
+        check_range("prefix-affinity", "a share in 0..1", low=0, high=1, cached_share=self.cached_share)
+        check_range("prefix-affinity", "an integer >= 0", low=0, balance_abs=self.balance_abs)
+        check_range("prefix-affinity", "a finite number >= 1", low=1, finite=True, balance_rel=self.balance_rel)
         check_ring("prefix-affinity", self.bound, self.virtual_nodes)
 
 

@@ -18,13 +18,12 @@ WAIT is the case of one segment and a group a type.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.scheduling.batch import Batch, keep, kept, offer
 from evenstep.scheduling.eviction import run_or_evict
 from evenstep.scheduling.gates.observed import (
@@ -121,10 +120,9 @@ def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solv
     """
     if not thresholds or min(thresholds) < 1 or any(n != int(n) for n in thresholds):
         raise InputError(where, "thresholds", thresholds, "at least one integer, each >= 1")
-    if math.isnan(max_hold_s) or max_hold_s < 0:
-        raise InputError(where, "max_hold_s", max_hold_s, "a number of seconds >= 0")
-    if not (math.isfinite(solve_s) and solve_s >= 0):
-        raise InputError(where, "solve_s", solve_s, "a finite number of seconds >= 0", "0 keeps the thresholds as given.")
+    check_range(where, "a number of seconds >= 0", low=0, max_hold_s=max_hold_s)
+    hint = "0 keeps the thresholds as given."
+    check_range(where, "a finite number of seconds >= 0", hint, low=0, finite=True, solve_s=solve_s)
 
 
 @part

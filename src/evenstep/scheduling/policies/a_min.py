@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.scheduling.intervals.learning import Reading, Victim, form_learned, learned, raised, with_chance
 from evenstep.scheduling.intervals.reserving import ReservedWork
 from evenstep.scheduling.order import QueueOrder
@@ -42,8 +41,7 @@ class AMin(Ruled):
     believes: ClassVar[Belief] = "bounds"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.watermark) and 0 <= self.watermark < 1):
-            raise InputError("a-min", "watermark", self.watermark, "a number from 0, below 1")
+        check_range("a-min", "a number from 0, below 1", low=0, below=1, watermark=self.watermark)
 
     @property
     def order(self) -> QueueOrder:

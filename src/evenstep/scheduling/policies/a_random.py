@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, stays
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
@@ -33,8 +32,7 @@ class ARandom(Ruled):
     believes: ClassVar[Belief] = "truth"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.memory_scale) and 0 < self.memory_scale <= 1):
-            raise InputError("a-random", "memory_scale", self.memory_scale, "a number above 0, at most 1")
+        check_range("a-random", "a number above 0, at most 1", above=0, high=1, memory_scale=self.memory_scale)
 
 
 Work = ReservedWork

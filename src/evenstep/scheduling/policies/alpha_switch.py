@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.scheduling.intervals.learning import form_learned, learned, with_chance
 from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, lowest_then_highest, stays_below_bound
 from evenstep.scheduling.order import QueueOrder
@@ -37,8 +37,7 @@ class AlphaSwitch(Ruled):
     believes: ClassVar[Belief] = "bounds"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.alpha) and 0 < self.alpha <= 1):
-            raise InputError("alpha-switch", "alpha", self.alpha, "a number above 0, at most 1")
+        check_range("alpha-switch", "a number above 0, at most 1", above=0, high=1, alpha=self.alpha)
 
     @property
     def order(self) -> QueueOrder:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.compiled import Ints, part
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.scheduling.adaptive import iteration_time, prefill_pacing, queue_head
 from evenstep.scheduling.adaptive.iteration_time import quantised
 from evenstep.scheduling.adaptive.queue_head import Gap, Joining, fits_gap, found, has_joined, leave, look_over, recall
@@ -62,14 +61,11 @@ class Best(Ruled):
     memory_size: ClassVar[int] = queue_head.MEMORY + 2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.watermark < 1:
-            raise InputError("best", "watermark", self.watermark, "a share of the memory, 0 <= watermark < 1")
-        if self.window < 1:
-            raise InputError("best", "window", self.window, "an integer >= 1")
+        expected = "a share of the memory, 0 <= watermark < 1"
+        check_range("best", expected, low=0, below=1, watermark=self.watermark)
+        check_range("best", "an integer >= 1", low=1, window=self.window)
         for name in ("room", "patience", "target_s"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError("best", name, value, "a finite number >= 0")
+            check_range("best", "a finite number >= 0", low=0, finite=True, **{name: getattr(self, name)})
 
 
 Work = Joining

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.scheduling.batch import Batch, grows, offer
 from evenstep.scheduling.eviction import run_phase
 from evenstep.scheduling.rules import Ruled, RuleView, rule
@@ -36,8 +36,7 @@ class FasterTransformer(Ruled):
     group: int = 0
 
     def __post_init__(self) -> None:
-        if self.group < 0:
-            raise InputError("faster-transformer", "group", self.group, "requests, >= 0", "0 is the batch limit.")
+        check_range("faster-transformer", "requests, >= 0", "0 is the batch limit.", low=0, group=self.group)
 
 
 @rule

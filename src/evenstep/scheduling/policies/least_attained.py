@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
-from evenstep.scheduling.by_key import KeyedWork, check_watermark, run_by_key
+from evenstep.errors import check_range
+from evenstep.scheduling.batch import check_watermark
+from evenstep.scheduling.by_key import KeyedWork, run_by_key
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -38,8 +38,7 @@ class LeastAttained(Ruled):
 
     def __post_init__(self) -> None:
         check_watermark("least-attained", self.watermark)
-        if not (math.isfinite(self.prompt_weight) and self.prompt_weight >= 0):
-            raise InputError("least-attained", "prompt_weight", self.prompt_weight, "a finite number >= 0")
+        check_range("least-attained", "a finite number >= 0", low=0, finite=True, prompt_weight=self.prompt_weight)
 
     @property
     def order(self) -> QueueOrder:

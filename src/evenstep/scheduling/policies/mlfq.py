@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
-from evenstep.scheduling.by_key import KeyedWork, check_watermark, run_by_key
+from evenstep.errors import check_range
+from evenstep.scheduling.batch import check_watermark
+from evenstep.scheduling.by_key import KeyedWork, run_by_key
 from evenstep.scheduling.order import QueueOrder, level
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
@@ -44,10 +44,8 @@ class Mlfq(Ruled):
 
     def __post_init__(self) -> None:
         check_watermark("mlfq", self.watermark)
-        if not (math.isfinite(self.quantum) and self.quantum > 0):
-            raise InputError("mlfq", "quantum", self.quantum, "tokens, > 0")
-        if not (math.isfinite(self.level_wait_s) and self.level_wait_s >= 0):
-            raise InputError("mlfq", "level_wait_s", self.level_wait_s, "a finite number of seconds >= 0")
+        check_range("mlfq", "tokens, > 0", above=0, finite=True, quantum=self.quantum)
+        check_range("mlfq", "a finite number of seconds >= 0", low=0, finite=True, level_wait_s=self.level_wait_s)
 
     @property
     def order(self) -> QueueOrder:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.scheduling.gates.gated import GatedWork, Gates, check_gates, counts_of, form_gated
 from evenstep.scheduling.gates.observed import Words, lay_out, size_of, words_of
 from evenstep.scheduling.rules import Ruled, rule
@@ -49,8 +48,7 @@ class NestedWait(Ruled):
 
     def __post_init__(self) -> None:
         check_gates("nested-wait", self.thresholds, self.max_hold_s, self.solve_s)
-        if not (math.isfinite(self.slack) and self.slack >= 0):
-            raise InputError("nested-wait", "slack", self.slack, "a finite number of standard deviations >= 0")
+        check_range("nested-wait", "a finite number of standard deviations >= 0", low=0, finite=True, slack=self.slack)
         for name in ("ends", "prompt_edges"):
             values = getattr(self, name)
             if any(b <= a for a, b in zip((0, *values), values, strict=False)):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.scheduling.batch import Batch
 from evenstep.scheduling.order import QueueOrder, Statistic, share_of_bounds
 from evenstep.scheduling.policies.sarathi import decodes_first
@@ -30,8 +29,7 @@ class Sjf(Ruled):
     prompt_weight: float = 0.0
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.prompt_weight):
-            raise InputError("sjf", "prompt_weight", self.prompt_weight, "a finite number")
+        check_range("sjf", "a finite number", finite=True, prompt_weight=self.prompt_weight)
 
     @property
     def order(self) -> QueueOrder:

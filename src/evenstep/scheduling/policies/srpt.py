@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenstep.compiled import part
-from evenstep.scheduling.by_key import KeyedWork, check_watermark, run_by_key
+from evenstep.scheduling.batch import check_watermark
+from evenstep.scheduling.by_key import KeyedWork, run_by_key
 from evenstep.scheduling.order import QueueOrder, Statistic, share_of_bounds
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.compiled import part
-from evenstep.errors import InputError
-from evenstep.scheduling.batch import Batch, grows, offer, share_of_memory
+from evenstep.scheduling.batch import Batch, check_watermark, grows, offer, share_of_memory
 from evenstep.scheduling.eviction import run_phase
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
@@ -32,8 +31,7 @@ class VanillaVllm(Ruled):
     watermark: float = 0.01
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.watermark < 1.0:
-            raise InputError("vanilla-vllm", "watermark", self.watermark, "a share of the memory, 0 <= share < 1")
+        check_watermark("vanilla-vllm", self.watermark)
 
 
 @rule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenstep.errors import InputError
-from evenstep.scheduling.batch import Batch, give, give_decodes, grows, most, share_of_memory
+from evenstep.errors import check_range
+from evenstep.scheduling.batch import Batch, check_watermark, give, give_decodes, grows, most, share_of_memory
 from evenstep.scheduling.eviction import run_or_evict
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 from evenstep.scheduling.view import UNLIMITED
@@ -36,10 +36,8 @@ class Vllm(Ruled):
     long_prefill_token_threshold: int = 0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.watermark < 1.0:
-            raise InputError("vllm", "watermark", self.watermark, "a share of the memory, 0 <= share < 1")
-        if self.long_prefill_token_threshold < 0:
-            raise InputError("vllm", "long_prefill_token_threshold", self.long_prefill_token_threshold, "tokens, >= 0")
+        check_watermark("vllm", self.watermark)
+        check_range("vllm", "tokens, >= 0", low=0, long_prefill_token_threshold=self.long_prefill_token_threshold)
 
 
 @rule

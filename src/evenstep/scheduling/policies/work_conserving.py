@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from evenstep.errors import InputError
+from evenstep.errors import check_range
 from evenstep.scheduling.batch import Batch
 from evenstep.scheduling.phases import admit_first, admit_shortest, list_phase, needed_by, run_list, sort_by_left
 from evenstep.scheduling.rules import Ruled, RuleView, RunningInts, rule
@@ -44,8 +44,7 @@ class WorkConserving(Ruled):
 
     def __post_init__(self) -> None:
         for name in ("prefill_cap", "decode_cap"):
-            if getattr(self, name) < 0:
-                raise InputError("work-conserving", name, getattr(self, name), "requests, >= 0", "0 is no cap.")
+            check_range("work-conserving", "requests, >= 0", "0 is no cap.", low=0, **{name: getattr(self, name)})
 
 
 class Work(NamedTuple):

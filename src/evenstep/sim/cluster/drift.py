@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
 
 #: Fractional loads are kept as whole multiples of this many tokens, so that sums are exact in any order.
@@ -59,16 +59,9 @@ class Drift:
     profiles: Profiles | None = None
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.growth) or self.growth < 0:
-            raise InputError(
-                "drift",
-                "growth",
-                self.growth,
-                "a finite number of tokens >= 0 a step",
-                "Give `sequence` for falling loads.",
-            )
-        if self.tokens_per_step < 1:
-            raise InputError("drift", "tokens_per_step", self.tokens_per_step, "an integer >= 1")
+        hint = "Give `sequence` for falling loads."
+        check_range("drift", "a finite number of tokens >= 0 a step", hint, low=0, finite=True, growth=self.growth)
+        check_range("drift", "an integer >= 1", low=1, tokens_per_step=self.tokens_per_step)
         if not all(math.isfinite(x) for x in self.sequence):
             raise InputError("drift", "sequence", self.sequence, "finite numbers of tokens")
 

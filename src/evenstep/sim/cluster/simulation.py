@@ -38,7 +38,7 @@ from typing import Any, Literal, Protocol
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.predict.view import Predictor
@@ -148,13 +148,9 @@ class Cluster:
         if self.groups and (sum(self.groups) != self.workers or min(self.groups) < 1):
             raise InputError("cluster", "groups", self.groups, f"sizes >= 1 that add up to {self.workers} workers")
         for name in ("kv_reserve", "prefill_base_s", "prefill_per_token_s"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError("cluster", name, value, "a finite number >= 0")
-        if not self.kv_tokens > 0:
-            raise InputError("cluster", "kv_tokens", self.kv_tokens, "a number of KV tokens > 0, or inf")
-        if self.think_s is not None and not (math.isfinite(self.think_s) and self.think_s >= 0):
-            raise InputError("cluster", "think_s", self.think_s, "a finite number of seconds >= 0")
+            check_range("cluster", "a finite number >= 0", low=0, finite=True, **{name: getattr(self, name)})
+        check_range("cluster", "a number of KV tokens > 0, or inf", above=0, kv_tokens=self.kv_tokens)
+        check_range("cluster", "a finite number of seconds >= 0", low=0, finite=True, think_s=self.think_s)
         if self.prefill is not None and (self.arrivals != "timed" or self.drift.profiles is not None):
             raise InputError("cluster", "prefill", self.prefill, "timed arrivals, and no profiles by request")
         for outage in self.outages:

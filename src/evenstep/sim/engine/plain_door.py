@@ -22,7 +22,7 @@ class PlainDoor:
         """Answer one iteration of the loop. An error of the policy is kept for the host, and the loop stops.
 
         Returns:
-            Seconds at which the policy wants to be asked again if it runs nothing (`wake_s`).
+            Seconds at which the policy wants to be asked again if it runs nothing (`wake_s`); 0 after an error.
         """
         try:
             return self.decide(self.view(iteration, now_s))
@@ -59,7 +59,10 @@ class PlainDoor:
         )
 
     def decide(self, view: EngineView) -> float:
-        """Ask the policy, and copy its answer and its memory.
+        """Ask the policy, check its answer, and write it into `run.policy`.
+
+        Returns:
+            The answer's `wake_s`, seconds; inf = at the next arrival.
 
         Raises:
             PolicyError: the answer breaks the contract of `scheduling.view`.

@@ -15,7 +15,6 @@ tasks:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from typing import Any, Literal, NoReturn
 
 from evenstep import config, names
 from evenstep.cost.batch import BatchTime
-from evenstep.errors import InputError, check_known
+from evenstep.errors import InputError, check_known, check_range
 from evenstep.request import Trace
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.settings import Engine
@@ -63,8 +62,7 @@ class EngineSection:
     priority: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise InputError("engine", "count", self.count, "an integer >= 1")
+        check_range("engine", "an integer >= 1", low=1, count=self.count)
         for part, made in (("engine", "server"), ("batch_time", "law"), ("policy", "scheduling"), ("routing", "balancer")):
             with _part_of(part):
                 getattr(self, made)
@@ -132,8 +130,7 @@ class CallSection:
     delay_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.delay_s) and self.delay_s >= 0):
-            raise InputError("call", "delay_s", self.delay_s, "a finite number of seconds >= 0")
+        check_range("call", "a finite number of seconds >= 0", low=0, finite=True, delay_s=self.delay_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +154,7 @@ class TaskSection:
     one_key: bool = False
 
     def __post_init__(self) -> None:
-        if self.count is not None and not 1 <= self.count <= MOST_TASKS:
-            raise InputError("task", "count", self.count, f"an integer from 1 to {MOST_TASKS:,}")
+        check_range("task", f"an integer from 1 to {MOST_TASKS:,}", low=1, high=MOST_TASKS, count=self.count)
         if bool(self.calls) == (self.trace is not None):
             found = "both" if self.calls else "neither"
             raise InputError("task", "calls and trace", found, "one of the two")
@@ -194,8 +190,7 @@ class Network:
     description: str = ""
 
     def __post_init__(self) -> None:
-        if self.until_s is not None and not (math.isfinite(self.until_s) and self.until_s > 0):
-            raise InputError("network", "until_s", self.until_s, "a finite number of seconds > 0")
+        check_range("network", "a finite number of seconds > 0", above=0, finite=True, until_s=self.until_s)
         if not 0 <= self.seed <= config.MOST:
             raise InputError("network", "seed", self.seed, config.integers(0, self.seed))
         for which in ("engines", "tasks"):

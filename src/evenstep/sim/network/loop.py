@@ -67,7 +67,7 @@ def look(net: Net, before_s: float) -> None:
     """Record the engines' requests and tokens at every sampling time up to `before_s`."""
     clock, samples = net.clock, net.samples
     while clock.samples < samples.tokens.shape[0] and clock.sample_s <= before_s:
-        for e in range(clock.first, clock.last):
+        for e in range(clock.first, clock.end):
             now = net.now[e]
             site = net.sites[e]
             samples.requests[clock.samples, e] = now.known - site.finished
@@ -116,7 +116,7 @@ def release(routes: Any, net: Net, now_s: float) -> int:
     """
     clock = net.clock
     while clock.most < net.lists.coming.shape[1]:
-        is_root = clock.coming < clock.last_root and net.root_s[clock.coming] <= now_s
+        is_root = clock.coming < clock.end_root and net.root_s[clock.coming] <= now_s
         if is_root and clock.heap > 0:
             root_s = net.root_s[clock.coming]
             is_root = root_s < net.heap_s[0] or (root_s == net.heap_s[0] and net.roots[clock.coming] < net.heap_row[0])
@@ -206,7 +206,8 @@ def begin(net: Net) -> None:
     """Begin with the next island, at time 0."""
     clock = net.clock
     island, ends = net.islands[clock.island], net.islands[clock.island + 1]
-    clock.first, clock.last, clock.coming, clock.last_root = island.engines, ends.engines, island.roots, ends.roots
+    clock.first, clock.end = island.first_engine, ends.first_engine
+    clock.coming, clock.end_root = island.first_root, ends.first_root
     clock.tree, clock.leaves, clock.heap, clock.samples, clock.sample_s = island.tree, island.leaves, 0, 0, 0.0
 
 
@@ -244,7 +245,7 @@ def advance(policies: Any, routes: Any, net: Net) -> int:
     """
     clock = net.clock
     while clock.island < net.islands.size - 1:
-        if clock.last <= net.islands[clock.island].engines:
+        if clock.end <= net.islands[clock.island].first_engine:
             begin(net)
         code = run_island(policies, routes, net)
         if code != GOES_ON:

@@ -25,12 +25,12 @@ class Clock(Record):
     until_s: float
     then_s: float  # the earliest event at or after `until_s`, of all islands so far
     island: int  # the one that runs
-    first: int  # its engines
-    last: int  # one after them
+    first: int  # its first engine
+    end: int  # one after its last engine
     tree: int  # the island's part of `Net.due_s`
     leaves: int
     coming: int  # place in `Net.roots` of the next task's first call
-    last_root: int  # one after the island's last first call
+    end_root: int  # one after the island's last first call
     heap: int  # entries of the heap of released calls
     released: int  # calls released so far
     most: int  # calls that any engine was sent
@@ -49,14 +49,14 @@ class Clock(Record):
 
 
 class Island(Record):
-    """Consecutive groups that share no task with other groups: its first engine and its first root call.
+    """A run of consecutive groups of engines that share no task with other groups.
 
-    Its part of `Net.due_s` is a binary tree of minima: entry 1 is the root, 2 i and 2 i + 1 are the children of i, and the
-    leaves stand for its engines.
+    It ends where the next one begins; an entry after the last island says where that ends. Its part of `Net.due_s` is a
+    binary tree of minima: entry 1 is the root, 2 i and 2 i + 1 are the children of i, and the leaves stand for its engines.
     """
 
-    engines: int
-    roots: int
+    first_engine: int
+    first_root: int  # place in `Net.roots`
     tree: int  # entries of `Net.due_s` before its part
     leaves: int  # a power of two
 
@@ -111,7 +111,7 @@ class Call(Record):
 
 
 class Nodes(NamedTuple):
-    """The graphs of the tasks: for each of C calls its task and its place among the calls it depends on. [C] each."""
+    """The graphs of the tasks: for each of the C calls its task, and the calls that depend on it. [C] unless said."""
 
     task: ReadInts
     rank: ReadInts  # its priority at its engines, 0 first
@@ -119,7 +119,7 @@ class Nodes(NamedTuple):
     delay_s: ReadFloats  # between its parents' end and its release
     pending: Ints  # parents that are not done
     first_child: ReadInts  # [C + 1], where its children begin in `child`
-    child: ReadInts  # calls that wait for others, by the call they wait for
+    child: ReadInts  # one for each dependency: the call that waits, in order of the call that it waits for
 
 
 class Flat(NamedTuple):

@@ -304,7 +304,7 @@ def _roots(network: Network, places: list[Place], calls: Calls) -> tuple[Any, I8
     ends = np.searchsorted(own[order], used).tolist()
     leaves = [1 << (after - before - 1).bit_length() for before, after in pairwise([*first, engines])]
     trees = np.cumsum([0, *(2 * one for one in leaves)])
-    fill(islands, engines=[*first, engines], roots=[*ends, found.size], tree=trees, leaves=[*leaves, 0])
+    fill(islands, first_engine=[*first, engines], first_root=[*ends, found.size], tree=trees, leaves=[*leaves, 0])
     return islands, found[order], at_s[order]
 
 

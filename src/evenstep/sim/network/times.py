@@ -53,7 +53,7 @@ def pop(net: Net) -> None:
 def next_release_s(net: Net) -> float:
     """When the next call is sent to an engine, in seconds; inf if none will be."""
     at_s = np.inf
-    if net.clock.coming < net.clock.last_root:
+    if net.clock.coming < net.clock.end_root:
         at_s = net.root_s[net.clock.coming]
     if net.clock.heap > 0:
         at_s = min(at_s, net.heap_s[0])
@@ -82,7 +82,7 @@ def next_s(net: Net) -> float:
     """The time of the next event, in seconds; inf without one. Sets `low` and `high`, the engines it may concern."""
     clock = net.clock
     release_s, at_s = next_release_s(net), net.due_s[clock.tree + 1]
-    clock.low, clock.high = clock.last, -1
+    clock.low, clock.high = clock.end, -1
     if release_s < at_s:
         return release_s
     if at_s < np.inf:

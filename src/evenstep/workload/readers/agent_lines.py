@@ -56,7 +56,8 @@ def linked(calls: list[Call], helpers: list[Helper], good: Bool) -> tuple[I8, I8
         good: bool[N], calls that are not bad.
 
     Returns:
-        The calls' positions in the order of the trace, and in that order session, predecessor and think time (s).
+        The good calls' indices in `calls`, in the order of the trace. Then, in that order, session, row of the predecessor
+        in the trace (-1 = none), and think time in seconds.
     """
     order: list[int] = []
     after: list[int] = []
@@ -155,9 +156,10 @@ def trace(
     """Build a trace from the good calls, without requests whose output is empty.
 
     Args:
+        format: name of the trace's format.
         lengths: prompt and output tokens of each row of the table.
         calls, helpers: see `linked`.
-        rows: row of each call.
+        rows: int64[N], row of the table of each call.
 
     Returns:
         The trace, and the rows of its requests.

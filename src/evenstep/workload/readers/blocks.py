@@ -36,13 +36,15 @@ def of_table(
     prompt_tokens: I8,
     sizes: tuple[int, ...] = _SIZES,
 ) -> tuple[PrefixBlocks, str]:
-    """The prefix blocks of a table's rows, and a note if no block size fits. A row without the field has no blocks.
+    """The prefix blocks of a table's rows. A row without the field has no blocks.
 
     Args:
-        prompt_tokens: int64[N]; the block size is the first of `sizes` with ``ceil(prompt / size)`` ids in every row.
+        field: the column that lists the block ids of each row.
+        prompt_tokens: int64[N].
+        sizes: block sizes to try: the first with ``ceil(prompt / size)`` ids in every row that has ids, else the first.
 
     Returns:
-        The blocks of all rows, good and bad, and a note when no size fits.
+        The blocks of all rows, good and bad, and a note when no size fits, else "".
     """
     raw = table.column(field)
     lists = [v if isinstance(v, list) else [] for v in raw]

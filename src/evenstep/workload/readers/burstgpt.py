@@ -23,8 +23,8 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a BurstGPT CSV file, with or without `Session ID` and `Elapsed time`.
 
-    Rows with 0 response tokens are failed requests: dropped and counted. The model becomes the request class. In a
-    session a request follows the one above it; its think time is the gap between them less the elapsed time.
+    Rows with 0 request or response tokens are failed requests: dropped and counted. The model becomes the request class.
+    In a session a request follows the one above it; its think time is the gap between them less that one's elapsed time.
 
     Raises:
         InputError: a bad row (file, line, field, value), or a file without rows.

@@ -50,8 +50,8 @@ def read(
 ) -> Trace:
     """Read a CSV file whose first line names its columns.
 
-    A column that is not named here is looked for under the field's own name (``arrival_s`` for `time`). Rows need not be
-    in order of time: they are sorted, and counted in the notes.
+    A column that is not named here is looked for under the field's own name (``arrival_s`` for `time`), one of token counts
+    under any name in `lengths`. Rows need not be in order of time: they are sorted, and counted in the notes.
 
     Args:
         path: the file.

@@ -26,7 +26,12 @@ def header(head: bytes) -> list[str]:
 
 
 def hint(field: str, first: list[str]) -> str:
-    """A sentence on a missing column: name another separator, or the nearest column."""
+    """A sentence on a missing column: another separator, or the column nearest to `field`; maybe empty.
+
+    Args:
+        field: the column asked for; empty = no column in particular.
+        first: the names in the header.
+    """
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(first) == 1 and mark in first[0]:
             return f"The columns are separated by {name}; separate them by commas."
@@ -47,8 +52,9 @@ def parse(
     one, whose rows have line numbers.
 
     Args:
-        fields: needed columns, each int, float, str or an Arrow type; other columns of the file are ignored.
+        fields: the type of each needed column: int, float, str or an Arrow type. Other columns of the file are ignored.
         build: columns to trace; it checks every field through the table.
+        skip_bad_rows: leave out and count bad rows; the fast table skips none.
         names: column names of a file without a header line.
 
     Raises:

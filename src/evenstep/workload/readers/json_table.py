@@ -34,7 +34,7 @@ def keys(head: bytes) -> set[str]:
 
 
 def objects(path: Path, *, blank_lines: bool = False) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each line's number with its object, or with a sentence part that names the error in the line.
+    """Each line's number, from 1, with its object; or, if it is not an object, with text that shows what stands there.
 
     Args:
         blank_lines: skip blank lines instead of reporting them.

@@ -17,6 +17,7 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
 
     Args:
         rows: int64[N], rows of the table, in the order of the trace.
+        format: name of the trace's format.
         notes: added to the notes of the table.
         columns: the full columns by field of `Trace`, None if absent. Arrival times are shifted so that the first is 0.
     """
@@ -27,7 +28,12 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
 
 
 def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
-    """int64[N], the good rows in order of time; and the note `moved` with their count, if some followed a later one."""
+    """int64[N], the good rows in order of time, and notes.
+
+    Args:
+        times: float64[rows of the table].
+        moved: the only note, with a ``{}`` for the number of rows that stood below a later one; left out if there are none.
+    """
     rows = table.good
     late = int((np.diff(times[rows]) < 0).sum())
     return rows[np.argsort(times[rows], kind="stable")], [moved.format(late)] if late else []
@@ -87,7 +93,12 @@ def keep_rows(trace: Trace, keep: Bool, note: str = "") -> Trace:
 
 
 def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
-    """The trace without the rows that are dropped, its sessions relinked; `note` takes their number and that of all.
+    """The trace without the rows that are dropped, its sessions relinked.
+
+    Args:
+        dropped: bool[N].
+        note: added when any is dropped; it has a ``{}`` for their number, and a second one for that of all rows.
+        table: where the trace is from, for the error.
 
     Raises:
         InputError: no row is left.

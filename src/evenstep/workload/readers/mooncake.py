@@ -133,8 +133,8 @@ def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
 def tick_ms(milliseconds: F8) -> float:
     """Length of the ticks that times are rounded to, in milliseconds; 0 without ticks.
 
-    Ticks are detected if there are at least two rows to a distinct time. The middle half of the distances between distinct
-    times lies within 5 % of their median then, which is at least a second.
+    Times have ticks if there are two rows or more for each distinct time on average, and the middle half of the distances
+    between distinct times lies within 5 % of their median, which is at least a second.
     """
     distinct = np.unique(milliseconds)
     if distinct.size < 3 or milliseconds.size < 2 * distinct.size:

@@ -54,7 +54,7 @@ def read(
 def source(
     path: Path, *, limit: int | None = None, start_s: float | None = None, duration_s: float | None = None
 ) -> ServeGen:
-    """The clients of a tar as something that draws traces; see `read`."""
+    """The clients of a tar, which draw traces; see `read` for the arguments and what it raises."""
     clients = load(path)
     complete = [c for c in clients if c.laws_at(0.0)]
     if not complete:
@@ -89,7 +89,8 @@ class ServeGen:
         name: the file.
         clients: those with length laws.
         start_s, duration_s: the window, seconds.
-        limit: at most this many requests.
+        limit: at most this many requests, the first of the window.
+        notes: sentences for every trace drawn.
     """
 
     name: str

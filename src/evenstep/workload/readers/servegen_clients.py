@@ -43,7 +43,7 @@ class Client:
         cv: float64[K], coefficient of variation of its gaps.
         kind: K names: ``Gamma``, ``Weibull`` or "" (no fit: exponential gaps).
         shape: float64[K], shape of that law; its scale follows from the rate.
-        laws: window start (s) -> field -> law; fields as the file names them. Empty: rates only.
+        laws: window start (s) -> field -> law of its tokens or counts; fields as the file names them. Empty: rates only.
     """
 
     number: int

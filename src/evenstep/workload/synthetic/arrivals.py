@@ -12,12 +12,15 @@ from typing import Protocol
 import numpy as np
 
 from evenstep import streams
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8
 
 
 class Arrivals(Protocol):
-    """float64[N] ascending times in seconds, the first 0; None for a workload without times."""
+    """An arrival process.
+
+    `times` returns float64[N] ascending seconds, the first 0, of N `requests`; None for a workload without times.
+    """
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None: ...
 
@@ -32,10 +35,8 @@ def _exponential(stream: str, count: int, seed: int, replicate: int) -> F8:
 
 
 def _hold(process: object, *fields: str) -> None:
-    for field in fields:
-        value = getattr(process, field)
-        if not (math.isfinite(value) and value > 0):
-            raise InputError(type(process).__name__.lower(), field, value, "a finite number > 0")
+    given = {field: getattr(process, field) for field in fields}
+    check_range(type(process).__name__.lower(), "a finite number > 0", above=0, finite=True, **given)
 
 
 def _from_gaps(gaps: F8) -> F8:
@@ -94,8 +95,7 @@ class Gamma:
 
     def __post_init__(self) -> None:
         _hold(self, "requests_per_s", "cv")
-        if not 1e-3 <= self.cv <= 1e3:
-            raise InputError("gamma", "cv", self.cv, "a number from 0.001 to 1000")
+        check_range("gamma", "a number from 0.001 to 1000", low=1e-3, high=1e3, cv=self.cv)
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         from scipy.special import gammaincinv
@@ -121,8 +121,7 @@ class OnOff:
 
     def __post_init__(self) -> None:
         _hold(self, "on_requests_per_s", "on_s", "off_s")
-        if not (math.isfinite(self.off_requests_per_s) and self.off_requests_per_s >= 0):
-            raise InputError("onoff", "off_requests_per_s", self.off_requests_per_s, "a finite number >= 0")
+        check_range("onoff", "a finite number >= 0", low=0, finite=True, off_requests_per_s=self.off_requests_per_s)
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         events = np.cumsum(np.concatenate([[0.0], _exponential("onoff", requests, seed, replicate)[1:]]))
@@ -156,10 +155,8 @@ class Diurnal:
 
     def __post_init__(self) -> None:
         _hold(self, "requests_per_s", "period_s")
-        if not 1 <= self.peak_to_mean <= 2:
-            raise InputError("diurnal", "peak_to_mean", self.peak_to_mean, "a number in [1, 2]")
-        if not math.isfinite(self.peak_s):
-            raise InputError("diurnal", "peak_s", self.peak_s, "a finite number")
+        check_range("diurnal", "a number in [1, 2]", low=1, high=2, peak_to_mean=self.peak_to_mean)
+        check_range("diurnal", "a finite number", finite=True, peak_s=self.peak_s)
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         events = np.cumsum(np.concatenate([[0.0], _exponential("diurnal", requests, seed, replicate)[1:]]))
@@ -172,7 +169,7 @@ class Diurnal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LikeTrace:
-    """The gaps of a recorded trace, scaled to a rate, over and over, from a keyed place on (replicate 0: the first).
+    """The gaps of a recorded trace, scaled to a rate, over and over, from a keyed gap on (replicate 0: from the first).
 
     Args:
         gaps: float64[M], seconds between a trace's requests.
@@ -185,8 +182,7 @@ class LikeTrace:
     def __post_init__(self) -> None:
         if self.gaps.size == 0 or float(self.gaps.sum()) <= 0:
             raise InputError("like-trace", "gaps", "none", "a trace with at least two different times")
-        if self.requests_per_s is not None:
-            _hold(self, "requests_per_s")
+        _hold(self, "requests_per_s")
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         start = int(streams.uniform(seed, "arrivals-like-trace", replicate) * self.gaps.size) if replicate else 0

@@ -26,7 +26,7 @@ _HALVINGS, _POINTS = 30, 512
 
 
 class Law(Protocol):
-    """float64[N] uniform numbers in [0, 1) to int64[N] tokens, >= 1."""
+    """A law of token lengths: `quantile` turns float64[N] uniform numbers in [0, 1) into int64[N] tokens, >= 1."""
 
     def quantile(self, u: F8) -> I8: ...
 
@@ -98,7 +98,7 @@ class Constant(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Uniform(_Checked):
-    """Every whole number from `low` to `high` alike."""
+    """Every whole number from `low` to `high`, both included, is equally likely."""
 
     low: int
     high: int
@@ -109,7 +109,7 @@ class Uniform(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Choice(_Checked):
-    """One of a few lengths, each with its weight (alike when no weights are given)."""
+    """One of a few lengths, in proportion to their weights; equally likely when no weights are given."""
 
     tokens: tuple[int, ...]
     weights: tuple[float, ...] = ()
@@ -131,7 +131,7 @@ class Choice(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Lognormal(_Checked):
-    """``exp(mu + sigma Z)``; give `median` instead of `mu` if that is known."""
+    """``exp(mu + sigma Z)``, Z standard normal; give either `mu` or the `median`, exp(mu)."""
 
     sigma: float
     mu: float | None = None
@@ -279,7 +279,7 @@ class Capped(_Checked):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Empirical:
-    """The lengths of a trace, drawn anew: every recorded value alike.
+    """The lengths of a trace, drawn anew: every recorded value is equally likely.
 
     Args:
         values: int64[M], ascending.
@@ -292,14 +292,14 @@ class Empirical:
 
 
 def empirical(values: I8) -> Empirical:
-    """The law that draws these lengths anew."""
+    """The law that draws these lengths, int64[M] in any order, anew; none is an `InputError`."""
     if values.size == 0:
         raise InputError("fitted", "values", 0, "at least one length")
     return Empirical(np.sort(values))
 
 
 def fitted_lognormal(values: I8) -> Lognormal:
-    """The lognormal law of maximum likelihood for these lengths, clipped to their range."""
+    """The lognormal law of maximum likelihood for these lengths, clipped to their range; none is an `InputError`."""
     if values.size == 0:
         raise InputError("fitted", "values", 0, "at least one length")
     logs = np.log(values)
@@ -325,7 +325,7 @@ def check_mean(where: str, law: Law, place: str = "") -> None:
 
     Args:
         where: what errors call the file or flag.
-        place: of the law in it, for instance ``synthetic.output``.
+        place: the place of the law in it, for instance ``synthetic.output``.
 
     Raises:
         InputError: it says so, and names the field.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from evenstep import streams
-from evenstep.errors import InputError
+from evenstep.errors import InputError, check_range
 from evenstep.request import F8, I8, Trace
 from evenstep.workload.synthetic.arrivals import Arrivals, Saturated
 from evenstep.workload.synthetic.laws import Capped, Law
@@ -19,7 +18,7 @@ MOST_REQUESTS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Recurring:
-    """Prompts that come back: each request is of one of `keys` prompts, all alike.
+    """Prompts that come back: each request has one of `keys` prompts, each equally likely.
 
     A prompt has one prompt length and one output length, drawn from the workload's laws; a request's output is its
     prompt's, plus a whole number from ``-jitter..jitter``, at least 1.
@@ -29,10 +28,8 @@ class Recurring:
     jitter: int = 0
 
     def __post_init__(self) -> None:
-        if self.keys < 1:
-            raise InputError("recurring", "keys", self.keys, "a whole number >= 1")
-        if self.jitter < 0:
-            raise InputError("recurring", "jitter", self.jitter, "a whole number >= 0")
+        check_range("recurring", "a whole number >= 1", low=1, keys=self.keys)
+        check_range("recurring", "a whole number >= 0", low=0, jitter=self.jitter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,7 @@ class RequestClass:
     output: Law | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < math.inf:
-            raise InputError("class", "share", self.share, "a finite number above 0")
+        check_range("class", "a finite number above 0", above=0, finite=True, share=self.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +74,7 @@ class Synthetic:
         if self.recurring is not None and any(c.prompt or c.output for c in self.classes):
             hint = "Prompts that come back have lengths of their own: give the classes shares only."
             raise InputError("synthetic", "classes", "laws of their own", "no laws of lengths with recurring", hint)
-        if not 1 <= self.requests <= MOST_REQUESTS:
-            raise InputError("synthetic", "requests", self.requests, f"a whole number in 1..{MOST_REQUESTS}")
+        check_range("synthetic", f"a whole number in 1..{MOST_REQUESTS}", low=1, high=MOST_REQUESTS, requests=self.requests)
 
     def draw(self, seed: int, replicate: int = 0) -> Trace:
         """The trace under this key; another replicate is another draw.

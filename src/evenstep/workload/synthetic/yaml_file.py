@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from evenstep import config
-from evenstep.errors import InputError, nearest
+from evenstep.errors import InputError, check_range, nearest
 from evenstep.request import Trace
 from evenstep.workload import reading
 from evenstep.workload.replicate import Source, rescaled
@@ -63,8 +63,7 @@ class TraceFile:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise InputError("trace", "limit", self.limit, "a whole number >= 1")
+        check_range("trace", "a whole number >= 1", low=1, limit=self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +235,16 @@ class Reading:
         self.path, self.file = path, file
 
     def made(self, kind: Any, content: Any, place: str) -> Any:
-        """Build a dataclass from a mapping, with every field converted to its type."""
+        """Build a dataclass from a mapping, with every field converted to its type.
+
+        Args:
+            kind: the dataclass.
+            content: the mapping.
+            place: its keys in the file, joined by dots, for errors; empty = the whole file.
+
+        Raises:
+            InputError: not a mapping, an unknown or missing key, or a value that does not fit.
+        """
         if not isinstance(content, Mapping):
             raise InputError(self.file.where(place), place or "content", content, "a mapping of keys to values")
         fields = {f.name: f for f in dataclasses.fields(kind)}

@@ -73,7 +73,7 @@ def run_on(
 
 
 def requests(setting: ex.Setting, workers: int) -> int:
-    """Requests drawn: every slot is used equally often for any number of workers."""
+    """The number of requests to draw: in proportion to the workers, so that every slot is used equally often."""
     return workers * setting.pick(500, 40)
 
 

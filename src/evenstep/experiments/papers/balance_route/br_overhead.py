@@ -121,18 +121,18 @@ def _measure(setting: ex.Setting, workers: int, replicate: int, views: int, repe
 
 
 def _projecting(project: Callable[..., Any], windows: tuple[Any, ...], repeats: int) -> Callable[[], Any]:
-    """The projections of all workers, so often."""
+    """A call that reads the projections of all workers `repeats` times."""
     return partial(project, repeats, *windows)
 
 
 def _deciding(policy: BRH, view: RoutingView, stage: int, repeats: int) -> Callable[[], Any]:
-    """The decision up to a stage, so often."""
+    """A call that makes the decision up to a stage, `repeats` times."""
     call = until_stage(policy, view, stage, repeats)
     return partial(call.function, *call.arguments)
 
 
 def until_stage(policy: BRH, view: RoutingView, stage: int, repeats: int) -> KernelCall:
-    """The call that makes this decision up to a stage, so often."""
+    """The kernel call that makes the decision on this view up to and with a stage, `repeats` times."""
     from evenstep.experiments.papers.balance_route.stages import BRHUntil
 
     call = kernel_call(BRHUntil(**asdict(policy), until=stage, repeats=repeats), view)
@@ -141,7 +141,7 @@ def until_stage(policy: BRH, view: RoutingView, stage: int, repeats: int) -> Ker
 
 
 def _checking(view: RoutingView, decision: RoutingDecision, repeats: int) -> Callable[[], None]:
-    """A host's work on an answer before it sends, so often."""
+    """A call that does a host's work on an answer before it sends, `repeats` times."""
 
     def check() -> None:
         for _ in range(repeats):

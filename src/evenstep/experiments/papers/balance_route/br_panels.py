@@ -20,7 +20,7 @@ class _Gallery:
     """One line of panels.
 
     Args:
-        title: the paper's figure and its subject.
+        title: the paper's figure.
         kind: workload.
         workers: G.
         methods: label to spec.

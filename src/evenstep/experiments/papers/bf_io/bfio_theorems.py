@@ -56,7 +56,7 @@ class Model:
 
     @property
     def variance(self) -> float:
-        """Of the load of one slot under FCFS, geometric outputs: sigma_s^2 + var of the drift summed over the age."""
+        """Variance of the load of one slot under FCFS, geometric outputs: sigma_s^2 + var of the drift up to its age."""
         q = 1 - 1 / OUTPUT
         ages = np.arange(60 * OUTPUT)
         delta = self.drift.sequence or (self.drift.growth,)
@@ -178,7 +178,7 @@ class _Found:
     data: dict[tuple[str, str, str], list[float]] = field(default_factory=dict[tuple[str, str, str], list[float]])
 
     def add(self, part: str, case: str, quantity: str, values: Sequence[float], paper: float | str | None) -> ex.Interval:
-        """A row and its data."""
+        """Add a row and its data, `values` one a replicate; returns their mean with its interval."""
         self.data[part, case, quantity] = list(values)
         own = ex.mean_interval(list(values))
         self.rows.append(ex.Row(f"{part}, {case}", quantity, "", paper, own))

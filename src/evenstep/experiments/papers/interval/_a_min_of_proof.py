@@ -115,7 +115,7 @@ def claim(view: RuleView, row: int, tokens: int) -> int:
 
 @part
 def key_of(view: RuleView, options: Any, row: int) -> float:
-    """The request with the smallest key is evicted first."""
+    """The key of a running request; the one with the smallest key is evicted first."""
     chance = uniform(view.seed, _VICTIMS, view.request_id[row], view.iteration)
     if options.victim_any:
         return bound(view, row) + chance

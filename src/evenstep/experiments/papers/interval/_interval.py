@@ -82,7 +82,7 @@ class Sweep:
     Args:
         setting: size, replicates, key.
         intervals: name to bounds.
-        values: measured values, seconds.
+        values: mean latencies, seconds, one a replicate, by intervals, policy, requests and KV tokens of memory.
     """
 
     setting: ex.Setting
@@ -94,7 +94,7 @@ class Sweep:
         return self.setting.pick(COUNTS, COUNTS[:2])
 
     def run(self) -> Sweep:
-        """Every count at the paper's memory, and the largest one at the others."""
+        """Measure every count at the paper's memory, and the largest one at the others, into `values`."""
         most = self.counts[-1]
         sizes = [(n, MEMORY) for n in self.counts] + [(most, m) for m in MEMORIES if m != MEMORY]
         for name, bounds in self.intervals.items():

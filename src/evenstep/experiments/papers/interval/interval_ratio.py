@@ -75,7 +75,7 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """An instance: prompts of s, outputs from l to u, and the share of each output 1..u."""
+    """An instance: prompts of s, outputs from l to u, and `mix`, float64[u]: requests of each output 1..u, in proportion."""
 
     prompt: int
     lower: int
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def memory(self) -> int:
-        """100 (s + u) unless said otherwise, of the paper's M -> inf."""
+        """`times` (s + u) KV tokens; the paper lets M -> inf."""
         return self.times * (self.prompt + self.mix.size)
 
     def output(self, count: int) -> I8:

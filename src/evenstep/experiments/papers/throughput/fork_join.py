@@ -62,7 +62,7 @@ Key: TypeAlias = tuple[str, float]
 
 
 def examined(policy: str, load: float, setting: ex.Setting) -> Agents:
-    """Runs at one load."""
+    """What the agents did in runs at one load."""
     until_s = setting.pick(LENGTH_S, LENGTH_S / 4)
     runs = [at_load(load, policy, until_s, setting.seed + k) for k in range(setting.replicates)]
     times = np.linspace(0, until_s, 201)

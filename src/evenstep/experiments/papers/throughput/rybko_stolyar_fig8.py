@@ -55,7 +55,8 @@ class Path:
     """One run of one order.
 
     Args:
-        times: float64[S], slots. requests, tokens: int64[S, 2], in each agent.
+        times: float64[S], slots.
+        requests, tokens: int64[S, 2], in each agent.
         growth: of the tasks, a slot, over the second half.
         drift: growth of the calls over the second half, as a share of those that come.
     """

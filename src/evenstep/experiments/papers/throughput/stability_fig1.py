@@ -133,7 +133,7 @@ def all_within(
 
 
 def said(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], cases: Sequence[str]) -> str:
-    """Found and closed form of some cases."""
+    """The simulated rate and the closed form of some cases, as text."""
     return ", ".join(f"{name}: {ex.with_interval(found[name])} of {closed[name].requests_per_s or 0:.2f}" for name in cases)
 
 

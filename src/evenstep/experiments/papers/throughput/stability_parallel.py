@@ -85,7 +85,7 @@ def served_above(run: NetworkRun) -> float:
 
 
 def examined(routing: str, policy: str, setting: ex.Setting) -> Pool:
-    """Runs of one pool above and below the limit."""
+    """What one pool did in runs above and below the limit."""
     lengths = {net.ABOVE: setting.pick(OVERLOADED_S, OVERLOADED_S / 2), net.BELOW: setting.pick(BELOW_S, BELOW_S / 5)}
     runs = {
         load: [

@@ -125,7 +125,8 @@ class Path:
     """Tokens left to run over time, simulated and fluid.
 
     Args:
-        times: float64[T], seconds. work, fluid: float64[T], tokens, of the first replicate.
+        times: float64[T], seconds.
+        work, fluid: float64[T], tokens left, simulated (first replicate) and fluid.
         apart: the largest distance between them over the backlog at time 0, over the replicates.
     """
 

@@ -70,7 +70,7 @@ Key: TypeAlias = tuple[str, float]
 
 
 def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
-    """Runs on both sides of a point."""
+    """What was seen in runs on both sides of a point of the line."""
     above_s, below_s = setting.pick(OVERLOADED_S, OVERLOADED_S / 2), setting.pick(BELOW_S, BELOW_S / 4)
     seeds = [setting.seed + k for k in range(setting.replicates)]
     return net.Sides(

@@ -18,12 +18,18 @@ from evenstep.theory.nested_thresholds import with_slack
 PROMPT, OUTPUTS = 60, tuple(range(50, 501, 50))
 SHARES, RATIOS = (23, 11, 8, 7, 6, 4, 3, 2, 1, 1), (66, 43, 32, 24, 17, 11, 7, 4, 2, 1)
 LIMIT = 50 * sum(RATIOS) + RATIOS[0]
-#: d1 is a tenth of the law's default: with the default, 550 requests a second would be 4.4 times the engine's capacity.
+#: d1 is a tenth of the law's default: with the default, 550 requests a second would be several times the engine's capacity.
 LAW = AffineKv(0.01, 4e-8)
 
 
 def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, ...], limit: int) -> Workload:
-    """WAIT with thresholds in proportion, and as printed, for what fits an iteration; at the paper's rate and at loads."""
+    """The workload of an experiment on WAIT: thresholds in proportion to the arrivals, and as the paper prints them.
+
+    Args:
+        prompts, outputs: tokens of each type.
+        rates: arrivals of each type, requests a second.
+        limit: B, requests of an iteration.
+    """
 
     def gated(case: Case) -> Mapping[str, SchedulingPolicy]:
         own, printed = (thresholds(case.fits, rates, outputs, printed=p) for p in (False, True))
@@ -33,7 +39,7 @@ def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, 
 
 
 def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
-    """The experiment on known lengths."""
+    """The experiment on known lengths. `demand` is a word for its title, `figure` the number of the paper's figure."""
 
     def run(setting: ex.Setting) -> ex.Findings:
         return work.find(
@@ -59,7 +65,12 @@ def gated_thresholds(work: Workload, case: Case) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenTypes:
-    """Nested WAIT on the ten types: the paper's ratios `over` a number, and solved thresholds, at a rate."""
+    """Nested WAIT on the ten types at a rate: with the paper's ratios, and with solved thresholds.
+
+    Args:
+        rate: requests a second.
+        over: the number that the paper's ratios are divided by.
+    """
 
     rate: float
     over: int
@@ -95,7 +106,13 @@ class TenTypes:
 
 
 def ten_types(figure: int, ten: TenTypes, why: str) -> ex.Experiment:
-    """The ten types at a rate, with `why` as the remark on the thresholds obtained."""
+    """The experiment of Nested WAIT on ten types, at `ten.rate` requests a second.
+
+    Args:
+        figure: number of the paper's figure.
+        ten: the rate and the thresholds.
+        why: where the thresholds come from, for the table of constants.
+    """
 
     def run(setting: ex.Setting) -> ex.Findings:
         first = ten.scaled(LIMIT)[0]

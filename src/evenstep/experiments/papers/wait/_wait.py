@@ -83,7 +83,7 @@ class Case:
 
 
 def free_engine(kv_tokens: int = 0, overflow: Overflow = "recompute") -> Engine:
-    """The paper's model of an engine: memory at most, no limit of tokens or prompts."""
+    """The paper's model of an engine: no limit but memory, and none with `kv_tokens` of 0."""
     return Engine(
         token_budget=0, batch_limit=0, resident_limit=0, first_token="decode", kv_tokens=kv_tokens, overflow=overflow
     )
@@ -135,7 +135,7 @@ class Workload:
     lengths: Lengths | None = None
 
     def mean(self, per_type: Any) -> float:
-        """A number of each type, over the mix."""
+        """The mean over the mix of a number that each type has."""
         return float(np.dot(np.asarray(self.shares, float) / sum(self.shares), per_type))
 
     def fits(self, tokens: int) -> float:
@@ -174,7 +174,7 @@ class Workload:
         )
 
     def one(self, policy: SchedulingPolicy, case: Case, trace: Trace, ahead: bool = False) -> EngineRun:
-        """A run that ends with the last arrival, or with work left: the end of a burst is not the subject."""
+        """A run up to the last arrival, or to the time in which half of the requests could be served if that is later."""
         engine = Engine(
             token_budget=case.tokens,
             batch_limit=min(self.batch_limit, case.tokens),

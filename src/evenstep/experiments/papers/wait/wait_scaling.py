@@ -48,7 +48,7 @@ Runs = Mapping[tuple[str, int], Mapping[str, F8]]
 
 
 def policy_of(kind: str, horizon_s: float) -> SchedulingPolicy:
-    """A kind's policy; the paper's holds for ever."""
+    """The policy of a kind (`KINDS`). Its gates hold for ever, as in the paper: for ten times the horizon at most."""
     thresholds, known, _ = KINDS[kind]
     if known:
         return Wait(thresholds, max_hold_s=10 * horizon_s)
@@ -63,7 +63,7 @@ def swung(arrival_s: F8, swing: float) -> F8:
 
 
 def one(kind: str, horizon_s: float, seed: int, replicate: int) -> tuple[float, float]:
-    """Mean latency, and the tokens that have arrived and are not done, over the time; as a mean over the second half.
+    """Mean latency in seconds, and the mean over the second half of (tokens that came and are not done) / (time so far).
 
     Arrivals are Poisson, so that the latter has the mean of the gap to the fluid throughput without the luck of arrivals.
     """
