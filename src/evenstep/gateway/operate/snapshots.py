@@ -1,4 +1,4 @@
-"""The gateway's numbers, asked for at most so often: however many scrape, the data path makes one snapshot at a time."""
+"""The gateway's numbers, taken at most twice a second, however many clients ask for them."""
 
 from __future__ import annotations
 
