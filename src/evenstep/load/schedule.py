@@ -22,8 +22,13 @@ from evenstep.request import F8, I8, Trace
 class Due:
     """Requests ordered by due time. Requests that wait for others are added later.
 
+    Args:
+        total: number of requests.
+        known: due time and row of each request that waits for no other; taken over.
+
     Attributes:
-        total, started, finished: requests in all, and how many have been started and have ended.
+        started: number of requests that `due` has handed out.
+        finished: number of requests that have ended.
     """
 
     def __init__(self, total: int, known: list[tuple[float, int]]) -> None:
@@ -50,7 +55,7 @@ class Due:
         return row, at_s
 
     def comes(self, row: int, at_s: float) -> None:
-        """A request has a due time now."""
+        """Give a request its due time, in seconds from the start."""
         heapq.heappush(self._due, (at_s, row))
 
 
@@ -87,7 +92,7 @@ class Schedule(Due):
             self._begin(0.0)
 
     def ended(self, row: int, now_s: float) -> None:
-        """A request has ended, well or not."""
+        """Note that a request has ended, well or not; those that waited for it get their due times."""
         self.finished += 1
         for other in self._waiting.pop(row, ()):
             if self._times is None:
