@@ -99,7 +99,8 @@ class Limits:
         body_bytes_per_s: slowest body, on average after the first two seconds; 0 = no floor.
         idle_s: how long a connection without a request is kept.
         connections: most open connections; a further one is closed at once.
-        buffer_bytes: most bytes of an answer that are kept for a client that reads slowly.
+        buffer_bytes: bytes of an answer that may wait for a client that reads slowly; at a quarter of them the gateway
+            stops reading from the engine.
         stalled_s: longest time in which a client with unread bytes reads nothing.
         drain_s: longest wait for running requests when the gateway stops.
     """

@@ -84,7 +84,7 @@ class Control(Protocol):
         Where it listens, its TLS files, how it speaks with engines it knows, and the decision log stay as they were.
 
         Raises:
-            InputError: it cannot; nothing has changed then.
+            InputError: the config cannot be used; nothing has changed then.
         """
         ...
 

@@ -1,7 +1,8 @@
 """Scrapes the engines' metrics pages away from the data path, which gets values and never waits for a page.
 
 Ranks at one address share one page, which is fetched once. If a page cannot be fetched or parsed, the reading fails for
-each of its workers: unknown load never counts as zero.
+each of its workers, and their load is unknown, not zero. If it was never a metrics page of the engine, the gateway relies on
+its own counts.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Snapshots:
         """A snapshot and its age in seconds; an old one if the data path does not answer.
 
         Raises:
-            TimeoutError: it never did.
+            TimeoutError: it has never answered so far.
         """
         async with self._turn:
             if time.monotonic() - self._made_s > _FRESH_S:

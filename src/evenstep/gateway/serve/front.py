@@ -247,7 +247,7 @@ class Front:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether an engine that decodes and tidies a path cannot take it for one that is not passed on."""
+    """Whether an engine that decodes and normalises a path still reads one that may be forwarded."""
     read = posixpath.normpath(unquote(path.partition("#")[0]))
     if _PASSED.fullmatch(read) is None or read in _NOT_PASSED or "\\" in read:
         return False

@@ -1,9 +1,9 @@
 """One served model: its dispatcher, workers and requests. It carries out the dispatcher's commands.
 
-Rules of this file. Events go to the dispatcher in order, those that have come up together, and all commands that follow are
-carried out before the next are told. Requests and whole answers, which come in number, are told after the reads at hand. A
-round is decided only then anyway, and one kind of work at a time costs less. Chunks are told as two ints. A tick comes after
-the reads at hand or when the dispatcher asked for it, whichever is first.
+Rules of this file. Events go to the dispatcher in order, those that have come up together in one call; all commands that
+follow are carried out before the next call. Arrivals and ends of whole answers, which are many, are held until the reads at
+hand are done, and ends go first. A round is decided only then anyway, and one kind of work at a time costs less. A chunk is
+reported by two ints. A tick comes after the reads at hand or when the dispatcher asked for it, whichever is first.
 """
 
 from __future__ import annotations
