@@ -43,7 +43,7 @@ class Due:
 
     @property
     def next_s(self) -> float | None:
-        """Time of the next due request, if known; None while all wait for others."""
+        """Due time of the next request; None if all that are left wait for others, or none is left."""
         return self._due[0][0] if self._due else None
 
     def due(self, now_s: float) -> tuple[int, float] | None:
