@@ -96,7 +96,7 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
     """Derive from a head what it asks for.
 
     Args:
-        callers: find the client by its key.
+        callers: finds the client by its key.
         session_headers: names of headers that name a session; the first with a value counts.
     """
     headers = head.headers
@@ -128,7 +128,7 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
 
 
 def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
-    """The lines of a client's head that are forwarded to the engine, the trace context always among them.
+    """The lines of a client's head that are forwarded to the engine: its trace context, and what the arguments add.
 
     A value of over 512 characters or with control or non-ASCII characters is left out, except for credentials.
 

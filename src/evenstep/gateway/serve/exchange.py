@@ -234,7 +234,7 @@ class Exchange:
         )
 
     def count_prompt(self, row: int, tokens: int) -> None:
-        """Pass the first count of the prompt's tokens that an engine reports to the dispatcher; -1 = not reported."""
+        """Pass to the dispatcher the first count of the prompt's tokens that an engine reports; -1 = not reported."""
         news = self._counted_now(tokens)
         if news:
             self.model.counted(self, row, news)

@@ -78,7 +78,7 @@ class ServedModel:
         denied: called when a worker denies a model that it was listed for; it asks for the worker's models again.
         tokenizer: path of a tokenizer.json, to count prompts by; empty = tokens are estimated from a prompt's bytes.
         log: takes the records of the decision log; None = there is none.
-        tenants: running requests of tenants over all models, shared by all pools; None = this model's alone.
+        tenants: limits of tenants, counted over all models that share them; None = over this model alone.
 
     Attributes:
         backends: workers by name.
@@ -213,7 +213,7 @@ class ServedModel:
         return number
 
     def produced(self, row: int, tokens: int, now_s: float) -> None:
-        """Report output tokens that a chunk brought to the dispatcher; for `row` see `Dispatcher.produced`."""
+        """Report to the dispatcher the output tokens that a chunk brought; for `row` see `Dispatcher.produced`."""
         turn = self._turn
         turn.now_s = now_s
         self._count(row, tokens)
