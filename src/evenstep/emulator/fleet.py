@@ -273,7 +273,7 @@ def rank_of(asked: EmulatedRequest, header: str | None, ranks: Sequence[int]) ->
     """The number in the fleet of the rank that a request names in its header or body; None without one.
 
     Args:
-        header: ``X-data-parallel-rank``; None without one. It goes before the body.
+        header: ``X-data-parallel-rank``; None without one. It takes precedence over the body.
         ranks: numbers of the ranks at this port; a request names a position among them.
 
     Raises:
