@@ -69,6 +69,7 @@ class Fleet:
         self._parts: dict[int, tuple[Answer, Part]] = {}
         self._dirty: list[Answer] = []
         self._fetches: set[asyncio.Task[None]] = set()
+        self._strikes: list[asyncio.TimerHandle] = []  # deaths and restarts that faults have yet to bring
 
     @property
     def now_s(self) -> float:
@@ -149,9 +150,17 @@ class Fleet:
         else:
             self.kill([rank])
             peers = [number for number in members if number != rank]
-            self._loop.call_later(fault.peers_after_s, self._end_peers, peers)
+            self._strikes.append(self._loop.call_later(fault.peers_after_s, self._end_peers, peers))
         if fault.down_s > 0:
-            self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, members)
+            self._strikes.append(self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, members))
+
+    def heal(self) -> None:
+        """Switch all faults off, also what is left of those that have struck, and restart dead ranks."""
+        self.faults.on.clear()
+        for timer in self._strikes:
+            timer.cancel()
+        self._strikes.clear()
+        self.revive()
 
     def kill(self, ranks: Sequence[int]) -> None:
         """Kill ranks: their connections break, and new ones are not answered."""
@@ -186,8 +195,8 @@ class Fleet:
         return False
 
     def close(self) -> None:
-        """Cancel the timers that wake the groups, and fetches of KV."""
-        for waiting in (*self._wishes.values(), *self._fetches):
+        """Cancel all timers, and fetches of KV."""
+        for waiting in (*self._wishes.values(), *self._fetches, *self._strikes):
             waiting.cancel()
 
     def _work(self, asked: EmulatedRequest, part: Part, *, leaves: bool) -> Work:
