@@ -592,3 +592,22 @@ def test_flags_override_what_a_log_says_and_say_so(capsys, recorded):
     assert (found["conditions"]["workers"], found["conditions"]["arrivals"]) == (4, "closed")
     assert found["conditions"]["overhead_s"] == [0.01]
     assert set(found["observed"]["overridden"]) == {"law", "users", "think_s"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            [],
+            "Fleet: 2 workers, each with 4 slots; 1 barrier group; a step takes 4.90 ms and 0.110 us for each KV token of the",
+        ),
+        (["--arrivals", "timed"], "requests arrive at their times."),
+        (["--groups", "1,1", "--slots", "4,3"], "Fleet: 2 workers, with 7 slots in all; 2 barrier groups;"),
+    ],
+)
+def test_the_table_says_what_fleet_it_is_of(words, said, capsys):
+    assert (
+        main(["compare", "sample:azure-conv", "--workers", "2", "--slots", "4", "--limit", "30", "--seeds", "1", *words])
+        == 0
+    )
+    assert said in capsys.readouterr().out

@@ -7,10 +7,13 @@ import asyncio
 import aiohttp
 import numpy as np
 import pytest
+from tests import clock
 from tests.emulator.running import drained, events, running, url
 
 from evenstep.emulator.emulated_request import RefusedError, asked
-from evenstep.emulator.fleet import rank_of
+from evenstep.emulator.faults import Fault
+from evenstep.emulator.fleet import Fleet, rank_of
+from evenstep.emulator.settings import EmulatorSettings
 
 LONG = {"prompt": "x", "max_tokens": 100_000, "stream": True, "ignore_eos": True}
 
@@ -97,6 +100,22 @@ def test_a_killed_rank_breaks_its_streams_and_its_group_follows_with_an_error_ev
             await drained(emulator)
 
     asyncio.run(story())
+
+
+def test_healing_cancels_the_deaths_that_a_fault_has_yet_to_bring():
+    async def story():
+        fleet = Fleet(EmulatorSettings(ranks=2), asyncio.get_running_loop(), ("127.0.0.1", 1))
+        fleet.strike(0, Fault("kill-rank", rank=0, peers_after_s=5.0))
+        assert [fleet.rank(number).dead for number in range(2)] == [True, False]
+        fleet.heal()
+        await asyncio.sleep(6.0)  # of a clock that jumps
+        assert [fleet.rank(number).dead for number in range(2)] == [False, False]
+        fleet.strike(0, Fault("kill-rank", rank=0, peers_after_s=5.0))
+        await asyncio.sleep(6.0)
+        assert [fleet.rank(number).dead for number in range(2)] == [True, True]
+        fleet.close()
+
+    clock.run(story())
 
 
 def test_a_dead_rank_with_a_port_of_its_own_refuses_connections_and_comes_back():

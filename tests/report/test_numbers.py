@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from evenstep.measure.comparison import Interval
-from evenstep.report.numbers import percent, relative, short, tick
+from evenstep.report.numbers import counted, percent, relative, short, tick
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,11 @@ def test_differences_read_as_per_cent_of_the_baseline():
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (0.25, "0.25"), (15000, "15k"), (2.5e6, "2.5M"), (3e9, "3G")])
 def test_axis_figures_are_short(value, text):
     assert tick(value) == text
+
+
+def test_a_number_of_things_has_the_noun_in_the_right_form():
+    assert [counted(1, "policy", "policies"), counted(2, "policy", "policies"), counted(1200, "point")] == [
+        "1 policy",
+        "2 policies",
+        "1,200 points",
+    ]

@@ -27,11 +27,11 @@ class Out(Protocol):
         ...
 
     def start(self) -> None:
-        """The head of a stream."""
+        """Send the head of a stream, with status 200."""
         ...
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        """Events, in one write; `last` ends the stream cleanly."""
+        """Send these events in one write; `last` ends the stream cleanly."""
         ...
 
     def abort(self) -> None:
@@ -43,17 +43,23 @@ class Host(Protocol):
     """Runs the sequences of an answer."""
 
     def stop(self, key: int, finish: str) -> None:
-        """Stop a sequence: no more tokens are wanted."""
+        """Stop a sequence, whose further tokens are not wanted; `finish` is counted as the reason (stop, abort)."""
         ...
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """Kill a rank, or its group."""
+        """Kill a rank or its group, as the fault says."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Part(Choice):
-    """One sequence of an answer; `ids` and `text` are what has not been sent."""
+    """One sequence of an answer; `ids` and `text` are what has not been sent.
+
+    Args:
+        key: its name towards the host.
+        stopping: watches for stop texts; None = there are none.
+        told: its last event was sent.
+    """
 
     key: int = -1
     stopping: Stopping | None = None
@@ -64,6 +70,12 @@ class Answer:
     """One answer to a request, under construction.
 
     Args:
+        asked: the request.
+        wording: writes its bytes.
+        out: the client's connection.
+        host: runs its sequences.
+        fault: strikes it; None = none.
+        rank: number of its rank in the fleet.
         keys: names of its sequences, in order of their index.
     """
 
@@ -99,7 +111,7 @@ class Answer:
         ]
 
     def begin(self) -> bool:
-        """Send the events before the first token. Returns False if the answer is already over."""
+        """Send the head of a stream, or a fault that strikes before any token. Returns False if the answer is over."""
         kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
         if kind == "status":
             self._status()
@@ -121,7 +133,10 @@ class Answer:
         return False
 
     def produced(self, part: Part, token: int, finish: str | None) -> None:
-        """A token of one sequence; nothing is sent before `flush`."""
+        """Take the next token of a sequence, to be sent by `flush`; `finish` is set with the last one.
+
+        The fault may strike in place of the token.
+        """
         if self.over or self._silent or part.finish is not None:
             return
         self._count += 1
@@ -144,7 +159,10 @@ class Answer:
         part.finish = finish
 
     def flush(self) -> None:
-        """Send the new text in one write, unless the client does not read; then it comes later, in fewer events."""
+        """Send the new text of a stream in one write, or a whole answer once it is complete.
+
+        While the client of a stream does not read, nothing is sent; the text comes later, in fewer events.
+        """
         if self.over or self._silent or (self._out.paused and self.asked.stream):
             return
         if self._count == 0 and not self._garbage and all(part.finish is None for part in self.parts):
@@ -186,7 +204,7 @@ class Answer:
             self._out.reply(500, error_body(500, message))
 
     def die(self) -> None:
-        """The process that answered is gone."""
+        """Break the connection, as when the process that answers is gone."""
         if not self.over:
             self.over = True
             self._out.abort()

@@ -118,13 +118,13 @@ class Connection(asyncio.Protocol):
             self._answered()
 
     def start(self) -> None:
-        """The head of a stream."""
+        """Send the head of a stream, with status 200."""
         if self._is_answering:
             self._machine.start(200, EVENTS.encode(), b"Cache-Control: no-cache\r\n")
             self._transport.write(self._machine.forward(b""))
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        """Events, in one write; `last` ends the stream cleanly."""
+        """Send these events in one write; `last` ends the stream cleanly."""
         if self._is_answering:
             self._transport.write(self._machine.piece(data, last))
             if last:

@@ -20,6 +20,8 @@ class RefusedError(EvenstepError):
     """A request that the engine answers with an error object.
 
     Args:
+        status: HTTP status.
+        message: the reason, as a sentence.
         param: the invalid field, if there is one.
     """
 
@@ -79,10 +81,11 @@ class EmulatedRequest:
         chat: chat or completion.
         prompts: ids of each prompt; each is answered `n` times.
         n: answers a prompt.
-        max_tokens, min_tokens: bounds of each answer.
+        max_tokens: most tokens of each answer.
+        min_tokens: tokens before which no answer ends by itself.
         stream: whether tokens come as they are made.
         usage_last: whether a stream tells usage in a last event.
-        usage_each: whether it tells usage in each.
+        usage_each: whether it tells usage in each event.
         stop: texts that end an answer.
         stop_ids: tokens that end it.
         ends: whether the model may end it.
@@ -117,12 +120,12 @@ class EmulatedRequest:
 
     @property
     def leaves_kv(self) -> bool:
-        """A prefill leg: another engine will fetch the KV."""
+        """Whether it is a prefill leg, so another engine will fetch the KV."""
         return self.transfer.get("do_remote_decode") is True
 
     @property
     def brings_kv(self) -> bool:
-        """A decode leg: the KV is at another engine."""
+        """Whether it is a decode leg, so its KV is at another engine."""
         return self.transfer.get("do_remote_prefill") is True
 
 
@@ -131,7 +134,8 @@ def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool
 
     Args:
         chat: ``/v1/chat/completions``, else ``/v1/completions``.
-        longest: tokens of prompt and answer that the engine holds.
+        model: name of the model that is served.
+        longest: most tokens of prompt and answer together.
         each_alone: whether ``continuous_usage_stats`` works without ``include_usage``, as in SGLang.
 
     Raises:

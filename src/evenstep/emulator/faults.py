@@ -44,8 +44,8 @@ class Fault:
         retry_after_s: Retry-After of a ``status`` fault; 0 = none.
         location: where a ``status`` fault of 3xx points.
         seconds: delay of ``slow-metrics``.
-        peers_after_s: wall-clock seconds until a killed rank's group notices.
-        down_s: wall-clock seconds after which killed ranks come back, empty; 0 = never.
+        peers_after_s: wall-clock seconds until a killed rank's group notices and dies, too.
+        down_s: wall-clock seconds after `peers_after_s` until the group comes back, empty; 0 = never.
 
     Raises:
         InputError: a value out of range.
@@ -73,7 +73,7 @@ class Fault:
 
 
 def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") -> Fault:
-    """A fault from text or from a JSON object.
+    """Make a fault from text or from a JSON object, for an emulator with so many ranks.
 
     Raises:
         InputError: an unknown kind or option, a value that does not fit, no such rank, or what engines of this dialect never
@@ -102,7 +102,7 @@ class Faults:
         self._seed, self._asked = seed, 0
 
     def hit(self, rank: int) -> Fault | None:
-        """The fault that the next request to this rank meets."""
+        """The fault that strikes the next request to this rank, counted as used; None = none."""
         if not self.on:
             return None
         self._asked += 1
@@ -114,7 +114,7 @@ class Faults:
         return None
 
     def metrics_delay_s(self) -> float:
-        """Seconds that an answer of ``/metrics`` is delayed."""
+        """Seconds by which to delay the next answer of ``/metrics``; the fault is counted as used."""
         for index, fault in enumerate(self.on):
             if fault.fault == "slow-metrics":
                 return self._used(index).seconds

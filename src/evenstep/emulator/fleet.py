@@ -69,6 +69,7 @@ class Fleet:
         self._parts: dict[int, tuple[Answer, Part]] = {}
         self._dirty: list[Answer] = []
         self._fetches: set[asyncio.Task[None]] = set()
+        self._strikes: list[asyncio.TimerHandle] = []  # deaths and restarts that faults have yet to bring
 
     @property
     def now_s(self) -> float:
@@ -96,10 +97,13 @@ class Fleet:
         return min(alive, key=lambda n: 4 * len(self.rank(n).waiting) + len(self.rank(n).running))
 
     def submit(self, asked: EmulatedRequest, rank: int, request_id: str, out: Out) -> Answer | None:
-        """Start an answer; None if it is over at once.
+        """Start an answer; returns None if it is over at once.
 
         Args:
+            asked: the request.
+            rank: number of the rank that runs it.
             request_id: the client's id, or ours.
+            out: the client's connection.
 
         Raises:
             RefusedError: ``kv_transfer_params`` without the location of the KV.
@@ -126,19 +130,19 @@ class Fleet:
         return answer
 
     def gone(self, answer: Answer) -> None:
-        """The client has left."""
+        """Stop the sequences of an answer whose client has left."""
         answer.over = True
         for part in answer.parts:
             self.stop(part.key, "abort")
 
     def stop(self, key: int, finish: str) -> None:
-        """Stop a sequence: no more tokens are wanted."""
+        """Stop a sequence, whose further tokens are not wanted; see `answer.Host`."""
         if key in self._parts:
             answer, _ = self._parts.pop(key)
             self._tell(self._home[answer.rank], Cancelled(key, finish))
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """Kill a rank by a fault; its group follows sooner or later."""
+        """Kill a rank, and the rest of its group at once (``kill-group``) or after `Fault.peers_after_s`."""
         group = self._home[rank]
         members = range(group.first, group.first + len(group.ranks))
         if fault.fault == "kill-group":
@@ -146,9 +150,17 @@ class Fleet:
         else:
             self.kill([rank])
             peers = [number for number in members if number != rank]
-            self._loop.call_later(fault.peers_after_s, self._end_peers, peers)
+            self._strikes.append(self._loop.call_later(fault.peers_after_s, self._end_peers, peers))
         if fault.down_s > 0:
-            self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, members)
+            self._strikes.append(self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, members))
+
+    def heal(self) -> None:
+        """Switch all faults off, also what is left of those that have struck, and restart dead ranks."""
+        self.faults.on.clear()
+        for timer in self._strikes:
+            timer.cancel()
+        self._strikes.clear()
+        self.revive()
 
     def kill(self, ranks: Sequence[int]) -> None:
         """Kill ranks: their connections break, and new ones are not answered."""
@@ -165,7 +177,11 @@ class Fleet:
         self.ranks_changed()
 
     def pulled(self, key: int, begun: int) -> bool:
-        """Hand over the KV of a finished sequence.
+        """Hand over the KV of a finished sequence, whose blocks are then free.
+
+        Args:
+            key: of the sequence.
+            begun: the model's state after its prompt, as the other engine computes it.
 
         Returns:
             False if the KV is gone, or belongs to another prompt.
@@ -179,8 +195,8 @@ class Fleet:
         return False
 
     def close(self) -> None:
-        """Cancel the timers that wake the groups, and fetches of KV."""
-        for waiting in (*self._wishes.values(), *self._fetches):
+        """Cancel all timers, and fetches of KV."""
+        for waiting in (*self._wishes.values(), *self._fetches, *self._strikes):
             waiting.cancel()
 
     def _work(self, asked: EmulatedRequest, part: Part, *, leaves: bool) -> Work:
@@ -263,11 +279,11 @@ class Fleet:
 
 
 def rank_of(asked: EmulatedRequest, header: str | None, ranks: Sequence[int]) -> int | None:
-    """The rank a request names in its header or body; None without one.
+    """The number in the fleet of the rank that a request names in its header or body; None without one.
 
     Args:
-        header: ``X-data-parallel-rank``.
-        ranks: ranks at this port.
+        header: ``X-data-parallel-rank``; None without one. It takes precedence over the body.
+        ranks: numbers of the ranks at this port; a request names a position among them.
 
     Raises:
         RefusedError: no such rank here.

@@ -1,9 +1,10 @@
 """A barrier group of emulated ranks as a plain state machine: events in, actions out; no clock, no sockets.
 
-All ranks of a group step together. A step lasts ``overhead(ranks) + max over ranks of (local seconds of the rank's KV
-tokens + seconds of the prompt tokens it computes and of the tokens it decodes)``; its tokens appear at its end. The load
-of a rank is measured as in `evenstep.sim.cluster.simulation`. A request in its j-th decode step holds its prompt and j - 1
-tokens. An idle group starts a step at the next arrival; requests that arrive during a step join the next one.
+All ranks of a group step together. Without a batch-time law, a step lasts ``overhead(ranks) + max over ranks of (local
+seconds of the rank's KV tokens + seconds of the prompt tokens it computes and of the tokens it decodes)``. Its tokens appear
+at its end. The load of a rank is measured as in `evenstep.sim.cluster.simulation`. A request in its j-th decode step holds
+its prompt and j - 1 tokens. An idle group starts a step at the next arrival; requests that arrive during a step join the
+next one.
 
 Times are engine seconds. The host stamps every event with ``now_s`` and sends `Due` at the time of the last `Wake`.
 """
@@ -26,7 +27,7 @@ from evenstep.request import F8
 
 
 class Arrived(NamedTuple):
-    """Event: a sequence reached a rank; with `awaits` its KV has to be fetched first."""
+    """Event: a sequence reached a rank, numbered within the group; with `awaits` its KV has to be fetched first."""
 
     sequence: Sequence
     rank: int
@@ -54,13 +55,13 @@ class Cancelled(NamedTuple):
 
 
 class Killed(NamedTuple):
-    """Event: ranks die, with all their sequences and memory."""
+    """Event: ranks, numbered within the group, die with all their sequences and memory."""
 
     ranks: tuple[int, ...]
 
 
 class Revived(NamedTuple):
-    """Dead ranks start again, empty."""
+    """Event: dead ranks start again, empty."""
 
     ranks: tuple[int, ...]
 
@@ -78,7 +79,7 @@ class Produced(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Command: a sequence is lost, because its rank is dead or its KV could not be fetched."""
+    """Command: a sequence is lost, because its rank is dead (reason ``dead``) or its KV could not be fetched (``kv``)."""
 
     key: int
     reason: str
@@ -98,9 +99,15 @@ class Group:
     """Ranks that share a barrier.
 
     Args:
-        settings: of the emulator; a law may differ by the number of a rank.
+        settings: of the emulator.
+        step_time: the step-time law, used without a batch-time law.
         size: ranks in the group.
-        first: number of its first rank in the fleet.
+        first: number of its first rank in the fleet, since a law may differ by rank.
+
+    Attributes:
+        steps: number of completed steps.
+        step_s: engine seconds of the running step, else of the last one.
+        stepped_s: engine seconds of all completed steps.
     """
 
     def __init__(self, settings: EmulatorSettings, step_time: StepTime, size: int, first: int = 0) -> None:
@@ -131,10 +138,10 @@ class Group:
         self.stepped_s = 0.0
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
-        """The consequences of an event.
+        """Take an event; returns the actions that the host must carry out, in order.
 
         Args:
-            now_s: engine seconds, never less than before.
+            now_s: engine seconds; for `Due` the time that the `Wake` gave, unless the host is too late.
         """
         self.expire(now_s)
         match event:
@@ -165,7 +172,7 @@ class Group:
             self._drop_lease(key)
 
     def leased(self, key: int) -> Sequence | None:
-        """The finished sequence of this name whose KV waits to be fetched."""
+        """The finished sequence with this key whose KV waits to be fetched; None if there is none."""
         return self._leases[key][0] if key in self._leases else None
 
     def awaiting(self, rank: int) -> int:
@@ -330,7 +337,7 @@ class Group:
             self.ranks[one.rank].release(one)
 
     def _wakes(self, now_s: float) -> list[Action]:
-        """A wish to start a step now, if the group is idle and something waits."""
+        """A `Wake` to start a step now, if the group is idle and a sequence waits; else nothing."""
         if self._stepping or self._wake_s <= now_s or not any(rank.waiting for rank in self.ranks):
             return []
         self._wake_s = now_s

@@ -13,6 +13,8 @@ class Memory:
     """Blocks of one rank.
 
     Args:
+        blocks: number of blocks.
+        block_size: KV tokens of a block.
         sharing: whether prompt blocks are kept for later requests (prefix caching).
     """
 
@@ -24,7 +26,7 @@ class Memory:
 
     @property
     def available(self) -> int:
-        """Blocks that can be taken."""
+        """Blocks that can be taken: free or idle."""
         return self._free + len(self._idle)
 
     @property
@@ -33,7 +35,7 @@ class Memory:
         return self.blocks - self.available
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that so many tokens fill."""
+        """Blocks that so many tokens need, the last one perhaps not full."""
         return -(-tokens // self.block_size)
 
     def take(self, blocks: int) -> bool:

@@ -38,6 +38,13 @@ class Sequence:
         begun: the model's state after the prompt, which names the KV another engine may fetch.
         total: prompt and produced tokens.
         resident: tokens whose KV is there.
+        cached: prompt tokens found in the prefix cache at its first admission.
+        private: number of blocks it holds alone.
+        held: shared blocks it holds, in order of the prompt.
+        published: leading blocks of `chain` that were offered for sharing.
+        evictions: how often it lost its blocks.
+        rank: number of its rank in the group.
+        gone: it has ended, or was removed.
     """
 
     key: int
@@ -74,7 +81,20 @@ class Sequence:
 
 @dataclass(slots=True)
 class Counts:
-    """A rank's counters since it started."""
+    """A rank's counters since it started.
+
+    Args:
+        local_tokens: tokens of admitted sequences that it computed itself.
+        cached_tokens: those it had in its prefix cache.
+        fetched_tokens: those whose KV came from another engine.
+        looked_up_tokens: tokens looked up in the prefix cache, once for each request.
+        found_tokens: those of them that were there.
+        produced_tokens: output tokens.
+        evictions: how often a running sequence lost its blocks.
+        expired_leases: finished sequences whose KV was not fetched in time.
+        busy_s: engine seconds of its own part of the steps.
+        finished: number of ended sequences by reason.
+    """
 
     local_tokens: int = 0
     cached_tokens: int = 0
@@ -92,7 +112,8 @@ class Rank:
     """One emulated rank: its queue, its running sequences, its memory, and the plan of its next step.
 
     Args:
-        slots: requests it runs at a time.
+        slots: sequences it runs at a time.
+        memory: its KV memory.
         token_budget: tokens it computes in a step at most; 0 = no limit, whole prompts at once.
         batch: the content of its next step (`cost.batch`), float64[FEATURES], for a batch-time law; None = not counted.
     """
@@ -111,7 +132,11 @@ class Rank:
         self.dead = False
 
     def schedule(self) -> None:
-        """Plan the next step: sets `scheduled`, `load` (KV tokens at its end), `longest`, prefill and decode tokens."""
+        """Plan the next step.
+
+        Sets `scheduled`, `load` (KV tokens of all running sequences at its end), `longest` (of the one with the most),
+        `prefill_tokens` and `decode_tokens`.
+        """
         self.scheduled, self.prefill_tokens, self.decode_tokens = [], 0, 0
         if self.batch is not None:
             self.batch[:] = 0.0

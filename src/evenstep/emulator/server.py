@@ -75,7 +75,7 @@ class Emulator:
 
     def _ranks_changed(self) -> None:
         """With a port for each rank, the port of a dead rank refuses connections. A port shared by all keeps listening, so
-        that its ranks can be revived; it closes every connection while all are dead."""
+        that its ranks can be revived; while all are dead, it closes each connection that brings a request."""
         if not self.settings.port_per_rank:
             return
         for index, (_, ranks) in enumerate(self.ports):

@@ -106,8 +106,7 @@ class PortService:
             case "/emulator/fault", "GET":
                 out.reply(200, _listed(fleet))
             case "/emulator/fault", "DELETE":
-                fleet.faults.on.clear()
-                fleet.revive()
+                fleet.heal()
                 out.reply(200, _listed(fleet))
             case "/emulator/pull", "POST":
                 given = _object(body)

@@ -42,7 +42,7 @@ def tokenise(text: str) -> list[int]:
 
 
 def text_of(ids: Iterable[int]) -> str:
-    """Text of produced ids; ids of word pieces show as ``<id>``."""
+    """Text of produced ids; ids of text pieces, which have none, show as ``<id>``."""
     return "".join(TEXT[i] if i < _FIRST_PIECE else f" <{i}>" for i in ids)
 
 

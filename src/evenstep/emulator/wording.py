@@ -38,7 +38,8 @@ class Choice:
         finish: ``stop`` or ``length``; None while it runs.
         stop_reason: the stop text or token, or ``recomputed``.
         prompt: ids of its prompt, if requested.
-        prompt_tokens, produced: tokens of its prompt, and those it has produced so far.
+        prompt_tokens: number of tokens of its prompt.
+        produced: number of tokens it has produced so far.
     """
 
     index: int
@@ -80,7 +81,7 @@ class Wording:
         return [self.event(replace(choice, finish=None, stop_reason=None)), self._finish_event(choice)]
 
     def event(self, choice: Choice) -> bytes:
-        """An event with the newest part of one answer; empty for a chat without new text."""
+        """An event with the newest part of one answer; empty for a chat that has no new text, no end and shows no ids."""
         if len(choice.ids) == 1 and not self._asked.stop:
             text = _TEXT[choice.ids[0]]
         else:

@@ -39,8 +39,9 @@ class Dialect:
         counts: can tell the tokens of every chunk, by usage or ids; else they are estimated from events.
         finish_reasons: ends every choice with a finish_reason; else ``[DONE]`` alone is its end.
         usage_needs_final: continuous usage comes only together with the usage at the end.
-        completion_usage_off, chat_usage_off: ``usage`` in the chunks of a stream that did not ask for it.
-        token_ids_off: ``token_ids`` and ``prompt_token_ids`` where they were not asked for.
+        completion_usage_off: form of ``usage`` in the chunks of a completion that did not ask for it.
+        chat_usage_off: the same in chunks of a chat.
+        token_ids_off: form of ``token_ids`` and ``prompt_token_ids`` where they were not asked for.
         chat_from_ids: a chat body with ``kv_transfer_params.prompt_token_ids`` is continued from these ids.
         completions_go_on: a completion is continued from the prompt it is given.
         handover: how prefill and decode legs find each other's KV; empty where only one leg is spoken.
@@ -63,13 +64,14 @@ class EngineSample:
 
     Args:
         rank: data-parallel rank, 0 where there is only one.
-        running, waiting: requests.
-        kv_tokens: resident KV tokens, to a block.
+        running: requests that run.
+        waiting: requests that wait.
+        kv_tokens: resident KV tokens, to a block; nan where it does not say.
         kv_capacity: KV tokens it can hold; inf where it does not say.
         block_size: tokens of a KV block; 0 where it does not say.
         generated_tokens: output tokens since it started; nan where it does not say.
-        prefix_queried, prefix_hit: prompt tokens it looked up in its prefix cache, and found there, since it started; nan
-            where it does not say.
+        prefix_queried: prompt tokens it looked up in its prefix cache since it started; nan where it does not say.
+        prefix_hit: those of them that it found there.
     """
 
     rank: int
@@ -111,6 +113,6 @@ class EngineAdapter(Protocol):
 
         Raises:
             NotItsPageError: a line that is needed is not there.
-            EngineError: a value is not a number.
+            EngineError: a value is not a number, or a needed one is not finite.
         """
         ...

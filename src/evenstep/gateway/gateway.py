@@ -26,9 +26,9 @@ class Gateway(Control):
     """One gateway; `Control` describes most of its methods.
 
     Args:
-        config: what it goes by.
+        config: the config at the start.
         loop: the loop it runs on.
-        salt: prompts and names are hashed under it.
+        salt: prompts and names are hashed with it.
         tls: for engines with https.
 
     Attributes:
@@ -159,7 +159,7 @@ class Gateway(Control):
         return True
 
     async def give_up(self, within_s: float) -> None:
-        """After `drain`: end all answers under way with an error, and wait until their clients have read it."""
+        """After `drain`: end all running answers with an error; wait up to `within_s` seconds until clients have read it."""
         told = [client for client in self.front.clients if client.is_busy and client.job is not None]
         for client in told:
             if client.job is not None:  # the one before may have ended it

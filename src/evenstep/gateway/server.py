@@ -91,7 +91,7 @@ class Server:
         """Wait until what decisions need is compiled, and workers have been asked for their models.
 
         Raises:
-            Exception: what went wrong with it; this gateway will not be ready.
+            Exception: the error of compiling or of adding workers.
         """
         assert self._warming is not None
         await asyncio.shield(self._warming)
@@ -231,7 +231,7 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
 
 
 def introduction(server: Server) -> list[str]:
-    """The start-up lines: addresses and assumptions."""
+    """The start-up lines: address, policy, number of workers, and what was assumed about them."""
     config = server.config
     fleet = config.fleet()
     groups = {worker.group or worker.name for worker in fleet if worker.role == "decode"}

@@ -28,7 +28,7 @@ UNTIL_CHECKED = "the checked build answers requests once its kernels are compile
 
 
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
-    """Start the gateway while kernels that are not compiled yet are compiled; see `server.serve`.
+    """Run the gateway as `server.serve` does; without compiled kernels, answer on its port while it is imported.
 
     Raises:
         InputError: see `server.serve`.

@@ -36,8 +36,8 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The part of an answer that some bytes brought.
 
     Args:
-        head: of the answer, if it came now.
-        body: the next bytes of the body.
+        head: of the answer, if it came with these bytes.
+        body: the next bytes of the body; may be empty.
         over: the answer has ended in order.
         fault: why no more of it is read; empty = no fault. It comes after head and body.
     """

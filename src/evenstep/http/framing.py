@@ -30,7 +30,7 @@ class Framing(Protocol):
     Attributes:
         is_between: the next byte begins a chunk.
         over: the body has ended; `rest` is what followed it.
-        announced: bytes that the peer has promised and not sent yet.
+        announced: bytes that the peer has promised and not sent yet, of a chunked body those of the current chunk.
         ends_with_connection: the end of the connection ends the body.
     """
 

@@ -1,7 +1,7 @@
 """Caches parsed heads: clients and engines send the same head again and again, except for the length of the body.
 
 A parsed head is a function of its bytes, and a strict parse costs more than the rest of a request's handling.
-So the result is cached by the head's bytes without its ``Content-Length: digits`` line. A head that gives its length
+So the result is cached by the head's bytes without the digits of its ``Content-Length``. A head that gives its length
 in another form is cached under all of its bytes.
 """
 
@@ -32,7 +32,7 @@ class Heads(Generic[T]):
 
     def __init__(self, make: Callable[[bytes], tuple[T, int, bool]], splits: bool = False) -> None:
         self._make, self._splits = make, splits
-        self._without: dict[bytes, T] = {}  # by the head without the line of its length
+        self._without: dict[bytes, T] = {}  # by the head without the digits of its length
         self._whole: dict[bytes, tuple[T, int]] = {}
         self._last: tuple[bytes, bytes, T] | None = None
 
@@ -103,7 +103,7 @@ def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
 
 
 def response_heads() -> Heads[ResponseHead]:
-    """A cache for the answers of one server; heads with an error status are parsed each time."""
+    """A cache for the answers of one server; heads with another status than 200 are parsed each time."""
 
     def make(head: bytes) -> tuple[ResponseHead, int, bool]:
         found = read_response_head(head)

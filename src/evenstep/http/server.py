@@ -109,7 +109,7 @@ class Server(Generic[P]):
         most_waiting: bytes of later requests that may wait; a client that sends more gets one more answer, and no other.
 
     Attributes:
-        state: where it stands.
+        state: the phase it is in.
         keep_alive: the connection may be used again after this answer.
         parsed: what `Reads.read` returned for the current request; None before its head and after its answer.
         got: bytes of the current body so far.
@@ -166,7 +166,7 @@ class Server(Generic[P]):
         return self.receive(b"")
 
     def _gather(self, data: bytes) -> Event[P] | None:
-        """Bytes of a head that is not whole."""
+        """Add bytes to a head that is not whole yet."""
         begun, limit = self._begun, self._rules.limits.head_bytes
         before = begun.searched
         end = begun.add(data)

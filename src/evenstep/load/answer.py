@@ -10,8 +10,8 @@ kind:
 * ``finish-REASON``: a finish_reason other than stop, length and tool_calls;
 * ``tokens-missing``, ``tokens-twice``: counts that disagree; ``empty``: an end without any token.
 
-The owner of the connection reports its errors (``connect``, ``cut``, ``timeout``, ``not-http``, ``status-503`` and the
-like, ``not-a-stream``).
+The owner of the connection reports its errors (``connect``, ``cut``, ``timeout``, ``cancelled``, ``not-http``,
+``status-503`` and the like, ``not-a-stream``).
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ class Meters:
     Args:
         start_s: the clock's time that counts as 0.
         width_s: seconds of a bucket of `tokens`.
+
+    Attributes:
+        tokens: output tokens of each bucket.
+        gaps_s: seconds between chunks of one answer that brought tokens, of all answers.
     """
 
     def __init__(self, start_s: float, width_s: float) -> None:
@@ -46,7 +50,7 @@ class Meters:
         self.gaps_s = array("d")
 
     def count(self, now_s: float, tokens: int) -> None:
-        """Tokens that came now."""
+        """Add tokens that came at this time of the clock to their bucket."""
         bucket = int((now_s - self.start_s) / self.width_s)
         try:
             self.tokens[bucket] += tokens
@@ -57,7 +61,21 @@ class Meters:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """One streamed answer under way."""
+    """One streamed answer under way.
+
+    Args:
+        max_tokens: output tokens asked for.
+        meters: counts its tokens and gaps as well.
+        counting: how its tokens were counted, once it has ended.
+        tokens: output tokens so far.
+        prompt_tokens: as the server reported; -1 = not reported.
+        first_s: clock time of its first token; nan before.
+        last_s: clock time of its last token so far.
+        finish: its finish_reason; None before.
+        error: kind of its first error; empty = none.
+        message: that error in words.
+        crc: CRC-32 of its token ids, or of its text without ids.
+    """
 
     max_tokens: int
     meters: Meters

@@ -19,7 +19,7 @@ class Client:
 
     Args:
         headers: further header lines by name.
-        timeout_s: seconds an answer may take.
+        timeout_s: seconds from the start of a request to the end of its answer, at most.
     """
 
     def __init__(self, target: Target, path: str, headers: dict[str, str], timeout_s: float) -> None:
@@ -48,7 +48,7 @@ class Client:
         self._address = (str(found[0][4][0]), int(found[0][4][1]))
 
     def request(self, body: bytes, lines: bytes = b"") -> bytes:
-        """The bytes of a request with these extra header lines."""
+        """The bytes of a request; `lines` are further header lines, each with its CRLF."""
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines, len(body), body)
 
     def start(self, call: Call) -> None:
@@ -75,11 +75,11 @@ class Client:
             await asyncio.sleep(0)
 
     def idle(self, connection: Connection) -> None:
-        """A connection has nothing to do."""
+        """Keep a connection that has become idle, for a later request."""
         self._idle.append(connection)
 
     def gone(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Forget a connection that was closed."""
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)

@@ -23,8 +23,13 @@ class Call:
     """One request under way, and its answer so far.
 
     Args:
+        request: its bytes.
         answer: takes the body of a stream.
         ended: called once, when it is over; `answer.error` says how.
+        connection: the one it is sent on; None before and after.
+        started_s: clock time of `start`.
+        status: HTTP status of the answer; 0 = none yet.
+        is_over: it has ended.
     """
 
     request: bytes
@@ -42,11 +47,11 @@ class Call:
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
     def cancel(self) -> None:
-        """Leave: close the connection in any state of the answer."""
+        """Leave early: close the connection, and end the call with the error ``cancelled``."""
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:
-        """Note that the call failed."""
+        """End the call with an error, unless it has one already, and close its connection."""
         self.answer.fail(kind, message)
         connection = self.connection
         self.over()
@@ -75,11 +80,11 @@ class Owner(Protocol):
     heads: Heads[ResponseHead]
 
     def idle(self, connection: Connection) -> None:
-        """A connection can take another request."""
+        """Called when a connection can take another request."""
         ...
 
     def gone(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Called when a connection is closed."""
         ...
 
 

@@ -36,7 +36,8 @@ class Shown:
 
     Args:
         name: as specified by the user.
-        outcome, summary: of the client.
+        outcome: of the client.
+        summary: the client's figures, see `summary.summary`.
         window_s: from the first to the last moment with full slots; seconds.
         tokens_per_s: output tokens of the window over the engine seconds of its steps: the throughput of engines with these
             step times, even if this machine is slow.
@@ -48,7 +49,7 @@ class Shown:
         oldest_wait_s: the longest observed wait of a request in the gateway's pool.
         step_ms: mean step of the window.
         late_share: share of steps that the engines ran late: the machine was too slow.
-        cpu: share of a core of engines, gateway and client; nan if unknown.
+        cpu: share of a core that engines, gateway and client used, by these names; nan if unknown.
     """
 
     name: str
@@ -68,10 +69,10 @@ class Shown:
 
 
 def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None) -> Iterator[Shown]:
-    """Run one policy after the other, on the same requests at the same times.
+    """Run one policy after the other, on the same requests at the same times; yields the figures of each.
 
     Args:
-        watch: called now and then with the progress of a run.
+        watch: called now and then with the policy and the progress of its run.
 
     Raises:
         EngineError: engines or gateway do not start.
@@ -102,7 +103,12 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
 def gateway_config(
     settings: DemoSettings, policy: str, gather_ms: float | None, engine: int, listen: int, admin: int
 ) -> dict[str, Any]:
-    """The gateway's config for one policy, as the content of its YAML file."""
+    """The gateway's config for one policy, as the content of its YAML file.
+
+    Args:
+        gather_ms: milliseconds to gather free slots; None = the gateway's default.
+        engine: port of the engines; `listen` and `admin` are the gateway's own.
+    """
     found: dict[str, Any] = {
         "version": 1,
         "listen": {"host": _HOST, "port": listen},
@@ -118,7 +124,7 @@ def gateway_config(
 
 
 def replayed(source: Trace, settings: DemoSettings) -> Trace:
-    """The trace with its arrival times scaled to the demonstration's load."""
+    """The first requests of a trace, with arrival times scaled to the demonstration's load."""
     from evenstep.workload.replicate import scaled_to_load
 
     return scaled_to_load(
@@ -133,7 +139,7 @@ def replayed(source: Trace, settings: DemoSettings) -> Trace:
 
 
 def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, Any], samples: list[Sample]) -> Shown:
-    """The figures of one policy."""
+    """Compute the figures of one policy from its summary (`found`) and the readings of both metrics pages."""
     first, last = window(samples, FULL * settings.ranks * settings.slots)
     ranks, seconds = settings.ranks, max(last.at_s - first.at_s, 1e-9)
     moved = {key: last.engine[key] - first.engine[key] for key in first.engine}
@@ -179,7 +185,7 @@ def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
         full: running requests that fill the slots.
 
     Raises:
-        InputError: nothing was seen running.
+        InputError: fewer than two samples have a request running.
     """
     for least in (full, 1.0):
         found = [one for one in samples if one.engine["running"] >= least]

@@ -37,7 +37,7 @@ _FALLEN_BACK = 0.02
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
-    """One policy's figures as texts, in the order of `COLUMNS`."""
+    """One policy's figures as texts, in the order of `COLUMNS`; `first` is the policy they are compared with."""
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if first.tokens_per_s > 0 else math.nan
     return [
         f"{row.tokens_per_s:,.0f}",
@@ -94,7 +94,7 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
 
 
 def strained(rows: Sequence[Shown]) -> list[str]:
-    """The CPU that was used, and a warning if the machine was too slow."""
+    """Lines on the CPU that was used, and a warning if the machine was too slow."""
     used = [
         f"{name} {100 * max(values):.0f} %"
         for name in ("engines", "gateway", "client")

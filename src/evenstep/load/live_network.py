@@ -46,7 +46,8 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
     """Run a network's tasks once, on engines and a gateway started for the run.
 
     Args:
-        network: engines and tasks. traces: recorded tasks by type.
+        network: engines and tasks.
+        traces: recorded tasks by type.
         seed: key of every draw; the tasks are those of `simulate_network` under the same seed.
         speed: how many times faster than in the file time passes.
 

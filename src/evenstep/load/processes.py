@@ -49,9 +49,10 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generator[int]:
-    """Runs an ``evenstep`` command for the duration of the block.
+    """Run an ``evenstep`` command for the duration of the block.
 
     Args:
+        words: the subcommand and its flags.
         port: its port on this machine.
         path: a path that answers 200 once it is ready.
         wait_s: longest wait for that.
@@ -91,7 +92,7 @@ def gateway(config: Mapping[str, Any], wait_s: float) -> Generator[int]:
 
 
 def emulator(port: int, options: Mapping[str, Any]) -> list[str]:
-    """The command line of emulated engines."""
+    """The words after ``evenstep`` that start emulated engines; `options` are flags without their dashes."""
     flags = {"host": "127.0.0.1", "port": port, **options}
     return ["emulate", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
 

@@ -18,15 +18,20 @@ class Records:
     """One row per request of the trace, in its order; missing values are nan, or -1.
 
     Args:
-        asked_prompt_tokens, asked_output_tokens: int64[N], of the trace.
-        due_s, started_s: float64[N], its planned and its actual start; seconds from the start of the run.
-        first_s, last_s, ended_s: float64[N], its first token, its last, the end of its answer.
-        prompt_tokens, output_tokens: int64[N], as the engine reported (output: as counted); -1 if not reported.
-        status: int64[N], of HTTP; 0 without an answer.
+        asked_prompt_tokens: int64[N], of the trace.
+        asked_output_tokens: int64[N], of the trace.
+        due_s: float64[N], its planned start, seconds from the start of the run, as all times here.
+        started_s: float64[N], its actual start.
+        first_s: float64[N], its first token.
+        last_s: float64[N], its last token.
+        ended_s: float64[N], the end of its answer.
+        prompt_tokens: int64[N], as the engine reported; -1 if not reported.
+        output_tokens: int64[N], as counted; -1 if it has not ended.
+        status: int64[N], of HTTP; 0 without an answer, -1 if it has not ended.
         crc: int64[N], CRC-32 of the output's text (of its ids, if reported): equal outputs have equal values.
-        error: N kinds, "" = none.
-        message: N texts.
-        counting: N ways tokens were counted.
+        error: N kinds of error, see `load.answer`; "" = none, not-started = it has not ended.
+        message: N errors in words.
+        counting: N ways in which tokens were counted.
     """
 
     asked_prompt_tokens: I8
@@ -66,6 +71,7 @@ class Records:
 
         Args:
             status: of HTTP, 0 where none came.
+            now_s: the clock now.
             start_s: the clock at the start of the run.
         """
         self.first_s[row], self.last_s[row] = answer.first_s - start_s, answer.last_s - start_s

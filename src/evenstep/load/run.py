@@ -36,7 +36,10 @@ class Progress:
     """The progress of a run.
 
     Args:
-        done, failed, running, total: requests.
+        done: number of requests that have ended, failed ones included.
+        failed: number of these that failed.
+        running: number of requests sent and not ended.
+        total: number of all requests.
         tokens: output tokens so far.
         now_s: seconds since the start.
     """
@@ -55,8 +58,9 @@ class Outcome:
 
     Args:
         records: the result of each request.
-        gaps: histogram of the seconds between chunks of one answer, with their sum and sum of squares.
-        gap_sum_s, gap_squares: of all gaps, exactly.
+        gaps: histogram of the seconds between chunks of one answer, over all answers.
+        gap_sum_s: exact sum of all gaps.
+        gap_squares: exact sum of their squares.
         tokens: int64[M], output tokens of each `bucket_s` from the start.
         bucket_s: seconds.
         duration_s: from the first start to the last end; nan where nothing ended.
@@ -208,7 +212,7 @@ class Run:
         )
 
     def _go(self) -> None:
-        """Start all that is due, and come back when more is."""
+        """Start all requests that are due, and set a timer for the next one."""
         if self._wake is not None:
             self._wake.cancel()
         self._wake, self._wake_s = None, math.inf
@@ -257,7 +261,7 @@ class Run:
             self._loop.call_soon(self._go)
 
     def _tick(self, wished_s: float) -> None:
-        """How late the loop is, and everything that need not be done for each chunk."""
+        """Note how late the loop is, drain the gaps if there are many, and report progress; sets the next tick."""
         now_s = time.monotonic()
         self._lag_s.append(now_s - wished_s)
         if len(self._meters.gaps_s) > 50_000:

@@ -23,8 +23,13 @@ from evenstep.workload.replicate import units_of
 class Due:
     """Requests ordered by due time. Requests that wait for others are added later.
 
+    Args:
+        total: number of requests.
+        known: due time and row of each request that waits for no other; taken over.
+
     Attributes:
-        total, started, finished: requests in all, and how many have been started and have ended.
+        started: number of requests that `due` has handed out.
+        finished: number of requests that have ended.
     """
 
     def __init__(self, total: int, known: list[tuple[float, int]]) -> None:
@@ -39,7 +44,7 @@ class Due:
 
     @property
     def next_s(self) -> float | None:
-        """Time of the next due request, if known; None while all wait for others."""
+        """Due time of the next request; None if all that are left wait for others, or none is left."""
         return self._due[0][0] if self._due else None
 
     def due(self, now_s: float) -> tuple[int, float] | None:
@@ -51,7 +56,7 @@ class Due:
         return row, at_s
 
     def comes(self, row: int, at_s: float) -> None:
-        """A request has a due time now."""
+        """Give a request its due time, in seconds from the start."""
         heapq.heappush(self._due, (at_s, row))
 
 
@@ -91,7 +96,7 @@ class Schedule(Due):
             self._begin(0.0)
 
     def ended(self, row: int, now_s: float) -> None:
-        """A request has ended, well or not."""
+        """Note that a request has ended, well or not; those that waited for it get their due times."""
         self.finished += 1
         for other in self._waiting.pop(row, ()):
             if self._times is None:

@@ -40,8 +40,8 @@ class Sample:
 
     Args:
         at_s: of `time.monotonic`.
-        engine: by the keys of an emulator's figures.
-        gateway: by those of a gateway's; unreported ones are missing, or all while it does not answer.
+        engine: figures of the emulator by the keys of `_ENGINE`, and the number of ``ranks``.
+        gateway: figures by the keys of `_GATEWAY`; unreported ones are missing, or all while it does not answer.
         cpu_s: CPU seconds of each process watched, by its name.
     """
 
@@ -61,6 +61,7 @@ class Watch:
         processes: process ids by name, whose CPU time is measured.
         path: of the gateway's page.
         every_s: seconds between readings.
+        samples: the readings so far; one that failed is missing.
     """
 
     engine: Target
@@ -73,7 +74,7 @@ class Watch:
     _thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Read now, and again and again."""
+        """Read the pages now and every `every_s` seconds, in a thread."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -87,7 +88,7 @@ class Watch:
         """Read both pages once.
 
         Raises:
-            EvenstepError: a page cannot be read.
+            EvenstepError: the engines' page cannot be read; without a gateway's page, its figures are empty.
         """
         engine = _figures(self.engine, "/metrics", _ENGINE)
         for key in _SHARED:

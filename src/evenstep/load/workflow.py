@@ -13,6 +13,7 @@ class Workflow(Due):
     """Tasks as they are drawn; a call is due when all its parents have ended, however they ended, and its delay is over.
 
     Args:
+        calls: the calls of all tasks.
         models: of each call.
         priority: float64[C], what each call says of itself; the smallest waits first.
         until_s: when the run stops; None = when all tasks are done.
@@ -40,7 +41,7 @@ class Workflow(Due):
         return b"X-Evenstep-Task: task-%d\r\nX-Evenstep-Priority: %a\r\n" % (self._calls.task[row], self._priority[row])
 
     def ended(self, row: int, now_s: float) -> None:
-        """A call has ended, well or not."""
+        """Note that a call has ended, well or not; calls for which it was the last parent get their due times."""
         self.finished += 1
         for child in self._children.get(row, ()):
             self._pending[child] -= 1

@@ -40,6 +40,16 @@ def relative(difference: Interval | None, base: float | None, places: int = 2, u
     return f"{change} ±{50 * (difference.high - difference.low) / abs(base):.{places}f}"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number of things: ``1 policy``, ``1,200 points``.
+
+    Args:
+        number: how many.
+        one, many: the noun, and its plural; empty = with an s.
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def tick(value: float) -> str:
     """A figure on an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``."""
     size = abs(value)

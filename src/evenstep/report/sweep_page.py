@@ -10,6 +10,7 @@ from pathlib import Path
 from evenstep.measure.output_file import write_text
 from evenstep.measure.swept import Swept, value_text
 from evenstep.report.html import ORACLE_BADGE, document, framed, legend, made_by, table
+from evenstep.report.numbers import counted
 from evenstep.report.sweep_plots import against, figure_of, over_two, title_of
 from evenstep.report.tables import ORACLE_NOTE, aligned, mean_text
 
@@ -50,8 +51,8 @@ def subtitle(swept: Swept) -> str:
     counts = sorted({len(runs) for point in swept.runs for runs in point})
     replicates = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return (
-        f"{_counted(len(swept.points), 'point')} of a {'grid' if swept.grid else 'Latin hypercube'},"
-        f" {_counted(len(swept.policies), 'policy', 'policies')},"
+        f"{counted(len(swept.points), 'point')} of a {'grid' if swept.grid else 'Latin hypercube'},"
+        f" {counted(len(swept.policies), 'policy', 'policies')},"
         f" {replicates} {'replicate' if replicates == '1' else 'replicates'} each. Simulated."
     )
 
@@ -150,10 +151,6 @@ def _taken(swept: Swept, parameter: str) -> str:
     if not swept.grid and swept.is_numeric(parameter):
         return f"{value_text(values[0])} to {value_text(values[-1])}"
     return ", ".join(map(value_text, values))
-
-
-def _counted(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from evenstep.measure.comparison import Comparison, Interval, PolicyResult
-from evenstep.report.numbers import MISSING, percent, relative, short
+from evenstep.report.numbers import MISSING, counted, percent, relative, short
 
-ORACLE_NOTE = "* is shown true output lengths: unreachable live, a bound to aim at."
+ORACLE_NOTE = "* is shown true output lengths, which no live router has: what that policy could do with perfect predictions."
 _GAP = "  "
 
 
@@ -212,6 +213,7 @@ def error_sentence(comparison: Comparison) -> str:
 def foot_lines(comparison: Comparison) -> list[str]:
     """Sentences below the table: marks, window, replicates, yardsticks, notes, digests."""
     lines = [ORACLE_NOTE] if any(p.oracle for p in comparison.policies) else []
+    lines.append(fleet_sentence(comparison))
     if comparison.observed is not None:
         lines += [*comparison.observed.said, *filter(None, [error_sentence(comparison)])]
     lines.append(window_sentence(comparison))
@@ -223,6 +225,28 @@ def foot_lines(comparison: Comparison) -> list[str]:
     lines += comparison.notes
     lines += [f"digest {p.digest[:16]}  {p.policy}" for p in comparison.policies]
     return lines
+
+
+#: How requests come, by `Conditions.arrivals`.
+_ARRIVALS = {
+    "saturated": "a pool of {pool:,} waiting requests is kept full, and times of arrival are not used",
+    "timed": "requests arrive at their times",
+    "closed": "each session or user sends its next request after the last answer",
+}
+
+
+def fleet_sentence(comparison: Comparison) -> str:
+    """A sentence on the simulated fleet, its law of step time, and the arrivals."""
+    found = comparison.conditions
+    same = found.slots_total == found.slots * found.workers
+    slots = f"each with {found.slots:,} slots" if same else f"with {found.slots_total:,} slots in all"
+    costs = sorted({1e3 * min(found.overhead_s), 1e3 * max(found.overhead_s)})
+    law = f"a step takes {' to '.join(map(short, costs))} ms"
+    if not math.isnan(found.seconds_per_token):
+        law += f" and {short(1e6 * found.seconds_per_token)} us for each KV token of the heaviest worker"
+    arrivals = _ARRIVALS[found.arrivals].format(pool=found.pool)
+    fleet = f"{counted(found.workers, 'worker')}, {slots}; {counted(len(found.group_sizes), 'barrier group')}"
+    return f"Fleet: {fleet}; {law}; {arrivals}."
 
 
 def window_sentence(comparison: Comparison) -> str:

@@ -33,8 +33,8 @@ class SGLang:
         """Each rank's state, by rank; ranks of tensor parallelism say the same, so the largest value counts.
 
         Raises:
-            NotItsPageError: no running requests, or no KV tokens, on the page.
-            EngineError: a value is not a number.
+            NotItsPageError: the page lacks the running or waiting requests or the KV tokens of a rank.
+            EngineError: one of these is not finite, or a value is not a number.
         """
         values: dict[int, dict[str, float]] = {}
         for line in prometheus.lines(page, _WANTED):

@@ -47,11 +47,11 @@ class VLLM:
         )
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
-        """Each rank's state, by rank. KV tokens are whole blocks; the null block is no room.
+        """Each rank's state, by rank. KV tokens are those of used blocks; vLLM's null block is not counted as capacity.
 
         Raises:
-            NotItsPageError: no running requests, or no KV usage, on the page.
-            EngineError: a value is not a number.
+            NotItsPageError: the page lacks the running or waiting requests or the KV usage of a rank.
+            EngineError: one of these is not finite, or a value is not a number.
         """
         values: dict[int, dict[str, float]] = {}
         blocks: dict[int, tuple[int, int]] = {}

@@ -15,7 +15,7 @@ class Page:
     """A Prometheus page under construction; samples of a metric stand together, metrics in order of first use.
 
     Args:
-        helps: name -> what HELP says of it; of others, their name in words.
+        helps: metric name -> its HELP text; for a name that is not there, HELP repeats the name in words.
     """
 
     def __init__(self, helps: Mapping[str, str] | None = None) -> None:
@@ -27,7 +27,7 @@ class Page:
         self._family(kind, name)
 
     def add(self, kind: Kind, name: str, value: float, /, **labels: str) -> None:
-        """Add one sample."""
+        """Add one sample of a metric, with its labels."""
         self._family(kind, name).append(_sample(name, labels, value))
 
     def histogram(self, name: str, buckets: Mapping[str, int], total: float, count: int, /, **labels: str) -> None:

@@ -13,7 +13,7 @@ from evenstep.engines.streams import splice
 from evenstep.engines.view import UsageOptions
 from evenstep.errors import InputError
 
-#: Completions that take no ``max_tokens`` produce this many, as OpenAI's and vLLM's do.
+#: Completions that give no ``max_tokens`` produce this many, as OpenAI's and vLLM's do.
 DEFAULT_COMPLETION_TOKENS = 16
 #: Members of a body by which a client could pick an engine's rank or memory; they never go on.
 ROUTING_FIELDS = (
@@ -52,7 +52,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         asked: accounting the client asked for.
         goes_unchanged: engines get it as it is: it does not stream, and no member would choose an engine's rank or memory.
         prompts: prompts of the body; more than one only in completions.
-        prompt_tokens: the number of ids if the prompt came as ids; else -1.
+        prompt_tokens: the number of ids, over all prompts, if they came as ids; else -1.
         prompt: the JSON of ``prompt`` or ``messages``, a window on the body.
     """
 
@@ -106,7 +106,7 @@ _NO_OPTIONS = _StreamOptions()
 
 
 def kind_of(method: str, target: str) -> Kind:
-    """The kind of generation a request asks for, or that it is to be forwarded uncounted."""
+    """The kind of generation a request asks for; ``other`` = none, it is forwarded uncounted."""
     if method != "POST":
         return "other"
     return _PATHS.get(target) or _PATHS.get(target.partition("?")[0], "other")
@@ -230,7 +230,7 @@ def _messages(given: msgspec.Raw) -> tuple[int, int]:
 
 
 def _prompts(given: msgspec.Raw) -> tuple[int, int]:
-    """How many prompts there are, and their tokens where they are ids."""
+    """The number of prompts, and of their tokens if all are ids, else -1."""
     first = _first_inside(given)
     if first.isdigit():
         return 1, bytes(given).count(b",") + 1
@@ -251,6 +251,6 @@ def _beginning(given: msgspec.Raw) -> str:
 
 
 def _first_inside(given: msgspec.Raw | bytes) -> bytes:
-    """The first byte inside an array; nothing where it is no array."""
+    """The first byte inside an array that is not white space; empty if it is not an array."""
     found = _FIRST.match(given)
     return found[1] if found else b""

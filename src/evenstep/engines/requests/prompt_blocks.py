@@ -29,7 +29,7 @@ _HASHED = 512 * 1024  #: most bytes of a prompt that are hashed
 
 @jit
 def span(blocks: int) -> int:
-    """Length of so many blocks at the front of a prompt, in blocks of the first length."""
+    """Length of the first so many blocks of a prompt, in units of a fine block."""
     return min(blocks, FINE) + COARSE * max(0, blocks - FINE)
 
 

@@ -15,7 +15,7 @@ MODELS = 1024
 
 
 class PromptSizes:
-    """Bytes per token of each model, learned from what engines report; old prompts count less and less.
+    """Estimates bytes per token of each model's prompts from what engines report; old prompts count less and less.
 
     Args:
         prior: bytes per token of a model nothing is known of; 1 where sizes are counted by a `TokenizerFile`.
@@ -36,7 +36,7 @@ class PromptSizes:
         return round(prompt_bytes / (self._prior if found is None else found[2])) or 1
 
     def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
-        """An engine has reported the tokens of a prompt."""
+        """Learn from a prompt's size and the tokens that an engine reported for it; ignored unless both are above 0."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
         known = self._known

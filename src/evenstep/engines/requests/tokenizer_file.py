@@ -12,7 +12,7 @@ from evenstep.errors import InputError
 
 
 class TokenizerFile:
-    """Counts by a model's ``tokenizer.json``.
+    """Counts the tokens of prompts by a model's ``tokenizer.json``.
 
     Args:
         path: the file.

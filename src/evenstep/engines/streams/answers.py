@@ -14,9 +14,10 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     """An answer that did not stream.
 
     Args:
-        prompt_tokens, produced: tokens, over all choices; -1 where the engine does not say.
+        prompt_tokens: as the engine counts them; -1 where it does not say.
+        produced: output tokens of all choices; -1 where it does not say.
         cached_tokens: prompt tokens from the engine's cache; -1 where it does not say.
-        recomputed: the engine hands the request back.
+        recomputed: the engine hands the request back, to be run elsewhere.
     """
 
     prompt_tokens: int
@@ -62,7 +63,7 @@ def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = Tru
     Args:
         body: all of it.
         finish_reasons: the engine gives every choice one (`Dialect.finish_reasons`).
-        hands_back: ``recomputed`` says so, and is no stop string of the request.
+        hands_back: the reason ``recomputed`` means that the engine hands the request back; False = it is a stop string.
 
     Raises:
         EngineError: not JSON, cut off, an error object, no choices, or one without its end.

@@ -96,7 +96,7 @@ _HEAD = msgspec.json.Decoder(Head)
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """The data of one event, ``[DONE]`` excluded.
+    """Parse the data of one event other than ``[DONE]``.
 
     Raises:
         EngineError: not JSON, or a field of another type than the protocol's.
@@ -122,12 +122,12 @@ def read_head(data: bytes) -> Head:
 
 
 def is_given(value: msgspec.Raw) -> bool:
-    """Whether a field is present and not null."""
+    """Whether a field is present, and neither null nor an empty list."""
     return bytes(value) not in {b"", b"null", b"[]"}
 
 
 def is_silent(choices: list[Choice]) -> bool:
-    """Whether a chat chunk has an empty delta, and is there only for its token ids."""
+    """Whether a chat chunk, whose delta is empty, is there only for token ids: it has no end and no log probabilities."""
     choice = choices[0]
     return choice.finish_reason is None and choice.token_ids is not None and not is_given(choice.logprobs)
 

@@ -16,7 +16,7 @@ _PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
 
 
 def without_usage(data: bytes, off: Off) -> bytes:
-    """A chunk without its ``usage`` member, which must be present.
+    """A chunk whose ``usage`` member, which must be present, is removed (`off` is absent) or set to null.
 
     A flat usage object at the end is cut off without parsing: with no brace between it and the end it is a member of the
     chunk itself. Inside a string its quotes would be escaped. Otherwise the members are parsed one by one.
@@ -28,7 +28,7 @@ def without_usage(data: bytes, off: Off) -> bytes:
 
 
 def without_ids(data: bytes, off: Off) -> bytes:
-    """A chunk without its members ``token_ids`` and ``prompt_token_ids``, at any depth.
+    """A chunk whose ``token_ids`` and ``prompt_token_ids``, at any depth, are removed (`off` is absent) or set to null.
 
     In a string their quotes would be escaped, so what matches is a key with a list of numbers.
     """
@@ -95,7 +95,7 @@ def _nulled(found: re.Match[bytes]) -> bytes:
 
 
 def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
-    """The event with the engine's ``system_fingerprint`` added, if it has none."""
+    """The event with the engine's ``system_fingerprint`` (JSON, may be empty) added, if it has none."""
     at = event.rfind(b"}")
     if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
         return event

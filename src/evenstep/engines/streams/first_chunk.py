@@ -1,7 +1,7 @@
 """Recognises the first chunk of a stream, a chat's role, from earlier streams of one kind.
 
-It says what earlier ones said but for id, time, and the prompt's tokens and their number. So it is compared, not parsed;
-reading it in full would find the same values, since all else is the same bytes. One that does not fit is read in full.
+It equals earlier ones except for id, time, and the prompt's tokens and their number. So it is compared, not parsed; a full
+parse would find the same values, since all other bytes are equal. A chunk that does not match is parsed in full.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         size: bytes of its event.
-        request_id, created: as JSON.
-        prompt_tokens: -1 = not reported.
+        request_id: its ``id``, as JSON.
+        created: its time, as JSON.
+        prompt_tokens: of the prompt; -1 = not reported.
         prompt_ids: as JSON; empty = not reported.
         out: the bytes for the client.
     """

@@ -39,7 +39,8 @@ class FullReply:
         chat: chat completions, else completions.
         client: options the client asked for.
         engine: options the engine was asked for.
-        choices, prompts: of the request; every choice of every prompt has its own index.
+        choices: answers to each prompt; every choice of every prompt has its own index.
+        prompts: of the request.
         before: the part of this answer from other engines (`so_far`), even if only its first chunk; None for a new answer.
         given: token ids from which the engine continues, as a JSON list; empty = none were given.
         keep: keep id, ids and text, so that another engine can continue, before or after the first token (`so_far`).
@@ -217,7 +218,7 @@ class FullReply:
         """An event with the usage was read."""
 
     def end(self) -> bytes:
-        """The engine's body has ended; returns the last bytes for the client. Afterwards `done` or `failure` is set."""
+        """Handle the end of the body; returns the client's last bytes. Then `done`, `failure` or `recomputed` is set."""
         out = b""
         if not self._over:
             out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
@@ -297,9 +298,9 @@ class FullReply:
         return out
 
     def _see_that_it_goes_on(self, chunk: Chunk, choice: Choice) -> None:
-        """An answer need not go on because it was asked to: the first chunk that brings something has to show it.
+        """Check, by the first chunk that brings something, that the engine continues the answer and does not restart it.
 
-        Of a completion at an engine that is not asked to count, its text has to differ from the beginning of the answer.
+        A completion of an engine that reports neither counts nor ids is judged later, by its text.
         """
         assert self._before is not None
         tokens, ids = -1 if chunk.usage is None else chunk.usage.prompt_tokens, self._ids_told(chunk, choice)
@@ -365,7 +366,7 @@ class FullReply:
             self._settled, self._settled_tokens = len(self._ids), produced
 
     def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
-        """Counts a chunk; False where it must not go on."""
+        """Count a chunk. Returns False if the engine hands the request back, so that the client must not get the chunk."""
         usage, counted = chunk.usage, self._counted
         if self.prompt_tokens < 0 and usage is not None and self._prompts == 1:
             self.prompt_tokens = usage.prompt_tokens - (self._before.produced if self._before else 0)
@@ -392,7 +393,7 @@ class FullReply:
         return True
 
     def _judge(self, choice: Choice) -> bool:
-        """A choice has ended: whether as it should."""
+        """Judge the end of a choice. Returns False if the engine hands the request back; raises if it gave up."""
         reason = choice.finish_reason
         if choice.index in self._open and self._is_handed_back(choice):  # what has ended as it should is not
             self.recomputed = self._over = True
@@ -482,7 +483,7 @@ class FullReply:
         return b"data: " + msgspec.json.encode(event | {"choices": [], "usage": usage}) + b"\n\n"
 
     def _told(self, usage: Usage) -> None:
-        """The usage at the end is of all choices and prompts."""
+        """Take the counts of the usage at the end, which covers all choices and prompts."""
         self._is_told = True
         before = self._before
         if before is None:
@@ -516,7 +517,7 @@ class FullReply:
         return self._let_go() + self._release() + raw
 
     def _fail(self, error: EngineError) -> bytes:
-        """It cannot go on. Where every choice has ended only usage and ``[DONE]`` were missing, and the client gets them."""
+        """End a stream that cannot continue. If every choice has ended, the client gets the missing usage and ``[DONE]``."""
         if self._is_whole and not self._over:
             out = self._release()
             try:

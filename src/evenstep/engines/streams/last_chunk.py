@@ -1,8 +1,8 @@
 """Recognises the last chunk of a stream and its usage event, from earlier streams of one kind.
 
-Both say what earlier ones said but for id, time, text, token and counts, and all of these but text and token are known when
-they come. So how they look is known beforehand, and they are compared, not parsed; reading them in full would find the same
-values, since all else is the same bytes. One that does not fit is read in full.
+Both equal earlier ones except for id, time, text, token and counts; all of these but text and token are known before they
+come. So they are compared, not parsed; a full parse would find the same values, since all other bytes are equal. An event
+that does not match is parsed in full.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class LastChunks:
         """Learn from the last chunk of a stream.
 
         Args:
-            usual: the events before it; the bytes before their texts must precede its text as well.
-            last: the chunk; None = unknown.
+            usual: form of the events before it; nothing is learned unless its text follows the same bytes as theirs.
+            last: form of the chunk. Nothing is learned if either is None.
         """
         if usual is not None and last is not None and usual.prefix == last.prefix:
             if len(self._lasts) >= _MOST:
@@ -37,9 +37,9 @@ class LastChunks:
         """The last chunk of a stream, if these bytes begin with one that matches an earlier one.
 
         Args:
-            usual: the events before it.
+            usual: form of the events before it.
             count: tokens of the answer so far.
-            kept: gets its text and its token id, as from `ChunkTemplate.read`.
+            kept: appended to: its text and its token id, as from `ChunkTemplate.read`.
 
         Returns:
             Its length in bytes, 0 = no match; and the bytes for the client.
@@ -58,7 +58,8 @@ class LastChunks:
         """Learn the form in which a stream reports usage.
 
         Args:
-            told: see `told`; each must occur once.
+            raw: the event.
+            told: its values, of `told`; nothing is learned unless each occurs once.
             fingerprint: its ``system_fingerprint``, as JSON.
         """
         if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
@@ -68,7 +69,7 @@ class LastChunks:
             self._usage, self._fingerprint = usage, fingerprint
 
     def usage(self, told: tuple[bytes, ...]) -> tuple[bytes, bytes]:
-        """The probable form of a stream's usage, and the fingerprint in it; empty = unknown."""
+        """The event in which a stream with these values probably reports usage, and its fingerprint; empty = unknown."""
         if not self._usage:
             return b"", b""
         return self._usage % tuple([told[i] for i in self._order]), self._fingerprint

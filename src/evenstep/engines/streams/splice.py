@@ -106,7 +106,7 @@ def items(text: bytes) -> list[bytes]:
 
 
 def extended(text: bytes, more: Mapping[str, bytes]) -> bytes:
-    """An object with further members after its own; every other byte stays.
+    """An object, which must not be empty, with further members after its own; every other byte stays.
 
     Args:
         more: JSON of the new values, by key; a key of the object must not be among them.

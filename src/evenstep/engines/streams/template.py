@@ -41,7 +41,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         rest: from there to its end, as a format with places for both counts.
         counts: how many counts `rest` takes: 2 or 0.
         total_first: ``total_tokens`` comes before ``completion_tokens``.
-        prompt_tokens: ``total_tokens`` beyond ``completion_tokens``.
+        prompt_tokens: ``total_tokens`` minus ``completion_tokens``; 0 without counts.
         tail: the bytes for the client after the text; empty = as the engine sent them.
         shape: all of these bytes concatenated, `rest` in its three pieces.
         parts: int64, the length of each piece, and the numbers above, as in `template_kernel`.
@@ -63,7 +63,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return bool(self.lead or self.counts)
 
     def read_chunks(self, data: bytes, count: int, kept: bytearray | None, is_framed: bool) -> tuple[int, int, bytes]:
-        """As `read`, for a body still in HTTP chunks; takes whole chunks only.
+        """As `read`, for a body still in HTTP chunks; takes whole chunks only, and none without compiled code.
 
         Args:
             is_framed: the client gets an HTTP chunk, too.
@@ -84,7 +84,7 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
 
         Args:
             count: tokens of the answer so far.
-            kept: gets the text and the token id of each, as they are written, each followed by a quote.
+            kept: appended to: the text and the token id of each event, each followed by a quote; None = not wanted.
 
         Returns:
             Their length in bytes, the tokens of the answer after them, and the bytes for the client.

@@ -24,7 +24,8 @@ class StreamTemplates:
     """Recognises the usual events of streams of one kind.
 
     Attributes:
-        starts, ends: how they begin and end.
+        starts: recognises their first chunks.
+        ends: recognises their last chunks and usage events.
     """
 
     def __init__(self) -> None:

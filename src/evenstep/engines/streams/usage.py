@@ -14,9 +14,10 @@ class SoFar:
     """The part of a broken stream that reached the client, as needed to continue it.
 
     Args:
-        request_id, created: the JSON values the client has seen; empty before the first chunk.
+        request_id: the ``id`` that the client has seen, as JSON; empty before the first chunk.
+        created: the time it has seen, likewise.
         prompt_tokens: of the client's prompt; -1 if the engine has not reported it.
-        produced: output tokens the client has; for a client that gets only text, those whose text it has.
+        produced: number of output tokens the client has; for a client that gets only text, those whose text it has.
         prompt_ids: token ids of the prompt, as the engine's JSON list; empty if not reported.
         ids: token ids of the output; empty if not reported.
         text: text of the output.

@@ -97,7 +97,7 @@ def _bar(one: Standing, factor: float, left: float, y: int, wide: float, most: f
 def _legend(y: float, ours: bool, oracles: bool) -> list[str]:
     entries = [("live", "can run live")]
     entries += [("ours", OURS)] if ours else []
-    entries += [("oracle", "shown true lengths: a bound to aim at, not reachable live")] if oracles else []
+    entries += [("oracle", "shown true lengths, which no live router has")] if oracles else []
     parts: list[str] = []
     x = float(LEFT)
     for kind, text in entries:

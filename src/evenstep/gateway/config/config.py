@@ -47,9 +47,9 @@ class GatewayConfig:
         admin: where operators come in.
         workers: engines.
         discovery: engines that come and go.
-        slots: requests a worker runs at a time that does not say.
+        slots: requests a worker runs at a time, where its own `slots` is left out.
         policy: routing policy, NAME[:key=value,...].
-        predictor: predictor for a policy that looks ahead; empty = what it usually asks.
+        predictor: predictor for a policy that looks ahead; empty = the policy's default.
         dispatch: how requests wait, are decided on, and are tried again.
         engines: how engines are spoken to.
         limits: what a client may do.
@@ -163,7 +163,7 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
         before_rules: called when all but policy and predictor are checked: these may import the compiler.
 
     Raises:
-        InputError: where it is not.
+        InputError: a value is out of range, or values contradict each other.
     """
     for name, low in _AT_LEAST.items():
         high = _AT_MOST.get(name, math.inf)
@@ -206,7 +206,7 @@ def check_files(config: GatewayConfig) -> None:
     """Check that files needed while serving are usable: tokenizers, the decision log.
 
     Raises:
-        InputError: one of them cannot.
+        InputError: one of them is not.
     """
     for model, path in config.tokenizers.items():
         try:

@@ -13,7 +13,7 @@ _HASH = "sha256:"
 
 
 def read_secret(text: str, where: str, field: str) -> str:
-    """The secret that ``env:NAME`` or ``file:PATH`` refers to, or the text itself, without surrounding white space.
+    """The secret that ``env:NAME`` or ``file:PATH`` refers to, stripped of white space at its ends; other text as it is.
 
     Raises:
         InputError: no such variable or file, or nothing in it.

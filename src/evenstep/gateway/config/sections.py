@@ -68,9 +68,9 @@ class Engines:
         silence_s: longest silence in mid-stream; comments and chunks without a token are silence.
         answer_s: longest wait for a whole answer, without a stream, and for that of a prefill leg.
         idle_s: how long an unused connection is kept.
-        connections: unused connections kept for each engine.
-        scrape_s: seconds between readings of its metrics.
-        scrape_timeout_s: longest wait for one.
+        connections: most unused connections kept for each engine.
+        scrape_s: seconds between readings of an engine's metrics.
+        scrape_timeout_s: longest wait for one reading.
         ca: PEM file of authorities for https; the system's when left out.
         verify: whether certificates of engines are checked.
     """
@@ -99,8 +99,9 @@ class Limits:
         body_bytes_per_s: slowest body, on average after the first two seconds; 0 = no floor.
         idle_s: how long a connection without a request is kept.
         connections: most open connections; a further one is closed at once.
-        buffer_bytes: most bytes of an answer that are kept for a client that reads slowly.
-        stalled_s: longest time in which such a client reads nothing.
+        buffer_bytes: bytes of an answer that may wait for a client that reads slowly; at a quarter of them the gateway
+            stops reading from the engine.
+        stalled_s: longest time in which a client with unread bytes reads nothing.
         drain_s: longest wait for running requests when the gateway stops.
     """
 

@@ -26,7 +26,7 @@ def rows(settled: Settled[GatewayConfig]) -> list[dict[str, Any]]:
 
 
 def as_json(settled: Settled[GatewayConfig]) -> str:
-    """A JSON list of rows."""
+    """The `rows` as a JSON list."""
     import json
 
     return json.dumps(rows(settled), indent=2)

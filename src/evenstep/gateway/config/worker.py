@@ -60,7 +60,7 @@ class Worker:
         """The worker's description for a dispatcher.
 
         Args:
-            slots: for a worker that does not say.
+            slots: for a worker whose own `slots` is left out.
         """
         return WorkerSpec(
             name=self.name,
@@ -193,6 +193,8 @@ def worker_of(text: str, where: str) -> Worker:
 
 def group_of(text: str, where: str) -> list[Worker]:
     """Parse workers that share a barrier from ``URL,URL,...[,key=value,...]``; the options hold for each.
+
+    The group has the name that the option ``group`` gives, else the first address.
 
     Raises:
         InputError: no URL, an unknown key, or a value that does not fit.

@@ -32,7 +32,7 @@ class Caller:
     Args:
         tenant: the tenant to charge.
         classes: names of the classes it may ask for -> their numbers.
-        default_class: number of the class for a request that names no class.
+        default_class: number of the class for a request that names no class; 0 = none.
     """
 
     tenant: str
@@ -103,7 +103,7 @@ def class_of(caller: Caller, name: str) -> int | Refusal:
 
 
 def expected_tokens(value: str) -> int | Refusal:
-    """Output tokens that a client states in its header; 0 if it is empty."""
+    """Output tokens that a client expects by its header, or a refusal; 0 if it is empty."""
     if not value:
         return 0
     number = int(value) if value.isascii() and value.isdecimal() and len(value) < 11 else 0
@@ -114,7 +114,7 @@ def expected_tokens(value: str) -> int | Refusal:
 
 
 def priority(value: str) -> float | Refusal:
-    """The priority that a client states in its header; 0 if it is empty."""
+    """The priority that a client states in its header (the smallest waits first), or a refusal; 0 if it is empty."""
     try:
         number = float(value or 0)
     except ValueError:

@@ -52,7 +52,8 @@ class Client(asyncio.Protocol):
 
     Attributes:
         job: the running request; None while the connection is idle.
-        paused: the client reads more slowly than we write: the sender must stop reading until `Job.client_resumed`.
+        paused: the client reads more slowly than we write: the job must stop reading from the engine until
+            `Job.client_resumed`.
     """
 
     __slots__ = (
@@ -159,7 +160,7 @@ class Client(asyncio.Protocol):
             self.abort()
 
     def _next(self) -> None:
-        """The request that waited until the previous one was answered."""
+        """Read the request that waited until the previous one was answered."""
         if self._machine.state is _IDLE:
             self.data_received(b"")
 
@@ -204,6 +205,7 @@ class Client(asyncio.Protocol):
         """Send a whole answer.
 
         Args:
+            kind: its Content-Type.
             fields: further lines of the head, each with its CRLF.
         """
         machine = self._machine
@@ -221,6 +223,8 @@ class Client(asyncio.Protocol):
         """Begin an answer that comes in pieces; its head is sent with the first piece.
 
         Args:
+            kind: its Content-Type.
+            fields: as in `reply`.
             length: bytes of all pieces, -1 = not known.
         """
         if self._service.is_draining:

@@ -18,7 +18,7 @@ class Deadline:
         reached: the callback, called each time the deadline is reached.
 
     Attributes:
-        at: monotonic seconds; may be set directly to a later time, or to `NEVER`.
+        at: monotonic seconds; may be set directly to `NEVER`, or while it is finite to a later time.
     """
 
     __slots__ = ("_armed", "_handle", "_loop", "_reached", "at")

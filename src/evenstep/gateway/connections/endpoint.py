@@ -29,10 +29,11 @@ class Endpoint:
         tls: for https.
 
     Attributes:
-        authority: what Host says.
+        authority: host:port, for the Host header.
         base: path in front of every target.
-        heads: what heads of its answers say.
-        restarts: what an engine here answered from the start where it was to go on: chats (True), completions (False).
+        heads: parses the heads of its answers.
+        restarts: what an engine here answered from the start where it should continue: chats (True), completions (False).
+        connections: those that are open, busy or idle.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Endpoint:
         Args:
             leg: takes the answer, after this call has returned.
             data: head and body.
-            patience_s: longest wait for a sign of life, as the leg defines it.
+            patience_s: first deadline of the answer, in seconds from now; the leg moves it as the engine shows life.
         """
         leg.is_off = False
         if not self._idle:
@@ -67,7 +68,7 @@ class Endpoint:
         return True
 
     def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float = 0.0) -> None:
-        """As `send`, on a fresh connection."""
+        """As `send`, on a fresh connection; `patience_s` 0 = `Engines.first_byte_s`. If none can be made, the leg breaks."""
         patience_s = patience_s or self.settings.first_byte_s
         task = self.loop.create_task(self._open(leg, data, patience_s))
         self._tasks.add(task)
@@ -112,7 +113,7 @@ class Endpoint:
         return self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """Keep a connection that has become idle, for the next request."""
+        """Keep a connection that has become idle, for the next request; close it if enough are kept."""
         if len(self._idle) >= self.settings.connections:
             connection.close()
             return

@@ -32,8 +32,8 @@ _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge ever
 class Leg(Protocol):
     """One call to an engine, as its connection sees it.
 
-    An answer that comes in one piece goes to `at_once`, if the leg has it, and to nothing else. Otherwise `head` is called,
-    then `chunks` and `body` for each piece, and at last either `ended` or `broke`.
+    An answer with a body that comes in one piece goes to `at_once`, if the leg has it, and to nothing else. Otherwise `head`
+    is called, then `chunks` and `body` for each piece, and at last either `ended` or `broke`.
     """
 
     connection: EngineConnection | None
@@ -62,7 +62,7 @@ class Leg(Protocol):
         ...
 
     def broke(self, kind: Kind, why: str) -> None:
-        """Called when the answer breaks off before its end."""
+        """Called when no connection could be made, or the answer broke off before its end."""
         ...
 
 
@@ -100,7 +100,7 @@ class EngineConnection(asyncio.Protocol):
         endpoint: whose it is.
 
     Attributes:
-        deadline: when silence is too long; a leg moves it as it learns of life.
+        deadline: time at which the call fails as ``stall``; a leg moves it when the engine shows life.
         is_closed: nothing may be sent on it any more.
     """
 
@@ -128,7 +128,7 @@ class EngineConnection(asyncio.Protocol):
         Args:
             leg: takes the answer.
             data: head and body.
-            patience_s: longest wait for a sign of life.
+            patience_s: first deadline, in seconds from now.
         """
         self._leg, leg.connection, self._data = leg, self, data
         self._machine.ask(leg.is_head)
@@ -149,7 +149,7 @@ class EngineConnection(asyncio.Protocol):
             self.deadline.at = NEVER
 
     def resume(self, until_s: float) -> None:
-        """Read again."""
+        """Read again after `pause`, with a new deadline (monotonic seconds)."""
         if self._is_paused and not self.is_closed:
             self._is_paused = False
             self._transport.resume_reading()
@@ -167,7 +167,7 @@ class EngineConnection(asyncio.Protocol):
                 sock.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
 
     def let_go(self) -> None:
-        """Release the connection from its leg. Only the end of the body may still come."""
+        """Release the connection from its leg. Only the end of the body may still come, within a second."""
         until_s = time.monotonic() + _DRAIN_S
         self._drop_leg()
         self.deadline.set(until_s)

@@ -32,12 +32,13 @@ class Pages:
         self._endpoints: dict[str, Endpoint] = {}
 
     async def read(self, url: str, bearer: str = "") -> bytes:
-        """Fetch a page; cancelling the wait closes its connection.
+        """Fetch a page, however long that takes; cancelling the wait closes its connection.
 
         Args:
             bearer: bearer token for the head; empty = none.
 
         Raises:
+            NoPageError: the status is 404, 405 or 501.
             EngineError: no connection, another status than 200, invalid HTTP, a page that is too large or cut off.
         """
         parts = urlsplit(url)

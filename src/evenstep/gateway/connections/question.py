@@ -10,7 +10,7 @@ from evenstep.http.head import ResponseHead
 
 
 class Question:
-    """A GET request that gathers its answer.
+    """A GET request, sent when it is made, that gathers its answer.
 
     If a kept connection is closed before anything of the answer came, a fresh one is tried once: the engine had closed it.
 
@@ -35,7 +35,7 @@ class Question:
         """Status and body; cancelling the wait closes the connection.
 
         Raises:
-            EngineError: no connection, invalid HTTP, or an answer that is too large or cut off.
+            EngineError: no connection, silence, invalid HTTP, or an answer that is too large or cut off.
         """
         try:
             return await self._answer

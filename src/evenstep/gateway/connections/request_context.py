@@ -33,16 +33,16 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     Args:
         head: as read; its `length` belongs to the first request with this head.
         name: the request's id as the client gave it, where that is plain text; empty = it gets a new one.
-        kind: whether tokens are generated.
-        caller: the client; None if `refusal` says why it is turned away.
-        refusal: of its key, its class, its guess or its priority; None = not refused.
-        number: of its class.
+        kind: of generation; ``other`` = it generates no tokens.
+        caller: the client; None if its key is missing or wrong.
+        refusal: of its key, class, expected tokens or priority; None = not refused.
+        number: of its class; 0 = none.
         expected: output tokens it expects, 0 = unknown.
         priority: the smallest waits first.
-        carried: lines that go on to engines.
+        carried: header lines that are forwarded to engines.
         carries_key: its credentials are among them.
-        session: what names its session; empty = nothing in the head.
-        task: what names its task.
+        session: the text that names its session; empty = the head has none.
+        task: the text that names its task; empty = none.
         traceparent: W3C trace context; empty = none.
     """
 
@@ -71,7 +71,7 @@ _TRACEPARENT = re.compile(rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-
 
 
 class ClientHeads:
-    """Parses clients' heads. Heads that differ only in length or ``traceparent`` are parsed once.
+    """Parses clients' heads. Heads of generations that differ only in length or ``traceparent`` are parsed once.
 
     Args:
         read: as `Heads` takes it.
@@ -81,7 +81,7 @@ class ClientHeads:
         self._heads = Heads(read)
 
     def read(self, head: bytes) -> tuple[RequestContext, int]:
-        """Parse a head; returns what it asks for, and the length of the body."""
+        """Parse a head; returns its context, and the length of the body: bytes or `CHUNKED`."""
         found = _TRACEPARENT.match(head, max(0, head.find(_TRACED) - 3))
         if found is None:
             return self._heads.read(head)
@@ -96,8 +96,8 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
     """Derive from a head what it asks for.
 
     Args:
-        callers: all clients with a key.
-        session_headers: names of headers that name a session, the first that is there.
+        callers: finds the client by its key.
+        session_headers: names of headers that name a session; the first with a value counts.
     """
     headers = head.headers
     found = callers.find(headers.get("authorization", "").encode("latin-1"))
@@ -128,7 +128,9 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
 
 
 def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
-    """The lines of a client's head that are forwarded to the engine.
+    """The lines of a client's head that are forwarded to the engine: its trace context, and what the arguments add.
+
+    A value of over 512 characters or with control or non-ASCII characters is left out, except for credentials.
 
     Args:
         headers: the client's, names in lower case.

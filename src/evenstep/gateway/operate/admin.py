@@ -50,7 +50,7 @@ class NewPolicy:
 
     Args:
         policy: NAME[:key=value,...].
-        predictor: predictor for a policy that looks ahead; empty = what it usually asks.
+        predictor: predictor for a policy that looks ahead; empty = the policy's default.
     """
 
     policy: str
@@ -101,7 +101,7 @@ class AdminApi:
 
     @web.middleware
     async def _allowed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The holder of the admin key; if no key is set, any client except a page in a browser."""
+        """Admit holders of the admin key, or without a key those who use a loopback name; never a page in a browser."""
         origin = request.headers.get("Origin")
         if origin is not None or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return _error(403, "Pages of a browser may not ask this API.", "Origin", origin or "")
@@ -170,7 +170,7 @@ class AdminApi:
         return web.json_response({"worker": name}, status=202)
 
     def _no_worker(self, name: str) -> str:
-        """No worker has this name. If its ranks are workers, say how to write them: clients cut a URL at its ``#``."""
+        """The error that no worker has this name. If its ranks are workers, it says how to write them in a URL."""
         ranks = [one.name for one in self._membership.workers() if one.name.startswith(f"{name}#")]
         said = f"There is no worker {name}."
         if not ranks:
@@ -271,5 +271,5 @@ async def _body(request: web.Request, kind: type[T]) -> T:
 
 
 def _dumps(value: Any) -> str:
-    """JSON with null in place of inf and nan."""
+    """JSON text; numbers that JSON lacks (nan, inf) become null."""
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()

@@ -167,7 +167,7 @@ def _load(policy: str, predictor: str) -> None:
 
 
 def build_or_warm(policy: str, predictor: str) -> None:
-    """Build what decisions need; where this process runs compiled code, load all of it by made-up requests too.
+    """Build a dispatcher with this policy and predictor, as a check; with compiled code, also run it, to load its kernels.
 
     Raises:
         InputError: an unknown policy, predictor or option.

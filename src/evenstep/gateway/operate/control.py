@@ -50,7 +50,7 @@ class Control(Protocol):
         """Add a worker, or change the description of a known one, even if it is leaving.
 
         Raises:
-            InputError: it cannot; nothing has changed then.
+            InputError: it is not valid, or known with another role; nothing has changed then.
         """
         ...
 
@@ -84,12 +84,12 @@ class Control(Protocol):
         Where it listens, its TLS files, how it speaks with engines it knows, and the decision log stay as they were.
 
         Raises:
-            InputError: it cannot; nothing has changed then.
+            InputError: the config cannot be used; nothing has changed then.
         """
         ...
 
     def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
-        """Report each request that ends, from now on, to these sinks; to `of_classes` only requests that have a class."""
+        """Report each request that ends, from now on, to these sinks alone; to `of_classes` only those with a class."""
         ...
 
     def drain(self) -> None:

@@ -18,9 +18,11 @@ def at_address(common: Worker, host: str, port: int, name: str = "", group: str 
     """The worker at an address, or its ranks.
 
     Args:
-        common: the settings it shares with its neighbours; scheme and path of its URL apply.
+        common: settings of all workers of the source; only scheme and path of its URL are used.
         host: IPv4 or IPv6 address.
-        name, group: of the worker, if not derived from its address and from `common`.
+        port: of the worker.
+        name: of the worker; empty = derived from its address.
+        group: its barrier group; empty = that of `common`.
     """
     scheme, _, path, _, _ = urlsplit(common.url)
     url = urlunsplit((scheme, f"{in_url(host)}:{port}", path, "", ""))

@@ -37,13 +37,13 @@ _AT_ONCE = 32  # records that are formatted before the event loop gets its turn
 
 
 def access(one: Ended) -> None:
-    """A line for a request that is over."""
+    """Log a request that has ended."""
     if _access.isEnabledFor(logging.INFO):
         _access.callHandlers(_Line(one))
 
 
 def logged_of(one: Ended) -> dict[str, Any]:
-    """The fields of that line; times that are not known are left out."""
+    """The fields of the line that `access` logs, in order; unknown times are left out."""
     asked_s = one.arrived_s
     times = one.sent_s - asked_s, one.first_s - asked_s, one.tpot_s, one.ended_s - asked_s
     return {
@@ -80,7 +80,7 @@ def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
 
 
 class Logs:
-    """Takes every record from the caller to a stream; see `logging_to`."""
+    """Writes the records of all evenstep loggers to a stream, from a thread of its own; see `logging_to`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._entry = _Entry(stream)
@@ -88,11 +88,11 @@ class Logs:
 
     @property
     def dropped(self) -> int:
-        """Records thrown away because the stream was too slow."""
+        """Number of records thrown away because the stream was too slow or closed."""
         return self._entry.dropped
 
     def reload(self, settings: Log) -> None:
-        """Another format or level from now on."""
+        """Use another format or level from now on."""
         self._entry.setFormatter(JsonLine() if settings.format == "json" else TextLine())
         self._logger.setLevel(settings.level.upper())
 
@@ -215,7 +215,7 @@ def _second(second: int) -> str:
 
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields, rounded for readers; omitted are nan, which JSON lacks, and what another library hides in a record."""
+    """The fields of a record, rounded to 6 decimals; nan and names that begin with an underscore are left out."""
     if isinstance(record, _Line):
         return logged_of(record.one)
     found = {key: value for key, value in vars(record).items() if key not in _OWN and not key.startswith("_")}

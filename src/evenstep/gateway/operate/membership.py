@@ -115,7 +115,7 @@ class Membership:
             await self._apply(plan)
 
     async def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker, from whichever source it came.
+        """Remove a worker of any source; for `drain` see `Control.remove_worker`.
 
         Raises:
             InputError: no worker has this name.

@@ -56,7 +56,7 @@ class Operation:
         settled: the config.
         control: the gateway.
         loop: the gateway's loop; it need not run yet.
-        logs: follow reloads; None = owned by another part.
+        logs: take new log settings at a reload; None = there are none to tell.
         contexts: TLS contexts of the gateway's own listeners, whose certificates follow reloads.
 
     Attributes:
@@ -249,7 +249,7 @@ class Operation:
             await _quietly(self.report(snapshots))
 
     async def _tell_status(self, snapshots: Snapshots) -> None:
-        """Say how it goes, as often as the config says now."""
+        """Log a status line every ``log.status_s`` seconds of the config in force."""
         status, loop = Status(), asyncio.get_running_loop()
         told_s = loop.time()
         while True:
@@ -294,13 +294,13 @@ class _Parts:
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, spans: Spans, one: Ended) -> None:
-    """A span is made off the data path; what ends after operation has ended has none."""
+    """Have a span made on the loop of operation; if that has ended, there is none."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(spans.ended, one)
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    """Do it; an error of a user is logged where it arose, one of ours here."""
+    """Await this work and raise nothing: an error of a user is logged where it arose, an unexpected one here."""
     try:
         await work
     except (InputError, TimeoutError):

@@ -1,7 +1,7 @@
-"""Applies a new config without a stop: completely or not at all.
+"""Applies a new config without a stop.
 
-Everything that can fail (file, keys, certificates, policy, workers) is checked before anything changes. Settings that a
-running process cannot change stay as they are and are named in the answer.
+File, keys, certificates, policy and workers are checked before anything changes, so a faulty config changes nothing.
+Settings that a running process cannot change stay as they are and are named in the answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Reloaded:
 
     Args:
         changed: dotted settings whose values are new.
-        joined, left: names of workers.
+        joined: names of workers that are new or have changed.
+        left: names of workers that leave.
         needs_restart: dotted settings that differ in the file but need a restart.
     """
 
@@ -61,6 +62,10 @@ class Reloader:
         membership: its workers.
         heard: called with the config in force after every change.
         contexts: TLS contexts of listeners, with the source of their certificates.
+
+    Attributes:
+        settled: the config in force.
+        results: number of reloads by result, ``ok`` or ``refused``.
     """
 
     def __init__(
@@ -82,7 +87,8 @@ class Reloader:
         """Read all sources again, and use the new config.
 
         Raises:
-            InputError: something is wrong; nothing has changed then.
+            InputError: something is wrong. Nothing has changed then, unless the gateway refused a worker (see
+                `Membership.apply`) after the new config was in force.
         """
         async with self._turn:
             try:
@@ -150,7 +156,11 @@ class Reloader:
             heard(config)
 
     def _tell(self, config: GatewayConfig, is_plain: bool) -> bool:
-        """Have the gateway use a config, on its loop. False = it has changed over since, so kernels must be loaded first."""
+        """Have the gateway use a config; runs on its loop.
+
+        Returns False, and does nothing, if the config was tried in plain Python (`is_plain`) and compiled code decides by
+        now: its kernels must be loaded first.
+        """
         if is_plain and not begins_plain():
             return False
         self._door.control.reload(config)

@@ -1,7 +1,8 @@
 """Scrapes the engines' metrics pages away from the data path, which gets values and never waits for a page.
 
 Ranks at one address share one page, which is fetched once. If a page cannot be fetched or parsed, the reading fails for
-each of its workers: unknown load never counts as zero.
+each of its workers, and their load is unknown, not zero. If it was never a metrics page of the engine, the gateway relies on
+its own counts.
 """
 
 from __future__ import annotations
@@ -76,8 +77,11 @@ class Scraper:
 
     Args:
         door: the way to the gateway.
-        engines: how often, how long.
+        engines: the interval of readings, and the longest wait for one.
         pages: fetches them.
+
+    Attributes:
+        results: number of readings by result, ``ok`` or ``failed``.
     """
 
     def __init__(self, door: ControlProxy, engines: Engines, pages: Pages) -> None:
@@ -148,7 +152,7 @@ class Scraper:
                 self._tell(control.sampled, worker.name, sample)
 
     async def _is_asking(self, names: list[str]) -> None:
-        """The gateway knows that these are about to be read; all pages that are read at one time are said at once."""
+        """Wait until the gateway knows that these workers are about to be read; one call covers all that are due now."""
         if self._asking is None:
             self._asking = [], asyncio.Event()
             asyncio.get_running_loop().call_soon(self._ask)
@@ -169,7 +173,7 @@ class Scraper:
         asked.add_done_callback(tell)
 
     def _tell(self, call: Callable[..., None], *args: Any) -> None:
-        """Tell the gateway after the reads at hand, all of them at once: it wakes for it."""
+        """Make a call on the gateway's loop soon; all calls that are due then go in one, since each wakes it."""
         if not self._news:
             asyncio.get_running_loop().call_soon(self._tell_all)
         self._news.append((call, args))
@@ -205,8 +209,8 @@ def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
 def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
     """The state of a worker: of its rank, or of all ranks on the page together if it has no rank.
 
-    None if its rank is not on the page, counted from `first_rank` on a further node of several. An instance of an
-    external load balancer has its own page, on which its rank keeps its number.
+    None if the page lacks its rank, or has none. On a further node of several, ranks are counted from `first_rank`. An
+    instance of an external load balancer has its own page, on which its rank keeps its number.
     """
     if worker.rank is not None or not samples:
         return samples.get(worker.first_rank + (worker.rank or 0))
@@ -227,19 +231,20 @@ def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample |
 
 
 async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
-    """The state of each rank on a page.
+    """Read the state of each rank from a page; returned by rank.
 
     Raises:
         NotItsPageError: a page without the required metrics.
-        EngineError: another status than 200, a page that is too large, a value out of range.
-        OSError: the connection failed or broke.
+        NoPageError: the status is 404, 405 or 501.
+        EngineError: no connection, another status than 200, a page that is too large, a value out of range.
+        InputError: the key cannot be read.
     """
     page = await pages.read(place.url, read_secret(place.api_key, place.url, "api_key"))
     return {sample.rank: _in_range(sample) for sample in _adapter(place.engine).samples(page)}
 
 
 def _in_range(sample: EngineSample) -> EngineSample:
-    """A sample whose values can be counted with.
+    """The sample itself, if all its values are in range.
 
     Raises:
         EngineError: one of them is below 0, or larger than any engine's.
@@ -262,7 +267,7 @@ async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -
     """Check, before serving, that the config agrees with what engines report.
 
     Returns:
-        Names of workers that gave no answer; they count as full until they do.
+        Names of workers whose page could not be read; they count as full until it can. Those without a page are left out.
 
     Raises:
         InputError: a worker has less KV memory than its config says, or its rank is not on its page.

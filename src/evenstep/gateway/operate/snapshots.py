@@ -1,4 +1,4 @@
-"""The gateway's numbers, asked for at most so often: however many scrape, the data path makes one snapshot at a time."""
+"""The gateway's numbers, taken at most twice a second, however many clients ask for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Snapshots:
         """A snapshot and its age in seconds; an old one if the data path does not answer.
 
         Raises:
-            TimeoutError: it never did.
+            TimeoutError: it has never answered so far.
         """
         async with self._turn:
             if time.monotonic() - self._made_s > _FRESH_S:

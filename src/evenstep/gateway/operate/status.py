@@ -1,4 +1,4 @@
-"""The status line of a gateway, once a minute, from two snapshots."""
+"""The fields of a gateway's status line, from two snapshots."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class Status:
             seconds: since the last call.
 
         Returns:
-            ``requests`` that ended and ``failed`` of them; ``tokens_per_s`` of those that ended as they should; ``waiting``
-            and ``running`` now; ``barrier_idle``: share of the workers' time that they waited for the heaviest of their
-            group; ``load_imbalance``: share of load, as it stands now, of those whose group ran without a step law, now or
-            at the last call, in place of that or beside it; ``workers`` that are up, of how many.
+            ``requests``: number that ended since. ``failed``: those of them without status 200, so also refused and
+            cancelled ones. ``tokens_per_s``: output tokens of requests that ended without an error. ``waiting`` and
+            ``running``: requests now. ``barrier_idle``: share of the workers' time lost in waiting for the heaviest of
+            their group. ``load_imbalance``: 1 - mean load over largest, now, of workers in groups without a known step
+            law; it replaces ``barrier_idle`` if no group has one. ``workers``: those that are up, of all, as text.
         """
         models = list(snapshot["models"].values())
         workers = [worker for one in models for worker in one["workers"]]

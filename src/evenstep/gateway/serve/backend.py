@@ -31,9 +31,10 @@ class Backend:
     Attributes:
         fingerprint: ``system_fingerprint`` of its chunks, once known.
         templates: the observed form of its streams.
-        passing: running requests that are not generations.
-        serves: names of the models it is configured to serve; denied: those of them that it has refused.
-        denied_s: time of its last refusal.
+        passing: number of running requests that are not generations.
+        serves: names of the models it serves, as the config or its ``/v1/models`` says.
+        denied: those of them that it has refused.
+        denied_s: monotonic time of the last refusal; -inf = none.
 
     Raises:
         InputError: an unknown engine.
@@ -88,9 +89,10 @@ class Backend:
         """Head of a request for tokens.
 
         Args:
+            chat: for a chat; else for a completion.
             name: the request's id.
             length: bytes of its body.
-            more: lines of `carried`.
+            more: further lines, as `carried` returns them.
         """
         return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
             self._generation[chat],
@@ -100,7 +102,7 @@ class Backend:
         )
 
     def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
-        """Head of any other request."""
+        """Head of any other request; `target` is its path and query, an empty `name` leaves out the id."""
         named = f"X-Request-Id: {name}\r\n".encode("ascii") if name else b""
         framing = b"Content-Length: %d\r\n" % length if length or method not in ("GET", "HEAD") else b""
         return self._line(method, target) + named + more + framing + b"\r\n"

@@ -12,11 +12,14 @@ from evenstep.gateway.serve.ended import Ended
 class Attainment:
     """Counts of requests that met the targets of their class, and of requests that did not.
 
-    A request that ended with an error missed its targets. One that its client left, or without a class, is not counted. The
-    target on further tokens applies only to requests with more than one token.
+    A request that was refused or ended with an error missed its targets. One that its client left, or without a class, is
+    not counted. The target on further tokens applies only to requests with more than one token.
 
     Args:
-        classes: name -> class, in the order of their numbers.
+        classes: name -> class, in the order of their numbers, from 1.
+
+    Attributes:
+        counted: number of requests by class and whether they met its targets.
     """
 
     def __init__(self, classes: Mapping[str, RequestClass]) -> None:
@@ -39,7 +42,7 @@ class Attainment:
         return {name: kind.weight for name, kind in self._classes}
 
     def counts(self) -> list[dict[str, object]]:
-        """For each class, the number of requests that met its targets and that did not."""
+        """Two entries for each class: ``class``, ``met`` (true or false), and as ``value`` the number of such requests."""
         return [
             {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
             for name, _ in self._classes

@@ -101,7 +101,11 @@ class DecisionLog:
 
 
 def log_of(settings: Decisions, model: str, several: bool) -> DecisionLog | None:
-    """The decision log of one model, or None if no log is configured. With several models each has its own file."""
+    """The decision log of one model, or None if no log is configured.
+
+    Args:
+        several: another model has the configured file; this one's gets the model's name into its file name.
+    """
     if not settings.path:
         return None
     place = Path(settings.path)

@@ -14,8 +14,8 @@ import msgspec
 
 from evenstep.gateway.connections.request_context import RequestContext
 
-#: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token.
-#: ``cancelled``: its client left. ``refused``: turned away before any engine was asked.
+#: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token, also if
+#: no engine was free in time. ``cancelled``: its client left. ``refused``: for its key, form or size, or at a limit.
 Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
 
 
@@ -27,15 +27,17 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
         outcome: see `Outcome`.
         status: HTTP status the client saw; 0 = none.
         path: of the request, without query.
-        model: served model; empty if the request was refused before it was known.
+        model: the model it asks for, as written; empty if it names none, or was refused before it was known.
         tenant: the tenant to charge.
-        request_class: number of its class.
+        request_class: number of its class; 0 = none.
         worker: the last worker it was sent to; empty if it was never sent.
         prompt_tokens, output_tokens: as last counted.
-        tries: legs sent for it.
-        continued: whether it continued on another worker after its first token.
-        arrived_s, sent_s, first_s, ended_s: monotonic times of its head, its last dispatch to a worker, its first token
-            and its end; nan = never.
+        tries: legs begun for it, those to prefillers included.
+        continued: whether a further leg began after its first token.
+        arrived_s: monotonic time at which it was read whole, in seconds; nan = never, as below.
+        sent_s: of its last dispatch to a worker.
+        first_s: of its first token, or of its whole answer.
+        ended_s: of its end.
         traceparent: W3C trace context as the client sent it; empty = none.
     """
 
@@ -81,9 +83,9 @@ class Story:
         name: its id.
         context: its head and what follows from it.
         arrived_s: arrival time.
-        model: served model; empty if unknown.
+        model: the model it asks for; empty if unknown.
         prompt_tokens: as estimated, until an exact count replaces it.
-        request_class: number of its class, for a token generation.
+        request_class: number of its class, for a token generation; 0 = none.
     """
 
     __slots__ = (

@@ -48,13 +48,14 @@ class Exchange:
         context: the parsed head.
 
     Attributes:
-        number: the dispatcher's.
+        number: the dispatcher's number of the request; 0 = none yet.
         refusal: the last refusal or failure reported by an engine.
         only_too_many: all engines that refused or failed it so far answered 429.
         can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
         held: the part of a stream without tokens that the client has not received.
-        size: of its prompt, in the unit of the estimates; 0 = its tokens are known.
+        why: why its stream cannot continue, for the client; empty = not known.
+        size: of its prompt, in tokens where the model has a tokenizer, else bytes; 0 = the request gives its tokens.
         is_counted: the dispatcher knows the prompt's true length.
         story: notes for the sinks; None if there are no sinks.
     """
@@ -82,7 +83,7 @@ class Exchange:
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
     def prefill(self, command: SendPrefill, backend: Backend) -> None:
-        """Send the prefill leg."""
+        """Send the prefill leg to a prefiller."""
         self._handover = b""
         self._begin_call(backend)
         leg = self._leg = Prefill(self, command.leg, backend)
@@ -134,7 +135,7 @@ class Exchange:
         self._over("error" if command.reason in _FAULTS else "refused", refusal.status)
 
     def fail(self, command: Fail) -> None:
-        """End a stream that has begun with an error event."""
+        """Tell the client that the answer cannot continue: in a stream that has begun by an event, else by a status."""
         why = self.why or _WHY.get(command.reason, "no engine could go on with it")
         refusal = refusals.stream_broken(why)
         if self.has_started:
@@ -146,7 +147,7 @@ class Exchange:
     # --- what legs say -------------------------------------------------------------------------------------------
 
     def start(self, out: bytes) -> None:
-        """Begin the client's answer with the first token."""
+        """Send the client the head of the stream, what was held, and `out`, which has the first token."""
         self.has_started = True
         if self.story is not None:
             self.story.started()
@@ -180,7 +181,13 @@ class Exchange:
             self._over("complete", _OK)
 
     def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
-        """Handle the end of a complete stream."""
+        """Handle the end of a complete stream.
+
+        Args:
+            out: the last bytes for the client.
+            news: output tokens not yet reported to the dispatcher.
+            now_s: monotonic time.
+        """
         self._leg = None
         if self.has_started:
             self.client.send(out, last=True)
@@ -197,7 +204,10 @@ class Exchange:
             self._over("complete", _OK)
 
     def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
-        """Handle a failed leg, whose connection is already closed."""
+        """Handle a failed leg that is closed or was never sent.
+
+        The dispatcher decides what follows. If the client already has every token it asked for, its stream ends as complete.
+        """
         if self._leg is not leg:
             return
         self._keep_what_is_there(leg)
@@ -224,7 +234,7 @@ class Exchange:
         )
 
     def count_prompt(self, row: int, tokens: int) -> None:
-        """Correct the prompt's tokens by an engine's report; -1 = not reported."""
+        """Pass to the dispatcher the first count of the prompt's tokens that an engine reports; -1 = not reported."""
         news = self._counted_now(tokens)
         if news:
             self.model.counted(self, row, news)
@@ -315,7 +325,7 @@ class Exchange:
         )
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
-        """The part of a continued stream that the client has."""
+        """Note what a stream has brought so far, if another engine may continue it."""
         if isinstance(leg, Stream) and self.can_continue and leg.reply.produced:
             self._before = leg.reply.so_far()
 

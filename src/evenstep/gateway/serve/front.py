@@ -56,10 +56,10 @@ class Front:
     Attributes:
         heads: parsed client heads, under this config.
         clients: open connections.
-        codes: answers by status.
+        codes: number of answers by status.
         passing: running requests that are not generations.
-        sinks: take each finished request without a class.
-        class_sinks: take each finished request with a class.
+        sinks: take each ended request without a class, and each that is proxied.
+        class_sinks: take the other ended requests.
 
     Raises:
         InputError: an unreadable key.
@@ -80,13 +80,13 @@ class Front:
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
-        """Use another config from now on."""
+        """Use another config from now on, with the callers that it allows."""
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
         self.heads = ClientHeads(self._read_head)  # what follows from a head may be something else now
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
-        """Report each request that ends, from now on, to these sinks."""
+        """Report each request that ends, from now on, to these sinks alone; see the attributes."""
         self.sinks, self.class_sinks = sinks, class_sinks
 
     # --- what connections ask ------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Front:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether an engine that decodes and tidies a path cannot take it for one that is not passed on."""
+    """Whether an engine that decodes and normalises a path still reads one that may be forwarded."""
     read = posixpath.normpath(unquote(path.partition("#")[0]))
     if _PASSED.fullmatch(read) is None or read in _NOT_PASSED or "\\" in read:
         return False

@@ -74,11 +74,11 @@ class Owner(Protocol):
 
 
 class Collecting:
-    """A call whose answer counts as a whole.
+    """One call to an engine, a `Leg`: gathers the answer, judges it, and tells the exchange how it ended.
 
     Args:
-        exchange: whose.
-        number: of the leg, as the dispatcher has it.
+        exchange: the request that it is part of.
+        number: the dispatcher's number of the leg.
         backend: the worker.
 
     Attributes:
@@ -147,7 +147,7 @@ class Collecting:
         raise NotImplementedError
 
     def _judge(self) -> None:
-        """It answered with another status than 200."""
+        """End a leg whose engine answered with another status than 200; decide whether the client is at fault."""
         head = self._answer
         assert head is not None
         status, exchange = head.status, self.exchange
@@ -183,7 +183,7 @@ class Whole(Collecting):
     """A call whose answer does not stream.
 
     Args:
-        row: what `Dispatcher.produced` wants to hear.
+        row: the request's row, as `Dispatcher.produced` takes it.
     """
 
     def __init__(self, exchange: Owner, number: int, backend: Backend, row: int) -> None:
@@ -207,8 +207,8 @@ class Stream(Collecting):
     """A call whose answer streams in chunks.
 
     Args:
-        row: what `Dispatcher.produced` wants to hear.
-        reply: counts and cleans it.
+        row: the request's row, as `Dispatcher.produced` takes it.
+        reply: counts the tokens of the stream, and makes the client's bytes of it.
     """
 
     kind = "text/event-stream"

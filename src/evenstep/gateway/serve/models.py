@@ -63,7 +63,7 @@ def page(cards: Iterable[ModelCard]) -> bytes:
 
 
 def joined(old: Mapping[str, ModelCard], new: Iterable[ModelCard]) -> dict[str, ModelCard]:
-    """Cards by name; the first of each name is kept."""
+    """Both as cards by name; of several with one name, the first is kept."""
     found = dict(old)
     for card in new:
         found.setdefault(card.name, card)

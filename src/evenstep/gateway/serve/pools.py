@@ -42,9 +42,9 @@ class Pools:
         tls: for engines with https.
 
     Attributes:
-        by_model: pool of each name a client may ask for.
-        cards: the entries of ``/v1/models``.
-        workers: every worker, by name.
+        by_model: pool of each model that a worker ever served; aliases are not among them.
+        cards: entries of ``/v1/models`` by name, as first seen; also of models that no worker serves any more.
+        workers: every worker, by name, those that are leaving included.
     """
 
     def __init__(self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None) -> None:
@@ -73,7 +73,7 @@ class Pools:
         return list(self._learning)
 
     def pool_of(self, model: str) -> ServedModel | None:
-        """The pool that serves a model; None if no worker ever did, or all that did were removed."""
+        """The pool of a model or an alias; None if no worker ever served it, or its pool has no workers left."""
         pool = self.by_model.get(self.config.aliases.get(model, model))
         return pool if pool is not None and pool.backends else None
 
@@ -91,7 +91,7 @@ class Pools:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def backend_of(self, worker: Worker) -> Backend:
-        """A worker with its endpoint; ranks with the same URL share it.
+        """A new `Backend` for a worker; workers with the same URL share an endpoint.
 
         Raises:
             InputError: an unknown engine, or an unreadable secret.
@@ -103,10 +103,10 @@ class Pools:
         return Backend(worker, endpoint, key)
 
     def add(self, worker: Worker) -> None:
-        """Add a worker, or change the description of a known one.
+        """Add a worker, or change the description of a known one. If it names no models, it is asked until it answers.
 
         Raises:
-            InputError: it cannot; nothing has changed then.
+            InputError: its description is invalid, or it is known with another role; nothing has changed then.
         """
         backend = self.backend_of(worker)
         known = self.workers.get(worker.name)
@@ -131,7 +131,7 @@ class Pools:
             self._learning[worker.name] = task
 
     def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker.
+        """Remove a worker; with `drain`, its requests finish there first.
 
         Raises:
             InputError: there is no such worker.
@@ -237,7 +237,7 @@ class Pools:
         self._list(pool, cards)
 
     async def _learn(self, backend: Backend) -> None:
-        """Ask a worker for its models until it says."""
+        """Ask a worker for its models until it answers, then put it into their pool."""
         wait_s, said = _AGAIN_S, False
         while True:
             cards = await _cards_of(backend)
@@ -266,7 +266,7 @@ class Pools:
             task.cancel()
 
     def _place(self, backend: Backend, cards: Iterable[ModelCard]) -> None:
-        """Into the pool of its models."""
+        """Put a worker into the pool that has one of its models, else into a new one."""
         cards = list(cards)
         known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
         pool = next(known, None) or self._new_pool(cards[0].name)
@@ -306,7 +306,7 @@ class Pools:
         return pool
 
     def _left(self, pool: ServedModel, name: str) -> None:
-        """A worker runs nothing any more for a pool; it may be another one's by now."""
+        """Forget a worker that runs nothing any more for a pool, unless another pool has it by now."""
         if self._pool_of.get(name) in (pool, None):
             self.gone(name)
 
@@ -352,7 +352,7 @@ class Pools:
 
 
 async def _cards_of(backend: Backend) -> list[ModelCard]:
-    """The models that a worker lists; none where it does not say."""
+    """The models that a worker lists; empty without a valid answer."""
     status, body = await fetch(backend, "/v1/models", _PATIENCE_S)
     try:
         return read_models(body) if status == 200 else []
@@ -361,5 +361,5 @@ async def _cards_of(backend: Backend) -> list[ModelCard]:
 
 
 def _counted(tokens: float) -> int:
-    """Tokens of an engine's counter; -1 where it does not say."""
+    """Tokens of an engine's counter; -1 for nan, which means not reported."""
     return -1 if math.isnan(tokens) else int(tokens)

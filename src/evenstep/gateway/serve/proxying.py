@@ -1,7 +1,8 @@
-"""Forwards requests other than generations to the engine with the fewest of them; no dispatcher counts them.
+"""Forwards requests other than generations, first to the healthy worker with the fewest requests. No dispatcher counts them.
 
-Until the first byte of an answer reaches the client, a failed engine is replaced by another, each tried once. Errors of an
-engine are converted to OpenAI's form; a redirect is not followed and counts as a failure.
+Until the first byte of an answer reaches the client, a failed engine is replaced by another. Each is tried once; the last is
+tried twice if a reused connection was stale. Errors of an engine are converted to OpenAI's form; a redirect is not followed
+and counts as a failure.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ProxiedRequest:
         self._size = 0
 
     def send(self) -> None:
-        """Send the request to the next engine."""
+        """Send the request to the next engine; without another one, refuse it."""
         if not self._left:
             refusal = refusals.engine_failed()
             self.client.refuse(refusal)
@@ -100,7 +101,7 @@ class ProxiedRequest:
             self._start(head, length)
 
     def _start(self, head: ResponseHead, length: int) -> None:
-        """It is this engine's answer that the client gets."""
+        """Begin the client's answer with the head of this engine's answer."""
         kind = head.headers.get("content-type", "application/octet-stream").encode("latin-1")
         lines = [f"{name}: {head.headers[name]}\r\n" for name in _ANSWER_FIELDS if name in head.headers]
         told = -1 if length in (CHUNKED, UNTIL_CLOSED) else length

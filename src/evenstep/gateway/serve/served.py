@@ -1,9 +1,9 @@
 """One served model: its dispatcher, workers and requests. It carries out the dispatcher's commands.
 
-Rules of this file. Events go to the dispatcher in order, those that have come up together, and all commands that follow are
-carried out before the next are told. Requests and whole answers, which come in number, are told after the reads at hand. A
-round is decided only then anyway, and one kind of work at a time costs less. Chunks are told as two ints. A tick comes after
-the reads at hand or when the dispatcher asked for it, whichever is first.
+Rules of this file. Events go to the dispatcher in order, those that have come up together in one call; all commands that
+follow are carried out before the next call. Arrivals and ends of whole answers, which are many, are held until the reads at
+hand are done, and ends go first. A round is decided only then anyway, and one kind of work at a time costs less. A chunk is
+reported by two ints. A tick comes after the reads at hand or when the dispatcher asked for it, whichever is first.
 """
 
 from __future__ import annotations
@@ -69,19 +69,20 @@ class ServedModel:
 
     Args:
         name: the model's.
-        policy, predictor: ``NAME[:key=value,...]``.
+        policy: routing policy, ``NAME[:key=value,...]``.
+        predictor: predictor of output lengths, in the same form; empty = the policy's default.
         settings: of the dispatcher.
         loop: the loop.
-        probe: asks a worker for its health and answers with `probed`.
-        removed: a worker that was to leave is gone.
-        denied: a worker says that it does not serve what it was said to serve; asks it again.
-        tokenizer: a tokenizer.json, to count prompts by; empty = they are estimated from their bytes.
-        log: where the decision log is written; None = nowhere.
-        tenants: whose limits hold for other models, too; None = there are no others.
+        probe: called to ask a worker for its health; it answers with `probed`, later.
+        removed: called with the name of a worker that was removed, once no request runs there.
+        denied: called when a worker denies a model that it was listed for; it asks for the worker's models again.
+        tokenizer: path of a tokenizer.json, to count prompts by; empty = tokens are estimated from a prompt's bytes.
+        log: takes the records of the decision log; None = there is none.
+        tenants: limits of tenants, counted over all models that share them; None = over this model alone.
 
     Attributes:
         backends: workers by name.
-        sizes: bytes per token of prompts.
+        sizes: estimates tokens from the size of a prompt, and learns from the counts of engines.
 
     Raises:
         InputError: an unknown policy, predictor or option; a tokenizer that cannot be read.
@@ -145,7 +146,7 @@ class ServedModel:
 
     @property
     def requests(self) -> int:
-        """Requests that have not ended."""
+        """The number of requests that have not ended."""
         return len(self._exchanges)
 
     # --- events --------------------------------------------------------------------------------------------------
@@ -205,14 +206,14 @@ class ServedModel:
                 exchange.client.fail()
 
     def number(self, exchange: Placed) -> int:
-        """Give a new request its number."""
+        """Give a new request its number, register it, and make it the job of its client. Returns the number."""
         self._number = exchange.number = number = self._number + 1
         self._exchanges[number] = exchange
         exchange.client.job = exchange
         return number
 
     def produced(self, row: int, tokens: int, now_s: float) -> None:
-        """Count a chunk that was sent to the client."""
+        """Report to the dispatcher the output tokens that a chunk brought; for `row` see `Dispatcher.produced`."""
         turn = self._turn
         turn.now_s = now_s
         self._count(row, tokens)
@@ -220,7 +221,7 @@ class ServedModel:
             self._tick_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
-        """Note the prompt's tokens that an engine reported with its first chunk."""
+        """Tell the dispatcher how many tokens a prompt has, as an engine reported with its first chunk."""
         if self.dispatcher.is_logged or self._events or self._ended:
             self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
         else:
@@ -235,8 +236,9 @@ class ServedModel:
         """Handle an answer that is complete and sent.
 
         Args:
-            prompt_tokens: where the engine told them only now.
-            output_tokens: where the answer came whole.
+            leg: number of the leg that brought it.
+            prompt_tokens: as the engine reports only now; 0 = known before, or not reported.
+            output_tokens: of an answer that came whole; 0 for a stream, whose tokens `produced` has counted.
         """
         event = ev.Finished(
             now_s=time.monotonic(),
@@ -257,13 +259,14 @@ class ServedModel:
         self._exchanges.pop(exchange.number, None)
 
     def lost(self, worker: str, kind: str, why: str, name: str) -> None:
-        """Log that a leg failed."""
+        """Log that a leg of the request with the id `name` failed at a worker."""
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
 
     def denied(self, backend: Backend, model: str) -> None:
         """Handle a worker's answer that it does not serve a model.
 
-        If it was listed for that model, it gets no requests until its models are read again.
+        If it was listed for that model, it gets no requests until its models have been read again. A denial within a second
+        of the one before is ignored.
         """
         now_s = time.monotonic()
         if model in backend.serves and now_s >= backend.denied_s + _ASK_AGAIN_S:
@@ -278,7 +281,10 @@ class ServedModel:
         return self.dispatcher.parts.deciding.call.reads_cached
 
     def estimate(self, exchange: Placed) -> int:
-        """Estimated tokens of a prompt, until an engine reports them; at most what the largest engine can hold."""
+        """Estimate a prompt's tokens, until an engine reports them; at most what the largest engine can hold.
+
+        Sets `exchange.size`, unless the request itself gives its tokens.
+        """
         request = exchange.request
         if request.prompt_tokens >= 0:
             return max(1, request.prompt_tokens)
@@ -298,8 +304,8 @@ class ServedModel:
         """Add a worker, or change the description of a known one.
 
         Args:
-            slots: for a worker that does not say.
-            is_scraped: its metrics are read, if it has any.
+            slots: of a worker whose description has none.
+            is_scraped: its metrics page is read, if it has one.
 
         Raises:
             InputError: it is there with another role.
@@ -315,7 +321,7 @@ class ServedModel:
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
     def by_work(self) -> list[Backend]:
-        """The decoding workers: healthy ones first, then by number of requests."""
+        """The decoding workers: healthy ones first, and among these the one with the fewest requests first."""
         mirror = self.dispatcher.mirror
 
         def work(one: Backend) -> tuple[bool, int]:

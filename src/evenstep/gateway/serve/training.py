@@ -20,8 +20,8 @@ class Trainer:
 
     Args:
         loop: the loop.
-        due: the fit that is due now, or None.
-        tell: takes the event that one was made.
+        due: returns the fit that is due now, or None.
+        tell: takes the event that a fit ended, well or not, on the loop.
     """
 
     def __init__(
