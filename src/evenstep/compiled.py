@@ -60,7 +60,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def mode() -> str:
-    """``numba <version>``, or ``plain Python (slow)`` if kernels are not compiled; the checked build says so."""
+    """How kernels run now, in words for banners: ``numba <version>``, with ``, checked (slow)`` in the checked build.
+
+    ``plain Python (slow)`` without numba; ``until they are compiled`` is added before this process changes over (`late`).
+    """
     if numba is None:
         return "plain Python (slow)"
     if not change.is_compiled:
@@ -131,12 +134,14 @@ def borrowing(function: F) -> F:
 
 
 def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
-    """Make a Python function that kernels can call by this symbol name, in any process that has made it. It must not raise.
+    """Register a Python function under a symbol name, and return what kernels call it by.
+
+    Kernels from the disk cache find it in any process that has registered it. Without numba it is the function itself.
 
     Args:
-        name: its symbol, one for the whole program.
-        signature: numba's types, ``float64(int64, float64)``; no others.
-        function: what is called.
+        name: the symbol, unique in the whole program.
+        signature: as ``float64(int64, float64)``; int64 and float64 are the only types.
+        function: is called; it must not raise.
     """
     if numba is None:
         return function
@@ -154,7 +159,7 @@ _kept: list[object] = []  # functions that compiled code calls
 
 
 def declared(signature: Any) -> Callable[[F], F]:
-    """Compile a kernel eagerly for one declared signature, cached on disk."""
+    """Return a decorator that compiles a kernel at once for this signature only, cached on disk."""
 
     def wrap(function: F) -> F:
         def make() -> Any:
@@ -169,7 +174,7 @@ def declared(signature: Any) -> Callable[[F], F]:
 
 
 def entry(kernel: Any) -> Any:
-    """The compiled code of a kernel `declared` with one signature, called without looking at the arguments' types."""
+    """The compiled code of a `declared` kernel, as a function that does not check its arguments' types at each call."""
     if numba is None:
         return kernel
     if isinstance(kernel, Late) and not change.is_compiled:
@@ -283,7 +288,7 @@ def _plain_record(shape: type) -> type:
 
 
 def rows(shape: type[R], count: int, **words: float) -> Rows[R]:
-    """A table of `count` records, all with these words; every other word is 0."""
+    """A new table of `count` records of the class `shape`: the given words have these values in all, every other is 0."""
     if numba is not None:
         table: Any = np.zeros(count, _dtype(shape))
         if words and count:
@@ -297,7 +302,7 @@ def rows(shape: type[R], count: int, **words: float) -> Rows[R]:
 
 
 def one(shape: type[R]) -> R:
-    """A record; every word is 0."""
+    """A new record of the class `shape`; every word is 0."""
     return rows(shape, 1)[0]
 
 
@@ -315,7 +320,7 @@ def cut(table: Rows[R], start: int, end: int) -> Rows[R]:
 
 
 def column(table: Rows[Any], name: str) -> NDArray[Any]:
-    """One field of every record: a window if kernels are compiled, a copy in plain Python."""
+    """One field of every record: a view of the table if numba is there, a copy in plain Python."""
     return np.array([getattr(row, name) for row in table]) if _is_list(table) else cast("Any", table)[name]
 
 
@@ -330,7 +335,7 @@ def fill(table: Rows[Any], **words: Any) -> None:
 
 
 def widened(table: Rows[R], count: int) -> Rows[R]:
-    """A table of `count` records that begins with the records of `table`."""
+    """A new table of `count` records: those of `table` first, then records of zeros."""
     if _is_list(table):
         made = rows(table.shape, count)
         made[: len(table)] = table
@@ -355,7 +360,7 @@ def struct(shape: type[tuple[Any, ...]]) -> Any:
 
 
 def signature(returns: Any, *arguments: Any) -> Any:
-    """A signature from the types that a `struct` may have, structs, `bytes` and numba's own types; None without numba."""
+    """numba's signature of a function, from types that a field of a `struct` may have, or its own; None without numba."""
     if numba is None:
         return None
     found, *given = (
@@ -366,7 +371,7 @@ def signature(returns: Any, *arguments: Any) -> Any:
 
 
 def several(kind: Any, count: int) -> Any:
-    """The type of `count` values of one type, for a `signature`; None without numba."""
+    """The type of a tuple of `count` values of one type, for a `signature`; None without numba."""
     return None if numba is None else numba.types.UniTuple(kind, count)
 
 
@@ -558,7 +563,7 @@ def _listen() -> None:
 
 @jit
 def check(holds: Any) -> None:
-    """Raise an IndexError in the checked build where something does not hold; any other build does nothing."""
+    """Raise an IndexError in the checked build if `holds` is false; any other build does nothing."""
     if CHECKED and not holds:
         raise IndexError("compiled code used an index outside its table")
 
@@ -612,14 +617,14 @@ def parameters(policy: object) -> NDArray[np.float64]:
 
 
 def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
-    """The fields of a policy as a rule sees them, by name, and the text that reads them out of `parameters`.
+    """Make the type by which a rule reads a policy's fields, and the source text that fills it from `parameters`.
 
     Booleans, ints and floats keep their kind. A field that may be ``None`` is a float, nan for None; a tuple is
     a float64 array. A choice becomes one boolean for each of its words: ``order: Literal["margin", "free-slots"]`` gives
     ``options.order_margin`` and ``options.order_free_slots``.
 
     Returns:
-        A NamedTuple, and the statements of a function that has ``parameters``, which end with ``options = Options(...)``.
+        A NamedTuple class; and lines of source that read a variable ``parameters`` and end with ``options = Options(...)``.
     """
     names: list[str] = []
     lines = ["at = 0"]
@@ -662,9 +667,11 @@ _ENTRIES: dict[str, list[tuple[dict[str, Any], Callable[[type], Any]]]] = {}
 
 
 def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any]) -> None:
-    """Register that policies of this module have a rule; `entry` makes the compiled door of a policy class.
+    """Register that policies of this module have a rule.
 
     Args:
+        module: the module's name.
+        entry: makes the compiled door of a policy class.
         scope: the module's names: two files of users may give their modules the same name.
     """
     _ENTRIES.setdefault(module, []).append((scope, entry))
@@ -693,6 +700,6 @@ def kernel_file(policy: object) -> Path | None:
 
 
 def kernel_of(policy: object) -> Any | None:
-    """The compiled door of a policy, made from the rule of its own file; None for a policy in plain Python."""
+    """The compiled door of a policy, made from the rule of its class's own file; None without a rule there."""
     entry = rule_of(type(policy))
     return None if entry is None else entry(type(policy))

@@ -81,16 +81,20 @@ class Settled(Generic[T]):
     origin: dict[str, str]
 
     def refusal(self, name: str, expected: str, hint: str = "") -> InputError:
-        """The error for a setting, named as its source writes it (``--workers`` on the command line)."""
+        """Make the error for the setting `name`, named as its source writes it (``--workers`` on the command line)."""
         origin = self.origin[name]
         shown = "--" + name.replace("_", "-") if origin == "command line" else name
         return InputError(origin, shown, getattr(self.value, name), expected, hint)
 
     def check_numbers(self, at_least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
-        """Check that numeric settings are in range. Settings that are absent or None are skipped.
+        """Check that numeric settings are in range. A setting that is None is skipped.
+
+        Args:
+            at_least: setting -> least value; an integer may be `MOST` at most. Names without such a setting are skipped.
+            above_zero: settings that have to be > 0; each must exist.
 
         Raises:
-            InputError: one that is not finite, below its least value, or not above 0.
+            InputError: a number that is not finite or out of range.
         """
         for name, low in at_least.items():
             number = getattr(self.value, name, None)
@@ -146,10 +150,14 @@ def read_yaml(path: str | Path) -> Document:
 
 @contextmanager
 def in_file(path: str | Path, about: str) -> Generator[None]:
-    """Errors raised inside whose place is `about` name the line of this YAML file, as those of `load` do.
+    """Give each `InputError` of the block the line of its field in this YAML file, as the errors of `load` have.
+
+    Args:
+        path: the YAML file.
+        about: the `where` of errors that are changed; all others pass as they are.
 
     Raises:
-        InputError: what was raised inside, at its place in the file.
+        InputError: the error raised inside.
     """
     try:
         yield
@@ -161,7 +169,7 @@ def in_file(path: str | Path, about: str) -> Generator[None]:
 
 
 def load(path: str | Path, kind: type[T]) -> T:
-    """The dataclass that a YAML file describes.
+    """Read a YAML file of ours into a dataclass of type `kind`.
 
     Raises:
         InputError: see `read_yaml`; and unknown keys or values that do not fit.
@@ -171,7 +179,7 @@ def load(path: str | Path, kind: type[T]) -> T:
 
 
 def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, text: bool = False) -> T:
-    """A dataclass from plain values, keys strict at every depth.
+    """Make a dataclass from plain values. An unknown key is an error at every depth.
 
     Args:
         values: keys to values, nested where the dataclass nests.
@@ -192,11 +200,11 @@ def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, 
 
 
 def settle(kind: type[T], *layers: Layer) -> Settled[T]:
-    """Lay settings over one another, lowest first, and remember where each value came from.
+    """Merge layers of settings, and remember which layer set each value.
 
     Args:
         kind: the dataclass; fields with defaults are the lowest layer.
-        layers: later ones win, field by field.
+        layers: the lowest first; a later one wins, field by field.
 
     Raises:
         InputError: naming the layer whose key or value does not fit.
@@ -224,7 +232,10 @@ def schema(kind: type[Any], title: str) -> dict[str, Any]:
 
 
 def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """A complete JSON Schema: title, the fields of `body`, a required ``version``, and `parts` as its ``$defs``."""
+    """A complete JSON Schema: title, the fields of `body`, a required ``version``, and `parts` as its ``$defs``.
+
+    `body` gets the version, too: it is changed in place.
+    """
     body["properties"] = {"version": {"const": VERSION}} | {k: v for k, v in body["properties"].items() if k != "version"}
     body["required"] = ["version", *(name for name in body.get("required", []) if name != "version")]
     return {
@@ -238,14 +249,14 @@ def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dic
 def objects(
     *kinds: type[Any], hook: Callable[[Any], dict[str, Any]] | None = None
 ) -> tuple[list[str], dict[str, dict[str, Any]]]:
-    """Schemas of dataclasses and of all they hold, by name: strict about keys, with the meaning of each and of its fields.
+    """Make JSON schemas of dataclasses and of all dataclasses they hold: no unknown keys, descriptions from docstrings.
 
     Args:
         kinds: the dataclasses.
-        hook: schema of a type that is neither a dataclass nor a plain value.
+        hook: gives the schema of a type that is neither a dataclass nor a plain value.
 
     Returns:
-        the names of `kinds`, and the schemas.
+        The schema names of `kinds`, in their order; and all schemas by name.
     """
     import msgspec
 
@@ -336,6 +347,7 @@ def fields_of(kind: Any) -> dict[str, Any]:
 
 
 def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) -> None:
+    """Raise an error for an unknown key at any depth of `values`, which should be of type `hint` and stand at `path`."""
     kind = record_in(hint)
     if kind is not None and isinstance(values, Mapping):
         known = fields_of(kind)
@@ -375,7 +387,7 @@ def is_record(kind: Any) -> bool:
 
 
 def record_in(hint: Any) -> Any:
-    """The dataclass or struct a type is or may be, else None; None too if there are several: msgspec tells them apart."""
+    """The one dataclass or struct that a type is, or has among the types of its union; None if there is none or several."""
     found = [option for option in _options(hint) if is_record(option)]
     return found[0] if len(found) == 1 else None
 
@@ -435,7 +447,12 @@ def numeral(value: Any, hint: Any) -> Any:
 
 
 def expectation(said: str, hint: Any) -> str:
-    """What would have been accepted, derived from msgspec's message and the field's type."""
+    """The values that would have been accepted, in words.
+
+    Args:
+        said: msgspec's message about the value.
+        hint: the field's type; for a `Literal` its choices are listed.
+    """
     choices = _choices(hint)
     return f"one of {', '.join(choices)}" if choices else _expected(said)
 
@@ -493,7 +510,7 @@ def _reachable(kind: Any) -> list[Any]:
 
 
 def meaning(kind: Any) -> dict[str, str]:
-    """The text of each field, from the ``Args:`` of the dataclass and its base classes."""
+    """Field name -> its text, from the ``Args:`` in the docstrings of the dataclass and its base classes."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         _, _, tail = (base.__doc__ or "").partition("Args:")
@@ -505,7 +522,11 @@ def meaning(kind: Any) -> dict[str, str]:
 
 
 def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
-    """Finite numbers from themselves or from text; ``3*x`` in text stands for three times x.
+    """Check numbers, or read them from text such as ``1/2/3*0.5``; ``3*x`` stands for x three times.
+
+    Args:
+        where, field: as in `InputError`.
+        value: the numbers, or the text.
 
     Raises:
         InputError: text that is not a list of numbers, or a number that is not finite.
@@ -522,7 +543,7 @@ def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
 
 
 def finite(where: str, field: str, value: object) -> float:
-    """A finite number from itself or from text.
+    """Convert a number or text to a finite float. `where` and `field` are as in `InputError`.
 
     Raises:
         InputError: no number, or one that is not finite.
@@ -537,10 +558,16 @@ def finite(where: str, field: str, value: object) -> float:
 
 
 def check_at_least(where: str, low: int, given: object, *names: str) -> None:
-    """See that values that are given by flags are so large; None = not given.
+    """Check that integers given by flags are from `low` to `MOST`.
+
+    Args:
+        where: as in `InputError`.
+        low: the least value.
+        given: object with the flags' values as attributes; None = the flag was not given.
+        names: the attributes to check.
 
     Raises:
-        InputError: naming the first that is not.
+        InputError: the first value out of range, as ``--name``.
     """
     for name in names:
         value = getattr(given, name)
@@ -549,10 +576,10 @@ def check_at_least(where: str, low: int, given: object, *names: str) -> None:
 
 
 def check_integers(where: str, low: int, **given: object) -> None:
-    """See that arguments of a Python function are integers and so large; None = not given.
+    """Check that arguments of a Python function are integers from `low` to `MOST`; None is skipped.
 
     Raises:
-        InputError: naming the first that is not.
+        InputError: the first argument that is not.
     """
     for name, value in given.items():
         number = int(value) if isinstance(value, Integral) else low - 1
@@ -561,5 +588,5 @@ def check_integers(where: str, low: int, **given: object) -> None:
 
 
 def integers(low: float, found: int) -> str:
-    """The integers that will do, in words."""
+    """The accepted integers in words: up to `MOST` if `found` is above it, else from `low` on."""
     return f"an integer from {low} to {MOST}" if found > MOST else f"an integer >= {low}"

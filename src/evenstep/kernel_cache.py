@@ -1,9 +1,9 @@
 """Finds the folder of compiled kernels on disk, without loading the compiler.
 
-It is next to their sources if these are writable. Else it is the first writable one of ``NUMBA_CACHE_DIR``,
-``XDG_CACHE_HOME``, the home's ``.cache``, and the folder for temporary files. Without any, nothing is kept and every
-process compiles. Folders elsewhere are named after the sources' contents, so that versions never share them. The
-checked build (`compiled`) has its own folders.
+It is in ``NUMBA_CACHE_DIR`` if that is set and writable, else next to the sources if they are writable. Else it is in the
+first writable one of ``XDG_CACHE_HOME``, the home's ``.cache``, and the folder for temporary files. Without any, nothing is
+kept and every process compiles. Folders elsewhere are named after the sources' contents, so that versions never share
+them. The checked build (`compiled`) has its own folders.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Place:
     """The place of compiled kernels.
 
     Args:
-        is_beside: in the ``__pycache__`` of each source's folder.
-        folder: else in this folder; None = nowhere.
+        is_beside: whether they are in the ``__pycache__`` of each source's folder.
+        folder: the folder that holds them otherwise; None = they are not kept.
     """
 
     is_beside: bool
@@ -62,7 +62,7 @@ class Place:
         return any(index.stat().st_mtime >= written for index in folder.glob(f"{source.stem}.*.nbi"))
 
     def is_noted(self, what: str) -> bool:
-        """Whether all kernels of `what` were compiled here from the present sources, as `note` recorded."""
+        """Whether all kernels of `what`, any name, were compiled here from the present sources, as `note` recorded."""
         file = self._note_of(what)
         try:
             return file is not None and file.stat().st_mtime >= (_newest_source() if self.is_beside else 0.0)
@@ -156,9 +156,10 @@ def _is_ours(folder: Path) -> bool:
 
 
 def lend_to_drawing() -> None:
-    """Let matplotlib and fontconfig keep their caches in the kernels' folder, if the user's home is not writable.
+    """Let matplotlib and fontconfig keep their caches next to the kernels' folder, by setting environment variables.
 
-    Without a folder both complain on stderr, or refuse to work.
+    Does nothing where kernels are next to their sources or not kept, or where ``MPLCONFIGDIR`` is set. Without a writable
+    folder both complain on stderr, or refuse to work.
     """
     folder = place().folder
     if folder is None or "MPLCONFIGDIR" in os.environ:
@@ -171,7 +172,7 @@ def lend_to_drawing() -> None:
 
 @cache
 def fingerprint() -> str:
-    """The contents of all sources that a kernel may be made of, and the interpreter, as a short word."""
+    """A hash of all our sources and the interpreter's version, 16 hex digits."""
     found = hashlib.sha256(sys.version.encode())
     for source in sorted(ROOT.rglob("*.py")):
         found.update(str(source.relative_to(ROOT)).encode())
@@ -195,12 +196,12 @@ class Announcer:
         self._said = False
 
     def __call__(self) -> None:
-        """Kernels are about to be compiled."""
+        """Announce that this process is about to compile kernels."""
         more = place().said()
         self._tell(f"compiling kernels, up to a minute or two{'; ' + more if more else ', once a machine'}")
 
     def meanwhile(self, doing: str) -> None:
-        """Kernels are compiled by other processes, and this one does something until then, at equal results."""
+        """Announce that kernels are compiled elsewhere, and print `doing`: how this process works until then."""
         self()
         if self.say is not None:
             self.say(doing)

@@ -32,8 +32,8 @@ class Locks:
 
     Args:
         file: its bytes are locked; nothing is written to it. None = nothing is locked.
-        say: told before the first wait.
-        pause: waits so many seconds between two looks; a process may set another one.
+        say: called before each wait for another process.
+        pause: sleeps for the given seconds between two tries; callers may replace the attribute.
     """
 
     def __init__(
@@ -47,7 +47,10 @@ class Locks:
                 self._file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def take(self, kernel: str) -> None:
-        """Wait until no other process compiles this kernel, or until that takes too long; `release` must follow."""
+        """Lock a kernel, named by any text, once no other process holds it; go on without after `PATIENCE_S`.
+
+        Each call needs a `release`.
+        """
         if self._file < 0:
             return
         byte = zlib.crc32(kernel.encode())

@@ -23,8 +23,8 @@ class Change:
     """Whether this process runs compiled code yet.
 
     Attributes:
-        is_compiled: it does; False for ever where nothing is compiled.
-        threads: threads that run it already.
+        is_compiled: whether all threads do; always False without numba.
+        threads: ids of threads that run it before the others.
     """
 
     __slots__ = ("is_compiled", "threads")
@@ -38,14 +38,14 @@ change = Change()
 
 
 class Late:
-    """A kernel of a process that begins in plain Python.
+    """A kernel of a process that begins in plain Python: a call runs `plain`, and compiled code once that is allowed.
 
     Args:
-        plain: its text.
-        make: compiles it, or loads it from the cache.
-        typed: its type for the compiler, given what `make` made.
-        is_door: Python may call what `make` made.
-        is_declared: `make` compiles it for the one signature that it has.
+        plain: the kernel as a Python function.
+        make: compiles the kernel, or loads it from the cache.
+        typed: gives the kernel's type for the compiler, from what `make` returned.
+        is_door: whether Python may call what `make` returned; if not, Python always runs `plain`.
+        is_declared: whether `make` compiles it for its one signature at once.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ _all: list[Late] = []
 
 @contextmanager
 def in_compiled_code() -> Generator[None]:
-    """Let only this thread run compiled code inside the block, to load what other threads will need."""
+    """Let this thread run compiled code inside the block, before other threads may. Loads all declared kernels first."""
     change.threads.add(get_ident())
     try:
         for kernel in list(_all):
@@ -100,7 +100,7 @@ def in_compiled_code() -> Generator[None]:
 
 
 def change_over() -> None:
-    """Let every thread run compiled code from now on. Module names that stood for kernels then lead straight to them."""
+    """Let every thread run compiled code from now on. Our modules' names are bound to the compiled kernels made so far."""
     if not _all:
         return
     change.is_compiled = True

@@ -114,7 +114,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def options(text: str, where: str) -> dict[str, str]:
-    """``"kv-tokens=20000,token-budget=512"`` as ``{"kv_tokens": "20000", "token_budget": "512"}``; nothing of no text.
+    """``"kv-tokens=20000,token-budget=512"`` as ``{"kv_tokens": "20000", "token_budget": "512"}``; empty for empty text.
 
     Raises:
         InputError: an option without ``=`` or given twice.
@@ -127,10 +127,10 @@ def options(text: str, where: str) -> dict[str, str]:
 
 
 def build(room: str, spec: Mapping[str, Any]) -> Any:
-    """Make a member from its name and options; text is converted to the field's type.
+    """Make a member of a room from `spec`: its ``name``, and options by field name. Text is converted to the field's type.
 
     Raises:
-        InputError: unknown name or option (with the nearest), or a value that does not fit; every bad option at once.
+        InputError: an unknown name, unknown options (all at once, with the nearest name), or a value that does not fit.
     """
     options = dict(spec)
     name = str(options.pop("name"))
@@ -138,9 +138,14 @@ def build(room: str, spec: Mapping[str, Any]) -> Any:
 
 
 def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
-    """An instance of a dataclass from options by field name, converted and checked (see `build`).
+    """Make an instance of a class from options by field name, converted and checked; errors as in `build`.
 
     Several values of one field are written with slashes between them: ``class_weights=1/2/4``.
+
+    Args:
+        kind: a dataclass; any other class takes no options.
+        options: field name -> value or text.
+        where: the place that errors name.
     """
     import msgspec
 

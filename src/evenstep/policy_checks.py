@@ -33,10 +33,10 @@ class Judged:
         policy: the policy.
         verb: name of its method.
         answer: class of its answers.
-        views: makes the views; `spare` fills the memory after the arrays of each.
-        own: an answer as own copies: a policy may hand out an array that it writes again.
-        differ: how two answers to a view differ, as a sentence; empty when they are equal in bits.
-        kernel_call: the call through the compiled door; None without a kernel.
+        views: makes the views; its argument is the number that fills the memory around their arrays (`window`).
+        own: copies an answer, because a policy may hand out an array that it writes again.
+        differ: ``(answer, other, view)``, how two answers to a view differ, as a sentence; empty if equal in bits.
+        kernel_call: ``(policy, view)``, the call through the compiled door; None without a kernel.
     """
 
     policy: Any
@@ -67,9 +67,9 @@ def run(
 
     Args:
         judged: the policy.
-        first: what a check found that needs no answers; the others are left out where it failed.
-        contract: checks of the answers to `judged.views(0)`, as the host of a policy of this kind makes them.
-        simulate: None leaves ``same digest`` out.
+        first: the result of a check that needs no answers, or None. If it failed, only `frozen` is run besides.
+        contract: checks the answers to `judged.views(0)` as the policy's host would.
+        simulate: makes the short runs of ``same digest``, which is left out if this is None or another check failed.
     """
     findings = [frozen(judged.policy), *([first] if first else [])]
     if first is not None and not first.passed:
@@ -87,7 +87,7 @@ def run(
 
 
 def window(values: Any, kind: type[Any], spare: int) -> Any:
-    """A read-only window of a larger array, as hosts give; `spare` entries lie before and after it."""
+    """A read-only copy of `values` inside a larger array, as hosts give; an entry `spare` + 1 stands before and after it."""
     array = np.ascontiguousarray(values, dtype=kind)
     host = np.full(array.size + 2, spare + 1).astype(kind)
     shown = host[1 : array.size + 1].reshape(array.shape)
@@ -102,7 +102,7 @@ def verdict(name: str, message: str) -> Finding:
 
 
 def frozen(policy: Any) -> Finding:
-    """Check that the policy's fields are its parameters and cannot change."""
+    """Check that the policy is a frozen dataclass, so that its fields cannot change."""
     parameters: Any = getattr(type(policy), "__dataclass_params__", None)
     is_frozen = parameters is not None and parameters.frozen
     text = f"{type(policy).__name__} is no frozen dataclass; write @dataclass(frozen=True) above it"
@@ -110,10 +110,10 @@ def frozen(policy: Any) -> Finding:
 
 
 def answers(judged: Judged) -> tuple[Finding, list[Any]]:
-    """Check that the policy answers every view, even an empty one, with a decision. Its first imports happen here.
+    """Check that the policy answers every view, even an empty one, with a decision. The policy's first imports happen here.
 
     Returns:
-        The verdict, and the answers as they are.
+        The verdict, and a copy of each answer, up to the first bad one.
     """
     said: list[Any] = []
     for number, view in enumerate(judged.views(0)):
@@ -133,10 +133,12 @@ def answers(judged: Judged) -> tuple[Finding, list[Any]]:
 
 
 def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[str], str]) -> dict[str, str]:
-    """The first rule that an answer breaks, as a sentence for each check; empty if it breaks none.
+    """Assign broken rules to checks: check -> the first rule of its own that was broken, as a sentence, or an empty text.
 
     Args:
-        names: of the checks. rules: for each view the broken rule, empty when none. owner: the check that owns a rule.
+        names: of the checks.
+        rules: for each view the rule that its answer breaks; empty when it breaks none.
+        owner: gives the name of the check that a broken rule belongs to.
     """
     broken = dict.fromkeys(names, "")
     for number, rule in enumerate(rules):
@@ -146,7 +148,11 @@ def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[st
 
 
 def outside(judged: Judged) -> list[Finding]:
-    """Check that a policy uses only its view: no frames or objects of the host, no clock, own chance or system."""
+    """Check that a policy uses only its view: no frames or objects of the host, no clock, random generator or system call.
+
+    Returns:
+        Four findings, one for each of these.
+    """
     views, seen = judged.views(1000), dict[str, str]()
     with watching() as found:
         said = [judged.ask(view) for view in views]
@@ -207,7 +213,7 @@ def view_left_alone(judged: Judged) -> Finding:
 
 
 def pure_memory(judged: Judged) -> Finding:
-    """Check that everything the policy remembers is in `memory`, so that answers do not depend on earlier questions."""
+    """Check that the policy remembers nothing outside `memory`: it is asked all views forward, then backward."""
     views = judged.views(0)
     forward = [judged.ask(view) for view in views]
     backward = [judged.ask(view) for view in reversed(judged.views(0))][::-1]

@@ -33,14 +33,15 @@ class Door:
     """Settings for generating the doors of one kind of policy.
 
     Args:
-        text: of the function, which has `parameters`, `scratch_i` and `scratch_f`; ``{lengths}`` and ``{work}`` are filled.
-        signature: numba's.
+        text: source of the door's function, where ``{lengths}`` and ``{work}`` are filled in. It has the arguments
+            `parameters`, `scratch_i` and `scratch_f`.
+        signature: of the function, as numba's type.
         scope: the names that the text uses.
         work: working space of a file that declares none.
-        given: the text of each array that working space begins with.
-        made: structs that the text makes itself: how it calls each.
-        taken: numbers of `scratch_i` and `scratch_f` that the text uses itself.
-        sizes: names that lengths are expressed in, each with its text.
+        given: the expression of each array that working space begins with.
+        made: structs that the text makes itself -> the expression for each.
+        taken: how many entries of `scratch_i`, and of `scratch_f`, the text uses itself.
+        sizes: names that lengths are expressed in -> the expression for each.
     """
 
     text: str
@@ -54,7 +55,7 @@ class Door:
 
 
 def rule_of_file(door: Door, function: F) -> F:
-    """Mark the rule of the policies of a file: the same text runs compiled and plain."""
+    """Register `function` as the rule of all policies of its file, behind this kind of door. Returns the marked function."""
     made = part(function)
     compiled.has_rule(function.__module__, cache(partial(_entry, door, made)), function.__globals__)
     return made
@@ -156,7 +157,7 @@ class KernelCall:
         function: the kernel, ready to be called with `arguments`.
         arguments: all arguments in order.
         answer: makes the decision out of what the kernel returns.
-        guarded: the arrays that it may write, by name; the last words of each are not the kernel's.
+        guarded: the arrays that it may write, by name, each with guard words at its end, which it may not.
     """
 
     function: Any
@@ -165,7 +166,7 @@ class KernelCall:
     guarded: dict[str, Any]
 
     def in_plain(self) -> KernelCall:
-        """The same call, of the rule in plain Python."""
+        """The same call of the rule in plain Python. Both calls write the same arrays."""
         return replace(self, function=compiled.as_plain(self.function))
 
     def decision(self) -> Any:
@@ -185,10 +186,15 @@ class KernelCall:
 
 
 def guarded(**shapes: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Arrays with guard words at the end, by name, and the windows before these; ``scratch_f`` is of floats.
+    """Make arrays for a kernel to write, with guard words after the last column of each; all is filled with the guard word.
+
+    ``scratch_f`` is float64, every other array int64.
 
     Args:
-        shapes: the shape of each window.
+        shapes: name -> shape without the guard words.
+
+    Returns:
+        The arrays by name, and views of them without the guard words, in the same order.
     """
     arrays: dict[str, Any] = {}
     for name, shape in shapes.items():

@@ -87,9 +87,11 @@ class PrefixBlocks:
     scope: Literal["session", "global"] = "global"
 
     def row(self, index: int) -> I8:
+        """The block ids of one row's prompt, in prefix order; a view, not a copy."""
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def take(self, rows: I8) -> PrefixBlocks:
+        """A copy with the blocks of these rows, in this order."""
         counts = np.diff(self.offsets)[rows]
         offsets = offsets_of(counts)
         index = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - self.offsets[rows], counts)
@@ -110,7 +112,7 @@ class Trace:
         prefix_blocks: KV blocks of the prompts, or None.
         name: file or generator the rows come from.
         format: name of the reader or ``synthetic``.
-        synthetic: True when replicates draw anew instead of rotating.
+        synthetic: True when each replicate of an experiment draws new requests; False when it rotates these.
         notes: sentences on rows the reader dropped, sorted, spread or assumed; every host prints them.
     """
 
@@ -142,13 +144,13 @@ class Trace:
         name: str = "columns",
         **others: Any,
     ) -> Trace:
-        """A trace of lists, arrays, or columns of a table; rows are sorted by time and checked.
+        """Make a trace from lists, arrays, or columns of a table. Rows are checked and sorted by time, the first at 0 s.
 
         Args:
             prompt_tokens, output_tokens: whole numbers >= 1.
             arrival_s: numbers in `unit`, text with date and time of day such as ``2026-03-01 18:15:46.25``, or
                 datetime64; None = lengths only.
-            unit: of `arrival_s`.
+            unit: of numbers in `arrival_s`.
             name: what reports call the workload.
             others: further fields of `Request` by name; classes and sessions may be text.
 
@@ -208,6 +210,7 @@ class Trace:
         return self if rows >= len(self) else self.take(np.arange(rows, dtype=np.int64))
 
     def with_notes(self, *notes: str) -> Trace:
+        """The same trace with these notes after its own."""
         return replace(self, notes=(*self.notes, *notes))
 
 

@@ -22,14 +22,14 @@ _FILES = 65536
 
 
 def listening(where: str, host: str, port: int) -> socket.socket:
-    """An address to listen at.
+    """Make a TCP socket bound to an address; it does not listen yet.
 
     Args:
-        where: what errors call the command.
+        where: the command's name in errors.
         host, port: the address; port 0 = any free one.
 
     Raises:
-        InputError: it is taken, or not this machine's.
+        InputError: the address is taken, or not this machine's.
     """
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -57,7 +57,7 @@ def in_url(host: str) -> str:
 
 
 def need_parser(where: str) -> None:
-    """Check that the HTTP parser is installed.
+    """Check that the HTTP parser is installed. `where` is the command's name in the error.
 
     Raises:
         InputError: it is not.
@@ -116,7 +116,7 @@ def collect_rarely() -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's event loops if it is installed, else the standard ones."""
+    """The function that makes event loops: uvloop's if it is installed, else the standard one."""
     if find_spec("uvloop") is None:
         import asyncio
 
@@ -127,7 +127,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def allow_files() -> None:
-    """Raise this process's limit of open files as far as the system allows, up to what streams need."""
+    """Raise this process's limit of open files to 65,536, or to the system's hard limit if that is lower."""
     if sys.platform == "win32":
         return
     import resource

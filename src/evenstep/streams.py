@@ -23,7 +23,7 @@ _TO_UNIT = 2.0**-53
 
 @cache
 def stream_number(stream: str) -> int:
-    """The 63-bit number of a stream's name (first bytes of its SHA-256)."""
+    """The 63-bit number of a stream's name: the upper bits of the first 8 bytes of its SHA-256."""
     return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
 
 
@@ -53,7 +53,7 @@ def uniform(seed: int, stream: str, request_id: int | NDArray[np.int64], draw: i
         seed: the run's seed.
         stream: name of the drawing component, for instance ``"power-of-d"``; streams are independent.
         request_id: int, or int64[N] for N draws at once.
-        draw: running number of this stream's draws for this request.
+        draw: which draw of this stream for this request, from 0.
 
     Returns:
         float in [0, 1), or float64[N].
