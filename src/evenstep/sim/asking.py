@@ -13,13 +13,13 @@ from evenstep.compiled import callback
 def question(symbol: str, signature: str) -> tuple[Any, Callable[[Callable[..., float]], AbstractContextManager[None]]]:
     """Make a callback through which compiled loops ask Python, and a context manager that installs the answering function.
 
-    The answering function holds for runs of this thread, must not raise, and may start a run of its own.
+    The answering function holds for runs of the thread that installs it. It must not raise, and may start a run of its own.
 
     Args:
         symbol, signature: as in `compiled.callback`.
 
     Returns:
-        The callback for kernels, and ``answering(function)``.
+        The callback for kernels; and ``answering(function)``, which installs the function for a ``with`` block.
     """
     of_this_thread = threading.local()
 

@@ -42,11 +42,11 @@ class PrefillTier:
 
     @property
     def tokens_per_s(self) -> float:
-        """Prompt tokens a second of the whole tier in full batches."""
+        """Prompt tokens that the whole tier runs in a second, if all batches are full."""
         return self.prefillers * self.token_budget / self.batch_time.seconds(Batch(tokens=self.token_budget))
 
     def ready(self, trace: Trace) -> Trace:
-        """The trace with arrival times replaced by the times at which its prompts are ready, sorted by them.
+        """A copy of the trace whose arrival times are the times at which its prompts are ready; rows are sorted by them.
 
         Raises:
             InputError: a trace without times.

@@ -20,7 +20,7 @@ def reveal_row(run: Run, row: int, since_s: float) -> None:
 
 @part
 def next_visible(run: Run) -> float:
-    """Seconds at which the next request becomes visible; inf = never. Moves arrivals into prefill as needed to know it."""
+    """The time at which the next request becomes visible, in seconds; inf = never. Moves arrivals into prefill as needed."""
     fixed, now, coming, requests = run.fixed, run.now, run.coming, run.requests
     if fixed.arrivals == TIMED:
         base, per_token = fixed.prefill_base_s, fixed.prefill_per_token_s
@@ -66,7 +66,7 @@ def follow_up(run: Run, row: int) -> None:
 
 @part
 def follow_ups(run: Run, row: int) -> int:
-    """The number of entries that the end of a request may add to the heap of coming requests."""
+    """The most entries that the coming end of a request adds to the heap of requests to come."""
     if run.fixed.arrivals == SESSIONS:
         sessions, following = run.sessions, run.now.sessions_next
         need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]
@@ -78,10 +78,10 @@ def follow_ups(run: Run, row: int) -> int:
 
 @part
 def reveal(run: Run) -> int:
-    """Move requests that have arrived into the waiting pool.
+    """Move requests that are visible by now into the waiting pool. Saturated arrivals fill it up to its target.
 
     Returns:
-        `RUNNING`, or `GROW` if the pool or the heap is full.
+        `RUNNING`, or `GROW` if the pool or the heap is full; the next call continues.
     """
     fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
     limit, arrivals = run.pool.id.size, run.fixed.arrivals

@@ -27,7 +27,7 @@ class Profiles:
     offsets: I8
 
     def head(self, requests: int) -> Profiles:
-        """Those of the first requests."""
+        """The profiles of the first `requests` requests."""
         offsets = self.offsets[: requests + 1]
         return Profiles(self.values[: offsets[-1]], offsets)
 
@@ -67,6 +67,7 @@ class Drift:
 
     @property
     def is_linear(self) -> bool:
+        """Whether every load grows by `growth` a step."""
         return not self.sequence and self.profiles is None
 
     def steps(self, trace: Trace) -> I8:
@@ -90,7 +91,7 @@ class Drift:
         return steps.astype(np.int64)
 
     def gains(self, horizon: int) -> F8:
-        """float64[H+1], KV tokens a newcomer has gained after h steps; nan beyond h = 0 with per-request profiles."""
+        """float64[H+1], KV tokens a newcomer has gained after h = 0..H steps; nan beyond h = 0 with per-request profiles."""
         if self.profiles is not None:
             return np.array([0.0] + [math.nan] * horizon)
         if not self.sequence:
@@ -104,7 +105,7 @@ def rounded(tokens: float) -> float:
 
 
 def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
-    """float64[steps], tokens gained before step j = 0, 1, ...; the last value of the sequence repeats."""
+    """float64[steps], tokens gained in the j steps before step j = 0, 1, ...; the sequence's last value repeats."""
     deltas = [rounded(x) for x in sequence[: max(steps - 1, 0)]]
     deltas += [rounded(sequence[-1])] * (steps - 1 - len(deltas))
     gained = np.zeros(steps + 1, np.float64)

@@ -165,22 +165,25 @@ def apply_outages(run: Run, q: int) -> int:
 
 @part
 def broken(now: Now, kind: int, worker: int) -> int:
-    """Note how the policy's answer broke its contract (kind of error, worker, place of the request); returns `BROKEN`."""
+    """Note the kind of error in the policy's answer and the worker it is about; returns `BROKEN`."""
     now.error_kind, now.error_worker = kind, worker
     return model.BROKEN
 
 
 @inlined
 def ask(route: Any, run: Any, offered: int) -> int:
-    """Ask the policy about the oldest `offered` requests, and fill idle workers. As a `part` it costs a step a fifth more.
+    """Ask the policy about the oldest `offered` requests. Its answer goes to `pool.worker`, its bound to `now.bound`.
+
+    Unless `may_hold`, held requests that fit are then sent to workers that would stay idle. As a `part` this function would
+    make a step a fifth slower.
 
     Args:
         route: the policy's kernel.
         run: a `Run` or a `ShortRun`.
-        offered: requests shown.
+        offered: number of requests shown.
 
     Returns:
-        `RUNNING`, or `BROKEN` if it raised.
+        `RUNNING`, or `BROKEN` if the policy raised.
     """
     now, fleet, pool, policy, ahead = run.now, run.fleet, run.pool, run.policy, run.ahead
     now.bound = route(
@@ -213,7 +216,7 @@ def ask(route: Any, run: Any, offered: int) -> int:
 
 @part
 def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int) -> int:
-    """Check that the answer sends no request from place `start` on, once no slot or no request is left to send.
+    """Check that the answer `worker` sends no request at places `start` .. `offered` - 1, since no more can be sent.
 
     Returns:
         `RUNNING`, or `BROKEN` with the error noted: an unknown worker first, else over the free slots.
@@ -299,7 +302,7 @@ def refill_slots(run: Run, q: int) -> None:
 
 @part
 def newest_slot(run: Run, g: int) -> int:
-    """The slot of worker g's newest request: largest admission step, then row."""
+    """The slot of worker g's newest request: largest admission step, then row; -1 if nothing runs."""
     rows, slots_max, newest = run.slots.rows, run.fixed.slots_max, -1
     for slot in range(g * slots_max, (g + 1) * slots_max):
         mine = rows[slot]
@@ -314,7 +317,7 @@ def newest_slot(run: Run, g: int) -> int:
 
 @part
 def evict_overflow(run: Run, q: int) -> int:
-    """Send the newest requests of workers over their KV memory back to the pool.
+    """Send the newest requests of workers over their KV memory back to the pool, until each fits or has one left.
 
     Returns:
         `RUNNING`, or `GROW` if the pool has no room.

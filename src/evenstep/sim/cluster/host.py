@@ -168,7 +168,7 @@ def _to_its_end(course: _Course, advance: Callable[[Any], int]) -> None:
 
 
 def loop_of(policy: Any, cluster: Any, step_time: StepTime) -> str:
-    """The module of the compiled loop for a run that keeps no records of decisions."""
+    """The name of the module whose compiled loop runs this, if no records of decisions are kept."""
     short = short_loop.fits(cluster, step_time.table(), horizon_of(policy))
     return f"evenstep.sim.cluster.{'short_loop' if short else 'loop'}"
 
@@ -247,7 +247,10 @@ class _Gathered:
 
 
 def done_rows(run: model.Run, request_class: I8 | None, count: int) -> RequestTable:
-    """The first `count` completed requests of the loop's records; windows, not copies."""
+    """The first `count` completed requests of the loop's records, as a table; with `keep`, `count` has to be all requests.
+
+    Worker, steps and times are views of the records where kernels are compiled. Without `keep` the others are copies.
+    """
     done = cut(run.records.done, 0, count)
     if run.fixed.keep:  # every request is at its own row
         row, prompt, output, kinds = np.arange(count), run.requests.prompt, run.requests.output, request_class
@@ -267,7 +270,7 @@ def done_rows(run: model.Run, request_class: I8 | None, count: int) -> RequestTa
 
 
 def _steps_of(run: model.Run | ShortRun) -> StepTable:
-    """The steps since the last visit; windows, not copies."""
+    """The steps since the last visit. Columns that the loop wrote are views, not copies."""
     if isinstance(run, ShortRun):
         return short_loop.step_rows(run)
     rows = int(run.now.step_rows)
@@ -337,6 +340,7 @@ class _Predictions:
 
 
 def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
+    """What the policy did wrong, from the loop's `status`: `STUCK` or `BROKEN`. Raises if the trace is to blame."""
     now, fixed = run.now, run.fixed
     if status == model.STUCK:
         if now.waiting == 0:

@@ -15,7 +15,13 @@ from evenstep.sim.cluster.slots import weight, window_add
 
 @part
 def expect_growing(run: Run, g: int, expected: Floats) -> None:
-    """Expected loads of one worker where requests grow alike: eight steps at a time, whose sums stay in registers."""
+    """Write the expected loads of worker g to `expected`, for linear loads. Only steps that are evaluated are written.
+
+    Eight steps are summed at a time, because their sums then stay in registers.
+
+    Args:
+        expected: float64[H+1], KV tokens; `fill_between` fills the steps between.
+    """
     fixed, slots, look, growth = run.fixed, run.slots.rows, run.ahead.look, run.ahead.growth
     step, delta, unit = run.fleet.groups[run.fleet.group[g]].step, fixed.delta, fixed.unit
     H, B, K = fixed.horizon, fixed.slots_max, run.ahead.curves.shape[1]
@@ -47,7 +53,7 @@ def expect_growing(run: Run, g: int, expected: Floats) -> None:
 
 @part
 def expect_others(run: Run, g: int, expected: Floats) -> None:
-    """Expected loads of one worker where every request has its own profile."""
+    """As `expect_growing`, for loads that are not linear."""
     fixed, curves = run.fixed, run.ahead.curves
     step, B, H = run.fleet.groups[run.fleet.group[g]].step, fixed.slots_max, fixed.horizon
     between = steps_between(H)
@@ -67,7 +73,7 @@ def expect_others(run: Run, g: int, expected: Floats) -> None:
 
 @part
 def project_expected(run: Run) -> None:
-    """Expected load of the running requests, [G, H+1]: every request counts with the chance that it is still there."""
+    """Write the workers' expected loads to `Ahead.projections`: every request counts with the chance that it is there."""
     for g in range(run.fixed.workers):
         expected = run.ahead.projections[g]
         if run.fixed.profile_kind == LINEAR:
@@ -79,7 +85,7 @@ def project_expected(run: Run) -> None:
 
 @part
 def project_others(run: Run, g: int, step: int) -> None:
-    """Projected load of one worker where every request has its own profile."""
+    """Write the projected load of worker g at its group's `step` to `Ahead.projections`, for loads that are not linear."""
     fixed, projected = run.fixed, run.ahead.projections[g]
     H, B = fixed.horizon, fixed.slots_max
     for h in range(H + 1):
@@ -94,7 +100,7 @@ def project_others(run: Run, g: int, step: int) -> None:
 
 @part
 def project(run: Run) -> None:
-    """Projected load of the running requests, [G, H+1], from the windows of departures."""
+    """Write the workers' projected loads to `Ahead.projections`; linear ones from the windows of departures."""
     fixed, fleet, ahead = run.fixed, run.fleet, run.ahead
     for g in range(fixed.workers):
         step = fleet.groups[fleet.group[g]].step
@@ -174,7 +180,13 @@ def advance_window(run: Run, q: int) -> None:
 
 @part
 def overloaded(load: Floats, first: int, W: int, C: int) -> bool:
-    """Whether W requests, less those of the most frequent load, still fill C free slots (BF-IO, Definition 1)."""
+    """Whether the waiting requests, less those of the most frequent load, still fill the free slots (BF-IO, Definition 1).
+
+    Args:
+        load: KV tokens of requests in the pool's arrays.
+        first, W: the waiting requests: `load[first : first + W]`.
+        C: free slots of all workers.
+    """
     if W < C:
         return False
     if C == 0:

@@ -29,7 +29,11 @@ from evenstep.sim.cluster.step import sample, sample_longest, start_step
 
 @part
 def advance_time(run: Run) -> int:
-    """Go on to the next event. If nothing else can happen, the earliest outages happen at once."""
+    """Move the clock to the next event. If nothing else can happen, the earliest outages happen at once.
+
+    Returns:
+        `RUNNING`; `DONE` or `STUCK` as `next_event`; `GROW` if the pool has no room for requests that go back to it.
+    """
     status = next_event(run)
     if status == model.STUCK and run.now.outages_left > 0:
         status = apply_outages(run, -1)

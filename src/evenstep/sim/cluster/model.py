@@ -33,16 +33,16 @@ class Fixed(Record):
 
     requests: int
     workers: int
-    groups: int
+    groups: int  # barrier groups
     slots_max: int  # B
     horizon: int
     seed: int
     arrivals: int  # SATURATED .. SESSIONS
     pool_target: int
-    sessions: int
-    instant: int
+    sessions: int  # how many the trace has
+    instant: int  # whether a decision is about one request only
     depth: int  # requests a worker may be sent beyond its slots
-    may_hold: int
+    may_hold: int  # whether the policy may leave a worker idle
     kv_limited: int
     scale: int  # load units in a token
     delta: int  # load units gained a step
@@ -84,7 +84,7 @@ class Now(Record):
     decisions: int
     steps: int
     coming: int  # entries of the heap of requests to come
-    coming_sequence: int
+    coming_sequence: int  # key of the next entry of that heap, where users issue requests
     carried: int  # entries of the carry list
     queue_free: int  # the first free node of the queues
     outages_left: int
@@ -110,7 +110,7 @@ class Now(Record):
     now_s: float
     mean_wait_s: float
     wait_sum_s: float
-    bound: float
+    bound: float  # the policy's lower bound with its last decision
 
 
 class Worker(Record):
@@ -126,15 +126,15 @@ class Worker(Record):
 class Group(Record):
     """A barrier group: its workers and its step under way."""
 
-    step: int
+    step: int  # steps done so far
     busy: int  # inside a step
     boundary: int  # 1: its step has ended; 2: its requests were completed
     grown: int  # its loads have grown by the step that ended
-    running: int
+    running: int  # requests
     first: int  # its first worker
-    workers: int
-    queued: int
-    admitted: int  # since its last step began
+    workers: int  # how many it has
+    queued: int  # requests in its workers' queues
+    admitted: int  # requests, since its last step began
     end_s: float
     overhead_s: float
 
@@ -147,8 +147,8 @@ class Slot(Record):
     follower: int  # the next slot whose request completes at the same step
     finish: int  # its last step
     admit: int  # the step at which it started here
-    units: int  # its load then
-    done: int  # steps it had done before
+    units: int  # its load units then
+    done: int  # decode steps it had done before
     restarts: int
     visible_s: float
     admitted_s: float  # this and `first_token_s` only of a request that restarted, else -1
@@ -164,7 +164,7 @@ class Look(Record):
 
 
 class Coming(Record):
-    """A request to come, in a heap by (time, key)."""
+    """A request to come, in a heap by (time, key): `key` is its row, or a running number where users issue requests."""
 
     time_s: float
     key: int
@@ -174,7 +174,7 @@ class Carried(Record):
     """The fields that a request keeps when it goes back to the pool."""
 
     row: int
-    done: int
+    done: int  # decode steps
     restarts: int
     admitted_s: float
     first_token_s: float
@@ -184,9 +184,9 @@ class Node(Record):
     """A place in a worker's queue."""
 
     row: int
-    next: int
-    units: int
-    since_s: float
+    next: int  # the following node, -1 = none
+    units: int  # load units of the request
+    since_s: float  # when it became visible
 
 
 class Loss(Record):
@@ -194,8 +194,8 @@ class Loss(Record):
 
     step: int
     worker: int
-    back: int
-    over: int  # it was applied
+    back: int  # 1: it comes back; 0: it is lost
+    over: int  # 1: it was applied
 
 
 class Due(Record):

@@ -30,7 +30,7 @@ class PlainDoor:
         self.look_again()
 
     def look_again(self) -> None:
-        """Take the windows anew: the state's arrays were replaced."""
+        """Point the view at the state's arrays again, after `State.grow` has replaced them."""
         run = self.state.run
         pool, fleet = run.pool, run.fleet
         self.pool, self.memory, self.has_columns = pool, run.policy.memory, run.requests.key.size > 0
@@ -57,7 +57,11 @@ class PlainDoor:
         )
 
     def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
-        """Answer one decision of the loop. An error of the policy is kept for the host, and the loop stops.
+        """Answer one decision of the loop. An error of the policy is kept in `error`, and the loop stops.
+
+        Args:
+            decision, now_s, mean_wait_s: as in `RoutingView`.
+            first, waiting: place of the oldest request in the pool, and how many are shown from there on.
 
         Returns:
             The policy's certified lower bound; 0 after an error.
@@ -91,7 +95,11 @@ class PlainDoor:
             self.answered, self.shown = self.pool.worker[:waiting], waiting
 
     def decide(self, waiting: int) -> float:
-        """Call the policy's `route`, copy its answer and its memory, and return its bound."""
+        """Call the policy's `route`, copy its answer and memory into the state, and return its bound.
+
+        Raises:
+            PolicyError: the policy raised, or its answer has another shape or type.
+        """
         view = self.view
         try:
             decision: RoutingDecision = self.route(view)

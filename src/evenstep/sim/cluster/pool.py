@@ -10,7 +10,7 @@ from evenstep.sim.cluster.model import Carried, Coming, Now, Pool, Requests
 
 @part
 def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_s: float) -> None:
-    """Put a request at its place by (since, row); newcomers go to the end. The caller has checked that there is room."""
+    """Insert a request of `load` KV tokens into the pool, in order of (since, row). The caller has checked for room."""
     waiting_i, waiting_f = pool.waiting_i, pool.waiting_f
     first, waiting = now.first, now.waiting
     if first + waiting == waiting_i.shape[1]:
@@ -114,7 +114,7 @@ def carried_at(now: Now, carried: Rows[Carried], row: int) -> int:
 
 @part
 def drop_carried(now: Now, carried: Rows[Carried], at: int) -> None:
-    """Delete this entry of the carry list; the last entry takes its place."""
+    """Delete entry `at` of the carry list; the last entry takes its place."""
     last = now.carried - 1
     now.carried = last
     here, there = carried[at], carried[last]

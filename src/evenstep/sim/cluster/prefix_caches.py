@@ -41,7 +41,7 @@ class PrefixCaches:
         self._changed: set[int] = set()  # workers whose caches changed since then
 
     def cached(self, rows: I8) -> F8:
-        """float64[W, G], prompt tokens of these requests cached on each worker; read-only."""
+        """float64[requests, workers], prompt tokens of these requests that each worker has cached; read-only."""
         found = np.zeros((rows.size, self._workers))
         matched: dict[int, tuple[Sequence[int], I8]] = {}
         for place, row in enumerate(rows.tolist()):

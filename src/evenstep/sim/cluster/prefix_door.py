@@ -29,6 +29,7 @@ class PrefixDoor(PlainDoor):
         super().__init__(policy, state, name)
 
     def decide(self, waiting: int) -> float:
+        """Ask the policy, fill idle workers unless it may hold, and tell the caches what is sent; returns the bound."""
         run, rows = self.state.run, self.view.waiting_id
         self._see_losses()
         cached = self.caches.cached(rows) if self.reads_cached else run.policy.cached
@@ -85,7 +86,7 @@ class PrefixDoor(PlainDoor):
 
 
 def door_of(policy: Any, kernel: Any, state: State, name: str, caches: PrefixCaches | None) -> PlainDoor | None:
-    """The door that the loop asks for decisions; None if the loop calls the policy's kernel itself."""
+    """The door that the loop asks, if there are `caches` or no `kernel`; else None: the loop calls the kernel itself."""
     if caches is not None:
         return PrefixDoor(policy, state, name, caches, kernel)
     return PlainDoor(policy, state, name) if kernel is None else None

@@ -34,7 +34,7 @@ def grow(fleet: Fleet, delta: int, unit: float) -> None:
 
 @part
 def leave(run: ShortRun, slot: int) -> int:
-    """Remove the requests in a chain of slots, and put the chain among the spare slots. Returns their number."""
+    """Free all slots of the chain that begins with `slot`: their requests leave. Returns how many."""
     slots, fleet, unit = run.slots, run.fleet, run.fixed.unit
     head, last, left = slot, slot, 0
     while slot != model.NO_SLOT:
@@ -56,7 +56,7 @@ def leave(run: ShortRun, slot: int) -> int:
 
 @part
 def complete(run: ShortRun) -> None:
-    """The step ends: growth, completions, the next step number."""
+    """End the step: loads grow, requests complete, the step number rises. Does nothing but change phase if none runs."""
     fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
     if now.running_all > 0:
         now.now_s = group.end_s
@@ -73,7 +73,7 @@ def complete(run: ShortRun) -> None:
 
 @part
 def due_requests(run: ShortRun) -> int:
-    """The number of requests of the trace that have arrived and are not yet in the pool."""
+    """The number of requests to move into the pool: those that fill it up (saturated), or have arrived by now (timed)."""
     fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
     if fixed.arrivals == model.SATURATED:
         return min(fixed.pool_target - now.waiting, fixed.requests - now.cursor)
@@ -95,7 +95,7 @@ def move_to_front(pool: Pool, first: int, waiting: int, has_columns: bool) -> No
 
 @part
 def enter(run: ShortRun, count: int) -> None:
-    """Move the next `count` requests of the trace into the pool."""
+    """Move the next `count` requests of the trace to the pool's end. The caller has checked for room."""
     fixed, now, pool, requests = run.fixed, run.now, run.pool, run.requests
     start, end, has_columns = now.cursor, now.first + now.waiting, requests.key.size > 0
     saturated, scale, unit, now_s = fixed.arrivals == model.SATURATED, fixed.scale, fixed.unit, now.now_s
@@ -112,7 +112,7 @@ def enter(run: ShortRun, count: int) -> None:
 
 @part
 def reveal(run: ShortRun) -> int:
-    """Move requests that have arrived into the pool. Returns `RUNNING`, or `GROW` if the pool is full."""
+    """Move the requests that are due into the pool. Returns `RUNNING`, or `GROW` if they do not all fit."""
     now, pool = run.now, run.pool
     count = due_requests(run)
     if count > 0:
@@ -138,7 +138,7 @@ def broken(run: ShortRun, worker: int) -> int:
 
 @part
 def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
-    """The worker of a request that the answer sends when no slot is left, an unknown one first; else `HOLD`."""
+    """The worker of a request that the answer sends at places `start` .. `offered` - 1, where none may be; else `HOLD`."""
     rest = worker[start:offered]
     every = HOLD
     for j in range(rest.size):

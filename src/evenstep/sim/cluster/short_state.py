@@ -72,7 +72,7 @@ def step_rows(run: ShortRun) -> StepTable:
 
 
 class StepTimes(NamedTuple):
-    """When the steps from `first` on began and ended."""
+    """When the steps from number `first` on began and ended, in seconds."""
 
     began_s: F8
     ended_s: F8
@@ -103,6 +103,7 @@ class Kept:
             yield self._rows(start, min(start + _BLOCK, self._prompt.size))
 
     def digest(self, final_clock_s: float) -> str:
+        """The digest of the run, which ended at this time."""
         hashed = StreamingDigest()
         for block in self.blocks():
             hashed.add(block.request_id, block.worker, block.admitted_step, block.finished_step)
@@ -142,7 +143,7 @@ def _requests(columns: dict[str, Any], place: I8, times: StepTimes) -> RequestTa
 
 @declared(signature(int, Ints, Ints, Floats, Floats, int, IntTable, Table))
 def follow(place: Ints, output: Ints, began_s: Floats, ended_s: Floats, first: int, whole: IntTable, times: Table) -> int:
-    """Fill in the rows of completed requests; answers how many.
+    """Compute the records of completed requests into `whole` and `times`; returns how many.
 
     Args:
         place: int64[N], `Admitted.place` of each, written at its admission.

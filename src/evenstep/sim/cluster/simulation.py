@@ -58,12 +58,14 @@ def _is_whole(value: Any, low: int) -> bool:
 class Readies(Protocol):
     """Computes when prompts are ready, before the fleet runs; see `sim.prefill_tier`."""
 
-    def ready(self, trace: Trace) -> Trace: ...
+    def ready(self, trace: Trace) -> Trace:
+        """The trace with the times at which prompts are ready as arrival times, sorted by them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Worker `worker` is lost (or comes back) when its group has done `step` steps."""
+    """Worker `worker`, 0..G-1, is lost (with `back`: comes back) when its group has done `step` steps."""
 
     step: int
     worker: int
@@ -159,19 +161,20 @@ class Cluster:
 
     @property
     def slots_of(self) -> tuple[int, ...]:
-        """Slots of each worker."""
+        """Slots of each worker, G entries."""
         return self.slots if isinstance(self.slots, tuple) else (self.slots,) * self.workers
 
     @property
     def group_sizes(self) -> tuple[int, ...]:
+        """Workers of each barrier group."""
         return self.groups or (self.workers,)
 
 
 def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
-    """Check that a fleet and a law from Python are a fleet and a law.
+    """Check that `cluster` is a `Cluster` and `step_time` a law, as arguments from Python need not be; None is allowed.
 
     Raises:
-        InputError: one of them is not; None stands for the default.
+        InputError: one of them is not; it names `where`.
     """
     if cluster is not None and not isinstance(cluster, Cluster):
         raise InputError(where, "cluster", cluster, "a Cluster", "Write evenstep.Cluster(workers=8, slots=32).")

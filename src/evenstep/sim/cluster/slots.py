@@ -83,7 +83,7 @@ def longest_units(run: Run, g: int, step: int) -> int:
 
 @part
 def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
-    """Start a request in a slot of worker g, at its group's coming step."""
+    """Start a request of `units` load units, visible since `since_s`, in a slot of worker g at its group's coming step."""
     fixed, now, fleet, slots = run.fixed, run.now, run.fleet, run.slots
     w = np.uintp(g)  # unsigned indices: numba then makes no allowance for negative ones
     worker, q = fleet.workers[w], np.uintp(fleet.group[w])
@@ -125,7 +125,10 @@ def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
 
 @part
 def unseat(run: Run, slot: int, step: int, units: int) -> None:
-    """Free a slot, and update its worker's sums and window of departures. The caller updates the group's sums."""
+    """Free a slot, and update its worker's sums and window of departures. The caller updates the group's sums.
+
+    The request leaves with `units` load units at its group's `step`.
+    """
     fleet, slots = run.fleet, run.slots
     mine = slots.rows[np.uintp(slot)]
     g = np.uintp(mine.worker)
@@ -144,7 +147,7 @@ def unseat(run: Run, slot: int, step: int, units: int) -> None:
 
 @part
 def first_admitted(run: Run, mine: Slot, q: int) -> float:
-    """When the request in a slot first began to decode."""
+    """When the request in a slot of group q first began to decode, in seconds; before a restart, if it had one."""
     if mine.restarts > 0 and mine.admitted_s >= 0.0:
         return mine.admitted_s
     return run.slots.began_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]
@@ -152,7 +155,7 @@ def first_admitted(run: Run, mine: Slot, q: int) -> float:
 
 @part
 def first_token(run: Run, mine: Slot, q: int) -> float:
-    """When the first decode step of the request in a slot ended."""
+    """When the first decode step of the request in a slot of group q ended, in seconds; before a restart, if it had one."""
     if mine.restarts > 0 and mine.first_token_s >= 0.0:
         return mine.first_token_s
     return run.slots.ended_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]
@@ -217,7 +220,7 @@ def send_queue_back(run: Run, g: int) -> None:
 
 @part
 def enqueue(run: Run, row: int, g: int, units: int, since_s: float) -> None:
-    """Put a request at the end of worker g's first-in-first-out queue."""
+    """Put a request of `units` load units, visible since `since_s`, at the end of worker g's queue."""
     now, fleet, worker = run.now, run.fleet, run.fleet.workers[g]
     at = now.queue_free
     node = run.queues[at]

@@ -33,7 +33,9 @@ def energy(
         fixed, law: of the run.
         running, units: int64[workers], requests and load units of the group's workers.
         first: the group's first worker.
-        overhead, summed, duration: seconds of overhead, of all workers without overhead, of the step.
+        overhead: seconds of overhead, the same for each worker.
+        summed: seconds of all workers together without overhead.
+        duration: seconds of the step.
     """
     slope, roots, local_s = fixed.slope * fixed.unit, law.roots, law.local_s
     most, fewest = running[0], running[0]
@@ -71,7 +73,7 @@ def line_seconds(law: Law, g: int, tokens: float) -> float:
 
 @part
 def local_times(run: Run, q: int) -> tuple[float, float]:
-    """Local seconds of a group's workers under a law of more than one line; returns (largest, sum).
+    """Write the seconds of a group's workers to `law.local_s`, under a law of more than one line; returns (largest, sum).
 
     A law of the longest request is read at `PiecewiseLinear.effective_load`.
     """
@@ -109,7 +111,7 @@ def thin_out(now: Now, samples: Samples) -> None:
 
 @part
 def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step: int) -> bool:
-    """Record every worker's load at a step of group q. A full table is thinned out first.
+    """Record load and requests of every worker at a step of group q. A full table is thinned out first.
 
     Returns:
         Whether the step was recorded; not if it is off the doubled stride.
@@ -129,7 +131,7 @@ def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step:
 
 @part
 def sample_longest(run: Run) -> None:
-    """Keep the longest request of every worker with the newest sample."""
+    """Write the load of every worker's longest request into the newest sample."""
     fleet, longest = run.fleet, run.samples.longest
     for g in range(run.fixed.workers):
         units = longest_units(run, g, fleet.groups[fleet.group[g]].step)
@@ -163,7 +165,7 @@ def tokens_made(run: Run, q: int) -> int:
 
 @part
 def extremes(units: Ints) -> tuple[int, int, int]:
-    """Largest, smallest and total load."""
+    """Largest, smallest and total of the workers' load units."""
     top, bottom, total = units[0], units[0], 0
     for g in range(units.size):
         top = max(top, units[g])

@@ -25,7 +25,8 @@ class Counts:
 
     Args:
         waiting, running: requests.
-        waiting_tokens, held: KV tokens the waiting ones will need, and those in memory.
+        waiting_tokens: prompt and produced tokens of the waiting ones.
+        held: KV tokens in memory.
     """
 
     waiting: I8
@@ -35,6 +36,7 @@ class Counts:
 
     @classmethod
     def none(cls, ranks: int) -> Counts:
+        """The counts of `ranks` ranks without requests."""
         ints, floats = np.zeros(ranks, np.int64), np.zeros(ranks)
         return cls(ints, ints.copy(), floats, floats.copy())
 
@@ -43,8 +45,8 @@ class Balancer:
     """Assigns each request to a rank when it arrives.
 
     The policy sees the counts of the last broadcast; requests it sent since then count as waiting. A broadcast goes out when
-    the ranks have changed and the last one is `news_s` old. It replaces the policy's own counts, also if the ranks have
-    not yet admitted those requests (vLLM).
+    the ranks have reported and the last one is `news_s` old. It carries their latest counts and replaces the policy's own,
+    also if the ranks have not yet admitted those requests (vLLM).
 
     Args:
         spec: a routing policy, NAME or NAME:key=value.
@@ -80,10 +82,10 @@ class Balancer:
         self.heard.append((now_s, counts))
 
     def choose(self, row: int, arrival_s: float) -> int:
-        """The rank a request goes to, at its arrival; requests in order of arrival.
+        """Ask the policy for the rank of the request in `row`, which arrives now. Call it in order of arrival.
 
         Raises:
-            PolicyError: the policy raised, or keeps it back; ranks take requests as they come.
+            PolicyError: the policy raised, or keeps the request back; ranks take requests as they come.
         """
         self._listen(arrival_s)
         try:

@@ -25,7 +25,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def pick(run: Run, row: int, tokens: int) -> int:
-    """Mark a request as picked for this batch. Returns `RUNNING`, `BAD_TOKENS` or `PICKED_TWICE`."""
+    """Mark a request as picked for this batch with so many tokens. Returns `RUNNING`, `BAD_TOKENS` or `PICKED_TWICE`."""
     request, hidden, this = run.requests.shown[row], run.requests.hidden[row], run.now.iteration + 1
     run.now.detail = row
     if tokens < 1 or tokens > request.left:
@@ -76,7 +76,7 @@ def over(run: Run, tokens: int, residents: int) -> int:
 
 @part
 def take(run: Run) -> int:
-    """Check the picked requests, allocate their memory, and sum up the batch for the batch-time law.
+    """Check the picked requests, allocate their memory, and sum up the batch in `Run.batch` for the batch-time law.
 
     Returns:
         `RUNNING`, or the code of the policy's mistake.
@@ -129,7 +129,7 @@ def take(run: Run) -> int:
 
 @part
 def count_gap(run: Run, gap_s: float, times: int) -> None:
-    """Count gaps between tokens, by length."""
+    """Count `times` gaps of `gap_s` seconds between tokens."""
     now = run.now
     at = (np.float64(gap_s).view(np.int64) >> SHIFT) - FIRST_BIN
     run.gaps[min(max(at, 0), BINS - 1)] += times
@@ -153,7 +153,7 @@ def finish(run: Run, row: int) -> None:
 
 @part
 def produce(run: Run, row: int, started_s: float) -> bool:
-    """Let a request produce a token.
+    """Let a request produce a token at the end of the batch that started at `started_s`.
 
     Returns:
         Whether its previous token came when this batch started; the caller then counts the gap.
@@ -172,7 +172,7 @@ def produce(run: Run, row: int, started_s: float) -> bool:
 
 @part
 def run_tokens(run: Run, started_s: float) -> int:
-    """Run the tokens of the batch; returns the number of tokens it produces."""
+    """Run the tokens of the batch that started at `started_s`; returns how many output tokens it produces."""
     now, picked, first_decoded = run.now, run.policy.picked, run.fixed.first_decoded
     produced, over, usual = 0, 0, 0
     for p in range(run.policy.counts[PICKED]):
@@ -207,7 +207,7 @@ def run_tokens(run: Run, started_s: float) -> int:
 
 @part
 def remove_finished(run: Run, over: int) -> None:
-    """Remove the requests that have produced their last token from the running list: so many, most of them old."""
+    """Move the `over` requests that have produced their last token from the running list to the finished ones."""
     now, lists, requests, stay, last = run.now, run.lists, run.requests, 0, run.now.finished + over
     for i in range(now.running):
         row = lists.running[i]

@@ -101,13 +101,16 @@ class Course:
 
 
 def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
-    """Teach the predictor the requests that finished since the last call, then set bounds of those that arrive now.
+    """Teach the predictor the requests that finished since the last call, then set the bounds of those that arrived.
 
     Args:
-        learned: finished requests that the predictor knows.
+        asked: the predictor and its quantiles.
+        trace: the requests.
+        run: gets the bounds, and how many requests have them (`Now.asked`).
+        learned: how many finished requests the predictor has learned from.
 
     Returns:
-        Finished requests that it knows now.
+        How many it has learned from now.
     """
     now, lists, arrival_s = run.now, run.lists, run.requests.arrival_s
     done = lists.finished[learned : int(now.finished)]
@@ -173,7 +176,10 @@ def made(
     counts: Mapping[str, int],
     trace: Trace | None = None,
 ) -> EngineRun:
-    """The run's tables and totals; `tables` holds the table of iterations in pieces, or nothing."""
+    """Make the run's tables and totals. `tables` holds the table of iterations in pieces; empty = it was not kept.
+
+    `counts` are further counters by name, for the totals.
+    """
     requests = _request_table(run)
     table = None
     if len(tables) == 1:

@@ -23,7 +23,12 @@ def shown(trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None) -
 
 
 def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I8, I8]:
-    """Believed bounds of the output lengths: given, or the trace's columns, or none (0 and 0).
+    """Believed bounds of the output lengths, lowest and highest: as given, else the trace's columns.
+
+    Args:
+        trace: the requests.
+        bounds: given bounds, int64[N] each; None = take the trace's columns.
+        none: return 0 and 0 for all, whatever else is given.
 
     Raises:
         InputError: not two columns of whole numbers, or a lower bound that is negative or above the upper.

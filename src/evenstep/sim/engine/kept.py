@@ -14,7 +14,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def leave(run: Run, row: int, blocks: int) -> None:
-    """Append the memory that a request gives up to the list of free memory that still holds KV."""
+    """Append the `blocks` blocks that a request gives up to the list of free memory that still holds KV."""
     if blocks == 0:
         return
     now, kept = run.now, run.kept

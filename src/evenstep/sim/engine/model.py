@@ -38,9 +38,9 @@ class Fixed(Record):
     is_keyed: int  # whether the host has given the requests that come their places in the queue, by `Noted.key`
     seed: int
     swap_per_token_s: float
-    swap_s: float  # each time
+    swap_s: float  # each time a request is moved
     drop_per_square_s: float  # a squared KV token
-    drop_s: float  # each time
+    drop_s: float  # each time a request is dropped
     overhead_s: float  # of an iteration, besides its batch
     until_s: float
 

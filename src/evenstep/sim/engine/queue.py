@@ -13,7 +13,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def place_of(run: Run, row: int, key: float) -> int:
-    """The place where a request with this key joins the queue: before larger keys, ties by request id."""
+    """The place in `Lists.waiting` where a request with this key joins the queue: before larger keys, ties by request id."""
     waiting, shown, noted = run.lists.waiting, run.requests.shown, run.requests.noted
     low, high = run.now.first, run.now.first + run.now.waiting
     if high > low:
@@ -71,7 +71,7 @@ def arrive(run: Run) -> bool:
 
 @part
 def give_up(run: Run, row: int) -> int:
-    """Free the memory of an evicted request; returns the number of KV tokens it has to compute again."""
+    """Free the memory of an evicted request. Returns the KV tokens that memory no longer keeps; a swap moves them back."""
     fixed, request = run.fixed, run.requests.shown[row]
     kept = 0
     if fixed.keeps_evicted == 1:
@@ -97,7 +97,7 @@ def evict(run: Run) -> int:
     """Evict the requests that the policy chose, and queue them.
 
     Returns:
-        `RUNNING`, or `BAD_EVICTION` for one that cannot be.
+        `RUNNING`, or `BAD_EVICTION` for a position that is not a running request's, or not in ascending order.
     """
     fixed, now, running = run.fixed, run.now, run.lists.running
     count, moved, wasted, squares, last = run.policy.counts[EVICTED], 0, 0, 0, -1
@@ -143,7 +143,7 @@ def row_at(run: Run, position: int) -> int:
 
 @part
 def resolve(run: Run) -> int:
-    """Turn positions of the policy's answer into rows, before evictions move any.
+    """Replace positions in the policy's answer by rows, as `row_at` gives them, before evictions move any.
 
     Returns:
         `RUNNING` or the code of a mistake.

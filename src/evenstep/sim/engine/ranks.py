@@ -211,10 +211,10 @@ class Ranks:
             self.times.append((started_s, seconds))
 
     def batch_of(self, rank: Rank, seconds: float) -> I8:
-        """Run a rank's batch for so many seconds.
+        """Run a rank's batch for so many seconds, and add its finished requests to `front`.
 
         Returns:
-            The rank's row of the step table. Adds finished requests to `front`.
+            The rank's row of the step table: int64[10], `_COLUMNS`.
         """
         front, run = self.front, rank.run
         done, first = int(run.now.finished), int(front.now.finished)

@@ -95,7 +95,7 @@ class Engine:
 
     @property
     def seats(self) -> int:
-        """Requests that it serves at a time, the lower one of both limits; 0 = no limit."""
+        """Requests that an engine serves at a time: the lower one of batch and resident limit; 0 = no limit."""
         return min((limit for limit in (self.batch_limit, self.residents) if limit), default=0)
 
     @property

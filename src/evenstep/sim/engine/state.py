@@ -114,7 +114,7 @@ def named(floats: F8, ints: I8) -> Iterations:
 
 
 def cut(table: Iterations, size: int) -> Iterations:
-    """The first rows of a table; windows, not copies."""
+    """The first `size` rows of a table; views, not copies."""
     columns: Any = (values[:size] for values in table)
     return Iterations(*columns)
 
@@ -125,6 +125,7 @@ def _limited(value: int) -> int:
 
 
 def fixed_of(task: Task) -> Fixed:
+    """The settings of a run as the loop reads them; a limit of 0 becomes `UNLIMITED`."""
     engine, fixed = task.engine, one(Fixed)
     block, is_decode = engine.block_tokens, engine.first_token == "decode"
     fixed.token_budget = _limited(engine.token_budget)
@@ -146,6 +147,7 @@ def fixed_of(task: Task) -> Fixed:
 
 
 def requests_of(task: Task) -> model.Requests:
+    """The table of the trace's requests before the run, with the believed bounds of their lengths."""
     trace, count = task.trace, len(task.trace)
     low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
     found = unsent(count)
@@ -163,7 +165,7 @@ def requests_of(task: Task) -> model.Requests:
 
 
 def unsent(count: int) -> model.Requests:
-    """A table of requests to which nothing has happened, and whose words are not filled in yet."""
+    """A table of `count` requests, all words 0: the caller fills in what is known of them."""
     table = np.zeros((count, len(model.Shown.__annotations__)), np.int64)
     shown, hidden, noted = records_over(table, model.Shown), rows(model.Hidden, count), rows(model.Noted, count)
     return model.Requests(table, shown, hidden, noted, np.zeros(count))

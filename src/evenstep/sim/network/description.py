@@ -72,19 +72,23 @@ class EngineSection:
 
     @property
     def server(self) -> Engine:
+        """The settings that `engine` names."""
         return _server(self.engine)
 
     @property
     def law(self) -> BatchTime:
+        """The law that `batch_time` names."""
         return names.build("batch", names.parse(self.batch_time))
 
     @property
     def scheduling(self) -> SchedulingPolicy:
+        """A new scheduling policy; without `policy`, ``class-first`` if there are priorities, else ``sarathi``."""
         default = "class-first" if self.priority else "sarathi"
         return names.build("scheduling", names.parse(self.policy or default))
 
     @property
     def balancer(self) -> Any:
+        """A new routing policy, as `routing` names it."""
         policy = names.build("routing", names.parse(self.routing))
         if getattr(policy, "horizon", 0):
             raise InputError("engine", "name", self.routing, "a routing policy that does not look ahead")
@@ -229,7 +233,7 @@ def load(path: str | Path) -> Network:
 
 
 def read_traces(path: str | Path, network: Network) -> dict[str, Trace]:
-    """The recorded traces that NETWORK.yaml names, by type of task."""
+    """Read the recorded traces that NETWORK.yaml at `path` names; type of task -> trace."""
     from evenstep.workload import reading
 
     found: dict[str, Trace] = {}
@@ -243,7 +247,7 @@ def read_traces(path: str | Path, network: Network) -> dict[str, Trace]:
 
 
 def check_task(network: Network, name: str, task: TaskSection) -> None:
-    """Refuse calls that lead nowhere.
+    """Check a type of tasks: its engines, the laws of its lengths, and that its calls begin and end.
 
     Raises:
         InputError: an unknown engine or call, a call that can never run, probabilities that do not sum to one, or a cycle

@@ -216,7 +216,7 @@ def run_island(policies: Any, routes: Any, net: Net) -> int:
     """Run an island until nothing is left to happen there, or the time is up.
 
     Returns:
-        `GOES_ON`, `LISTS_FULL`, or a policy's mistake.
+        `GOES_ON`, `LISTS_FULL`, or the code of a policy's mistake.
     """
     clock, code = net.clock, GOES_ON
     while code == GOES_ON:

@@ -11,10 +11,11 @@ _ROUNDING = 1e-12
 
 
 def endless(after: Mapping[str, Sequence[str]], then: Mapping[str, Mapping[str, float]]) -> str | None:
-    """The first call with `then` in a loop of which each run leads to one more, or to several, on average; None without one.
+    """The first call with `then` in a loop that does not end; None if all loops end.
 
-    A branching process: a run of a call leads to each call in `then` with its chance, and to each call that waits for it.
-    The loop ends if the largest eigenvalue of the means within it is below 1.
+    A loop does not end if each run of it leads to at least one more on average. A run of a call leads to each call in `then`
+    with its chance, and to each call that waits for it: a branching process. It ends if the largest eigenvalue of the means
+    within the loop is below 1.
 
     Args:
         after: the parents of each call; they run equally often, so only the first counts.

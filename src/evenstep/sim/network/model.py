@@ -33,7 +33,7 @@ class Clock(Record):
     end_root: int  # one after the island's last first call
     heap: int  # entries of the heap of released calls
     released: int  # calls released so far
-    most: int  # calls that any engine was sent
+    most: int  # the most calls that one engine was sent
     next_block: int  # the first place in the table of requests that no engine has
     order: int  # FCFS .. STATIC
     seed: int
@@ -45,7 +45,7 @@ class Clock(Record):
     raised: int
     sample_s: float  # the next sampling time, and the time between two
     every_s: float
-    samples: int
+    samples: int  # taken so far
 
 
 class Island(Record):
@@ -69,9 +69,9 @@ class Site(Record):
     formed: int  # whether a batch is under way
     finished: int  # calls that were done when the last batch ended
     ran: int  # tokens that had run by then
-    next_place: int  # in the table of requests, for its next call; a new block starts at multiples of a block
+    next_place: int  # place in the table of requests for its next call; at a multiple of `BLOCK` it takes a new block
     work: int  # tokens of the calls that were sent here
-    prompt_tokens: int  # theirs
+    prompt_tokens: int  # of the calls that were sent here
     kept: int  # `Net.kept` entries before this engine's
     memory: int
     parameters: int
@@ -83,8 +83,8 @@ class Site(Record):
 class Group(Record):
     """Engines among which a routing policy divides calls; a single engine is a group without a policy."""
 
-    first: int
-    count: int
+    first: int  # its first engine
+    count: int  # engines
     policy: int  # place of its routing policy's kernel
     is_keyed: int  # whether calls wait by priority or the network's order, not by the scheduling policy's
     capacity: float  # KV tokens of an engine; inf = no limit

@@ -23,8 +23,8 @@ def mean_tokens(task: TaskSection) -> dict[str, tuple[float, float]]:
 def remaining(task: TaskSection) -> dict[str, float]:
     """Expected tokens of the longest path from the start of each call to the end of its task, by call.
 
-    The path goes on by chance or to a call that waits for this one. All ways are solved at once, then each call takes the
-    longest, until no call takes another.
+    The path goes on by chance, or to a call that waits for this one. Each call starts with its first way. The lengths of all
+    paths are solved for the ways taken, then each call takes its longest way; this repeats until no call changes its way.
     """
     place, tokens = _place(task), np.array([sum(both) for both in mean_tokens(task).values()])
     ways = [_ways(task, name, place) for name in task.calls]
@@ -72,7 +72,7 @@ def _place(task: TaskSection) -> dict[str, int]:
 
 
 def ancestors(task: TaskSection) -> dict[str, frozenset[str]]:
-    """Calls that have to run before each call, every time anew: all ways to it since it last ran lead through them."""
+    """For each call the calls that must run before every run of it: all ways to it, from its last run, lead through them."""
     return {name: _on_all_ways(task, name)[name] for name in task.calls}
 
 

@@ -136,7 +136,7 @@ def waiting(now: Any) -> int:
 
 @part
 def show(net: Net, e: int) -> None:
-    """Write what routing policies see of an engine."""
+    """Write what routing policies see of engine e into `Net.routing`."""
     group, now = net.groups[net.sites[e].group], net.now[e]
     if group.count > 1:
         place = group.workers + e - group.first
@@ -147,7 +147,7 @@ def show(net: Net, e: int) -> None:
 
 @part
 def show_waiting(net: Net, e: int) -> None:
-    """Write what routing policies see of the calls that wait at an engine."""
+    """Write what routing policies see of the calls that wait at engine e into `Net.routing`."""
     site, now = net.sites[e], net.now[e]
     group = net.groups[site.group]
     place = group.workers + e - group.first

@@ -47,7 +47,10 @@ def simulate_network(
         network: engines and tasks.
         traces: recorded tasks by type, where the network names some.
         seed: key of every draw, added to the network's own.
-        samples: moments at which the engines are looked at.
+        samples: number of regular times at which each engine's requests and tokens are recorded.
+
+    Returns:
+        The run: its engines' runs, tables of tasks and calls, and the samples.
 
     Raises:
         InputError: tasks that cannot be drawn, or a call that its engine cannot hold.
@@ -93,7 +96,7 @@ def _check(ready: Prepared, code: int) -> None:
 
 
 def run_of(net: Net, e: int) -> Run:
-    """One engine's state in the form of the engine simulator."""
+    """The state of engine e in the form of the engine simulator; views, not copies."""
     text: Any = loop.run_of
     return getattr(text, "py_func", text)(net, e)
 

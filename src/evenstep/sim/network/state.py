@@ -77,7 +77,7 @@ class Prepared:
         net: the state.
         places: the groups.
         kernels, routes: compiled doors of the policies, `MOST_POLICIES` each.
-        number: int64[C], which call stands in each row: those of an island stand together.
+        number: int64[C], for each row of `net` its call's row in `Calls`. In `net` calls of an island stand together.
     """
 
     net: Net
@@ -88,7 +88,12 @@ class Prepared:
 
 
 def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepared:
-    """The state before the first event.
+    """Make the state before the first event.
+
+    Args:
+        network, calls: the engines, and the calls of all tasks.
+        seed: key of the policies' draws.
+        samples: rows of the table of samples.
 
     Raises:
         InputError: more policies than a network may have, or a call that its engine's memory cannot hold.
@@ -128,7 +133,7 @@ def _several(field: str, kernels: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def check_memory(network: Network, calls: Calls) -> None:
-    """Refuse a call that its engine cannot hold.
+    """Check that each call fits the memory of its engine.
 
     Raises:
         InputError: naming the call, its engine and the tokens.
@@ -162,16 +167,16 @@ class _Flat:
         self.kind, self.parts, self.begins = kind, dict[int, Any](), [0]
 
     def add(self, part: Any) -> None:
-        """A piece with these numbers."""
+        """Append a piece with these numbers."""
         self.parts[self.begins[-1]] = part
         self.skip(part.size)
 
     def skip(self, size: int) -> None:
-        """A piece of zeros."""
+        """Append a piece of `size` zeros."""
         self.begins.append(self.begins[-1] + size)
 
     def joined(self) -> Any:
-        """All of them."""
+        """All pieces in one array."""
         whole = np.zeros(self.begins[-1], self.kind)
         for begin, part in self.parts.items():
             whole[begin : begin + part.size] = part
@@ -191,7 +196,7 @@ class _Spaces:
             setattr(record, name, getattr(self, name).begins[-1])
 
     def add(self, record: Any, memory: int, parameters: F8, scratch: tuple[int, int]) -> None:
-        """The next policy's part."""
+        """Append a policy's part to each array, and write down in `record` where it begins."""
         self.begin(record)
         self.memory.skip(memory)
         self.parameters.add(parameters)
@@ -385,7 +390,7 @@ def _sites(
 
 
 def classes_of(places: list[Place], trace: Trace) -> int:
-    """The number of request classes that engines may see: classes of the calls, or a group's priorities plus one."""
+    """The number of request classes that engines may see: of the calls' classes, or of a group's priorities + 1 if more."""
     most = int(trace.column("request_class").max(initial=0)) + 1
     return max(most, *(len(one.section.priority) + 1 for one in places))
 

@@ -64,7 +64,7 @@ class Calls:
         return end_s
 
     def engine_of(self, network: Network) -> list[str]:
-        """The engine or group that runs each kind of call, in the order of `kinds`."""
+        """The name of the engine or group that runs each kind of call, in the order of `kinds`."""
         found: list[str] = []
         for task, call in self.kinds:
             section = network.tasks[task]
@@ -99,10 +99,12 @@ def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int 
     """Draw the tasks of a network under a seed.
 
     Args:
+        network: engines and types of tasks.
         traces: the recorded tasks, by type.
+        seed: is added to the network's own.
 
     Raises:
-        InputError: a process without times, or a task that runs one call more than 100,000 times.
+        InputError: a process without times, too many tasks, or a task that runs one call more than 100,000 times.
     """
     kinds = kinds_of(network)
     parts: list[Calls] = []
@@ -193,7 +195,7 @@ class _Walk:
             front = following
 
     def visit(self, made: _Drawn, call: str, visit: int, tasks: I8, parent: I8) -> list[_Step]:
-        """Tasks reach a call for the same time; answers what follows, with the row that each follows."""
+        """Let tasks reach a call for the `visit`-th time, from 0; returns what follows, with the row that each follows."""
         if visit >= _MOST_VISITS:
             where = f"tasks.{self.name}.calls.{call}.then"
             raise InputError(
@@ -220,7 +222,7 @@ class _Walk:
         return found
 
     def arrive(self, made: _Drawn, join: str, call: str, visit: int, tasks: I8, rows: I8) -> list[_Step]:
-        """A parent of a join is there; the join follows where it was the last one."""
+        """Note that `call`, a parent of a join, has run; returns the join for tasks where it was the last parent."""
         after = self.calls[join].after
         waits = self.waits.setdefault((join, visit), np.full((self.count, len(after)), -1))
         waits[tasks, after.index(call)] = rows
@@ -230,7 +232,7 @@ class _Walk:
         return [(join, ready, np.full(ready.size, -1), visit)]
 
     def add(self, made: _Drawn, call: str, visit: int, tasks: I8) -> I8:
-        """Rows of a call, with their lengths; a join is linked to its parents."""
+        """Add a row of the call for each task, with its lengths, and link a join to its parents; returns the rows."""
         section: CallSection = self.calls[call]
         rows = np.arange(made.rows, made.rows + tasks.size)
         made.rows += tasks.size
