@@ -100,7 +100,7 @@ def check_watermark(policy: str, watermark: float) -> None:
 
 @part
 def most(view: RuleView, batch: Batch, row: int) -> int:
-    """Tokens of a request that may still run: limited by budget, seats, and places in memory."""
+    """The most tokens of a request that budget, seats and places let run now; 0 = none. Free memory is not checked."""
     if batch.seats[0] <= 0 or (batch.places[0] <= 0 and view.resident[row] == 0):
         return 0
     return min(view.left[row], batch.budget[0])
@@ -129,13 +129,13 @@ def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: in
 def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
     """Run the running requests that decode, in order of admission, up to the first that cannot run.
 
-    For a batch whose evicted requests, if any, are those admitted last.
+    If requests were evicted in this batch, they must be those admitted last; they are left out.
 
     Args:
-        passes_prefills: skip running prefills; else the first of them ends this too.
+        passes_prefills: whether to skip running prefills; if not, the first of them stops this function too.
 
     Returns:
-        The position of that request, or of the first that was evicted, or how many run.
+        The position of the request that stopped it; if none did, one after the last running request not evicted.
     """
     given, free = batch.given[0], batch.free[0]
     end = given + min(batch.budget[0], batch.seats[0])
@@ -245,7 +245,7 @@ def drop_empty(batch: Batch) -> None:
 
 @part
 def closed(batch: Batch) -> None:
-    """Remove entries without tokens, and sort the evicted positions, as hosts require."""
+    """If requests were evicted, remove entries without tokens and sort the evicted positions, as hosts require."""
     if batch.gone[0] == 0:
         return
     drop_empty(batch)

@@ -58,7 +58,7 @@ def run_by_key(
 
 @part
 def sort_running(view: RuleView, options: Any, work: KeyedWork, key_of: Callable[..., float]) -> None:
-    """Sort the running requests by key, equal ones by admission."""
+    """Sort the running requests by key into `work.order`, equal ones by admission."""
     for position in range(view.running.size):
         key = key_of(view, options, view.running[position])
         work.key[position] = key
@@ -71,14 +71,14 @@ def sort_running(view: RuleView, options: Any, work: KeyedWork, key_of: Callable
 
 @part
 def evict_last(view: RuleView, work: KeyedWork) -> None:
-    """Evict the running request with the largest key."""
+    """Evict the running request with the largest key of those not yet evicted."""
     last: int = view.running.size - work.batch.gone[0] - 1
     vacate(view, work.batch, work.order[last])
 
 
 @part
 def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
-    """Run the request at place `at` of the key order. Larger keys are evicted for it; if that is not enough, it pauses."""
+    """Run the request at place `at` of `work.order`. Larger keys are evicted for it; if that is not enough, it pauses."""
     batch = work.batch
     position: int = work.order[at]
     row: int = view.running[position]
@@ -93,7 +93,15 @@ def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
 
 @part
 def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: bool, reserve: int) -> bool:
-    """Admit a waiting request if its whole prefill and `reserve` KV tokens fit. Returns whether it is admitted."""
+    """Admit the waiting request at place i of the queue if its whole prefill and `reserve` KV tokens fit.
+
+    Args:
+        at: place in `work.order` from which on keys are larger.
+        makes_room: whether requests from there on are evicted for it.
+
+    Returns:
+        Whether it is admitted.
+    """
     batch = work.batch
     row: int = view.waiting[i]
     if batch.seats[0] <= 0 or batch.budget[0] <= 0:
@@ -110,7 +118,7 @@ def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: b
 
 @part
 def make_room(view: RuleView, work: KeyedWork, needed: int, at: int) -> None:
-    """Evict requests with larger keys, the largest first, until `needed` KV tokens and a place are free.
+    """Evict requests from place `at` of the key order on, the last first, until `needed` KV tokens and a place are free.
 
     If all of them together hold too little, no request is evicted.
     """

@@ -35,6 +35,7 @@ def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Fi
     are then left out.
 
     Args:
+        policy: the policy.
         simulate: makes short runs through a named door and returns their digest; None leaves ``same digest`` out.
     """
     memory = int(getattr(policy, "memory_size", 0))

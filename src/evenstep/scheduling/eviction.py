@@ -12,7 +12,7 @@ from evenstep.scheduling.view import UNLIMITED, RuleView
 
 @part
 def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMITED) -> None:
-    """Run up to `cap` tokens of a running request; while they do not fit, evict the one admitted last."""
+    """Run up to `cap` tokens of a running request; while they do not fit, evict the one admitted last, at the end itself."""
     if position >= view.running.size - batch.gone[0]:
         return
     row: int = view.running[position]
@@ -29,7 +29,7 @@ def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMIT
 
 @part
 def run_phase(view: RuleView, batch: Batch, decoding: int) -> int:
-    """`run_or_evict` for the running requests of one phase, in order of admission.
+    """`run_or_evict` for the running requests of one phase, in order of admission: 1 = decodes, 0 = prefills.
 
     Returns:
         How many are of the other phase.

@@ -32,7 +32,7 @@ def rule_view(view: EngineView) -> RuleView:
 
 
 def batch_of(view: RuleView) -> batch.Batch:
-    """An empty batch of its own; the counts are lists, which plain Python reads faster than arrays."""
+    """Make an empty batch with the view's limits. Its counts are lists, which plain Python reads faster than arrays."""
     many, counts = view.left.size, cast("list[Any]", [[0] for _ in range(7)])
     zeros = np.zeros((3, many), np.int64)
     found = batch.Batch(zeros[0], zeros[1], zeros[2, : view.running.size], np.zeros(0, np.int64), *counts)
@@ -49,7 +49,7 @@ class Filling:
     """One batch being filled. Positions are the view's.
 
     Attributes:
-        running: requests that hold memory.
+        running: number of requests that hold memory; they have the positions 0 .. running - 1.
         budget, seats: tokens and requests that the batch may still run.
         free: KV tokens of memory that are still free.
         places: requests that may still join those that hold memory.
@@ -110,13 +110,14 @@ class Filling:
         _evict(self.rows, self.batch, request)
 
     def decision(self, memory: I8 | None = None, wake_s: float = math.inf) -> BatchDecision:
+        """The answer with this batch; without `memory` the view's is kept."""
         return BatchDecision(self.tokens, self.evicted, self.view.memory if memory is None else memory, wake_s)
 
 
 def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:
     """Run up to `most` tokens of a running request; while they do not fit, evict the one admitted last.
 
-    Unlike the rule of `scheduling.eviction`, after a policy has evicted others itself.
+    Unlike the function of `scheduling.eviction` it also works after the policy itself has evicted other requests.
     """
     rows, filled = filling.rows, filling.batch
     if _is_evicted(filled, request):

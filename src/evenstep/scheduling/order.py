@@ -44,8 +44,8 @@ class QueueOrder:
         reached: of the most output tokens it ever had, tokens.
         learned: of the lower bound as A_min learns it: `output_low` before the first eviction, afterwards the tokens it
             had at the last one, as Interval scheduling, Algorithm 2, says literally.
-        raised: of the largest of `output_low` and the tokens it had at each: the same, repaired; a known bound is never
-            lowered.
+        raised: of the larger of `output_low` and the most tokens it had at an eviction: the same, repaired, so that a
+            known bound is never lowered.
         chance: of a number in [0, 1) drawn for the request, keyed by the run's seed.
         level: of the level of `attained` service, tokens run so far: 0 below `quantum`, 1 below twice as much, and so on.
         quantum: tokens of the first level.
@@ -84,8 +84,9 @@ class QueueOrder:
         """Keys of N requests: float64[N].
 
         Args:
-            known: int64[9, N], id, prompt, lower and upper bound, produced, reached, lost at, evictions, class, in tokens
-                as in `scheduling.view`.
+            seed: of the run.
+            known: int64[9, N], in this order id, prompt, lower and upper bound, produced, reached, lost at, evictions and
+                class, as in `scheduling.view`.
             arrival_s: float64[N].
         """
         rows, key = np.zeros((_ROWS, known.shape[1]), np.int64), np.empty(known.shape[1])
@@ -105,7 +106,7 @@ class QueueOrder:
 
 
 def share_of_bounds(statistic: Statistic) -> tuple[float, float]:
-    """What the lower and the upper bound of an output length count in a statistic of it."""
+    """The weights of the lower and of the upper bound in a statistic of an output length."""
     return {"low": (1.0, 0.0), "middle": (0.5, 0.5), "high": (0.0, 1.0)}[statistic]
 
 
@@ -120,7 +121,7 @@ def level(attained: int, quantum: float) -> int:
 
 @jit
 def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: int) -> float:
-    """The key of the request in a row, in float order of the weights.
+    """The key of the request in a row. Its terms are added in one fixed order, so that all hosts get the same bits.
 
     Args:
         weights: float64[13], `QueueOrder.weights`.
@@ -150,7 +151,7 @@ def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: 
 
 @jit
 def fill_keys(weights: F8, seed: int, rows: I8, arrival_s: F8, key: F8) -> None:
-    """Write the keys of requests that have attained nothing."""
+    """Write the keys of requests that have run no tokens to `key`; arguments as in `key_of`."""
     for row in range(key.size):
         key[row] = key_of(weights, seed, row, rows, arrival_s, 0)
 

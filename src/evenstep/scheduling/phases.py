@@ -13,7 +13,7 @@ from evenstep.scheduling.view import RuleView
 
 @part
 def list_phase(view: RuleView, decoding: int, cap: int, listed: Ints) -> int:
-    """List the running requests of a phase, up to `cap`, in order of admission; returns their number."""
+    """List positions of running decodes (`decoding` 1) or prefills (0), oldest first, `cap` at most; returns how many."""
     count = 0
     for position in range(view.running.size):
         if view.decoding[view.running[position]] == decoding:
@@ -34,7 +34,7 @@ def left_of_phase(view: RuleView, row: int) -> int:
 
 @part
 def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
-    """Sort the list of a phase by remaining tokens, smallest first; equal ones keep their order."""
+    """Sort the `count` positions of a list by `left_of_phase`, smallest first; equal ones keep their order."""
     for i in range(1, count):
         at = i
         position: int = listed[i]

@@ -87,7 +87,7 @@ class Ruled:
 
 
 def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
-    """A call of the policy's compiled function for one view; `KernelCall.decision` makes it.
+    """Prepare a call of the policy's compiled function for one view; `KernelCall.decision` makes the call.
 
     Args:
         door: of the policy's class (`compiled.door_of`).

@@ -73,7 +73,7 @@ class EngineView:
         memory: int64[M], what the policy asked to keep last time.
         request_id, request_class, prompt_tokens: int64[N].
         prefilled: int64[N], tokens whose KV has been computed (of a swapped request: kept elsewhere).
-        produced: int64[N], output tokens so far.
+        produced: int64[N], output tokens so far; after a restart from zero, since then.
         reached: int64[N], the most output tokens it had when it lost its memory; 0 before. More than `produced` after a
             restart from zero.
         lost_at: int64[N], the output tokens it had when it last lost its memory; 0 before.
@@ -118,6 +118,7 @@ class EngineView:
 
     @property
     def waited_s(self) -> F8:
+        """float64[N], seconds since arrival."""
         return self.now_s - self.arrival_s
 
     def held_after(self, request: int, tokens: int) -> int:
@@ -130,7 +131,8 @@ class RuleView(NamedTuple):
     """A rule's view: as `EngineView`, but facts of a request are in its row of one table.
 
     `running` and `waiting` list the rows, in order of admission and in the policy's `order`. All arrays from `request_id`
-    to `arrival_s` are read as ``view.left[row]``. A position numbers those that run from 0 on, then those that wait.
+    to `arrival_s` are read as ``view.left[row]``; `decoding` is 1 or 0. A position in an answer counts the entries of
+    `running` from 0 on, then those of `waiting`.
     """
 
     iteration: int
@@ -204,14 +206,17 @@ class SchedulingPolicy(Protocol):
     * `believes`: a `Belief`, what it plans with.
     """
 
-    def form_batch(self, view: EngineView) -> BatchDecision: ...
+    def form_batch(self, view: EngineView) -> BatchDecision:
+        """Choose what the next iteration runs."""
+        ...
 
 
 def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evict: bool = True) -> str:
     """The first promise that a policy's answer breaks, as a sentence; empty if it keeps all.
 
     Args:
-        memory: words the policy keeps.
+        view, decision: the question, and the policy's answer.
+        memory: number of words the policy keeps.
         may_evict: whether the engine evicts at all.
     """
     tokens, evict = decision.tokens, decision.evict

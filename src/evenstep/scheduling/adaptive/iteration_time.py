@@ -35,7 +35,7 @@ def quantised(seconds: float) -> float:
 
 @jit
 def fade(memory: I8, word: int, more: float) -> None:
-    """Add a value to a fading sum, whose former content decays first."""
+    """Add a value to the fading sum in a word of memory, whose former content decays first."""
     keep(memory, word, FADES * kept(memory, word) + more)
 
 
@@ -51,7 +51,7 @@ def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
 
 @jit
 def learned(memory: I8, now_s: float) -> None:
-    """Learn the duration of the last iteration."""
+    """Learn the duration of the last iteration: the time since the `note` of its batch."""
     if memory[RAN] != 0:
         fade_line(memory, COUNT, float(memory[RAN]), quantised(now_s - kept(memory, SINCE)))
 
@@ -81,7 +81,7 @@ def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
 def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
     """The number of tokens whose iteration lasts `target_s` seconds; `most` until this is known.
 
-    It is never below the decodes and `LEAST` more, nor above `most`.
+    It is never above `most`, and otherwise never below `decodes` (requests that decode) and `LEAST` more.
     """
     slope, flat, _ = line(memory, COUNT, FIRST)
     if slope == 0.0:

@@ -46,7 +46,7 @@ FREE = 1e-9
 
 @jit
 def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
-    """Learn the seconds that prefill tokens take, in batches of their own and together with decodes."""
+    """Learn the seconds of prefill tokens, alone or with decodes, from a batch of `tokens`, `prefill` of them prefills."""
     if prefill > 0.0 and prefill == tokens:
         fade(memory, PURE_TOKENS, prefill)
         fade(memory, PURE_S, seconds)
@@ -71,7 +71,10 @@ def apart(memory: I8) -> bool:
 
 @jit
 def learned(memory: I8, now_s: float, running: int) -> None:
-    """Learn the duration of the last iteration. Call it before `iteration_time.learned`; idle time does not count."""
+    """Learn the duration of the last iteration, unless no request is `running` now: the engine may have been idle.
+
+    Call it before `iteration_time.learned`.
+    """
     if memory[RAN] == 0 or running == 0:
         return
     tokens, prefill = float(memory[RAN]), float(memory[RAN_PREFILL])

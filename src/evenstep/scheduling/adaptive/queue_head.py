@@ -91,10 +91,10 @@ def joined_before(view: RuleView, joining: Joining, i: int) -> int:
 
 @part
 def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
-    """Forget the remembered requests if the queue has changed otherwise than by arrivals; else compare the newcomers.
+    """Forget the remembered requests if the queue has changed otherwise than by arrivals; else `compare` what arrived.
 
     Args:
-        places: of the queue that are looked at, including those of requests that join in this batch.
+        places: how many places of the queue are looked at, including those of requests that join in this batch.
         seen: requests that have arrived so far.
     """
     memory, newcomers = joining.batch.memory, joining.newcomers[0]
@@ -111,7 +111,7 @@ def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
 
 @part
 def compare(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember a newly seen request if it is among the shortest, or was evicted."""
+    """Remember the newly seen request at place i of the queue if it is among the shortest, or was evicted."""
     memory = joining.batch.memory
     new: int = view.waiting[i]
     memory[FEWEST] = min(memory[FEWEST], view.left[new])
@@ -127,7 +127,7 @@ def compare(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def insert(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember a request among the shortest, after those of equal size; drops the last if there are too many."""
+    """Remember the request at place i of the queue, in order of size after its equals; drops the last beyond `MOST`."""
     memory = joining.batch.memory
     row: int = view.waiting[i]
     size: int = doubled(view, row)
@@ -146,7 +146,7 @@ def insert(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def keep_only(view: RuleView, joining: Joining, i: int) -> None:
-    """Remember only this evicted request, which joins before all others."""
+    """Remember only the evicted request at place i of the queue: it joins before all others."""
     memory = joining.batch.memory
     memory[COUNT], memory[OTHERS] = 0, memory[FEWEST]
     insert(view, joining, i)
@@ -194,8 +194,8 @@ def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[
     """Scan the queue, and remember the shortest requests.
 
     Args:
-        places: of the queue that are looked at.
-        gap: what the second has to fit into.
+        places: how many places of the queue are looked at.
+        gap: the limits for a request that passes another one.
 
     Returns:
         Two places: the first evicted request, else the shortest, the oldest of equals; and the shortest that fits `gap`. -1

@@ -82,7 +82,7 @@ class GatedWork(NamedTuple):
         threshold: int64[G * S], requests at a segment's head, and at each of its stages in a batch.
         heads, members: int64[G * S], requests at the head of a segment, and in it.
         is_open, ran: int64[G * S], whether a gate is open, and whether one of its requests has run.
-        found: int64[G * S], thresholds that are being solved; before, what groups miss at their first thresholds.
+        found: int64[G * S], thresholds that are being solved; before that, the heads each group lacks at its first gate.
         stage, taken: int64[2 (R + G * S + 1)], a table of stages, and the places taken in each.
         oldest: float64[G * S], the first arrival behind each gate.
         arrivals_per_s, go_on, work: as in `thresholds.Demand`.
@@ -364,7 +364,10 @@ def count_arrivals(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def count(view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int, runs: bool, sign: int) -> None:
-    """Count a request (sign 1) that has produced `reached` tokens in its gate's sums, or take it off (sign -1)."""
+    """Count a request that has produced `reached` tokens in its gate's sums (sign 1), or take it off (sign -1).
+
+    `reached` is -1 in the prefill; `runs` is as in `segment_of`.
+    """
     gate = group_of(view, work, gates, row) * gates.words.segments + segment_of(work.ends, reached, runs)
     first, prompt = 1 - view.first_decoded, view.prompt_tokens[row]
     add(work.batch.memory, gates.words, work.ends, gate, prompt, reached, first, sign)

@@ -67,7 +67,7 @@ class Words(NamedTuple):
 
 
 def words_of(groups: int, segments: int) -> Words:
-    """The places for so many groups and segments."""
+    """The layout of memory for `groups` groups of `segments` segments each."""
     gates = groups * segments
     beside, window = FORCE + 2 * gates, ARRIVED + groups + 3 * gates
     now = beside + BESIDE
@@ -75,7 +75,7 @@ def words_of(groups: int, segments: int) -> Words:
 
 
 def size_of(words: Words, solve_s: float) -> int:
-    """The number of memory words, with or without solved thresholds."""
+    """The number of memory words that a policy needs; more if thresholds are solved (`solve_s` > 0)."""
     return words.members + 3 * words.gates if solve_s > 0 else words.beside
 
 
@@ -87,7 +87,8 @@ lay_out = part(words_of)
 def segment_of(ends: Ints, reached: int, runs: bool) -> int:
     """The segment of a request that has produced `reached` tokens.
 
-    With `runs`, a request whose last token of a segment runs now still counts as in that segment.
+    `ends` are the output tokens at which the next segments begin. With `runs`, a request whose last token of a segment runs
+    now still counts as in that segment.
     """
     segment = 0
     while segment < ends.size and (reached > ends[segment] or (reached == ends[segment] and not runs)):
@@ -112,7 +113,7 @@ def work_since(prompt: int, start: int, reached: int, first: int) -> int:
 
 @part
 def add(memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached: int, first: int, sign: int) -> None:
-    """Count a request at its gate (sign 1), or take it off (-1): itself, its work there, and whether it is at the head."""
+    """Count a request at its gate (sign 1), or take it off (-1): itself, its `work_since`, and whether it is at the head."""
     segment, start = gate % words.segments, 0
     if segment > 0:
         start = ends[segment - 1]
@@ -135,7 +136,10 @@ def begin(memory: Ints, words: Words, now_s: float, solve_s: float, last_arrival
 
 @part
 def settle(memory: Ints, words: Words, sign: int) -> None:
-    """Count requests that left or reached a head: those there after the last batch (sign 1) less those there now (-1)."""
+    """Add the sums over present members to the window's sums of leavers (sign 1), or subtract them (-1).
+
+    Called before the members are counted anew, then after, it adds those that have left or reached a head since.
+    """
     left, gates = words.now + ARRIVED + words.groups, words.gates
     for gate in range(gates):
         at = words.members + gate

@@ -15,7 +15,7 @@ GROWS, PAUSES, LEAVES = range(3)
 
 @part
 def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
-    """KV tokens of memory that the marked running requests need for the coming iteration, within budget and seats."""
+    """KV tokens of memory that running requests marked `GROWS` need for the coming iteration, within budget and seats."""
     budget, seats, total = batch.budget[0], batch.seats[0], 0
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
@@ -34,7 +34,7 @@ def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
 
 @part
 def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
-    """Run the marked running requests, decodes first."""
+    """Run the running requests marked `GROWS`, decodes first."""
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
             row: int = view.running[position]
@@ -44,18 +44,18 @@ def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
 
 @part
 def leave(view: RuleView, batch: Batch, mark: Ints, position: int) -> None:
-    """Evict a running request, and unmark it."""
+    """Evict a running request, and mark it `LEAVES`."""
     mark[position] = LEAVES
     vacate(view, batch, position)
 
 
 @part
 def give_way(view: RuleView, batch: Batch, mark: Ints, key: Floats, kept: int) -> None:
-    """Evict the request of the smallest key until what budget and seats allow fits; the last request fits alone.
+    """Evict requests marked `GROWS`, the smallest key first, until what `needed` counts fits; the last one always stays.
 
     Args:
         key: float64[R], by position.
-        kept: how many go on.
+        kept: how many are marked `GROWS`.
     """
     while kept > 1 and needed(view, batch, mark) > batch.free[0]:
         victim = -1

@@ -56,13 +56,13 @@ def remaining(view: RuleView, row: int, length: int) -> int:
 
 @part
 def put(ahead: Ahead, at: int, more: int, number: int, own: int) -> None:
-    """Write one entry of the ordered requests."""
+    """Write entry `at`: a request with `more` remaining iterations, this running number, and a base of `own` KV tokens."""
     ahead.more[at], ahead.number[at], ahead.base[at] = more, number, own
 
 
 @part
 def sort(ahead: Ahead, count: int) -> None:
-    """Bring the entries into order of remaining iterations, ties by running number (Shell's sort)."""
+    """Bring the first `count` entries into order of remaining iterations, ties by running number (Shell's sort)."""
     gap = 1
     while gap < count:
         gap = 3 * gap + 1
@@ -79,7 +79,7 @@ def sort(ahead: Ahead, count: int) -> None:
 
 @part
 def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> bool:
-    """Whether the entries and one more request fit: it needs `more` iterations and has a base of `own` KV tokens."""
+    """Whether the first `count` entries and one more request fit into `capacity` KV tokens; `more`, `own` as in `put`."""
     held, many, is_in = 0, 0, False
     for i in range(count - 1, -1, -1):
         if not is_in and ahead.more[i] <= more:
@@ -97,7 +97,7 @@ def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> b
 
 @part
 def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
-    """Insert a request by its remaining iterations, after its equals; returns the new number of entries."""
+    """Insert a request by its `more` remaining iterations, after its equals, with number `count`; returns `count` + 1."""
     i = count
     while i > 0 and ahead.more[i - 1] > more:
         put(ahead, i, ahead.more[i - 1], ahead.number[i - 1], ahead.base[i - 1])
@@ -108,9 +108,10 @@ def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
 
 @part
 def may_grow(ahead: Ahead, count: int, capacity: int) -> int:
-    """How many requests, from the start of the order, may run a token now so that all can still finish in turn.
+    """How many of the `count` entries, from the first on, may run a token now so that all can still finish in turn.
 
-    0 if they cannot finish in turn even now, although each fits alone; a host makes sure of that. All of them if they fit.
+    The memory holds `capacity` KV tokens. All may run if they fit; none (0) if they cannot finish in turn even now, although
+    each fits alone, which the host makes sure of.
     """
     held = 0
     for i in range(count):

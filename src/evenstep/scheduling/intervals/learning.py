@@ -35,7 +35,7 @@ def raised(view: RuleView, options: Any, row: int) -> int:
 
 @part
 def with_chance(view: RuleView, row: int, size: int) -> float:
-    """The eviction key of a request of this size; ties go by chance, drawn once for each request."""
+    """An eviction key: `size` plus a number in [0, 1), drawn once for each request, so that equal sizes go by chance."""
     return size + uniform(view.seed, _VICTIMS, view.request_id[row], 0)
 
 
@@ -48,10 +48,10 @@ def form_learned(
     key_of: Callable[..., float],
     share: float,
 ) -> None:
-    """One batch of A_min.
+    """Form one batch of A_min.
 
     Args:
-        believed: the bound of a request, tokens; it changes with evictions alone, not while the request runs.
+        believed: ``(view, options, row)``, the bound of a request, tokens; only evictions change it.
         key_of: ``(view, options, position)``, the smallest gives way first.
         share: of the memory that admissions may fill.
     """
@@ -80,7 +80,7 @@ def form_learned(
 def cannot_join(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], row: int, capacity: int
 ) -> bool:
-    """Whether a request surely does not fit with the ones that go on, even until the first of them ends."""
+    """Whether a request surely does not fit into `capacity` with those marked `GROWS`, even until the first of them ends."""
     held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
     for position in range(view.running.size):
         if work.mark[position] == GROWS:

@@ -64,8 +64,8 @@ def form_reserved(
     """Form a batch in which memory suffices for each request to its believed end.
 
     Args:
-        believed: output length of a request, tokens.
-        stays: whether a running request keeps its place before the queue; others come back only if all that wait fit.
+        believed: ``(view, options, row)``, output length of a request, tokens.
+        stays: ``(view, options, row)``, whether a running request stays; others are evicted, unless all that wait fit first.
         share: of the memory that admissions may fill.
     """
     batch, ahead, count = work.batch, work.ahead, 0
@@ -123,7 +123,7 @@ def admit_believed(
 def take_back(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> None:
-    """Keep requests that were evicted in this batch after all, in order, while they fit to their believed ends."""
+    """Keep requests that this batch has evicted after all, in order, while they fit with the `count` entries of `ahead`."""
     batch, ahead, capacity = work.batch, work.ahead, int(share * view.kv_capacity)
     gone, kept = batch.gone[0], 0
     for e in range(gone):

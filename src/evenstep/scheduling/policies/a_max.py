@@ -13,11 +13,11 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class AMax(Ruled):
-    """Admits as many requests as fit to their ends if every output is as long as its upper bound; evicts no request.
+    """Admits as many requests as fit to their ends if every output is as long as its upper bound.
 
-    The queue stands in order of upper bounds, ties by chance, and is taken up to the first that does not fit: with equal
-    prompts that is the largest set. A request without a bound is believed to fill the memory. Bounds that are too low
-    cost the request admitted last its memory.
+    While no output is longer than its bound, no request is evicted; else the one admitted last is, if memory is short. The
+    queue stands in order of upper bounds, ties by chance, and is taken up to the first that does not fit: with equal
+    prompts that is the largest set. A request without a bound is believed to fill the memory.
 
     Source: Interval scheduling, Algorithm 1; with bounds of their own for requests, largest cardinality means the
         shortest upper bound first.
@@ -32,7 +32,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AMax, work: ReservedWork) -> None:
-    """A batch by upper bounds."""
+    """Form a batch by upper bounds."""
     form_reserved(view, options, work, highest, stays, 1.0)
 
 

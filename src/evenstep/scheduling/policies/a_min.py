@@ -54,7 +54,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: Any, work: ReservedWork) -> None:
-    """A batch by the bounds that evictions teach."""
+    """Form a batch by lower bounds, as evictions have changed them."""
     form_learned(view, options, work, bound, key_of, 1.0 - options.watermark)
 
 

@@ -50,7 +50,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AlphaSwitch, work: ReservedWork) -> None:
-    """A_ell's batch or A_min's."""
+    """Form the batch of the policy that `alpha` chooses: A_ell's or A_min's."""
     if options.alpha < THRESHOLD:
         form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
     else:
@@ -59,7 +59,7 @@ def form_batch(view: RuleView, options: AlphaSwitch, work: ReservedWork) -> None
 
 @part
 def key_of(view: RuleView, options: AlphaSwitch, position: int) -> float:
-    """The running request with the smallest bound gives way first."""
+    """A_min's eviction key, by lower bounds: the running request with the smallest key is evicted first."""
     row: int = view.running[position]
     return with_chance(view, row, learned(view, options, row))
 

@@ -37,8 +37,8 @@ class Best(Ruled):
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
             has finished.
-        watermark: share of the memory, 0..1, that it leaves instead while fewer than `KNOWN` have finished.
-        patience: mean waits after which a request is overtaken only by those that fit where it does not. After `PASSED`
+        watermark: share of the memory, 0 <= watermark < 1, that it leaves instead while fewer than 8 have finished.
+        patience: mean waits after which a request is overtaken only by those that fit where it does not. After four
             times as long these do not overtake it either; 0 = first come, first served.
         window: oldest waiting requests among which the shortest is looked for.
         paced: whether prefills are spread over iterations, or run apart from decodes, where that takes less time. Else each
@@ -157,8 +157,12 @@ def run_one(view: RuleView, work: Joining, position: int) -> None:
 def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
     """Lower the batch's budget for prefills to what delays requests least (`prefill_pacing.budget`).
 
+    Args:
+        chunks: number of running prefills.
+        whole: tokens that the batch could run in all, those of its decodes included.
+
     Returns:
-        The lowered total budget.
+        `whole` less the tokens that were held back.
     """
     batch, ran = work.batch, whole - work.batch.budget[0]
     others = behind(view, work, chunks)
@@ -181,7 +185,7 @@ def behind(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def promised(view: RuleView, work: Joining, chunks: int) -> int:
-    """KV tokens that prefills will need after this batch, of running requests and newcomers."""
+    """KV tokens that prefills will need after this batch, of the `chunks` running ones and of newcomers."""
     batch, total = work.batch, 0
     for c in range(chunks):
         position: int = work.chunk[c]
@@ -219,7 +223,7 @@ def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
 def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: int, spend: int) -> None:
     """Admit waiting requests one by one, while the next fits whole, or one that may pass it does.
 
-    Each has `longest` tokens left at most, and all together `spend`.
+    Each may have `longest` tokens left at most, and all together `spend`. `chunks` is the number of running prefills.
     """
     batch, memory, runs = work.batch, work.batch.memory, view.running.size
     if view.waiting.size == 0 or batch.seats[0] <= 0 or batch.budget[0] <= 0:
@@ -261,7 +265,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
 
 @part
 def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
-    """Let a request of the queue join. The mean wait learns from it, unless it returns from an eviction."""
+    """Let the request at place i of the queue join with `tokens`. Updates the mean wait, unless it was evicted before."""
     memory = work.batch.memory
     row: int = view.waiting[i]
     leave(view, work, i)
@@ -314,9 +318,9 @@ def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, place
 
     Args:
         blocked: the place of the one that does not fit.
-        places: of the queue that are looked at.
+        places: how many places of the queue are looked at.
         free: KV tokens that are free.
-        longest: tokens that it may have left.
+        longest: tokens that the passing request may have left.
     """
     batch, memory, runs = work.batch, work.batch.memory, view.running.size
     row: int = view.waiting[blocked]

@@ -47,7 +47,7 @@ def form_batch(view: RuleView, options: ClassFirst, batch: Batch) -> None:
 
 @part
 def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
-    """Run the running requests of one class and phase, in order of admission."""
+    """Run the running requests of class `found` in one phase (`decoding` 1 or 0), in order of admission."""
     for position in range(view.running.size):
         row: int = view.running[position]
         if view.request_class[row] == found and view.decoding[row] == decoding:

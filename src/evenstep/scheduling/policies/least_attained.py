@@ -17,9 +17,9 @@ from evenstep.scheduling.view import RuleView
 class LeastAttained(Ruled):
     """The request with the fewest output tokens goes first, running or waiting; the others pause with their KV.
 
-    New requests go before all that decode. A token that was produced once counts, also after a restart from zero. When
-    memory is short the request with the most tokens is evicted; with little memory requests take turns in it, and each
-    turn computes their KV again.
+    If `prompt_weight` is 0, new requests go before all that have produced a token. A token that was produced once counts,
+    also after a restart from zero. When memory is short the request with the most tokens is evicted; with little memory
+    requests take turns in it, and each turn computes their KV again.
 
     Args:
         prompt_weight: output tokens that a token of the prompt counts.
@@ -50,7 +50,7 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: LeastAttained, work: KeyedWork) -> None:
-    """A batch by the tokens that each request has got."""
+    """Form a batch by the tokens that each request has got."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 

@@ -57,7 +57,7 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: Mlfq, work: KeyedWork) -> None:
-    """A batch by the level of each request's tokens, then by arrival."""
+    """Form a batch by the level of each request's tokens and its arrival."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 

@@ -82,7 +82,7 @@ Work = GatedWork
 
 
 def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
-    """Sizes of the arrays of `GatedWork` beyond the batch."""
+    """Sizes of the arrays of `GatedWork`, in order after `batch`, for so many running and waiting requests."""
     ends, edges = len(options.ends), len(options.prompt_edges)
     gates = (edges + 1) * (ends + 1)
     table = 2 * (running + gates + 1)

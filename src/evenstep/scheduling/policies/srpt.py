@@ -50,7 +50,7 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: Srpt, work: KeyedWork) -> None:
-    """A batch by the predicted remainder of each output."""
+    """Form a batch by the predicted remainder of each output."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 

@@ -48,9 +48,9 @@ def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
 
 @part
 def join(view: RuleView, batch: Batch, decoding: int, watermark: int) -> None:
-    """Admit requests from the head of the queue while they are in this phase and fit whole.
+    """Admit requests from the head of the queue while they are in this phase (`decoding` 1 or 0) and fit whole.
 
-    The first request of a batch may run a part.
+    Once a request runs, `watermark` KV tokens stay free. The first request of a batch may run a part.
     """
     runs = view.running.size
     for i in range(min(view.waiting.size, view.batch_limit - runs)):

@@ -52,7 +52,7 @@ Work = GatedWork
 
 
 def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
-    """Sizes of the arrays of `GatedWork` beyond the batch."""
+    """Sizes of the arrays of `GatedWork`, in order after `batch`, for so many running and waiting requests."""
     gates = len(options.thresholds)
     table = 2 * (running + gates + 1)
     return 0, 0, gates, gates, gates, gates, gates, gates, table, table, gates, gates, gates, gates

@@ -14,7 +14,7 @@ from evenstep.scheduling.view import UNLIMITED
 
 @dataclass(frozen=True, slots=True)
 class WorkConserving(Ruled):
-    """A batch of tokens of the K_p oldest requests with prefill left and of the K_d oldest that decode.
+    """Batches tokens of the K_p oldest requests with prefill left and of the K_d oldest that decode.
 
     Work-conserving while the caps do not bind: the budget is filled whenever there is as much to run, a seat and memory. A
     cap K_d below the budget is not, at any load (the paper's theorem needs both).
