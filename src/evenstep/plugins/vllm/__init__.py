@@ -13,7 +13,7 @@ def register() -> None:
     """Start recording steps, if environment variables ask for it.
 
     Raises:
-        InputError: the environment is not as it has to be.
+        InputError: an invalid or unknown ``EVENSTEP_STEPS...`` variable.
         EngineError: a version of vLLM that is not known here.
     """
     import os

@@ -61,6 +61,8 @@ def attach(core: Any, file: StepFile, clock: Callable[[], float] = time.perf_cou
     when its own are known. A rank that steps along empty, since others have work, gives a step without requests.
 
     Args:
+        core: vLLM's engine core; methods of it and of its scheduler are replaced.
+        file: where the steps go.
         clock: seconds; only differences count.
     """
     scheduler = core.scheduler

@@ -17,7 +17,7 @@ class Recording:
 
     Args:
         folder: where the files go; made when missing.
-        rank: number of the engine; -1 = as the engine was launched, else the number of its process.
+        rank: number of the engine; -1 = `rank_of` finds one.
     """
 
     folder: Path
@@ -45,11 +45,13 @@ def recording(environ: Mapping[str, str]) -> Recording | None:
 
 
 def rank_of(asked: Recording, launched: int, is_parallel: bool, pid: int) -> int:
-    """The engine's number: from the environment, else from its launch, else its process id.
+    """The engine's number: from the environment, else its data-parallel rank, else its process id.
 
     Args:
-        launched: data-parallel rank in vLLM's own settings.
-        is_parallel: whether it is one of several; a single engine is rank 0 as well, and says nothing by it.
+        asked: what the environment says.
+        launched: data-parallel rank in vLLM's own settings. A single engine has rank 0 there, which does not count.
+        is_parallel: whether the engine is one of several.
+        pid: its process id.
     """
     if asked.rank >= 0:
         return asked.rank

@@ -43,13 +43,16 @@ class StepFile:
 
         Args:
             wave, step: which one; ranks in lock-step give the same numbers to the same step.
-            start_s: Unix time. seconds: until its tokens were known.
-            running: requests in it. kv_tokens: they held while it ran, its own positions included.
-            produced: tokens of answers it made; a request whose prompt goes on in the next step has none of it.
+            start_s: Unix time.
+            seconds: from then until its tokens were known.
+            running: requests that hold memory.
+            kv_tokens: KV tokens that they held while it ran, the step's own tokens included.
+            produced: output tokens that it made; a request whose prompt goes on in the next step makes none.
         """
         self._write(f"{self.rank},{wave},{step},{start_s:.6f},{seconds:.6f},{running},{kv_tokens},{produced}")
 
     def close(self) -> None:
+        """Close the file; another process may then record this rank."""
         os.close(self._file)
 
     def _write(self, line: str) -> None:

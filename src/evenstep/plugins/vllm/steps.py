@@ -23,7 +23,7 @@ class GroupSteps:
         running: int64[K, G], requests.
         load: float64[K, G], KV tokens while the step ran.
         produced: int64[K, G], tokens of answers that the step made.
-        alone: steps that not every rank recorded; they are left out.
+        alone: number of steps that not every rank recorded; they are left out.
     """
 
     rank: I8
@@ -35,7 +35,7 @@ class GroupSteps:
     alone: int
 
     def between(self, first_s: float, last_s: float) -> GroupSteps:
-        """The steps that begin, on their last rank, within these times in seconds."""
+        """The steps that begin on their last rank at `first_s` or later and before `last_s`, Unix times."""
         begins = self.start_s.max(axis=1)
         kept = (begins >= first_s) & (begins < last_s)
         columns = ("start_s", "seconds", "running", "load", "produced")
