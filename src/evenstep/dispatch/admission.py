@@ -82,7 +82,9 @@ class Admission:
         """See to the requests that a round left waiting.
 
         Args:
-            shown: requests of the round. sent: of them. is_part: not all free slots were offered.
+            shown: requests of the round.
+            sent: how many of them were sent.
+            is_part: whether only some of the free slots were offered.
         """
         left, rounds = len(self._pool.here), self._rounds
         if not left or rounds.binds_at_once:
@@ -107,7 +109,8 @@ class Admission:
         """Send what the answer admits.
 
         Args:
-            shown: requests that the answer is about. worker: of each of them.
+            shown: requests that the answer is about.
+            worker: place of each one's worker, or `HOLD`.
 
         Returns:
             Requests that got a slot.

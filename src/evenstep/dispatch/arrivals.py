@@ -35,13 +35,13 @@ class Arrivals:
         self._most: tuple[float, int] | None = None
 
     def arrived(self, events: Sequence[Arrived]) -> int:
-        """Requests arrive, in order.
+        """Admit or refuse requests, in order.
 
         Returns:
             How many were handled: all, or those before one that is an error of the host.
 
         Raises:
-            InputError: the first request has no tokens.
+            InputError: the first request has no tokens or no copies.
             RuntimeError: the first request is known already.
         """
         parts, turn, rows, is_split = self._parts, self._turn, self._rows, self._parts.fleet.is_split
@@ -120,7 +120,7 @@ class Arrivals:
         return row
 
     def refusal(self, event: Arrived, now_s: float) -> tuple[int, str, int] | None:
-        """The refusal of a request that is turned away at once; None for an admitted one.
+        """The refusal of a request; None for an admitted one, which counts against its tenant's rate.
 
         Returns:
             HTTP status, reason, and Retry-After in seconds.
@@ -144,7 +144,7 @@ class Arrivals:
 
     @property
     def most(self) -> tuple[float, int]:
-        """KV tokens and slots of the largest workers that take requests; 0 where no worker does."""
+        """As `Dispatcher.most`."""
         if self._most is None:
             workers = [worker for worker in self._mirror.workers if not worker.leaves]
             self._most = (
@@ -159,7 +159,7 @@ class Arrivals:
 
 
 def _complaint(event: Arrived) -> Exception:
-    """Why a request is an error of the host."""
+    """The exception for a request that is an error of the host."""
     if event.prompt_tokens > 0 and event.copies > 0:
         return RuntimeError(f"request {event.request} arrived twice")
     field = "prompt_tokens" if event.prompt_tokens < 1 else "copies"

@@ -15,7 +15,7 @@ def check(parts: Parts) -> None:
     """Check that queues, slots, limits and deadlines agree with the requests' states.
 
     Raises:
-        RuntimeError: one is not.
+        RuntimeError: one does not.
     """
     rows = parts.rows
     states = {row: rows.state(row) for row in rows.by_request.values()}

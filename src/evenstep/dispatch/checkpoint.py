@@ -1,8 +1,8 @@
 """The whole state of a dispatcher as bytes, so that a replay can begin where a part of a decision log begins.
 
-The bytes are a compressed pickle (a hundredth of its size: most columns are empty). The reader accepts only
-the names of a dispatcher's own classes, so a log from elsewhere cannot run code. It leaves out what belongs to a host
-and what can be made anew from the rest.
+The bytes are a compressed pickle (a hundredth of its size: most columns are empty). The state leaves out what belongs to a
+host and what can be made anew from the rest. The reader accepts only names of a dispatcher's own classes, of predictors, of
+NumPy's arrays and of plain containers, so a log from elsewhere cannot run code.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ class Columns(Generic[T]):
     """The columns of a table, all of the same length.
 
     Args:
-        shape: their names and kinds.
-        size: rows; every number is 0.
+        shape: a `NamedTuple` class with a field for each column, annotated `Ints` or `Floats`.
+        size: rows at first; every number is 0.
 
     Attributes:
-        ints, floats: all whole numbers and all others, one row for each column, in the order of their names.
+        ints, floats: int64[whole columns, rows] and float64[other columns, rows], in the order of the fields.
         arrays: the columns as arrays, for work on whole columns.
         at: the columns as memory views, for single numbers: these are read and written about twice as fast.
         given: what a compiled function gets: `arrays`, or `at` where nothing is compiled.

@@ -33,8 +33,11 @@ class SendDecode(msgspec.Struct, frozen=True, gc=False):
 
 
 class Continue(msgspec.Struct, frozen=True, gc=False):
-    """Continue on this worker a stream of which the client already has `produced` tokens: prompt and those tokens are
-    the new prompt. Limits are lowered by the same number; the client sees one stream.
+    """Continue a stream on this worker. Prompt and tokens produced so far are the new prompt; the client sees one stream.
+
+    Args:
+        row: as in `SendDecode`.
+        produced: tokens that the client already has; the host lowers `max_tokens` by as many.
     """
 
     request: int
@@ -79,7 +82,7 @@ class Fail(msgspec.Struct, frozen=True, gc=False):
     """End a stream that has begun with an error event: it cannot go on. The request is over.
 
     Args:
-        reason: ``failed``, ``expired``, ``overdue``, ``no-worker`` or ``cannot-continue``.
+        reason: ``failed``, ``expired``, ``overdue`` or ``cannot-continue``.
     """
 
     request: int
@@ -102,7 +105,7 @@ class WakeAt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Removed(msgspec.Struct, frozen=True, gc=False):
-    """Forget a worker that was to leave: nothing runs there any more."""
+    """A leaving worker has no requests left, and the dispatcher has forgotten it; the host forgets it, too."""
 
     worker: str
 

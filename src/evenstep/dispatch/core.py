@@ -45,12 +45,12 @@ class Dispatcher:
 
     Args:
         policy: routing policy, ``NAME[:key=value,...]``.
-        predictor: predictor for a policy with a horizon; empty = what it usually asks, ``bounded`` by `max_tokens`.
+        predictor: for a policy with a horizon; empty = ``bounded``, around the policy's usual predictor if it names one.
         settings: limits and deadlines.
-        stopwatch: seconds of the host's clock, to time decisions only; None = they have no budget.
-        processor: seconds of processor time of the host's thread, for the budget; None = the stopwatch serves for it.
+        stopwatch: returns seconds of the host's clock, to time decisions only; None = they have no budget.
+        processor: returns seconds of processor time of the host's thread, for the budget; None = `stopwatch` does.
         log: takes the records of a decision log, in order, and may come in parts (`records.InParts`); None = no log.
-        overruns: decisions to be taken for too slow (replay).
+        overruns: numbers of the decisions that count as over budget, where no stopwatch tells (replay).
 
     Attributes:
         parts: where everything about requests and workers is kept.
@@ -124,7 +124,10 @@ class Dispatcher:
 
     @property
     def most(self) -> tuple[float, int]:
-        """KV tokens and slots of the largest workers that take requests; 0 where no worker does."""
+        """Largest KV capacity (tokens) and largest number of slots among workers that do not leave; 0, 0 without one.
+
+        They may be of two workers.
+        """
         return self.arrivals.most
 
     @property
@@ -155,7 +158,7 @@ class Dispatcher:
         """Check the invariants that hold between all parts.
 
         Raises:
-            RuntimeError: they do not; a bug of ours.
+            RuntimeError: one does not hold: a bug of the dispatcher.
         """
         check(self.parts)
 
@@ -190,7 +193,9 @@ class Dispatcher:
         """Handle one event, and return the commands it leads to, in order; see `handle_all`.
 
         Raises:
-            InputError: a new policy, predictor or worker that is invalid; a request of no tokens. Nothing has changed then.
+            InputError: a new policy, predictor or worker that is invalid; a request of no tokens. Nothing but the time has
+                changed then.
+            RuntimeError: a request that arrived already.
         """
         return self.handle_all(deque((event,)))
 
@@ -204,7 +209,7 @@ class Dispatcher:
             ticks: a `Tick` follows them, if they make one due.
 
         Raises:
-            InputError: as `handle`; the event stands first in `events`, and the next call has the commands so far.
+            InputError: as `handle`. The event is left first in `events`, and the next call returns the commands so far.
         """
         turn, history, waiting, journal = self._turn, self._journal.history, self.pool.here, self._journal
         while events or (ticks and turn.due):
@@ -348,6 +353,7 @@ class Dispatcher:
         self._fleet_changed()
 
     def _workerremoved(self, event: ev.WorkerRemoved) -> None:
+        """A worker is to leave: it gets nothing new, and without `drain` its requests move off at once."""
         name = event.worker
         if self.fleet.find(name) is None:
             return
@@ -426,7 +432,7 @@ class Dispatcher:
 
 
 def _run_of(events: deque[Event], first: _E, most: int) -> list[_E]:
-    """The first events up to one of another kind than `first`, and at most so many."""
+    """The events from `first` on, up to one of another kind; at most `most` of them."""
     if len(events) == 1 or most == 1:
         return [first]
     run, kind = [first], type(first)

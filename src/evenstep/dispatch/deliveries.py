@@ -1,8 +1,8 @@
 """Counts delivered chunks: tokens for each request, and the step of the barrier group that they belong to.
 
-Rules of this file. `steps.counting` counts chunks, steps that begin and end with them included. What it leaves to the host
-is done here: first tokens, more room, and rounds that waited for the end of a step. `Deliveries.produced` has a shortcut for
-a chunk that neither begins nor ends a step, whether of the step under way or of one that others have delivered early.
+Rules of this file. `steps.counting` counts chunks, and the steps that begin and end with them. What it leaves to the host
+is done here: first tokens, more room, and rounds that waited for the end of a step. `Deliveries.produced` counts a chunk by
+itself if it neither begins nor ends a step, whether of the step under way or of one that others have delivered early.
 """
 
 from __future__ import annotations

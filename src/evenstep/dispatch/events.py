@@ -46,7 +46,7 @@ class Arrived(Base, frozen=True):
         key: salted hash of the prompt, 0 = unknown; predictors remember prompts by it.
         session: salted hash of session, user or task, 0 = none; used by policies that pin sessions.
         task: salted hash of the agent task that it is a call of, 0 = none; see `Settings.order`.
-        priority: the smallest waits first, where the order is not ``fcfs``.
+        priority: the smallest is sent first; ignored where the order of the pool is ``fcfs``.
         max_tokens: cap of the client, 0 = none.
         expected_tokens: output tokens the client expects, 0 = unknown.
         copies: answers asked for (`n`, `best_of`): slots it takes, and outputs that grow on its prompts.
@@ -54,7 +54,7 @@ class Arrived(Base, frozen=True):
         blocks: salted hashes of the prompt's blocks in order; each covers its whole prefix.
         judged: the verdict of its tenant's limits, which hold over all models: ``in``, or the reason of the refusal, as in a
             decision log. Empty = the limits are checked now.
-        retry_after_s: value for the client of a request that they refused.
+        retry_after_s: Retry-After in seconds, where `judged` is a refusal.
     """
 
     request: int
@@ -141,7 +141,7 @@ class Sampled(Base, frozen=True):
 
     Args:
         worker: its name.
-        running, waiting: requests it says it runs and holds.
+        running, waiting: requests that run there, and that wait there, by its own count.
         kv_used: share of its KV memory in use, 0..1.
         kv_tokens: capacity in tokens as it says, 0 = it does not.
         slots: requests it runs at most as it says, 0 = it does not.
@@ -166,7 +166,7 @@ class ScrapeFailed(Base, frozen=True):
 
 
 class Probed(Base, frozen=True):
-    """A worker's health was asked for, because of a `Probe` or by the host's own habit."""
+    """A worker was asked for its health, because of a `Probe` or by the host itself. `ok`: it is healthy."""
 
     worker: str
     ok: bool
@@ -198,7 +198,7 @@ class Reloaded(Base, frozen=True):
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``.
-        settings: limits, deadlines and so on.
+        settings: all limits and deadlines; a field that is left out gets its default value.
     """
 
     policy: str = ""

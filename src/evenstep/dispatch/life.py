@@ -53,7 +53,7 @@ class Requests:
     def enqueue(self, row: int, cause: Cause) -> None:
         """Put a request into the queue that the cause leads to, with a deadline.
 
-        If all engines left for it are ejected, it waits for two probes at most.
+        If the request has failed before and all engines left for it are ejected, it waits two times `cooldown_s` at most.
         """
         rows, now_s, settings = self._rows, self._turn.now_s, self._turn.settings
         rows.move(row, cause)
@@ -102,11 +102,13 @@ class Requests:
     # --- failures ------------------------------------------------------------------------------------------------
 
     def again(self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True) -> None:
-        """Handle a failed call: retry the request elsewhere, continue it elsewhere, or end it.
+        """Handle a failed call: retry or continue the request elsewhere, or end it.
 
         Args:
-            kind: how it failed. retry_after_s: what the engine asked for.
-            is_counted: whether the engine is to blame.
+            name: the engine.
+            kind: how the call failed.
+            retry_after_s: Retry-After of the engine; 0 = none.
+            is_counted: whether the failure may count against the engine.
         """
         at, exclusions = self._rows.at, self._exclusions
         was_placed = at.state[row] in _PLACED
@@ -165,7 +167,7 @@ class Requests:
         self.enqueue(row, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
 
     def give_up(self, row: int, reason: str) -> None:
-        """End a request that failed for good: with a status before its first token, else with an error event."""
+        """End a request: with a status (`Reject`) before its first token, else with an error event (`Fail`)."""
         self._deciding.gone(row)
         request, meters, out = self._rows.at.request[row], self._meters, self._turn.out
         if self._rows.at.produced[row]:
@@ -235,7 +237,7 @@ class Requests:
             meters.prediction_error.add(abs(at.leave[row] - tokens))
 
     def gone(self, row: int) -> None:
-        """Handle a client that left."""
+        """End a request without an answer, as `ClientGone` asks."""
         self._meters.cancelled += 1
         self._meters.requests["cancelled"] += 1
         self.abort(row)
@@ -255,7 +257,7 @@ class Requests:
         """End a request, and drop everything kept about it.
 
         Args:
-            told: whether a prefiller that keeps its KV is to be told.
+            told: whether a prefiller that keeps its KV gets a `Release`.
         """
         rows, state = self._rows, self._rows.at.state[row]
         request, worker = rows.at.request[row], rows.at.worker[row]
@@ -320,7 +322,7 @@ class Requests:
         self._prefixes.resize(self._mirror.names)
 
     def give_up_stranded(self) -> None:
-        """End waiting requests that have failed on every worker but one that is leaving."""
+        """End waiting requests that failed on all workers that remain: those that do not leave."""
         at, excluded = self._rows.at, self._exclusions.excluded
         for row in list(excluded):
             waits = at.state[row] in (_POOLED, _FOR_PREFILLER)

@@ -38,10 +38,11 @@ class Law:
     The slope is that of usual steps, since one pause would bend it; the fixed part keeps the mean of all steps.
 
     Args:
-        overhead_s, seconds_per_token: of the linear law; a slope that is not clearly above 0 is 0.
+        overhead_s: fixed seconds of a step.
+        seconds_per_token: the slope; 0 where it is not clearly above 0.
         r_squared: share of the variation of usual steps it explains.
-        steps: number of steps it was fitted to.
-        slope_error: two standard errors of the slope over the slope; 0 without one.
+        steps: number of all steps, usual and others.
+        slope_error: two standard errors of the slope, divided by the slope; 0 without a slope.
     """
 
     overhead_s: float
@@ -56,15 +57,16 @@ class Observed:
     """A recorded run, as read from a decision log.
 
     Args:
-        policy, predictor: that decided.
+        policy, predictor: names and options of those that decided.
         workers: those that decoded, group by group, as they were when most of them were there.
         kv_tokens: KV memory of each, inf where it is not known.
         group_sizes: workers of each barrier group.
         replayed: how the replay went.
         fleet_changed: whether a worker left.
         prefillers: workers that only prefilled.
-        requests: times of the requests that ended as they should, in order of arrival; seconds from the first arrival.
-        steps: group, loads of its workers, running requests (of the group, of all), seconds, end of each step.
+        requests: times of the requests that ended as they should, in order of arrival, in seconds since the first arrived.
+        steps: of each step: group, KV tokens of each worker at its start, running requests of the group and of all groups,
+            seconds, and its end on the clock of `requests`.
     """
 
     policy: str
@@ -210,7 +212,7 @@ class Watch:
         self._counted: list[int] = []
 
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """Called after each record is handled, and after each decision is compared."""
+        """Collect what a record tells. Called after each record is handled, and after each decision is compared."""
         now = dispatcher.now_s
         if isinstance(record, ev.Arrived):
             self.arrived[record.request] = now
@@ -230,7 +232,7 @@ class Watch:
         self._look(dispatcher)
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """Called before a chunk of the request in this row is counted."""
+        """Note the time of a first token. Called before a chunk of the request in this row is counted."""
         request = int(dispatcher.rows.at.request[row])
         if request not in self.first:
             self.first[request] = dispatcher.now_s
@@ -288,7 +290,7 @@ def observe(path: str | Path) -> Observed:
 
 
 def _requests(watch: Watch, served: list[int], names: list[str], begin: float) -> RequestTable:
-    """Times of the requests that ended, seconds from the first arrival."""
+    """Times of the requests in `served`, in seconds after `begin`."""
     place = {name: number for number, name in enumerate(names)}
     sent = [watch.sent[request] for request in served]
     done = [watch.done[request] for request in served]

@@ -21,7 +21,8 @@ class Difference:
     """The first decision that differs from the log.
 
     Args:
-        decision: running number. now_s: the host's time of it.
+        decision: running number.
+        now_s: the host's time at the decision.
         what: ``view`` (the policy saw something else), ``answer``, ``fallback``, ``missing`` or ``extra``.
         recorded, replayed: what the log says, and what was decided now; None where there is no such decision.
     """
@@ -38,8 +39,11 @@ class Replayed:
     """The result of a replay.
 
     Args:
-        policy, predictor: the rules of this replay. is_changed: whether the caller chose other rules than those of the log.
-        decisions: compared, all alike but for `difference`. events: handled. fallbacks: of the decisions.
+        policy, predictor: the rules of this replay.
+        is_changed: whether the caller named a policy or predictor to replay with.
+        decisions: decisions of the log that were compared: all alike, but for `difference`.
+        events: events handled; a record of chunks counts as one.
+        fallbacks: how many of them fell back to least load in the log.
         difference: None when all are alike.
         cut_off: bytes at the end of the log that are no whole record, since its writer was killed.
         gaps: places at which the log lost records, since they could not be written; each later part is replayed from the
@@ -72,12 +76,12 @@ class Watch(Protocol):
 def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None) -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
-    By the rules of the log, what the policy saw must be the same, too. By other rules only its answer is looked at.
+    With the rules of the log, what the policy saw must be equal, too. With named rules only the answers are compared.
 
     Args:
         path: the log, or the part of it to begin with; the later ones in its folder are read too.
         policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
-        watch: looks on, up to the first decision that differs.
+        watch: is called with each record and chunk, up to the first decision that differs.
 
     Raises:
         InputError: the log cannot be read, or no such policy or predictor.

@@ -10,7 +10,7 @@ from evenstep.errors import InputError, check_range
 
 #: The order of the pool.
 Order: TypeAlias = Literal["fcfs", "priority", "oldest-task", "least-attained"]
-#: The budget's headroom: a prefiller whose KV memory is fuller than this takes no new prompt (BalanceRoute sec. 5).
+#: A prefiller with a larger share of its KV memory in use than this takes no new prompt (BalanceRoute sec. 5).
 PREFILL_THRESHOLD = 0.9
 #: Shortest block of a prompt, bytes: each is hashed and looked up.
 LEAST_BLOCK_BYTES = 64
@@ -40,7 +40,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantLimits(Tenant, frozen=True, kw_only=True, omit_defaults=True):
-    """The same, of a tenant of one dispatcher; a log leaves out the limits that are not set."""
+    """As `Tenant`, in a dispatcher's settings; a decision log leaves out the limits that are not set."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""The measured values of a dispatcher, as plain numbers by metric name, less ``evenstep_``."""
+"""The measured values of a dispatcher, as plain numbers by metric name without the prefix ``evenstep_``."""
 
 from __future__ import annotations
 

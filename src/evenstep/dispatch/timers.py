@@ -8,10 +8,10 @@ from collections import deque
 
 
 class Timers:
-    """Named deadlines; a name has one at most.
+    """Named deadlines; a name has one at most. A name is a kind and a number, for instance ``("ttl", row)``.
 
     Attributes:
-        at: deadline by name.
+        at: deadline in seconds, by name.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Timers:
         self._line: deque[tuple[float, tuple[str, int]]] = deque()
         self._heap: list[tuple[float, tuple[str, int]]] = []
         self.at: dict[tuple[str, int], float] = {}
-        self.is_new = False  #: one was set since the last call of `next_s`
+        self.is_new = False  #: a deadline was set since the owner last cleared this flag
 
     def set(self, name: tuple[str, int], at_s: float) -> None:
         """Set the deadline of a name, in place of an earlier one."""

@@ -1,16 +1,16 @@
 """The life of a request: all states, all events in each, and the states that follow.
 
 Rules of this file. A request is in exactly one state. `TABLE` is the only place that defines transitions: an unlisted
-event raises. A request that reaches `ENDED` has reported that to its host once, and its row is free again.
+event raises. A request that ends has reported that to its host once, and its row is `FREE` again.
 
 1. It arrives: to `FOR_PREFILLER` if the fleet has prefillers, else to `POOLED`. If it cannot be served, it ends.
 2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller.
 3. A round gives it a worker: `SENT`; a request for several slots (`copies`) is first `SEATING` until it holds them all.
 4. Its first token comes: `RUNNING`; the prefiller's budget is released.
-5. The stream ends well: `ENDED`.
+5. The stream ends well: the request ends.
 6. A leg fails and another engine may be tried: `BACKING_OFF`, then back to the queue it needs.
 7. A leg fails after the first token and the stream can continue: `POOLED`, its output so far becomes part of its prompt.
-8. Its time in a queue is over, no engine is left to try, or its client left: `ENDED`, from any state.
+8. Its time is over, no engine is left to try, or its client left: the request ends, from any state.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from enum import IntEnum
 
 
 class State(IntEnum):
+    """The state of a request, as its row holds it."""
+
     FREE = 0  # the row is unused
     FOR_PREFILLER = 1
     PREFILLING = 2
@@ -30,6 +32,8 @@ class State(IntEnum):
 
 
 class Cause(IntEnum):
+    """What moves a request from one state to the next."""
+
     ARRIVES_FOR_PREFILL = 0
     ARRIVES_FOR_DECODE = 1
     PREFILL_SENT = 2
@@ -64,10 +68,10 @@ TABLE: dict[tuple[State, Cause], State] = {
     (_S.BACKING_OFF, _C.RETRIES_DECODE): _S.POOLED,
 } | {(state, _C.ENDS): _S.FREE for state in State if state is not State.FREE}
 
-#: The same as a list of lists of numbers, -1 where nothing may happen.
+#: The same as numbers: ``NEXT[state][cause]`` is the next state, -1 where the cause is impossible.
 NEXT = [[int(TABLE.get((state, cause), -1)) for cause in Cause] for state in State]
 
 
 def impossible(state: int, cause: Cause) -> RuntimeError:
-    """A bug of ours: this cannot happen in that state."""
+    """The error for a cause that is not allowed in a state: a bug of the dispatcher."""
     return RuntimeError(f"a request that is {State(state).name} cannot go through {cause.name}")

@@ -15,7 +15,13 @@ State: TypeAlias = Literal["closed", "open", "probing"]
 
 @dataclass(slots=True)
 class Circuit:
-    """The circuit breaker of one engine: its failures in a row, and the length of its next ejection."""
+    """The circuit breaker of one engine.
+
+    Args:
+        failures: in a row.
+        state: ``closed`` = it gets requests; ``open`` = ejected; ``probing`` = ejected, and a probe was sent.
+        cooldown_s: length of its next ejection.
+    """
 
     failures: int = 0
     state: State = "closed"

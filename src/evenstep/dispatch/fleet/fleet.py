@@ -56,6 +56,7 @@ class Fleet:
         return "decode" in roles and (not prefillers or "prefill" in roles)
 
     def find(self, name: str) -> Worker | Prefiller | None:
+        """The worker or prefiller of this name; None if the fleet has none."""
         place = self.mirror.place.get(name)
         return self.prefill.prefillers.get(name) if place is None else self.mirror.workers[place]
 
@@ -109,6 +110,7 @@ class Fleet:
             self.mirror.changed(self.mirror.place[name])
 
     def sampled(self, event: Sampled, now_s: float) -> None:
+        """Take a worker's or prefiller's metrics, and notify the operator of what they contradict."""
         name = event.worker
         if name in self.prefill.prefillers:
             self.prefill.sampled(name, event.kv_used, event.kv_tokens)

@@ -96,19 +96,19 @@ class WorkerColumns(NamedTuple):
     running: Ints  # slots
     sent: Ints  # slots of requests without a token yet
     reserved: Ints  # slots held by requests that want several
-    free_at_most: Ints  # slots less foreign requests; below any number when it may not be sent anything
-    foreign: Ints  # slots
+    free_at_most: Ints  # slots that our requests may hold (`Worker.slots_of_ours`); far below 0 = send nothing
+    foreign: Ints  # slots of foreign requests
     group: Ints  # its barrier group
     came: Ints  # slots of requests that were sent there, ever
     went: Ints  # slots of requests that ended there, ever
-    changes: Ints  # times its running requests became others, or turned out to be
+    changes: Ints  # grows whenever a request starts or stops to run, or the length of a prompt is corrected
     load: Floats  # KV tokens running
     sent_load: Floats  # KV tokens sent
     foreign_load: Floats
     capacity: Floats  # KV tokens
-    seconds_per_token: Floats  # what a token costs, relative to the others
-    heard_s: Floats  # when its metrics were read last, inf where that does not matter
-    left: Floats  # KV tokens of requests that were in the step and are not running any more
+    seconds_per_token: Floats  # 1 / the worker's speed
+    heard_s: Floats  # when its metrics were read last; inf unless it is shared and takes requests
+    left: Floats  # KV tokens of requests that were in the step under way and no longer run
 
 
 _WORKERS = compiled.struct(WorkerColumns)
@@ -211,10 +211,11 @@ class Mirror:
         self._oldest_s = min(at.heard_s)
 
     def go_by(self, gateways: int, margin: int) -> None:
-        """Use other settings from now on: gateways that share the fleet, and slots a worker may hold beyond its own.
+        """Use other settings from now on.
 
         Args:
-            gateways: as in the constructor. margin: requests that a worker may be sent beyond its slots.
+            gateways: as in the constructor.
+            margin: requests that a worker may be sent beyond its slots.
         """
         self.gateways, self.margin = gateways, margin
         for place in range(len(self.workers)):
@@ -268,7 +269,7 @@ class Mirror:
         self._open = None
 
     def lets_go(self, place: int, requests: int, *, ran: bool) -> None:
-        """Count off requests that leave their worker; `ran`: they were running, else sent without a token yet."""
+        """Free `requests` slots of a worker. `ran`: their requests were running, else sent without a token yet."""
         self._open = None
         (self.at.running if ran else self.at.sent)[place] -= requests
         self.at.went[place] += requests
@@ -290,8 +291,8 @@ class Mirror:
         Until its next reading another gateway may take back the slots that it gave up since its last one.
 
         Args:
-            requests: what it runs and holds.
-            kv_used: share of its KV memory.
+            requests: requests that run or wait there, by its own count.
+            kv_used: share of its KV memory in use, 0..1.
             kv_tokens: capacity it states, 0 = none.
 
         Returns:
@@ -347,7 +348,7 @@ class Mirror:
             margin: what a worker may hold beyond its slots.
 
         Raises:
-            RuntimeError: they are not.
+            RuntimeError: a check failed.
         """
         at = self.at
         for g, worker in enumerate(self.workers):

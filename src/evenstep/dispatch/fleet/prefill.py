@@ -16,8 +16,9 @@ class Prefiller:
 
     Args:
         spec: as its operator describes it.
-        used: share of its KV memory in its last report; 1 = no report, so that it takes no work.
-        charged: tokens of prompts sent there since then.
+        used: share of its KV memory in use by its last report, 0..1. Without one it is 1, so that it takes no work; 0 if it
+            is never asked.
+        charged: tokens of prompts sent there since that report.
         capacity: its KV memory in tokens.
         sample: running number of that report.
         requests: rows whose prompt it computes or keeps.
@@ -75,6 +76,7 @@ class PrefillBudget:
             found.charged -= tokens
 
     def sampled(self, name: str, kv_used: float, kv_tokens: int) -> None:
+        """Take a prefiller's report: the share of its KV memory in use, and its capacity in tokens (0 = not said)."""
         found = self.prefillers[name]
         found.used, found.charged, found.sample = kv_used, 0, found.sample + 1
         if kv_tokens and not found.spec.kv_tokens:

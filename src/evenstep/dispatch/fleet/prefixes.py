@@ -25,12 +25,17 @@ _NOTHING: F8 = np.zeros((0, 0))
 
 @declared(None if INT is None else INT(I2, I1, I1, I1, F2))
 def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int:
-    """Prompt tokens of each request cached on each worker; returns 1 if anything is known of any.
+    """Write the prompt tokens of each request that each worker has cached.
 
     Args:
-        depth: int64[R, G], blocks held. count: int64[R], blocks of each prompt, 0 = not known.
-        rows: int64[W]. prompts: int64[R], tokens.
-        found: float64[W, G], written.
+        depth: int64[R, G], leading blocks of each row's prompt that each worker holds.
+        count: int64[R], blocks of each row's prompt, 0 = not known.
+        rows: int64[W], rows of the requests.
+        prompts: int64[R], tokens of each row's prompt.
+        found: float64[W, G], written; 0 where the blocks are not known.
+
+    Returns:
+        1 if the blocks of any of them are known, else 0.
     """
     is_known = 0
     for i in range(rows.size):
@@ -90,8 +95,11 @@ class Prefixes:
         return bool(self._blocks)
 
     def resize(self, names: Sequence[str]) -> None:
-        """The fleet changed: workers have other numbers now, so what they hold is forgotten. How much each of them can hold
-        is remembered by its name."""
+        """Forget what workers hold, because they have other numbers now. How much each can hold is kept by its name.
+
+        Args:
+            names: the workers' names, by number.
+        """
         self.workers = len(names)
         self._index = PrefixIndex(self.workers, self._room) if names else None
         self._have(np.zeros((self._count.size, self.workers), np.int64), self._count)
@@ -125,7 +133,7 @@ class Prefixes:
             self._let_go(row)
 
     def lost(self, worker: int) -> None:
-        """Empty a worker's part of the index, because the worker restarted."""
+        """Forget what a worker holds, because it was ejected and may have restarted."""
         if self._index is not None:
             self._index.forget(worker)
             self._depth[:, worker] = 0
@@ -175,7 +183,8 @@ class Prefixes:
         known. It is written anew at the next call.
 
         Args:
-            rows: int64[W]. prompts: int64[R], tokens of each row's prompt.
+            rows: int64[W], rows of the requests.
+            prompts: int64[R], tokens of each row's prompt.
         """
         if self._index is None or not self._blocks:
             return _NOTHING
@@ -194,7 +203,8 @@ class Prefixes:
         """Check that no ended request is kept, and that cached counts equal a fresh look-up.
 
         Args:
-            alive: rows in use. waiting: those of them without a worker.
+            alive: rows in use.
+            waiting: rows of requests without a worker.
 
         Raises:
             RuntimeError: a check failed.

@@ -90,7 +90,8 @@ class Histogram:
         bounds: ascending.
 
     Attributes:
-        counts: int64, observations of each interval. sums: float64[2], sum and number of all.
+        counts: int64, observations up to each bound and above the one before; the last are those above all bounds.
+        sums: float64[2], sum and number of all.
     """
 
     def __init__(self, bounds: Sequence[float]) -> None:

@@ -21,8 +21,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     """First record of every part of a log.
 
     Args:
-        log: `KIND`. version: of the format.
-        policy, predictor, settings: of the dispatcher at the start.
+        log: `KIND`.
+        version: of the format.
+        policy, predictor, settings: of the dispatcher at the start of part 0, in every part.
         part: running number of the file; 0 = the log begins here.
         evenstep: version of the package that wrote it.
         after_gap: records before this part are lost after a failed write.
@@ -54,7 +55,7 @@ class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_
     Args:
         rows: of each call.
         tokens: of each call; empty = 1 each.
-        times: (place, now_s) wherever the host's time is another one than before, by the place in `rows`.
+        times: (place in `rows`, time) of each call at which the host's time is not that of the call or record before.
     """
 
     rows: list[int]
@@ -63,7 +64,7 @@ class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_
 
 
 class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done"):
-    """A request ended correctly; its lengths as the dispatcher counted them."""
+    """A request ended correctly; its lengths as the dispatcher counted them, the output of all its copies together."""
 
     request: int
     prompt_tokens: int
@@ -75,10 +76,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
 
     Args:
         decision: running number.
-        waiting: number of requests in it.
+        waiting: number of requests that the policy saw.
         seen: CRC-32 of the view.
-        sent: request -> worker, as answered by the policy or the fallback; all other requests were held.
-        fallback: why least load decided, empty = the policy did.
+        sent: request -> worker, as decided by the policy or the fallback; all other requests were held.
+        fallback: why least load decided, see `rounds.fallback.Reason`; empty = the policy did.
         why: the same with its subject, in words; a replay does not compare it.
     """
 

@@ -27,7 +27,8 @@ class Deadlines:
         exclusions: a request that failed has another deadline than its first one.
 
     Attributes:
-        newcomers: rows that arrived since their deadlines were last set. newcomers_s: when the first of them did.
+        newcomers: rows that arrived and have no deadline yet.
+        newcomers_s: when the first of them arrived.
         wake_s: when the host was asked to send the next tick; inf = it was not.
         overdue_s: when to look for requests that have lasted longer than they may; inf = no request was there to look for.
     """

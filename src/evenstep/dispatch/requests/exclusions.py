@@ -27,7 +27,10 @@ class Exclusions:
         self.avoided: dict[int, str] = {}
 
     def exclude(self, row: int, name: str, kind: Kind) -> None:
-        """Never send the request to this engine again, nor to its barrier group if the engine was lost."""
+        """Never send the request to this engine again, and count the try.
+
+        Unless `kind` is ``status`` or ``unable`` the engine may be lost: then its whole barrier group is excluded.
+        """
         self._rows.at.tries[row] += kind != "unable"  # that engine was not asked at all
         lost = [name] if kind in ("status", "unable") else self._fleet.lost_with(name)
         self.excluded.setdefault(row, set()).update(lost)

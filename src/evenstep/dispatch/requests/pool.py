@@ -22,7 +22,7 @@ class Pool:
 
     Attributes:
         here: int64, the rows, in order.
-        tasks: places of requests before the time of their arrival; without any, the oldest is first.
+        tasks: keys that order requests before their time of arrival does; without any, the oldest is first.
         shares: int64[C], working space of `showing.window`.
     """
 
@@ -72,8 +72,9 @@ class AdmissionLimits:
     """The limits of admission: the size of the pool, and the limits of each tenant.
 
     Attributes:
-        present: what tenants have here. of: row -> what the tenant of that request has.
-        tenants: their limits; a host that serves several models lets all of them `share` theirs.
+        present: tenant -> what it has here.
+        of: row -> what the tenant of that request has.
+        tenants: checks the limits of tenants; a host of several models lets their dispatchers `share` one.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -83,7 +84,7 @@ class AdmissionLimits:
         self.share(Tenants())
 
     def __getstate__(self) -> dict[str, Any]:
-        """It leaves out what other dispatchers hold: a log says of each request whether it was admitted."""
+        """Leave out what other dispatchers hold: a log says of each request whether it was admitted."""
         return {name: value for name, value in vars(self).items() if name != "tenants"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -96,10 +97,11 @@ class AdmissionLimits:
         tenants.present.append(self.present)
 
     def refusal(self, tenant: str, waiting: int, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
-        """The refusal of a request by the pool's or its tenant's limits; None if it is admitted.
+        """The refusal of a request by the pool's or its tenant's limits; None if it is admitted and counted in the rate.
 
         Args:
             waiting: requests in all queues.
+            mean_wait_s, now_s: as in `Tenants.refusal`.
 
         Returns:
             HTTP status, reason, and Retry-After in seconds.

@@ -22,7 +22,8 @@ class PrefillQueue:
         exclusions: engines that a request may not be sent to.
 
     Attributes:
-        waiting: rows in the queue. prefiller_of: row -> name of its prefiller.
+        waiting: rows in the queue, as keys.
+        prefiller_of: row -> name of the prefiller that computes or keeps its prompt.
     """
 
     def __init__(self, turn: Turn, rows: Rows, fleet: Fleet, exclusions: Exclusions) -> None:
@@ -63,10 +64,10 @@ class PrefillQueue:
             at.charged[row] = self._prefill.charge(name, row, prompt_tokens)
 
     def leave(self, row: int, told: bool) -> None:
-        """Let the request's prefiller, if any, drop the prompt's KV.
+        """Free the memory that the request has at its prefiller, if any; requests in the queue may take it.
 
         Args:
-            told: whether the prefiller is told so.
+            told: whether the prefiller gets a `Release`.
         """
         name = self.prefiller_of.pop(row, None)
         if name is None:

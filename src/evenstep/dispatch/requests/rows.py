@@ -36,17 +36,17 @@ class RequestColumns(NamedTuple):
     request_class: Ints
     copies: Ints
     leave: Ints  # age (tokens of one copy) at which it is expected to have left
-    predicted: Ints  # its age when that was said, -1 = never
-    leg: Ints  # the upstream call that is its own
-    tries: Ints  # engines it failed on
+    predicted: Ints  # its age when that was predicted, -1 = never
+    leg: Ints  # number of its present or last upstream call
+    tries: Ints  # tries that failed
     base: Ints  # tokens it had when this leg began
     seated: Ints  # slots it holds
-    charged: Ints  # sample of its prefiller that its charge came after
+    charged: Ints  # number of its prefiller's last sample when its prompt was charged there
     expected: Ints  # tokens its client expects
     continues: Ints  # 1 if another engine can go on with its answer
     curve_end: Ints  # age from which its survival curve says that it is gone
-    step: Ints  # of its group that it delivered last (`steps.lockstep`)
-    since_s: Floats  # origin of waiting
+    step: Ints  # number of the group's step that it delivered last (`steps.lockstep`)
+    since_s: Floats  # when it arrived
     queued_s: Floats  # when it came into its queue
     sent_s: Floats
     first_s: Floats  # when it had its first token

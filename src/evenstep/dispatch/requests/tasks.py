@@ -15,7 +15,7 @@ class Tasks:
     """Sort keys of requests, fixed at arrival: the client's priority, then the task's age or attained tokens.
 
     Attributes:
-        keys: row -> (priority, place by task); the smallest waits first.
+        keys: row -> (priority, place by task); the smallest key is sent first.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ class Tenants:
     """The limits of tenants, which several dispatchers may share.
 
     Attributes:
-        present: what tenants have at each of the dispatchers that share them.
+        present: for each dispatcher that shares them, tenant -> what it has there.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class Tenants:
         self._ready: dict[str, tuple[float, float]] = {}
 
     def refusal(self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
-        """The refusal of a request by its tenant's limits; None for an accepted one, which is counted.
+        """The refusal of a request by its tenant's limits; None for an accepted one, which counts against the rate.
 
         Args:
-            mean_wait_s: of similar requests.
-            now_s: dispatchers may pass their times one after the other; it never goes back here.
+            mean_wait_s: mean wait of admitted requests: Retry-After of a ``tenant-limit``.
+            now_s: time of the dispatcher that asks. One before the tenant's last request counts as the time of that request.
 
         Returns:
             HTTP status, reason, and Retry-After in seconds.

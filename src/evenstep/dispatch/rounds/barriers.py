@@ -25,10 +25,11 @@ class Barriers:
     Args:
         rows: the table of requests.
         mirror: the workers.
-        rounds: they need not wait for a step that has ended.
+        rounds: told when a step has ended, so that they no longer wait for it.
 
     Attributes:
-        all: the steps of all groups. steps: what is read of each group.
+        all: the steps of all groups.
+        steps: the figures of each group.
         quiet: one number, 1 while no request waits for the end of a step.
         ended: one number, the group of which a step ended while a request waited for that; -1 = none.
     """
@@ -101,7 +102,7 @@ class Barriers:
 
 
 def tables_of(steps: GroupSteps, requests: RequestColumns, workers: WorkerColumns, signals: tuple[Any, Any]) -> StepTables:
-    """State that chunks and leaving requests change.
+    """The tables that chunks and leaving requests change.
 
     Args:
         steps: the steps of all groups.

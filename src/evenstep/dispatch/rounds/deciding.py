@@ -36,9 +36,9 @@ class Options:
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
-        stopwatch: seconds of any clock, to time the stages; None = they are not timed.
-        processor: seconds of processor time, for the budget; None = the stopwatch serves for it.
-        overruns: decisions that were over their budget when they were first made (replay).
+        stopwatch: returns seconds of any clock, to time the stages; None = they are not timed.
+        processor: returns seconds of processor time, for the budget; None = `stopwatch` does.
+        overruns: numbers of the decisions that were over budget when they were first made (replay).
         log: takes the records of a decision log; None = no log.
     """
 
@@ -168,7 +168,7 @@ class Deciding:
     def decide(
         self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
     ) -> list[int]:
-        """Decide a round: the worker of each waiting request in it, or `HOLD`.
+        """Decide a round.
 
         Args:
             pool: the waiting requests.
@@ -178,7 +178,8 @@ class Deciding:
             excluded: row -> workers it may not be sent to.
 
         Returns:
-            An empty list if no slot is free.
+            The worker's place for each row in `packed.waiting`, or `HOLD`. There may be more than `most`: idle workers get
+            requests that were not shown. Empty if no slot is free.
         """
         watch, packed, shown = self.stopwatch, self.packed, self._shown
         start = watch() if watch else 0.0
@@ -256,6 +257,7 @@ class Deciding:
             self.notice("policy-off", self.call.text, f"{self.call.text} is off until a reload ({self._said})", now_s)
 
     def _ask(self, shown: Shown, reason: Reason) -> tuple[I8, Reason]:
+        """Ask the policy, or least load if there is a reason for it or the policy fails; the answer, and the reason."""
         if not reason:
             kept = self.call.memory
             begun = self.processor() if self.processor else 0.0

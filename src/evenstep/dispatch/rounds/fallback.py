@@ -23,7 +23,8 @@ class Fell:
     """A round that least load decided in place of the policy.
 
     Args:
-        decision: running number. now_s: when.
+        decision: running number.
+        now_s: the host's time of it.
         reason: see `Reason`.
         why: the reason with its subject, in words.
     """
@@ -38,11 +39,12 @@ class Fallback:
     """Decides in each round whether to ask the policy or least load.
 
     Args:
-        cooldown_s: seconds after a fault until it is asked again.
+        cooldown_s: seconds after a fault until the policy is asked again.
 
     Attributes:
         counted: rounds by reason.
-        last: the last round that fell back, None before the first. cause: the last fault, in words.
+        last: the last round that fell back, None before the first.
+        cause: the last fault of the policy or predictor, in words.
     """
 
     def __init__(self, cooldown_s: float) -> None:

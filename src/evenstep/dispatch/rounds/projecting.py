@@ -58,7 +58,8 @@ def due(
         workers: the mirror's columns. Requests on workers that have not changed have not got older.
         every: tokens after which a prediction is old.
         expects: 1 if a request is overtaken at the end of its curve, not at the age it was expected to leave at.
-        due_rows: int64[R], written. order: int64[R], written: what they are sorted by, worker and then request.
+        due_rows: int64[R], written: the listed rows.
+        order: int64[R], written: the key of each to sort by, worker and then request.
 
     Returns:
         The number of listed rows; -1 if no worker has changed.
@@ -89,7 +90,8 @@ def believe(requests: RequestColumns, rows: I8, ages: I8, answered: F8) -> int:
     A request that outlives its stated length keeps the predictor's curve.
 
     Args:
-        rows, ages: int64[N]. answered: float64[N, K], what the predictor said; changed.
+        rows, ages: int64[N].
+        answered: float64[N, K], what the predictor said; changed.
     """
     for i in range(rows.size):
         left = requests.expected[rows[i]] - ages[i]
@@ -114,10 +116,9 @@ def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8)
     """Keep these rows' predicted curves, where each ends, and the age at which each falls below a half.
 
     Args:
-        answered: float64[N, K], as the predictor said. curves: float64[R, K], written.
-
-    Returns:
-        1 if the predictor's answers are valid curves, else 0, and nothing is kept.
+        rows, ages: int64[N].
+        answered: float64[N, K], as the predictor said.
+        curves: float64[R, K], written.
     """
     for i in range(rows.size):
         row, end, leave = rows[i], NEVER, NEVER

@@ -60,6 +60,9 @@ class Projections:
         """Note a completed request, from which the predictor learns before its next prediction.
 
         Many are learned as they come, so that a round need not wait for all of it.
+
+        Args:
+            output: tokens of each copy.
         """
         self._ended.append((request, prompt, output, key))
         if self._learning or len(self._ended) >= _LEARNED_AT_ONCE:
@@ -71,7 +74,7 @@ class Projections:
                 self._failed = error
 
     def gone(self, request: int, prompt: int, produced: int, key: int) -> None:
-        """Note a request that went away unfinished."""
+        """Tell the predictor, if it keeps requests, of one that went away unfinished; `produced`: tokens of each copy."""
         if not self._keeps:
             return
         columns = np.array([[request], [prompt], [produced], [key]], np.int64)
@@ -81,7 +84,7 @@ class Projections:
             self._failed = error
 
     def _learn(self) -> None:
-        """Let the predictor learn what has ended, or begin to."""
+        """Let the predictor learn the requests that have ended, or begin to."""
         columns = np.array(self._ended, np.int64).T.copy()
         self._ended = []
         finished = Finished(columns[0], columns[1], columns[2], columns[3])

@@ -25,7 +25,7 @@ class Rounds:
 
     Attributes:
         binds_at_once: the policy sends each request as soon as it can; no round opens.
-        opened_s: when the round of a group was opened, in that order.
+        opened_s: group -> when its round was opened, in order of opening; -inf = it need not gather.
         ripe: whether an open round need not wait any longer.
     """
 

@@ -184,7 +184,9 @@ def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8,
     """Whether an answer names known workers and respects their free slots and KV memory.
 
     Args:
-        worker: int64[>= W], of each waiting request.
+        worker: int64[>= W], the answer.
+        waiting: W.
+        workers_i, workers_f, waiting_f: as in `routing.view`.
         slots, tokens: int64[G] and float64[G], working space.
     """
     for g in range(slots.size):
@@ -219,7 +221,8 @@ def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
     """Write all numbers that a policy sees to `words`, in the order of the checksum in decision logs.
 
     Args:
-        waiting: requests that are shown. now_s: waits are listed in place of times.
+        waiting: requests that are shown.
+        now_s: the time: waits are listed, not times of arrival.
         words: int64[>= all], written: the numbers, bit by bit.
 
     Returns:
@@ -255,7 +258,8 @@ class Shown(NamedTuple):
 
     Args:
         gathers: [G], read: 1 for groups that wait for more and are offered nothing.
-        shares: [C], working space of `window`. order: [G], working space.
+        shares: [C], working space of `window`.
+        order: [G], working space.
         free: [G], slots each worker is offered.
         waiting: [W], the rows that are shown.
         workers_i, workers_f, waiting_i, waiting_f: as in `routing.view`.
@@ -291,8 +295,9 @@ def show(
     """Write all that a policy sees of a round; if no slot is free, only `free`.
 
     Args:
-        rows: the table of requests. workers: the mirror's columns.
-        pool: the rows that wait, oldest first.
+        rows: the table of requests.
+        workers: the mirror's columns.
+        pool: the rows that wait, in the order of the pool.
         most: of them that are shown, at most; no more than there are.
         margin: slots that a worker may be sent beyond its own.
         offered: slots of all workers together that are offered at most, 0 = all.

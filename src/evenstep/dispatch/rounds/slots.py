@@ -62,7 +62,7 @@ class Slots:
         return {**vars(self), "_known": None}
 
     def seat(self, row: int, worker: int, free: int) -> int:
-        """Give a request the slots it wants, or those that are free; send it once it has all.
+        """Give a request the slots it still wants, at most `free` of them; send it once it has all.
 
         Returns:
             Slots taken.
@@ -86,8 +86,9 @@ class Slots:
         """Send requests to workers with enough slots, in order.
 
         Args:
-            chosen: int64[>= size], rows. worker: int64[>= size], place of each one's worker, or `HOLD`.
-            size: requests.
+            chosen: int64[>= size], rows.
+            worker: int64[>= size], place of each one's worker, or `HOLD`.
+            size: how many requests of `chosen` to look at.
 
         Returns:
             Requests that were sent.
@@ -122,7 +123,8 @@ class Slots:
         """Commands for the requests that were sent, which wait no longer.
 
         Args:
-            legs: number of the leg before the first. tokens: of their prompts.
+            legs: number of the leg before the first.
+            tokens: of all their prompts together.
         """
         at, names, out, of = self._rows.at, self._mirror.names, self._turn.out, self._limits.of
         requests, placed, produced = at.request, at.worker, at.produced

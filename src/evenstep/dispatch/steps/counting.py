@@ -35,10 +35,11 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
 
     Args:
         told: int64[2 n], the row of each chunk, then the tokens of each.
-        count: how many there are.
+        at: index of the first chunk to count.
+        count: chunks in `told`, those before `at` included.
         now_s: when they came.
-        joined: row of a request whose first token this is, and which the host has seen to; -1 = none.
-        steps: what they change.
+        joined: row whose first token is among them and was handled by the host already; -1 = none.
+        steps: the tables to change.
 
     Returns:
         The index of the first chunk that was not counted.

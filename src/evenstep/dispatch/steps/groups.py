@@ -29,9 +29,9 @@ class GroupSteps:
         running: running requests of each group.
 
     Attributes:
-        at: numbers of each group, one at a time.
+        at: columns of the groups (`GroupColumns`), for single numbers.
         early_room, news_room: as in `state.StepTables`.
-        generation: one more whenever columns were replaced.
+        generation: grows by one whenever columns are replaced.
     """
 
     def __init__(self, members: Sequence[Sequence[int]] = (), running: Sequence[int] = ()) -> None:
@@ -78,7 +78,8 @@ class GroupSteps:
         """Make room in the tables for the next chunk, or the next request that leaves.
 
         Args:
-            last: the step that the chunk's request delivered last. tokens: in the chunk.
+            last: the step that the chunk's request delivered last.
+            tokens: in the chunk.
         """
         at = self.at
         ahead = max(at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1))

@@ -32,7 +32,7 @@ class GroupColumns(NamedTuple):
     steps: Ints  # counted
     seen_s: Floats  # time of the last delivery in the step, or in the step before until there is one
     ended_s: Floats  # when the last step ended; nan = unknown
-    lasted_s: Floats  # how long the last steps took; inf = unknown
+    lasted_s: Floats  # moving average of how long a step took; inf = unknown
     parted: Floats  # how often requests were several steps apart, lately
     complete_s: Floats  # when its last step was complete; nan = nothing ran before
     seconds: Floats  # of a step that is complete and not counted yet, else nan
@@ -99,7 +99,7 @@ class StepTables(NamedTuple):
 
     Args:
         requests, workers, groups, early, members, news: columns.
-        early_room, news_room: as above.
+        early_room, news_room: rows for each group in `early`, and for each group of several workers in `news`.
         quiet: one number, 1 while no request waits for the end of a step.
         ended: one number, the group of which a step ended while a request waited for that, else -1.
     """

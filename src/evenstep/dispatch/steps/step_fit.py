@@ -14,7 +14,7 @@ import numpy as np
 from evenstep.compiled import part
 from evenstep.dispatch.steps.state import GroupColumns
 
-#: Weight of the past at each new step, so that about the last thousand count; fewest steps that make a law.
+#: Factor of the weight of earlier steps at each new one, so that about the last thousand count; fewest steps for a law.
 KEEP, FEWEST = 0.999, 50
 #: A law has at most this ratio of two standard errors of its slope to the slope, and of its fixed part to a mean step.
 ERROR = 0.25
@@ -63,8 +63,8 @@ class StepFit:
     """The fitted law of one group: seconds of a step against KV tokens of its heaviest worker.
 
     Args:
-        groups: numbers of all groups, one at a time.
-        group: which of them.
+        groups: columns of all groups (`GroupColumns`), for single numbers.
+        group: number of the group.
 
     Attributes:
         seconds_per_token: t_l, or nan until it is known well enough (`error`).
