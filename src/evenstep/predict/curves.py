@@ -9,15 +9,16 @@ from evenstep.request import F8, I8
 
 @jit
 def curve(lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
-    """P(r > h) for h = 0..H of every request whose prompt is remembered well enough.
+    """Write P(r > h) for h = 0..H of every request whose prompt is remembered well enough.
 
     Args:
-        lengths, held: int64[K, M] output lengths of each remembered prompt, the first ``held[k]`` of a row are there.
+        lengths: int64[K, M], output lengths of each remembered prompt.
+        held: int64[K], how many lengths of each row are there, from its start on.
         place: int64[N], row of each request's prompt, or -1.
         ages: int64[N], tokens produced.
         horizon: H, steps.
         minimum: lengths of a prompt that it takes to say something, at least one of them above the age.
-        stays: float64[N, H+1], written where something is known.
+        stays: float64[N, H+1], written; rows that are silent have no meaning.
         silent: bool[N], written: where nothing is.
     """
     for i in range(place.size):
@@ -60,7 +61,7 @@ def stay_until(further: I8, place: I8, stays: F8) -> None:
 
 @jit
 def both_stages(stays: F8, steps_left: F8, leaves: F8) -> None:
-    """E[min(r, H)] in 1..H and P(r <= H), float64[N], from the curve P(r > h), float64[N, H+1]; added from left to right."""
+    """Write E[min(r, H)] in 1..H and P(r <= H), float64[N], from the curve P(r > h), float64[N, H+1], in order of h."""
     horizon = stays.shape[1] - 1
     for i in range(stays.shape[0]):
         expected = 0.0

@@ -25,7 +25,8 @@ def project(
     """Projected load of one worker h = 0..H steps ahead, written to `projected`, float64[H+1].
 
     Args:
-        load, running: its load in units and its running requests now.
+        load: its load now, in units.
+        running: its running requests now.
         step: the coming step.
         delta: units every request gains a step.
         unit: KV tokens of one unit.

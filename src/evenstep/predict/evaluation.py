@@ -26,7 +26,7 @@ class Score:
     """The quality of one predictor at one horizon.
 
     Args:
-        predictor: as asked for.
+        predictor: name with options, as it was asked for.
         horizon: H, steps.
         predictions: how many were judged.
         leaves_share: share of them whose request left within H steps.
@@ -59,7 +59,7 @@ class Evaluation:
 
     Args:
         trace: its name.
-        trained, judged: requests of the two parts.
+        trained, judged: requests of the two parts; a long second part is thinned, which `judged` does not show.
         scores: by predictor, then horizon, in the order asked.
         notes: what the reader needs to know.
     """
@@ -156,7 +156,7 @@ def _learn(predictor: Any, trace: Trace, cut: int) -> None:
 
 
 def _judged(trace: Trace, cut: int, every: int) -> tuple[tuple[I8, I8], int]:
-    """Row and age of every prediction, and and that one in so many requests has some."""
+    """Row and age of every prediction, and n, where one in n requests is judged."""
     request = np.arange(cut, len(trace))
     points = -(-trace.output_tokens[request] // every)
     thinned = int(-(-points.sum() // _MOST))

@@ -40,8 +40,9 @@ def add_expected(load: float, growth: F8, copies: float, between: int, curve: F8
     """Add one request to its worker's expected loads.
 
     Args:
-        load: its KV tokens now. growth: float64[H+1], what each of its `copies` gains.
-        between: steps before the last that are added up.
+        load: its KV tokens now.
+        growth: float64[H+1], KV tokens that each of its `copies` has gained after h steps.
+        between: how many of the evaluated steps are before the last, from `steps_between`.
         curve: float64[K], chance to be there h steps after the prediction, which was `since` steps ago.
         ahead: float64[H+1], changed at the steps that are added up.
     """
@@ -53,7 +54,7 @@ def add_expected(load: float, growth: F8, copies: float, between: int, curve: F8
 
 @jit
 def fill_between(ahead: F8) -> None:
-    """Fill the steps that are not evaluated, float64[H+1], by linear interpolation."""
+    """Fill the steps of `ahead`, float64[H+1], that are not evaluated, by linear interpolation."""
     H = ahead.size - 1
     for n in range(1, steps_between(H) + 1):
         low, high = EXPECTED_AT[n - 1], min(EXPECTED_AT[n], H) if n < len(EXPECTED_AT) else H

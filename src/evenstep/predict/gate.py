@@ -34,7 +34,7 @@ class Gate:
         self._asked, self._accepted = 0, 0
 
     def steps_left(self, active: Active) -> F8:
-        """float64[N], in how many steps each request leaves, 1..H; -1 where it stays.
+        """float64[N], expected steps until each request leaves, 1..H; -1 where it does not leave inside the window.
 
         Raises:
             PolicyError: the answer has the wrong shape, or is not finite.
@@ -77,7 +77,7 @@ class Gate:
 
 @declared(None if INT is None else INT(F2))
 def are_curves(answered: F8) -> int:
-    """1 if every row of float64[N, K] is finite and begins with 1."""
+    """1 if every row of float64[N, K] is finite and begins with 1, else 0."""
     for i in range(answered.shape[0]):
         total = 0.0
         for h in range(answered.shape[1]):

@@ -14,7 +14,8 @@ def differ(records: I8, half: int, drift: float, ahead: int = 0) -> bool:
     """Whether the laws of two samples, some of it censored, lie further apart than chance explains.
 
     Args:
-        records: int64[n], lengths, or less the age of a request that runs: the first `half` of them, and the others.
+        records: int64[n], lengths, or minus the age of a request that runs.
+        half: the first sample is the first `half` of the records, the second the others.
         drift: D times ``1 / sqrt(1/n + 1/m)`` from which they do; for n and m stands, at each length, how many requests
             without censoring would leave as many at risk.
         ahead: tokens by which the ages may be too high; the laws differ when they do with any ages in between.
@@ -33,8 +34,8 @@ def _differ(records: I8, younger: I8, half: int, drift: float, counts: I8) -> bo
     """`differ`, by counting.
 
     Args:
-        records: int64[n], lengths, or less the age of a request that runs; or their ranks, which order them alike.
-        younger: int64[n], the ages less what they may be too high by, at least 0; or their ranks.
+        records: int64[n], lengths, or minus the age of a request that runs; or their ranks, which order them alike.
+        younger: int64[n], the ages minus what they may be too high by, at least 0; or their ranks.
         counts: int64[6, > longest], zeros, working space: for each half those that ended by length, those that run by
             age, and by younger age.
     """

@@ -53,7 +53,7 @@ class History:
 
     Attributes:
         drifts: changes of the traffic noticed so far.
-        forgotten: requests forgotten for them, before they had left the window.
+        forgotten: requests forgotten for such changes, before they had left the window.
     """
 
     window: int
@@ -89,8 +89,8 @@ class History:
     def records(self) -> I8:
         """int64[n], every request of the window in order of entry.
 
-        The output length of one that has ended. Otherwise a number below 0: minus the age it is taken to reach, which for
-        one that runs is its last known age plus `ahead`.
+        The output length of one that has ended. Otherwise 0 or less: minus the age it is taken to reach, which for one that
+        runs is its last known age plus `ahead`.
         """
         numbers = np.arange(self._held.state[kernel.FIRST], self._held.state[kernel.NEXT])
         return self._held.records[kernel.LENGTH, numbers & (self._held.records.shape[1] - 1)]
@@ -104,7 +104,7 @@ class History:
     def asked(self, request_id: I8, age: I8) -> None:
         """Note that these requests run and have produced so many tokens; int64[N] each.
 
-        It is known from the next one on that ends or goes away, so that asking alone changes no answer.
+        They are entered only when a request next ends or goes away, so that asking alone changes no answer.
         """
         if self._jobs:
             self.advance()
@@ -245,7 +245,7 @@ class History:
         return stays, silent
 
     def curve_into(self, age: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
-        """`curve`, written to these arrays.
+        """Write the results of `curve` to `stays`, float64[N, H+1], and `silent`, bool[N].
 
         Raises:
             InputError: an age below 0.

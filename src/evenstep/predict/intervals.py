@@ -42,7 +42,8 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
         low, high: chances in 0..1 that the length is at most the lower, at most the upper bound.
 
     Returns:
-        int64[N] each, tokens, lower at most upper; 0 and 0 where the model knows nothing of the next 16,384 tokens.
+        int64[N] each, tokens, lower at most upper. 0 and 0 where a curve does not reach the upper bound within 262,144
+        more tokens, or is still 1 after 16,384.
 
     Raises:
         InputError: chances out of order, or a predictor that has no curve.
@@ -75,7 +76,7 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
 
 
 def constant(requests: int, low: int, high: int) -> tuple[I8, I8]:
-    """Equal bounds for every request.
+    """Equal bounds for every request: int64[requests] of `low`, and of `high`.
 
     Raises:
         InputError: bounds out of order or below 1.
@@ -86,7 +87,7 @@ def constant(requests: int, low: int, high: int) -> tuple[I8, I8]:
 
 
 def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
-    """The bounds of the bucket each true length lies in; simulation only.
+    """The least and the largest length of the bucket that each true length lies in, int64[N] each; simulation only.
 
     Args:
         output_tokens: int64[N], true lengths, none above the last edge.
@@ -106,7 +107,7 @@ def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
 
 
 def around(output_tokens: I8, share: float) -> tuple[I8, I8]:
-    """The true length less and more a share of it, rounded outwards, at least 1; simulation only.
+    """The true lengths minus and plus a share of them, int64[N] each, rounded outwards, at least 1; simulation only.
 
     Raises:
         InputError: a share below 0.

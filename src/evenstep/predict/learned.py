@@ -25,7 +25,7 @@ class Learned:
     Both see the prompt's length, the age, the token cap, and moving averages and rolling statistics of the requests
     that completed before; never anything of the future. No call fits. `due` is a fit that is due: the host makes it
     where it likes and has it put in (`view.Fits`). It takes one thread and a fixed seed, so that runs repeat to the bit.
-    Until there are models for what is asked survival answers.
+    Until there are models for a question, the predictor `survival` answers it.
 
     Args:
         first: completions that the first fit is made from.
@@ -73,6 +73,7 @@ class Learned:
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
+        """Both stages from the models for this horizon; without such models, those of survival."""
         if not self._knows(horizon):
             return self._survival.predict(active, horizon)
         self._survival.history.asked(active.request_id, active.age)
@@ -95,7 +96,7 @@ class Learned:
     def interval(self, active: Active, low: float, high: float) -> tuple[I8, I8]:
         """Quantiles of the whole output length, by quantile regression of the trees on the tokens left.
 
-        Before the first fit with these quantiles, the answer is that of survival.
+        Before the first fit with these quantiles, survival answers. The result is that of `intervals.interval`.
         """
         new = tuple(dict.fromkeys(chance for chance in (low, high) if chance not in self._chances))
         if new:
@@ -110,6 +111,7 @@ class Learned:
         return lower, np.maximum(*bounds).astype(np.int64)
 
     def learn(self, finished: Finished) -> None:
+        """Enter completions; sets `due` when enough of them have come for the next fit."""
         self._survival.learn(finished)
         at, count = 0, finished.output_tokens.size
         while at < count:  # in pieces that end where a fit falls due, however completions are told together

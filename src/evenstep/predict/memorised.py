@@ -23,8 +23,8 @@ class Memorised:
     """Reads both stages off the latest outputs of the same prompt; the formulas are those of survival.
 
     A request with a `prompt_key` is answered from the outputs of its key; one without, from those whose prompt length
-    lies in the same quantile bucket. Where these say too little it is answered as survival would. But while another
-    request of the same key is known to have got further, it is taken to get there too.
+    lies in the same quantile bucket. Where these say too little it is answered as survival would. But if another request
+    of the same key is known to have produced more tokens, it is taken to produce as many too.
 
     Args:
         minimum: outputs of a prompt or bucket that it takes to go by them, at least one of them above the age.
@@ -67,7 +67,8 @@ class Memorised:
     @property
     def counted(self) -> Mapping[str, int]:
         """`by_prompt`, `by_size`: answers from the prompt's own outputs and from its bucket's; `too_short`: answers
-        without enough history of any kind; `prompts`: remembered; `forgotten`: prompts that made room; `drifts`.
+        without enough history of any kind; `prompts`: remembered; `forgotten`: prompts that made room; `drifts`: as in
+        survival, of all requests.
         """
         return {
             "too_short": self._too_short,
@@ -79,12 +80,14 @@ class Memorised:
         }
 
     def predict(self, active: Active, horizon: int) -> Prediction:
+        """Both stages, read off `curve`."""
         stays = self.curve(active, horizon)
         steps_left, leaves = np.empty(active.age.size), np.empty(active.age.size)
         curves.both_stages(stays, steps_left, leaves)
         return Prediction(steps_left, leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
+        """Survival curves, float64[N, H+1], from the best source that says enough; also notes that the requests run."""
         self._all.asked(active.request_id, active.age)
         stays, silent = self._prompts.curve(active, horizon, self.minimum)
         self._by_prompt += stays.shape[0] - int(np.count_nonzero(silent))

@@ -13,7 +13,7 @@ from evenstep.request import F8
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Answers the true remaining steps r, not clipped, so r = H leaves at h = H.
+    """Answers the true remaining steps r, not clipped to H; a request with r = H has left at h = H.
 
     Source: BalanceRoute App. C (the upper bound of Table 3); spec reading: not clipped.
     """

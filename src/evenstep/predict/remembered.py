@@ -57,8 +57,11 @@ class Prompts:
     def curve(self, active: Active, horizon: int, minimum: int) -> tuple[F8, B1]:
         """Survival curves P(r > h), h = 0..H, from outputs of the same prompt.
 
+        Args:
+            minimum: as in `curves.curve`.
+
         Returns:
-            float64[N, H+1], and bool[N], True for requests of which nothing is known; their rows are not set.
+            float64[N, H+1], and bool[N], True for requests of which nothing is known; their rows have no meaning.
         """
         count = active.age.size
         stays, silent = np.empty((count, horizon + 1)), np.empty(count, np.bool_)
@@ -70,7 +73,7 @@ class Prompts:
         return stays, silent
 
     def _place(self, key: int) -> int:
-        """The row of a prompt, which is the latest now; less 1 and the row where another prompt had it."""
+        """The row of a prompt, which is the latest now; minus 1 minus the row if another prompt had the row."""
         row = self._row.get(key)
         if row is not None:
             self._row.move_to_end(key)
@@ -133,6 +136,9 @@ class Sizes:
         buckets: number of buckets.
         window: most requests that are kept, in all.
         drift, running, ahead: as in `History`, of each bucket.
+
+    Attributes:
+        bounds: int64[B - 1], largest prompt (tokens) of each bucket but the last; B <= `buckets`. Empty at first.
     """
 
     buckets: int
@@ -184,10 +190,13 @@ class Sizes:
             self._histories[bucket].gone(request[part], produced[part])
 
     def asked(self, request: I8, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
-        """Note that requests run, int64[N] each; their survival curves P(r > h), from outputs of prompts of similar size.
+        """Note that requests run, int64[N] each; return their survival curves from outputs of prompts of similar size.
+
+        Args:
+            minimum: as in `History.leaving`.
 
         Returns:
-            float64[N, H+1], and bool[N], True for requests whose bucket has too little data.
+            float64[N, H+1], P(r > h) for h = 0..H; and bool[N], True for requests whose bucket has too little data.
         """
         stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
         order, cuts = self._parts(prompt)
@@ -232,10 +241,11 @@ class Sizes:
 
 @jit
 def _enter(lengths: I8, held: I8, entered: I8, rows: I8, values: I8) -> None:
-    """Output lengths of prompts, each in place of its oldest one once the row is full; `entered` counts them.
+    """Write output lengths of prompts, each in place of its oldest one once the row is full; `entered` counts them.
 
     Args:
-        rows: int64[N], less 1 and the row where it begins anew. values: int64[N], the lengths.
+        rows: int64[N], the row of each; minus 1 minus the row where it begins anew.
+        values: int64[N], the lengths.
     """
     for i in range(rows.size):
         row = rows[i]
@@ -249,7 +259,7 @@ def _enter(lengths: I8, held: I8, entered: I8, rows: I8, values: I8) -> None:
 
 @jit
 def bucket_of(bounds: I8, tokens: int) -> int:
-    """First bucket whose bound is at least so many tokens."""
+    """Number of the first bucket whose bound is at least `tokens`; the last bucket has no bound."""
     low, high = 0, bounds.size
     while low < high:
         middle = (low + high) // 2

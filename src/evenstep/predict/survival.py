@@ -64,12 +64,14 @@ class Survival:
         return {"too_short": self._too_short, "drifts": history.drifts, "learned": len(history)}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
+        """Both stages by age, and note that the requests run; H and 0 where the history says nothing."""
         self._history.asked(active.request_id, active.age)
         prediction, silent = self._history.leaving(active.age, horizon, self.minimum)
         self._too_short += int(np.count_nonzero(silent))
         return prediction
 
     def curve(self, active: Active, horizon: int) -> F8:
+        """Survival curves by age, float64[N, H+1], and note that the requests run; 1 where the history says nothing."""
         self._history.asked(active.request_id, active.age)
         stays, silent = self._history.curve(active.age, horizon, self.minimum)
         self._too_short += int(np.count_nonzero(silent))
@@ -89,7 +91,7 @@ class Survival:
 
 
 def check_refresh(where: str, refresh_every: int, gate: float) -> None:
-    """Check the options that all predictors with refreshes share.
+    """Check the options `refresh_every` and `gate` of a predictor.
 
     Raises:
         InputError: refreshes less than a token apart, or a gate outside 0..1.
@@ -102,7 +104,7 @@ def check_window(where: str, window: int, minimum: int, drift: float, running: i
     """Check the options that all predictors with a window share.
 
     Raises:
-        InputError: a window or a minimum below 1, or a drift or a count of running requests below 0.
+        InputError: a window below 1, a minimum outside 1..window, or a drift or a count of running requests below 0.
     """
     check_range(where, "an integer >= 1", low=1, window=window)
     check_range(where, f"an integer in 1..window, {window}", low=1, high=window, minimum=minimum)

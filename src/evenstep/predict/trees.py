@@ -16,7 +16,7 @@ _LEAVES, _LEAST_IN_LEAF = 7, 100
 
 @dataclass(eq=False)
 class Trees:
-    """Models of one fit; kept as LightGBM's own text, which reads back to the bit.
+    """Models of one fit, as LightGBM boosters; pickled as LightGBM's own text, which reads back to the bit.
 
     Args:
         stages: by horizon H, a classifier for ``r <= H`` and a regressor for ``E[r | r <= H]``.

@@ -56,7 +56,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
-    """N requests that ended, in order of completion: int64[N] each."""
+    """N requests that ended, in order of completion: int64[N] each. `prompt_key` is 0 where unknown."""
 
     request_id: I8
     prompt_tokens: I8
@@ -71,6 +71,8 @@ class Finished:
 
 @runtime_checkable
 class Predictor(Protocol):
+    """Predicts when running requests leave within `horizon` steps, and learns from requests that ended."""
+
     def predict(self, active: Active, horizon: int) -> Prediction: ...
     def learn(self, finished: Finished) -> None: ...
 

@@ -21,8 +21,8 @@ B1: TypeAlias = NDArray[np.bool_]
 #: requests that were asked about has ENTRIES, OUTSIDE of them without a place in the window; LIMIT is the window's size;
 #: CENSORING is 1 where running requests count.
 FIRST, NEXT, RUNNING, ENTRIES, OUTSIDE, LIMIT, CENSORING, STATE = range(8)
-#: Rows of `records` (columns: running number modulo their count): the request; its length, or less its age while it runs,
-#: or when it went away unfinished.
+#: Rows of `records` (columns: running number modulo their count): the request; its length, or minus its age while it runs
+#: and after it went away unfinished.
 ID, LENGTH = 0, 1
 #: Rows of `table`, open addressing by request: the request, its running number (or one of the two below), its age.
 KEY, NUMBER, AGE = 0, 1, 2
@@ -43,7 +43,7 @@ class Window(NamedTuple):
 
 @jit
 def count(window: Window, length: int, sign: int) -> None:
-    """Count a request in (sign 1) or out (sign -1), by its `LENGTH` in the records."""
+    """Count a request in (sign 1) or out (sign -1) in `counts` and `trees`; `length` as in the records."""
     counts, trees = window.counts, window.trees
     row, value = ENDED if length > 0 else RUNS, abs(length)
     counts[row, value] += sign
@@ -186,7 +186,8 @@ def last_ages(requests: I8, ages: I8, table: I8) -> int:
     """Keep one entry for each request, at its first place and with its last age; returns the number of entries.
 
     Args:
-        requests, ages: int64[N], changed. table: int64[M], all -1, working space; M a power of two above N.
+        requests, ages: int64[N], changed: the entries stand first.
+        table: int64[M], all -1, working space; M a power of two above N.
     """
     kept, mask = 0, table.size - 1
     for i in range(requests.size):
@@ -236,8 +237,8 @@ def learn(window: Window, requests: I8, lengths: I8, first: int) -> int:
     """Note that requests from place `first` on have ended with these lengths, in order.
 
     Returns:
-        How many of them are entered: fewer than all when the next length is below 1, does not fit `counts`, or is below
-        what its request had produced.
+        The place after the last one entered. It is below N where the length at that place is below 1, does not fit
+        `counts`, or is below what its request had produced.
     """
     state, table, longest = window.state, window.table, window.counts.shape[1] - 1
     for i in range(first, requests.size):
@@ -273,7 +274,7 @@ def below(trees: I8, row: int, value: int) -> int:
 
 @jit
 def leaving(window: Window, ages: I8, horizon: int, minimum: int, steps_left: F8, leaves: F8, silent: B1) -> int:
-    """Both stages of the survival estimate, for every age.
+    """Write expected steps left and the chance of leaving within H steps, for every age.
 
     Args:
         ages: int64[N], tokens produced.
@@ -329,10 +330,9 @@ def leaving(window: Window, ages: I8, horizon: int, minimum: int, steps_left: F8
 
 @jit
 def curve(window: Window, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> int:
-    """P(r > h) for h = 0..H of every age, written to `stays`, float64[N, H+1]; 1 where the window says nothing.
+    """Write P(r > h) for h = 0..H of every age to `stays`, float64[N, H+1]; 1 where the window says nothing.
 
-    Returns:
-        As `leaving`.
+    The other arguments and the result are those of `leaving`.
     """
     state, counts, trees = window.state, window.counts, window.trees
     top = counts.shape[1] - 1
