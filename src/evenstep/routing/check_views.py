@@ -33,7 +33,8 @@ def tight_views(horizon: int, memory: int) -> Iterator[RoutingView]:
     Requests are small or nearly as large as a worker, and some have waited long.
 
     Args:
-        horizon: H. memory: words the policy keeps; zeros in every third view, as at the start.
+        horizon: H.
+        memory: words the policy keeps; they are zeros in every third view, as at the start.
     """
     for number in range(120):
         rng = np.random.default_rng(50_000 + number)

@@ -37,7 +37,7 @@ def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
 
 @part
 def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_limit: float, work: CompletionWork) -> None:
-    """Overdue requests first, oldest first; then by length; each to the worker of smallest ready time.
+    """Send overdue requests, oldest first, then the others by length, each to the worker of smallest ready time.
 
     All workers are alike to a request here, so the earliest completion time of request i is ``min_g r_g + p_i``. The
     request to schedule next is the longest (max-min) or shortest (min-min). Its worker is the one of smallest
@@ -45,7 +45,7 @@ def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_lim
 
     Args:
         longest_first: max-min, else min-min. Equal lengths go oldest first.
-        predicted: processing times with the expected output.
+        predicted: whether lengths include the expected output; see `set_lengths`.
         age_limit: see `filling.count_overdue`.
     """
     count = list_open(view, work.fleet)
@@ -74,7 +74,12 @@ def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_lim
 
 @part
 def next_by_length(keys: I8, longest_first: bool, looked_at: int) -> int:
-    """The longest or shortest request not yet looked at, the oldest of equal ones; there must be one."""
+    """The longest or shortest request not yet looked at, the oldest of equal ones; there must be one.
+
+    Args:
+        keys: int64[W], the bits of each length.
+        looked_at: the key of those that were looked at.
+    """
     key = looked_at
     for i in range(keys.size):
         key = max(key, keys[i]) if longest_first else min(key, keys[i])

@@ -53,7 +53,7 @@ class Room(NamedTuple):
 
 @part
 def set_room(view: RuleView, work: Room) -> int:
-    """Write the room of each worker; returns the free slots of all."""
+    """Write `work.free_slots` and `work.kv_free` from the view; returns the free slots of all workers."""
     for g in range(view.free_slots.size):
         work.free_slots[g] = view.free_slots[g]
         work.kv_free[g] = view.kv_free[g]
@@ -68,7 +68,7 @@ def has_room(g: int, size: float, work: Room) -> bool:
 
 @part
 def list_with_room(size: float, fitting: I8, work: Room) -> int:
-    """List the workers with room for `size` tokens; returns their number."""
+    """List the workers with room for `size` tokens in `fitting`, int64[G], by index; returns their number."""
     count = 0
     for g in range(work.free_slots.size):
         fitting[count] = g
@@ -78,7 +78,7 @@ def list_with_room(size: float, fitting: I8, work: Room) -> int:
 
 @part
 def send_to(request: int, g: int, size: float, work: Room) -> None:
-    """Send a request of `size` tokens to a worker."""
+    """Send a request of `size` tokens to worker g, and take its slot and tokens off the room."""
     work.worker[request] = g
     work.free_slots[g] -= 1
     work.kv_free[g] -= size
@@ -86,7 +86,7 @@ def send_to(request: int, g: int, size: float, work: Room) -> None:
 
 @part
 def list_open(view: RuleView, work: Open) -> int:
-    """List the open workers; returns their number."""
+    """Write the list of open workers to `work`; returns its length."""
     count = 0
     for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
         free, place = view.free_slots[g], np.uintp(count)  # see `take_out`
@@ -99,7 +99,7 @@ def list_open(view: RuleView, work: Open) -> int:
 
 @part
 def send(request: int, place: int, size: float, count: int, work: Open) -> int:
-    """Send a request of `size` tokens to the worker at a place of the list; returns the number of workers still open."""
+    """Send a request of `size` tokens to the worker at a place of the list of `count`; returns the list's new length."""
     work.worker[request] = work.open[place]
     work.kv[place] -= size
     work.slots[place] -= 1
@@ -186,7 +186,7 @@ def list_where_slots_limit(view: RuleView, work: Open) -> int:
 
 @part
 def count_requests(view: RuleView, requests: I8) -> int:
-    """Write the requests of each worker, running or sent; returns their total."""
+    """Write the number of requests of each worker, running or sent, to int64[G] `requests`; returns the total."""
     total = 0
     for g in range(view.running.size):
         requests[g] = view.running[g] + view.queued[g]
@@ -205,14 +205,18 @@ def first_with(keys: Ints, key: int) -> int:
 
 @part
 def set_load(view: RuleView, load: F8) -> None:
-    """Write the KV tokens of each worker, running or sent."""
+    """Write the KV tokens of each worker, running or sent, to float64[G] `load`."""
     for g in range(view.load.size):
         load[g] = view.load[g] + view.queued_load[g]
 
 
 @part
 def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8) -> None:
-    """Make the `draw`-th random draw of each of the oldest `count` requests at once."""
+    """Write the `draw`-th random number in [0, 1) of each of the oldest `count` requests to `chance`.
+
+    Args:
+        dice: from `draws.head`.
+    """
     for i in range(count):
         chance[i] = uniform_from(dice, view.waiting_id[i], draw)
 
@@ -237,7 +241,7 @@ def count_overdue(view: RuleView, age_limit: float) -> int:
 
 
 def most_overdue(free_slots: int) -> int:
-    """The most overdue requests that go first in one decision: a quarter of the free slots, at least one."""
+    """How many overdue requests may go first in one decision: a quarter of the free slots, at least one."""
     return max(1, free_slots // 4)
 
 

@@ -26,10 +26,10 @@ def has_idle(workers_i: I8) -> bool:
 def send_to_idle(first: int, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, worker: I8) -> int:
     """Add to the answer in `worker` one request for each idle worker without one.
 
-    Args: as in `routing.view`.
+    Arguments are as in `routing.view`.
 
     Returns:
-        int64, requests that were added.
+        How many requests were added.
     """
     if not has_idle(workers_i):
         return 0

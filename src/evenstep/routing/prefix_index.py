@@ -79,7 +79,7 @@ class PrefixIndex:
         """Note a prompt sent to a worker: its blocks become the last used, as many from the front as fit.
 
         Returns:
-            Blocks that had to go for it, the one used longest ago first.
+            Blocks that were evicted for it: those of the prompt used longest ago first, and of each prompt the last first.
         """
         kept = blocks[: self.room[worker]]
         if not kept:
@@ -107,7 +107,7 @@ class PrefixIndex:
         """Limit a worker to so many blocks from now on, 0 or more.
 
         Returns:
-            Blocks that had to go for it, the one used longest ago first.
+            Blocks that were evicted for it, in the order of `add`.
         """
         self.room[worker] = room
         return self._make_fit(worker)

@@ -35,7 +35,10 @@ RequestFloats: TypeAlias = Annotated[Floats, "waiting"]
 
 
 class RuleView(NamedTuple):
-    """A rule's view: `RoutingView`, with `since_s`, the time each request became visible, in place of `waited_s`."""
+    """A rule's view: the fields of `RoutingView`, without `memory`, which is in the rule's `work`.
+
+    In place of `waited_s` it has `since_s`: float64[W], seconds, when each request became visible.
+    """
 
     decision: int
     seed: int
@@ -114,7 +117,7 @@ def route_into(
 
 
 def rule(function: F) -> F:
-    """Mark the rule of the policies of this file: the same text runs compiled and plain."""
+    """Decorate the rule of the policies in a file: the same text runs compiled and plain."""
     return rule_of_file(_DOOR, function)
 
 
@@ -129,7 +132,11 @@ class Ruled:
 
 
 def call_of(door: Any, policy: object, view: RoutingView) -> KernelCall:
-    """The call that makes this decision through a door of a policy."""
+    """Prepare the call of a policy's rule on a view. All arrays are copies, so that the view stays as it is.
+
+    Args:
+        door: of the policy, from `compiled.door_of` or `compiled.kernel_of`.
+    """
     workers, waiting, horizon = view.load.size, view.waiting_id.size, horizon_of(policy)
     parameters = compiled.parameters(policy)
     ints, floats = door.scratch(workers, waiting, horizon, parameters)

@@ -126,13 +126,15 @@ class RoutingDecision:
 
 @runtime_checkable
 class RoutingPolicy(Protocol):
-    """A frozen dataclass whose fields are its parameters, with this one method, pure in its view."""
+    """A frozen dataclass whose fields are its parameters. `route` depends on the view alone, and does not change it."""
 
-    def route(self, view: RoutingView) -> RoutingDecision: ...
+    def route(self, view: RoutingView) -> RoutingDecision:
+        """Choose the worker of each waiting request, or `HOLD`."""
+        ...
 
 
 def horizon_of(policy: object) -> int:
-    """Its `horizon`: decode steps the policy looks ahead, for which the host needs a predictor; 0 when it does not."""
+    """A policy's `horizon`: decode steps it looks ahead, for which the host needs a predictor; 0 if it looks at none."""
     return int(getattr(policy, "horizon", 0))
 
 
@@ -146,12 +148,12 @@ def expects_loads(policy: object) -> bool:
 
 
 def memory_size_of(policy: object) -> int:
-    """int64 words that the policy keeps between decisions; 0 if it keeps nothing."""
+    """A policy's `memory_size`: int64 words that it keeps between decisions; 0 if it keeps nothing."""
     return int(getattr(policy, "memory_size", 0))
 
 
 def reads_cached(policy: object) -> bool:
-    """Its `reads_cached`: whether it looks at `cached_tokens`. A host that keeps track of caches fills it only then."""
+    """A policy's `reads_cached`: whether it looks at `cached_tokens`. A host that tracks caches fills these only then."""
     return bool(getattr(policy, "reads_cached", False))
 
 

@@ -69,8 +69,9 @@ class AssignWork(NamedTuple):
     """Working space of one decision.
 
     Args:
-        group, free, kv, members: group, free slots and free KV tokens of each worker; workers of each group.
-        key: a worker's margin when it queued.
+        group, free, kv: [G], group, free slots and free KV tokens of each worker.
+        members: [groups], workers of each group.
+        key: [G], the key of each worker by which the next is chosen, see `first_in_queue`.
         load, envelope: loads ahead of each worker, and the largest of each group.
         weights: discount of each step.
         keys: the pool: see `keys`.
@@ -282,10 +283,11 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
     """Stage 1, while slots abound: give the worker with the most room the one request of largest score, again and again.
 
     Args:
-        left, slots: requests of the pool, and free slots.
+        left: requests of the pool.
+        slots: free slots.
 
     Returns:
-        How many of them are left.
+        The requests and the free slots that are left.
     """
     threshold = settings.threshold
     if math.isnan(threshold):
@@ -348,7 +350,7 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
 def first_in_queue(settings: Settings, work: AssignWork) -> int:
     """The worker to serve next, by its key and free slots; -1 if no worker has free slots.
 
-    The key is a worker's margin, but for stage 1 by free slots first: there it is its load, the least before others.
+    Larger keys go first. The key is a worker's margin; in stage 1 with free slots first it is minus the worker's load.
     """
     best = -1
     for g in range(work.free.size):

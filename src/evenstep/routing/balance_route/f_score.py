@@ -42,9 +42,9 @@ def value(tokens: float, score: FScore) -> float:
 
 @borrowing
 def peak(score: FScore, kinks: Floats, places: Ints) -> tuple[float, float, float]:
-    """The range of D on which F is largest, and the slope of F above that range.
+    """The least and the largest D at which F is largest, and the slope of F beyond.
 
-    The stretch is mostly one point. Where F never falls it ends at inf, and the slope is -inf.
+    Mostly both are the same point. Where F never falls the largest is inf, and the slope is -inf.
 
     Args:
         score: the score.

@@ -30,7 +30,7 @@ def tokens_of(key: Any) -> Any:
 
 @borrowing
 def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
-    """The keys nearest to the peak, among keys up to `limit`.
+    """The keys nearest to the peak, which ends at `high`, among keys up to `limit`.
 
     Returns:
         The largest key up to `high`, or -1; the smallest above it, or `NONE`; and how many are above it.
@@ -66,7 +66,7 @@ def first_between(keys: Ints, low: int, high: int) -> int:
 
 @borrowing
 def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
-    """The key of the request with this rank (1 = largest) among keys up to `limit`, which must be that many."""
+    """The key of the request with this rank (1 = largest) among keys up to `limit`; there must be `rank` of these."""
     bound, seen = limit, 0
     while True:
         best, count = -1, 0
@@ -82,7 +82,10 @@ def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
 
 @borrowing
 def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of the largest keys up to `limit`, larger first, then older. Returns their number."""
+    """List up to `count` rows of the largest keys up to `limit`, larger first, then older. Returns their number.
+
+    Rows and their keys are written to `rows` and `row_keys`, as by the other lists.
+    """
     return list_first(1, keys, -1, limit, count, rows, row_keys)
 
 
@@ -113,10 +116,10 @@ def list_first(sign: int, keys: Ints, low: int, high: int, count: int, rows: Int
 
 @borrowing
 def list_fitting(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List rows with keys around the peak; returns their number.
+    """List up to `count` rows with keys up to `limit` around the peak, which ends at `high`; returns their number.
 
-    The smallest above the peak, then the largest ones not above it (one short of `count`); where these are too few,
-    more from above. Requests above come first, smaller first; then the others, larger first; older first at equal size.
+    They are the smallest above the peak, and the ``count - 1`` largest not above it; where these are too few, more from
+    above. Those above come first, smaller first; then the others, larger first; older first at equal size.
     """
     above = count_above(keys, high, limit)
     top = min(high, limit)

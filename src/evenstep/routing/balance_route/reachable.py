@@ -62,7 +62,8 @@ def by_bits(
 
     Args:
         sizes: float64[>= n], tokens of each candidate, whole.
-        n, slots: candidates, and how many of them the subset may have.
+        n: number of candidates.
+        slots: candidates that the subset may have.
         kv_free: tokens that it may have.
         high: the end of the score's peak.
         score: the score.

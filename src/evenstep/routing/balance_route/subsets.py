@@ -13,9 +13,10 @@ def enumerated(
 
     Args:
         sizes: float64[>= n], tokens of each candidate.
-        n, slots: candidates, and how many of them a subset may have.
+        n: number of candidates.
+        slots: candidates that a subset may have.
         kv_free: tokens that a subset may have.
-        low, high: the peak of the score.
+        low, high: the peak of the score, from `f_score.peak`.
         sums: float64[2^n], written: tokens of each subset.
         counts: int64[2^n], written: its members.
 

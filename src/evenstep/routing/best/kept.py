@@ -1,12 +1,16 @@
 """The memory of `best` between decisions: sizes of arrivals, pace of admissions, waits, steering.
 
-Int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests that arrived, the latest some
-thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an octave and in tokens; `OFFSET`,
-what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived in all; `NEWEST`, the largest id
-among them; `LEFT`, how many the last decision left waiting; of the time in which some were, of late, `RUSH` how many were
-admitted and `RUSH_US` how many microseconds it was; `LEAVING` and `STAYING`, KV tokens that were expected to leave within
-the horizon, and all; of the latest some hundred decisions, `LOOKS` how many and `WAITED` the sum of the requests that waited
-(see `best.memory`); from `OWED` on, the slots that classes are owed (see `best.shares`).
+The words are int64. Sums are halved now and then, so that they speak of the latest requests or decisions.
+
+* `CLOCK_BITS`: time of the last decision, the bits of a float64.
+* `SEEN`, `OCTAVES`, `TOKENS`: number of the latest arrivals; sums of their log2 sizes, in 1/4096, and of their tokens.
+* `OFFSET`: what the level has been steered by, in 2^-20 of a mean request.
+* `ARRIVED`, `NEWEST`: number of all arrivals; the largest id among them.
+* `LEFT`: requests that the last decision left waiting.
+* `RUSH`, `RUSH_US`: admissions while requests waited; microseconds in which requests waited.
+* `LEAVING`, `STAYING`: KV tokens expected to leave within the horizon; all KV tokens (see `best.memory`).
+* `LOOKS`, `WAITED`: number of the latest decisions; sum of the requests that waited at them (see `best.memory`).
+* `OWED` and the words after it: the slots that classes are owed (see `best.shares`).
 """
 
 from __future__ import annotations
@@ -54,7 +58,7 @@ CHOICE = 2
 
 @part
 def octaves(tokens: float) -> int:
-    """log2 of a size in 1/4096, linear within an octave: the bits of a float64 in order."""
+    """log2 of a size in units of 1/4096, interpolated linearly between powers of two; 0 for 1 token or less."""
     return int(np.float64(max(tokens, 1.0)).view(np.int64) >> 40) - (1023 << 12)
 
 
@@ -66,9 +70,14 @@ def since_last_s(now_s: float, memory: Ints) -> float:
 
 @part
 def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
-    """Recent seconds between admissions while requests wait; 0 before any had to wait.
+    """Recent mean of the seconds between admissions while requests wait; 0 before any had to wait.
 
-    Times without waiting requests are excluded: slots were free then. Call it before `take_note`.
+    Times without waiting requests are excluded: slots were free then. Call it once a decision, before `take_note`.
+
+    Args:
+        waiting: requests that this decision considers.
+        slots: requests that it admits.
+        memory: what the policy keeps; `RUSH`, `RUSH_US` and `LEFT` are updated.
     """
     if memory[LEFT] > 0:
         elapsed = since_last_s(now_s, memory)

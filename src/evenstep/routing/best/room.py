@@ -21,7 +21,7 @@ from evenstep.routing.rules import RuleView
 
 #: How early a drain begins, as a multiple of the time in which the needed tokens leave.
 LEAD = 1.5
-#: One worker in so many sinks, and at least one may.
+#: At most one worker in so many is set aside by a decision, to drain or for a due request; at least one may be.
 SINKING_IN = 4
 #: The value of admitting a due request where it fits: its size at every step, times this factor.
 DUE = 2.0

@@ -26,8 +26,10 @@ class Shares(NamedTuple):
     """Working space, one entry for each class of the pool.
 
     Attributes:
-        found, demand: int64[W], the class, later its kind; its waiting requests.
-        weight, ideal: float64[W], its weight; its share of the slots.
+        found: int64[W], the class, later its kind.
+        demand: int64[W], its waiting requests.
+        weight: float64[W], its weight.
+        ideal: float64[W], its share of the slots.
     """
 
     found: Ints
@@ -49,7 +51,10 @@ def are_shared(weights: Floats, moment: Moment, view: RuleView) -> bool:
 
 @part
 def number_classes(waiting: int, view: RuleView, plan: Plan, shares: Shares) -> int:
-    """Number the classes from 0 in order of age, and count their requests; returns the number of classes."""
+    """Number the classes from 0 in the order of their oldest requests; returns the number of classes.
+
+    Written are `found` and `demand` of `shares`, and for each request its class's number, to `plan.kind`.
+    """
     classes = 0
     for i in range(waiting):
         kind = -1
@@ -68,7 +73,7 @@ def number_classes(waiting: int, view: RuleView, plan: Plan, shares: Shares) -> 
 
 @part
 def fill_up(slots: int, classes: int, shares: Shares) -> None:
-    """Divide `slots` among the classes by weight, none getting more than it needs."""
+    """Divide `slots` among the classes by weight, none getting more than its demand; written to `shares.ideal`."""
     left = float(slots)
     for c in range(classes):
         shares.ideal[c] = -1.0

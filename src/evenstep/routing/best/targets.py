@@ -63,11 +63,13 @@ class Outlook(NamedTuple):
     """Working space: all steps ahead, and the workers' loads at the steps that are evaluated.
 
     Attributes:
-        weight, growth: [H+1], weight of each step; tokens that a newcomer has gained by then.
+        weight: [H+1], weight of each step.
+        growth: [H+1], tokens that a newcomer has gained by then.
         ahead: [G, n], projected loads at the steps that are looked at.
         group: [G], number of the group.
         speed: [G], seconds a token costs, relative to the mean. `rise`, `level` and `filled` are in that measure.
-        stays, rise: [G], discounted steps until it is corrected; how much higher it is over these steps than now.
+        stays: [G], discounted steps until the worker is corrected.
+        rise: [G], how much higher its load is over these steps than now, in the mean.
         level: [G], the level of its group.
         filled: [G], where it will be with the usual newcomers; later without any.
     """
@@ -85,7 +87,7 @@ class Outlook(NamedTuple):
 
 @part
 def is_flood(moment: Moment) -> bool:
-    """Whether a decision admits many requests, and most of those waiting."""
+    """Whether a decision admits many requests, `MANY` or more, and at least half of those waiting."""
     return moment.slots >= MANY and moment.waiting <= CHOICE * moment.slots
 
 
@@ -242,8 +244,8 @@ def set_rise(correction: float, request: float, view: RuleView, look: Outlook, p
 def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Set the level of each worker's group: the mean load that its workers will have.
 
-    Those without a free slot tell it by themselves while they are at least half of the group. Where they are few, chance
-    would speak, so the others count as well, with a `newcomer` (tokens) in each of their free slots.
+    It is the mean over the workers without a free slot, if they are at least half of the group. A mean of few would be
+    chance, so otherwise all workers count, with a `newcomer` (tokens) in each free slot.
     """
     for q in range(plan.members.size):
         members, closed, standing, filled = 0, 0, 0.0, 0.0

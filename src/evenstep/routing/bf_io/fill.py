@@ -44,6 +44,12 @@ def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tupl
     While one of the `oldest` that still wait fits, the largest of them goes before that order.
     Only the overdue may exceed the quota of their class, unless slots would stay empty.
 
+    Args:
+        start: starting order: `LARGEST`, `ARRIVAL`, else smallest first.
+        forced: the oldest `forced` requests are overdue.
+        classes: number of classes with a quota.
+        oldest: 1 = no request goes before the order.
+
     Returns:
         The number of overdue requests admitted, and of all admitted.
     """

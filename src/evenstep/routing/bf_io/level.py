@@ -19,7 +19,7 @@ LEVELS = 20
 
 @part
 def set_reach(pinned: int, filled: int, plan: Plan) -> int:
-    """Set how many slots each worker has to fit, and how far it lies below the best envelope without them.
+    """Set `share`, the slots that each worker has to fit anew, and `reach`, how far it lies below the envelope without them.
 
     Returns:
         How many workers have slots to fit; they are listed in `order`, tightest first.
@@ -50,7 +50,13 @@ def set_reach(pinned: int, filled: int, plan: Plan) -> int:
 
 @part
 def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
-    """Fill every worker up to the level, tightest first. Returns the objective; inf if something did not fit."""
+    """Fill every worker up to a level, tightest first. Returns the objective; inf if something did not fit.
+
+    Args:
+        level: tokens above the envelope of the best plan; below 0 = below it.
+        fitted: workers to fill, from `set_reach`.
+        pinned: the first `pinned` slots of the best plan stay as they are.
+    """
     clear(plan)
     for k in range(pinned):
         admit(int(plan.best_worker[k]), int(plan.best_request[k]), k, plan)

@@ -89,7 +89,7 @@ class Plan(NamedTuple):
 
 @jit  # not a part: hosts call it from Python
 def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[object, ...]:
-    """The largest sizes of a plan's arrays."""
+    """Sizes of a plan's arrays, in the order of its fields, for so many workers, requests, steps and classes."""
     G, W, n, loads = workers, waiting, steps, (workers, steps)
     of_steps, of_requests, of_slots, of_classes = ((n, n, n, n, n), (W, W, W, W, W, W, W), (W, W, W, W), (classes, classes))
     of_workers = (G, G, G, G, G, G, G, G, G, G, G, G, G, G, loads, loads)
@@ -99,7 +99,7 @@ def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[obj
 
 @part
 def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
-    """The parts of the arrays for so many requests, open workers, groups and slots."""
+    """The plan with its arrays cut to so many requests, open workers, groups and slots; they are windows, not copies."""
     p, W, G, Q, U = plan, waiting, opened, groups, slots
     return Plan(
         p.weight,
@@ -238,7 +238,9 @@ def change(o: int, out: int, into: int, plan: Plan) -> None:
 
 @part
 def objective(plan: Plan) -> float:
-    """J of the plan up to a constant of the decision: members times envelope, minus the admitted load."""
+    """J of the plan up to a constant of the decision: members times envelope, minus the rewarded admitted load, plus ties
+    and pulls.
+    """
     value = 0.0
     for q in range(plan.members.size):
         members, tie = plan.members[q], plan.tie[q]
@@ -277,7 +279,10 @@ def keep(filled: int, plan: Plan) -> None:
 
 @part
 def answer(filled: int, tries_all: bool, plan: Plan, worker: Ints) -> None:
-    """Write the best plan. Of requests of equal size the oldest go, which does not change its value."""
+    """Write the best plan to `worker`, int64[W], by position in the pool; entries of requests that are held stay.
+
+    Of requests of equal size the oldest go, which does not change the plan's value; not so with `tries_all`.
+    """
     waiting = plan.size.size
     for r in range(waiting):
         plan.taken[r] = -1

@@ -22,7 +22,7 @@ def count_open(view: RuleView) -> tuple[int, int]:
 
 @part
 def count_overdue(most: int, limit_s: float, view: RuleView) -> int:
-    """How many of the oldest `most` requests have waited longer than `limit_s` seconds."""
+    """How many requests from the oldest on have waited longer than `limit_s` seconds; `most` at most."""
     overdue = 0
     while overdue < most and view.now_s - view.since_s[overdue] > limit_s:
         overdue += 1

@@ -44,11 +44,11 @@ def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
 
 @part
 def solve(effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan, cached: ReadTable, worker: Ints) -> None:
-    """Search from each starting order, then from shifted levels; write the best plan.
+    """Search from each starting order, then from shifted levels; write the best plan to `worker` (see `plan.answer`).
 
     Args:
         forced: the oldest `forced` requests are admitted before all others.
-        classes: how many have a quota.
+        classes: number of classes with a quota in `plan.quota`.
         tries_all: every waiting request is tried in every slot: more than sizes and ages counts.
     """
     best_value, best_filled, best_pinned, starts = np.inf, -1, 0, max(effort.starts, 1)

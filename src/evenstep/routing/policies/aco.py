@@ -30,7 +30,7 @@ class ACO(Ruled):
     As many of the oldest requests as there are slots are assigned. An ant sends them one after another, oldest first,
     request i to worker g with a chance in proportion to ``tau_ig ** trail * eta_g ** sight``. tau is pheromone, 1 at
     first, eta = 1 / (the worker's KV tokens with the request). After each iteration the pheromone evaporates by
-    `evaporation`, down to 0.2 at most, and the pairs of the best assignment so far get 1. (If all ants left
+    `evaporation`, but not below 0.2, and that of the pairs of the best assignment so far rises by 1. (If all ants left
     pheromone, they would settle on any assignment within the few iterations of a decision.) Chance is keyed by seed,
     decision and the running number of the draw.
 

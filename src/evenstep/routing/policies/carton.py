@@ -53,7 +53,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Carton, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each to the next in turn with room, preferably below its limit."""
     left = set_room(view, work.fleet)
     set_limits(min(view.waiting_load.size, left), view, options.gain, work)
     for i in range(view.waiting_load.size):
@@ -82,7 +82,7 @@ def next_below_limit(size: float, work: Work) -> int:
 
 @part
 def set_limits(sent: int, view: RuleView, gain: float, work: Work) -> None:
-    """Write how many of the `sent` requests each worker may get."""
+    """Write to `work.limit` how many of the `sent` requests each worker may get."""
     total, rates = 0.0, 0.0
     for g in range(view.load.size):
         work.seconds[g] = view.seconds_per_token[g] * (view.load[g] + view.queued_load[g])

@@ -64,7 +64,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each to the worker that `nearest` finds."""
     count, total = list_open(view, work.fleet), count_requests(view, work.requests)
     place_nodes(view, count, work)
     for i in range(view.waiting_load.size):

@@ -78,7 +78,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Dynamo, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each to the worker with room that `pick` takes by cost."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):

@@ -29,7 +29,7 @@ Work = Open
 
 @rule
 def route(view: RuleView, options: Any, work: Open) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each as `fill` says."""
     if options.fill_free_slots and is_unlimited(view):
         send_by_levels(view, work)
         return
@@ -49,7 +49,7 @@ def route(view: RuleView, options: Any, work: Open) -> None:
 
 @part
 def send_by_levels(view: RuleView, work: Open) -> None:
-    """Most free slots first, where only slots limit: one pass over the workers for each level of free slots."""
+    """Send to the worker with most free slots, where only slots limit: one pass over the workers for each level of slots."""
     level, i = most_free(view), 0
     while level > 0 and i < work.worker.size:
         i = one_each(level, 0, view.free_slots.size, i, view, work)

@@ -20,7 +20,7 @@ _LONG = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class JSQ(Ruled):
-    """Join the shortest queue: fewest requests, running or sent, among the workers with a free slot.
+    """The oldest request goes to the worker with fewest requests, running or sent, among those with room.
 
     Args:
         ties: ``random`` = keyed chance among the shortest (the same dice for every policy that asks for this
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each to the shortest queue with room."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         sent = min(view.waiting_load.size, total_free(view))
@@ -113,7 +113,7 @@ def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> No
 
 @part
 def place_of(rank: int, length: int, queue: I8) -> int:
-    """The place of the queue that is this one, from 0, among those of this length."""
+    """The place of the queue that comes at `rank`, counted from 0, among the queues of this length."""
     j = -1
     while rank >= 0:
         j += 1

@@ -13,7 +13,7 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, ru
 
 @dataclass(frozen=True, slots=True)
 class LeastLoad(Ruled):
-    """JSQ on KV load instead of count: what a token-aware router does (ties: lowest index).
+    """The oldest request goes to the worker with the fewest KV tokens (ties: lowest index): JSQ by tokens, not requests.
 
     The load counts running requests, those sent and not yet decoding, and those this decision sends.
     """
@@ -40,7 +40,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: LeastLoad, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each to the lightest worker with room."""
     count, is_limited = 0, False
     for g in range(view.load.size):
         work.free_slots[g] = view.free_slots[g]

@@ -29,7 +29,8 @@ _LONG = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PowerOfD(Ruled):
-    """Draws `d` different workers with a free slot by keyed chance; takes the shortest queue (ties: lowest index).
+    """Draws `d` different workers with room by keyed chance, and sends the request to the one with fewest requests, running
+    or sent (ties: lowest index).
 
     Args:
         d: workers looked at for each request, >= 1; 1 is random choice.
@@ -58,7 +59,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: PowerOfD, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each to the shortest queue of those drawn for it."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         send_by_slots(dice, min(options.d, view.load.size), view, work)

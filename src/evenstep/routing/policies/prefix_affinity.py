@@ -25,7 +25,7 @@ class PrefixAffinity(Ruled):
       by more than the factor `balance_rel`. Then the request goes to the smallest load.
     * Otherwise it goes to the worker with most of its prompt cached, if that is more than the share `cached_share` of it.
       Equal prefixes, and requests with less, go to the smallest load (then the lowest index).
-    * Where nothing is known of caches the place of the prefix is taken by its key: `consistent-hash`.
+    * If caches are unknown, `consistent-hash` chooses by the request's key in place of the prefix.
 
     Args:
         cached_share: share of a prompt that must be cached for a worker to be chosen for it, 0..1.
@@ -60,7 +60,7 @@ class PrefixAffinity(Ruled):
 
 @rule
 def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each by cached prefix, fewest requests, or `nearest`."""
     count, total = list_open(view, work.fleet), count_requests(view, work.requests)
     is_known = view.cached_tokens.size > 0
     if not is_known:
@@ -94,7 +94,7 @@ def is_unbalanced(options: PrefixAffinity, work: Work) -> bool:
 
 @part
 def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Work) -> float:
-    """The most cached prompt tokens of a request on any worker with room; -1 if not above `least`."""
+    """The most prompt tokens of a request that a worker with room has cached; -1 if that is not above `least`."""
     most = -1.0
     for j in range(count):
         if work.fleet.kv[j] >= view.waiting_load[i]:
@@ -104,11 +104,8 @@ def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Work)
 
 @part
 def least_requests(i: int, cached: float, view: RuleView, count: int, work: Work) -> int:
-    """The place of the worker with fewest requests, among workers with room and `cached` tokens of the prompt.
-
-    `cached` = -1 admits any number.
-
-    -1 without one.
+    """The place of the worker with fewest requests, among workers with room and `cached` tokens of the prompt; -1 without
+    one. `cached` = -1 stands for any number of tokens.
     """
     best = -1
     for j in range(count):

@@ -27,7 +27,7 @@ _STREAM = stream_number("random")
 
 @dataclass(frozen=True, slots=True)
 class Random(Ruled):
-    """Uniform over the workers with a free slot, by chance keyed with the request's id.
+    """Sends each request to a worker drawn uniformly from those with room, by chance keyed with the request's id.
 
     Source: BalanceRoute sec. 6.1 (baselines of the vLLM router).
     """
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Random, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each to a random worker with room."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         send_anywhere(dice, view, work)

@@ -25,7 +25,7 @@ Work = Open
 
 @rule
 def route(view: RuleView, options: RoundRobin, work: Open) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each to the next worker in turn with room."""
     if is_unlimited(view):
         send_in_rounds(view, work)
         return

@@ -59,7 +59,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other."""
+    """Send the oldest requests, one after the other, each by `next_turn` or `fewest_connections`."""
     largest = list_capabilities(view, options.weights, work.weight)
     count_requests(view, work.requests)
     if options.rule_round_robin:
