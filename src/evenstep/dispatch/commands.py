@@ -98,7 +98,7 @@ class Probe(msgspec.Struct, frozen=True, gc=False):
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
     """Send a `Tick` at this time at the latest; a time that is not later than now means after the reads at hand.
 
-    Each one replaces those before, and holds until its time though ticks come earlier.
+    It replaces the `WakeAt` before it. Ticks that come earlier do not cancel it.
     """
 
     at_s: float
@@ -111,7 +111,7 @@ class Removed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Something an operator should read, at most once a minute for each kind and subject.
+    """A message for the operator, given at most once a minute for each kind and subject.
 
     Args:
         kind: ``fallback``, ``policy-off``, ``foreign``, ``divergence``, ``disagreement``, ``ejected``, ``recovered``,

@@ -43,7 +43,7 @@ class Replayed:
         is_changed: whether the caller named a policy or predictor to replay with.
         decisions: decisions of the log that were compared: all alike, but for `difference`.
         events: events handled; a record of chunks counts as one.
-        fallbacks: how many of them fell back to least load in the log.
+        fallbacks: how many of the compared decisions fell back to least load in the log.
         difference: None when all are alike.
         cut_off: bytes at the end of the log that are no whole record, since its writer was killed.
         gaps: places at which the log lost records, since they could not be written; each later part is replayed from the

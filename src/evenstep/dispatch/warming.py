@@ -62,7 +62,7 @@ class _Fleet:
                 self.running[command.request] = command, 0
 
     def leave(self, now_s: float) -> bool:
-        """The client of a request with a token or more leaves; whether there was one."""
+        """Let the client of one request with a token or more leave; returns whether there was such a request."""
         for request, (_, tokens) in self.running.items():
             if tokens:
                 del self.running[request]

@@ -116,7 +116,7 @@ _WORKERS = compiled.struct(WorkerColumns)
 
 @declared(None if INT is None else INT(_WORKERS, I2))
 def open_groups(workers: WorkerColumns, found: Any) -> int:
-    """Find the barrier groups with a free slot, in ascending order; returns their number.
+    """List the barrier groups with a free slot, in the order of their first worker with one; returns their number.
 
     Args:
         workers: the mirror's columns.

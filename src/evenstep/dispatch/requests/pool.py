@@ -92,7 +92,7 @@ class AdmissionLimits:
         self.share(Tenants())
 
     def share(self, tenants: Tenants) -> None:
-        """Share these tenants' limits with other dispatchers."""
+        """Check tenants' limits in `tenants` from now on, which other dispatchers may use as well."""
         self.tenants = tenants
         tenants.present.append(self.present)
 

@@ -50,7 +50,7 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
         chosen: rows of the requests, at least `size` of them.
         worker: place of each one's worker, or `HOLD`. The worker gets the slots that the request lacks.
         size: requests of the round.
-        pool: rows that wait, oldest first; those that are sent are taken out.
+        pool: rows that wait, in the order of the pool; those that are not sent move to the front.
         legs: number of the last upstream call.
         now_s: the time.
 
