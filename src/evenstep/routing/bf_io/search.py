@@ -266,8 +266,8 @@ def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
 def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, cached: ReadTable) -> None:
     """Improve slot after slot, until a whole round gains nothing or the tries are used up.
 
-    The overdue, in the first `pinned` slots, are not replaced. Without tie-breaker only a worker above all others can
-    gain by giving a request away.
+    The overdue, in the first `pinned` slots, are not replaced. Without tie-breaker, targets and cached tokens only a worker
+    above all others can gain by giving a request away.
     """
     k, idle, bounded = 0, 0, is_bounded(plan)
     while idle < filled and tries > 0:

@@ -12,7 +12,7 @@ from evenstep.routing.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class FCFS(Ruled):
-    """First come, first served: sizes and loads are not looked at.
+    """First come, first served: loads are not looked at, and sizes only to see where a request fits.
 
     Args:
         fill: ``free-slots`` = the oldest request to the worker with most free slots, repeated (ties: lowest index);
