@@ -176,7 +176,7 @@ class Dispatcher:
         self._take(parts)
 
     def reload(self, policy: str, predictor: str) -> None:
-        """Use another policy and predictor from now on; empty = keep the present one.
+        """Use another policy and predictor from now on; empty = the present one. The policy's memory begins anew either way.
 
         Raises:
             InputError: no such policy or predictor; nothing has changed then.

@@ -194,7 +194,7 @@ class Tick(Base, frozen=True):
 
 
 class Reloaded(Base, frozen=True):
-    """New settings. Omitted ones stay as they are.
+    """A new policy, predictor or settings; what is omitted stays as it is.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``.

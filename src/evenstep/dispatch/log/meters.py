@@ -8,7 +8,7 @@ from evenstep.dispatch.log.histogram import SECONDS, TOKENS, Histogram, Seconds,
 
 
 class Meters:
-    """Counters and histograms by the names of the exported metrics, less ``evenstep_``.
+    """Counters and histograms by the names of the exported metrics without the prefix ``evenstep_``.
 
     Attributes:
         waits: mean wait for a worker.

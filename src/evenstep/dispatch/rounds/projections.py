@@ -157,7 +157,7 @@ class Projections:
         The projection of a worker without changes since the last round is kept.
 
         Raises:
-            PolicyError: the predictor's answer has the wrong shape.
+            PolicyError: the predictor's answer has the wrong shape, or is not finite.
             Exception: any error of the predictor, also from learning since the last round.
         """
         if self._failed is not None:
