@@ -99,6 +99,7 @@ def test_the_policy_is_shown_with_why_least_load_decided_in_its_place():
 @pytest.mark.parametrize(
     ("method", "path", "body", "headers", "said"),
     [
+        ("POST", "/workers", rb'{"url": "http://x:1", "name": "\ud800"}', JSON, "expected JSON"),
         ("POST", "/workers", '{"url": "http://c:1", "slot": 3}', JSON, "Did you mean slots"),
         ("POST", "/workers", '{"url": "c"}', JSON, "url is 'c'"),
         ("POST", "/workers", '{"url": "http://c:1", "slots": 0}', JSON, "slots is 0"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hmac
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -262,8 +261,8 @@ async def _body(request: web.Request, kind: type[T]) -> T:
         raise InputError("request", "Content-Type", request.content_type, "application/json")
     raw = await request.read()
     try:
-        values = json.loads(raw)
-    except (ValueError, RecursionError):
+        values = orjson.loads(raw)
+    except orjson.JSONDecodeError:
         raise InputError("request", "body", raw[:80].decode("utf-8", "replace"), "JSON") from None
     if not isinstance(values, dict):
         raise InputError("request", "body", type(values).__name__, "a JSON object")
