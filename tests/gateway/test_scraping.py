@@ -61,6 +61,21 @@ def test_ranks_of_one_page_are_read_together():
     story(told)
 
 
+@pytest.mark.parametrize(("ranks", "warnings"), [(1, []), (2, ["give the worker ranks=2"])])
+def test_an_engine_with_several_ranks_that_is_one_worker_is_warned_of_once(ranks, warnings, caplog):
+    async def told(gateway, one, scraper):
+        one.page = "".join(PAGE.format(running=8).replace('engine="0"', f'engine="{rank}"') for rank in range(ranks))
+        scraper.follow([Worker(one.url, name="a")])
+        for _ in range(3):
+            name, sample = await gateway.heard.get()
+            assert (name, sample.running) == ("a", 8 * ranks)
+
+    story(told)
+    assert [
+        record.getMessage().partition("; ")[2] for record in caplog.records if "ranks" in record.getMessage()
+    ] == warnings
+
+
 @pytest.mark.parametrize("page", ["", "nothing to see", "vllm:num_requests_running x\n"])
 def test_a_page_that_cannot_be_had_or_read_any_more_is_a_failed_reading_and_reading_goes_on(page):
     async def told(gateway, one, scraper):

@@ -140,7 +140,9 @@ class Scraper:
             self._failed(place, error, is_its)
             found = {}
         else:
-            self._good.add(place)
+            if place not in self._good:
+                self._good.add(place)
+                _tell_of_ranks(workers, len(found))
             self._recovered(place)
         for worker in workers:
             sample = state_of(worker, found)
@@ -199,6 +201,17 @@ class Scraper:
         self.results["ok"] += 1
         if self._bad.pop(place, ""):
             _log.info("metrics can be read again", extra=fields(url=place.url))
+
+
+def _tell_of_ranks(workers: list[Worker], ranks: int) -> None:
+    """Warn of a worker that is a whole engine with several ranks: the engine, not the policy, places requests on them."""
+    for worker in workers:
+        if ranks > 1 and worker.rank is None:
+            _log.warning(
+                "the engine has several ranks, and requests are not balanced among them; give the worker ranks=%d",
+                ranks,
+                extra=fields(worker=worker.name, ranks=ranks),
+            )
 
 
 def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
