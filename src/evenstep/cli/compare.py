@@ -34,10 +34,10 @@ class Compare:
     examples = (
         "evenstep compare sample:azure-conv",
         "evenstep compare trace.csv --policy fcfs --policy br-0 --report report.html",
-        "evenstep compare trace.csv --arrivals timed --load 0.85 --policy jsq --policy my_policy.py",
+        "evenstep compare trace.csv --arrivals timed --load 0.85 --policy jsq --policy examples/my_policy.py",
         "evenstep compare lengths.csv --rate 12 --workers 32 --groups 16,16 --seeds 5 --format json",
         "evenstep compare sessions.jsonl --arrivals closed --sessions 64",
-        "evenstep compare --config compare.yaml",
+        "evenstep compare --config examples/compare.yaml",
         "evenstep compare decisions.evlog --policy br-0 --policy best",
         "evenstep compare sample:azure-conv --engine kv-tokens=20000 --load 0.95 --policy sarathi --report engine.html",
     )

@@ -27,10 +27,10 @@ class Leaderboard:
         "The day of the commit says which tenth. Finished runs are kept under --cache."
     )
     examples = (
-        "evenstep leaderboard board.yaml",
-        "evenstep leaderboard board.yaml --workload chat --policy br-0 --policy jsq",
-        "evenstep leaderboard board.yaml --out board.md --picture board.svg --cache board.cache",
-        "evenstep leaderboard board.yaml --check board.parquet --part 3",
+        "evenstep leaderboard examples/leaderboard.yaml",
+        "evenstep leaderboard examples/leaderboard.yaml --workload burst --policy br-0 --policy jsq",
+        "evenstep leaderboard examples/leaderboard.yaml --out board.md --picture board.svg --cache board.cache",
+        "evenstep leaderboard examples/leaderboard.yaml --check docs/reference/leaderboard.parquet --part 3",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ class Serve:
         "evenstep serve --port 8000 --worker http://127.0.0.1:8100 --worker http://127.0.0.1:8101",
         "evenstep serve --group http://127.0.0.1:8100,http://127.0.0.1:8101,slots=72 --policy best",
         "evenstep serve --prefill http://127.0.0.1:8200 --decode http://127.0.0.1:8100",
-        "evenstep serve --config gateway.yaml --log-decisions decisions.evlog",
+        "evenstep serve --config examples/gateway.yaml --log-decisions decisions.evlog",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

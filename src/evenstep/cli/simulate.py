@@ -71,7 +71,7 @@ class Simulate:
     examples = (
         "evenstep simulate sample:azure-conv --policy br-0",
         "evenstep simulate trace.csv --policy jsq --limit 2000 --records records --chrome-trace run.json",
-        "evenstep simulate workload.yaml --policy my_policy.py --door plain --format json",
+        "evenstep simulate examples/workloads/burst.yaml --policy examples/my_policy.py --door plain --format json",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

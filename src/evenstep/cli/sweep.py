@@ -30,10 +30,10 @@ class SweepCommand:
         "file runs only what is new. See the how-to page on sweeping a parameter for the file."
     )
     examples = (
-        "evenstep sweep sweep.yaml",
-        "evenstep sweep sweep.yaml --dry-run",
-        'evenstep sweep sweep.yaml --until "ci(idle_share) < 2%" --report sweep.html',
-        "evenstep sweep sweep.yaml --out results.parquet --executor ray --ray-address 10.0.0.1:6379",
+        "evenstep sweep examples/sweeps/fleet.yaml",
+        "evenstep sweep examples/sweeps/fleet.yaml --dry-run",
+        'evenstep sweep examples/sweeps/horizon.yaml --until "ci(idle_time_share) < 40%" --report sweep.html',
+        "evenstep sweep examples/sweeps/fleet.yaml --out results.parquet --executor ray --ray-address 10.0.0.1:6379",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ class SweepCommand:
                 "--report FILE.html": "write a self-contained HTML report with curves",
                 "--cache DIR": "where finished runs are kept (default the name of --out and .cache)",
                 "--until CONDITION": "add replicates to a point until half the 95 %% interval of a metric is under this "
-                "limit for all its policies, e.g. ci(idle_share) < 2%% (a share of the mean); join several by and",
+                "limit for all its policies, e.g. ci(idle_time_share) < 40%% (a share of the mean); join several by and",
                 "--most-seeds N": ("replicates a point may have under --until (default 30)", int),
                 "--slo ttft=X,tpot=X": "objective for goodput and the share of requests that meet it, e.g. "
                 "ttft=2s,tpot=50ms; wins over the file",
