@@ -24,7 +24,7 @@ class NetworkCommand:
     )
     examples = (
         "evenstep network run examples/networks/agent-loop.yaml",
-        "evenstep network run examples/networks/agent-loop.yaml --orders fcfs,least-attained,critical-path,longest-path --seeds 10",
+        "evenstep network run examples/networks/agent-loop.yaml --orders fcfs,least-attained,critical-path --seeds 10",
         "evenstep network run examples/networks/agent-loop.yaml --report network.html",
         "evenstep network run examples/networks/research-agents.yaml --orders fcfs,critical-path --seeds 10",
         "evenstep network run examples/networks/rybko-stolyar-small.yaml --live",
