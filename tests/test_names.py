@@ -97,6 +97,8 @@ def test_a_module_of_another_package_is_found_by_its_full_name():
     [
         ("oracel", "predict: name is 'oracel'; expected a known predictor. Did you mean oracle?"),
         ("nowhere.to.be:found", "module is 'nowhere.to.be'; expected an importable module"),
+        (":x", "module is ''; expected an importable module. ValueError: Empty module name."),
+        (".x:Thing", "module is '.x'; expected an importable module. TypeError: "),
         (
             "evenstep.predict.oracle:Oracel",
             "thing is 'Oracel'; expected a name bound in evenstep.predict.oracle",
@@ -114,6 +116,13 @@ def test_an_error_calls_what_it_misses_as_users_do():
     """A room's own name, ``batch``, said nothing to a user who wrote ``--batch-time nan``."""
     with pytest.raises(InputError, match=r"^batch-time law: name is 'nan'; expected a known batch-time law"):
         names.find("batch", "nan")
+
+
+def test_a_module_that_fails_as_it_is_imported_says_why(tmp_path, monkeypatch):
+    (tmp_path / "fails_here.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InputError, match="module is 'fails_here'; expected an importable module. ZeroDivisionError"):
+        names.find("routing", "fails_here:Thing")
 
 
 def test_a_file_that_does_not_load_says_why(tmp_path):

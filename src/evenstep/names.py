@@ -273,6 +273,8 @@ def _import(module: str, name: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise InputError(name, "module", module, "an importable module", f"{error}.") from error
+    except (Exception, SystemExit) as error:  # of the module's own code, or of a name that is none
+        raise InputError(name, "module", module, "an importable module", f"{type(error).__name__}: {error}.") from error
 
 
 def _load_file(place: str) -> ModuleType:

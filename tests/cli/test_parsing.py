@@ -57,3 +57,13 @@ def test_flags_of_subcommands_are_known_too():
 def test_a_message_argparse_words_in_a_new_way_is_passed_on_whole():
     with pytest.raises(InputError, match="something quite new"):
         parser().error("something quite new")
+
+
+def test_a_command_without_the_word_that_says_what_to_do_names_the_words():
+    made = ArgumentParser(prog="evenstep do")
+    made.add_subparsers(dest="action", metavar="list|show|new", required=True).add_parser("list")
+    with pytest.raises(InputError) as caught:
+        made.parse_args([])
+    assert str(caught.value) == (
+        "evenstep do: word is 'missing'; expected list or show or new first. See evenstep do --help."
+    )

@@ -59,6 +59,10 @@ def test_dispatchers_are_told_the_limits_of_tenants():
         (GatewayConfig(limits=Limits(head_s=0.0)), "limits.head_s is 0.0; expected a number above 0"),
         (GatewayConfig(limits=Limits(body_bytes=0)), "limits.body_bytes is 0; expected a number >= 1"),
         (GatewayConfig(dispatch=Dispatch(retries=-1)), "retries is -1; expected a number >= 0"),
+        (
+            GatewayConfig(policy="bf-io:horizon=20,predictor=survival"),
+            "expected a policy without its predictor. Name it in the setting predictor",
+        ),
         (GatewayConfig(policy="brh"), "policy is 'brh'; expected a known policy. Did you mean br-h"),
         (GatewayConfig(predictor="surival"), "predictor is 'surival'; expected a known predictor"),
         (GatewayConfig(admin=Admin(host="0.0.0.0")), "admin.key is 'missing'; expected a key"),

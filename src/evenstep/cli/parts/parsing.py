@@ -74,7 +74,9 @@ def _reworded(prog: str, message: str) -> InputError:
         return InputError(prog, _long(bare["flag"]), "left empty", count, f"See {prog} --help.")
     missing = re.match(r"the following arguments are required: (?P<names>.+)$", message)
     if missing:
-        return InputError(prog, missing["names"], "missing", "a value", f"See {prog} --help.")
+        field, _, more = missing["names"].partition("|")  # the words after a command, or a flag
+        expected = f"{' or '.join([field, *more.split('|')])} first" if more else "a value"
+        return InputError(prog, "word" if more else field, "missing", expected, f"See {prog} --help.")
     return InputError(prog, "command line", message, "one that can be read", f"See {prog} --help.")
 
 

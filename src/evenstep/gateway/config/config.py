@@ -179,6 +179,9 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
         hint = "Or listen at a loopback address."
         raise InputError("config", "admin.key", "missing", f"a key, since {config.admin.host} is open", hint)
     before_rules(config)
+    if "predictor" in (names.parse(config.policy) if config.policy else {}):
+        hint = "Name it in the setting predictor (--predictor). One that sees true lengths cannot run live."
+        raise InputError("config", "policy", config.policy, "a policy without its predictor", hint)
     with refused_as("policy", config.policy):
         names.build("routing", names.parse(config.policy))
     if config.predictor:
