@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 from tests.gateway.running import MODELS, STALLS, Engine, engine, raw, request, serving, until, whole
@@ -60,6 +61,28 @@ def test_a_worker_that_does_not_say_is_asked_on(monkeypatch):
     async def story():
         async with engine(nothing) as one, serving(one.url) as server:
             assert server.gateway.pools.pool_of("m")
+
+    asyncio.run(story())
+
+
+def test_a_worker_whose_pool_cannot_be_made_is_refused_whole_or_asked_again(monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr("evenstep.gateway.serve.pools._AGAIN_S", 0.005)
+    serves(monkeypatch, [b'{"data":[{"id":"n"}]}'])
+    book = tmp_path / "tokenizer.json"
+
+    async def story():
+        async with engine(nothing) as one, serving(is_ready=False) as server:
+            pools = server.gateway.pools
+            pools.config = dataclasses.replace(pools.config, tokenizers={"n": str(book)})
+            with pytest.raises(InputError, match="tokenizer"):
+                server.gateway.add_worker(Worker(url=one.url, name="one", models=["n"]))
+            assert not pools.workers and not pools.all
+            server.gateway.add_worker(Worker(url=one.url, name="two"))
+            await until(lambda: "tokenizer" in caplog.text)
+            assert pools.unknown == ["two"]
+            pools.config = dataclasses.replace(pools.config, tokenizers={})
+            await until(lambda: not pools.unknown)
+            assert pools.pool_of("n")
 
     asyncio.run(story())
 

@@ -113,13 +113,15 @@ class Pools:
         if known is not None and known.role != worker.role:
             raise InputError(f"worker {worker.name}", "role", worker.role, known.role, "Remove it first.")
         worker.spec(self.config.slots)
+        cards = [card_of(name) for name in worker.models]
+        named = self._pool_with(cards) if cards else None
         self._endpoints.setdefault(worker.url, backend.endpoint)
         self.workers[worker.name] = worker
         backend.endpoint.restarts.clear()  # it may be another engine now
         pool = self._pool_of.get(worker.name)
-        if worker.models:
+        if named is not None:
             self._stop_learning(worker.name)
-            self._place(backend, [card_of(name) for name in worker.models])
+            self._place(named, backend, cards)
             self._later(learn_version(backend, _PROBE_S))
         elif pool is not None and known is not None and known.url == worker.url:
             backend.serves = pool.backends[worker.name].serves
@@ -237,23 +239,24 @@ class Pools:
         self._list(pool, cards)
 
     async def _learn(self, backend: Backend) -> None:
-        """Ask a worker for its models until it answers, then put it into their pool."""
-        wait_s, said = _AGAIN_S, False
+        """Ask a worker for its models until it answers and their pool can be made, then put it there."""
+        wait_s, said = _AGAIN_S, ""
         while True:
             cards = await _cards_of(backend)
+            why = f"{backend.name} does not say which models it serves; asking on"
             if cards:
-                break
-            if not said:
-                said = True
-                _log.warning("%s does not say which models it serves; asking on", backend.name)
+                await learn_version(backend, _PROBE_S)
+                try:
+                    self._place(self._pool_with(cards), backend, cards)
+                    break
+                except InputError as error:
+                    why = str(error)
+            if why != said:
+                said = why
+                _log.warning("%s", why)
             await asyncio.sleep(wait_s)
             wait_s = min(_AGAIN_CAP_S, 2 * wait_s)
-        await learn_version(backend, _PROBE_S)
         del self._learning[backend.name]
-        try:
-            self._place(backend, cards)
-        except InputError as error:
-            _log.error("%s", error)
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         task: asyncio.Task[Any] = self.loop.create_task(work)
@@ -265,11 +268,17 @@ class Pools:
         if task is not None:
             task.cancel()
 
-    def _place(self, backend: Backend, cards: Iterable[ModelCard]) -> None:
-        """Put a worker into the pool that has one of its models, else into a new one."""
-        cards = list(cards)
+    def _pool_with(self, cards: list[ModelCard]) -> ServedModel:
+        """The pool that has one of these models, else a new one.
+
+        Raises:
+            InputError: a new one cannot be made, as its tokenizer cannot be read.
+        """
         known = (self.by_model[name] for card in cards for name in (card.name, card.parent) if name in self.by_model)
-        pool = next(known, None) or self._new_pool(cards[0].name)
+        return next(known, None) or self._new_pool(cards[0].name)
+
+    def _place(self, pool: ServedModel, backend: Backend, cards: list[ModelCard]) -> None:
+        """Put a worker into the pool of its models."""
         backend.serves = frozenset(card.name for card in cards)
         self._list(pool, cards)
         self._attach(pool, backend)
@@ -334,7 +343,7 @@ class Pools:
         fresh.endpoint.restarts.clear()
         await learn_version(fresh, _PROBE_S)
         if self._pool_of.get(worker.name) is pool:
-            self._place(fresh, cards)
+            self._place(self._pool_with(cards), fresh, cards)
 
     # --- health --------------------------------------------------------------------------------------------------
 
