@@ -107,6 +107,28 @@ def test_what_an_engine_says_against_it_is_told_in_openais_form():
     asyncio.run(story())
 
 
+def test_an_answer_counts_once_though_the_first_engine_fails_after_its_head():
+    async def story():
+        async def breaks(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            await writer.drain()
+            return False
+
+        async def answers(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + framed(b"ab") + END)
+
+        async def says_nothing(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + END)
+
+        for last, codes in ((answers, {"200": 1}), (says_nothing, {"200": 1}), (breaks, {"502": 1})):
+            async with engine(breaks) as one, engine(last) as two, serving(one.url, two.url) as server:
+                await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+                assert (len(one.asked), len(two.asked)) == (1, 1)
+                assert server.gateway.snapshot()["gateway"]["answers_total"] == codes
+
+    asyncio.run(story())
+
+
 def test_an_answer_that_breaks_off_is_asked_for_elsewhere_or_seen_to_be_broken():
     async def story():
         async def breaks(number, head, body, writer):

@@ -88,6 +88,20 @@ def test_what_the_gateway_itself_refuses_changes_no_worker(tmp_path):
     story(tmp_path, told)
 
 
+def test_a_worker_refused_late_leaves_the_new_config_in_force_and_the_log_says_so(tmp_path, caplog):
+    async def told(file, gateway, reloader, heard):
+        gateway.refuses = "c"
+        file.write_text(FILE.replace("jsq", "br-0").replace("name: b", "name: c"))
+        with pytest.raises(InputError, match="this fake takes"):
+            await reloader.reload()
+        assert gateway.now.policy == reloader.settled.value.policy == "br-0"
+        assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+            "the new config is in force, but not all of its workers"
+        ]
+
+    story(tmp_path, told)
+
+
 def test_what_a_process_cannot_change_stays_and_is_named(tmp_path):
     async def told(file, gateway, reloader, heard):
         file.write_text(f"{FILE}listen: {{port: 9}}\nlimits: {{body_s: 5}}\n")

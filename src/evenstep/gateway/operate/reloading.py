@@ -31,6 +31,7 @@ from evenstep.gateway.operate.scraping import adapter_of
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
 #: Sections that hold as long as the process.
 _FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
+_REFUSED = "config refused, nothing has changed"
 #: A TLS context, its files, and the config section that names them.
 _Context: TypeAlias = tuple[ssl.SSLContext, Tls, str]
 
@@ -91,12 +92,15 @@ class Reloader:
                 `Membership.apply`) after the new config was in force.
         """
         async with self._turn:
+            before = self.settled
             try:
                 fresh = await asyncio.to_thread(self._sources.settled)
                 done = await self._go_by(fresh)
             except EvenstepError as error:
                 self.results["refused"] += 1
-                _log.error("config refused, nothing has changed", extra=fields(why=str(error)))
+                is_used = self.settled is not before
+                said = "the new config is in force, but not all of its workers" if is_used else _REFUSED
+                _log.error(said, extra=fields(why=str(error)))
                 raise
             self.results["ok"] += 1
             _log.info("config reloaded", extra=fields(**dataclasses.asdict(done)))

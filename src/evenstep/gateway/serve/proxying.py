@@ -69,7 +69,7 @@ class ProxiedRequest:
         self._answer: ResponseHead | None = None
         self._refused, self._started, self._is_repeated, self._is_held = False, False, False, False
         self._pieces: list[bytes] = []
-        self._size = 0
+        self._size = self._length = 0  # of the body so far, and as the head says it
 
     def send(self) -> None:
         """Send the request to the next engine; without another one, refuse it."""
@@ -96,12 +96,13 @@ class ProxiedRequest:
         self._refused = head.status >= 300
         if self._refused or self.is_head:
             return
-        self._is_held = 0 <= length <= _MOST_HELD
-        if not self._is_held:
-            self._start(head, length)
+        self._length, self._is_held = length, 0 <= length <= _MOST_HELD
 
     def _start(self, head: ResponseHead, length: int) -> None:
-        """Begin the client's answer with the head of this engine's answer."""
+        """Begin the client's answer with the head of this engine's answer; no other engine answers from now on."""
+        self._started = True
+        if self._story is not None:
+            self._story.started()
         kind = head.headers.get("content-type", "application/octet-stream").encode("latin-1")
         lines = [f"{name}: {head.headers[name]}\r\n" for name in _ANSWER_FIELDS if name in head.headers]
         told = -1 if length in (CHUNKED, UNTIL_CLOSED) else length
@@ -124,9 +125,9 @@ class ProxiedRequest:
             return
         assert self.connection is not None and self._backend is not None
         self.connection.deadline.set(time.monotonic() + self._backend.endpoint.settings.silence_s)
-        self._started = True
-        if self._story is not None:
-            self._story.started()
+        if not self._started:
+            assert self._answer is not None
+            self._start(self._answer, self._length)
         self.client.send(data)
         if self.client.paused:
             self.connection.pause()
@@ -145,14 +146,10 @@ class ProxiedRequest:
             self.client.refuse(of_engine(said, head.status, head.retry_after_s))
         elif self.is_head:
             self.client.reply(head.status, b"")
-        elif self._is_held:
-            body = b"".join(self._pieces)
-            self._start(head, len(body))
-            if self._story is not None:
-                self._story.started()
-            self.client.send(body, last=True)
         else:
-            self.client.send(b"", last=True)
+            if not self._started:
+                self._start(head, self._length)
+            self.client.send(b"".join(self._pieces), last=True)
         self._end("error" if self._refused else "complete", head.status)
 
     def broke(self, kind: Kind, why: str) -> None:
