@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from tests.dispatch.storm import Storm
 
 from evenstep.dispatch import events as ev
@@ -62,21 +63,15 @@ class IdleStorm(Storm):
             self.add("decode")
 
     def rules(self) -> Settings:
-        choice = self.random.choice
-        return Settings(
-            ttl_s=self.ttl_s,
+        """As any storm's, with nothing that keeps requests waiting but memory."""
+        return structs.replace(
+            super().rules(),
             pool_limit=100,
             gather_ms=0.0,
-            retries=self.random.randint(0, 3),
-            stale_s=choice([1.0, 1e9]),
-            policy_cooldown_s=0.3,
-            bypass_margin=1,
-            prefix_blocks=8,
-            round_slots=choice([0, 1, 3]),
-            pool_window=choice([0, 1, 4]),
-            kv_reserve=choice([None, 0.0, 30.0]),
-            breaker_failures=choice([1, 3]),
-            total_s=self.total_s,
+            tenants={},
+            stale_s=self.drawn("stale_s", 1.0, 1e9),
+            order=Settings().order,
+            gateways=0,
         )
 
     def add(self, role: str) -> None:

@@ -37,9 +37,9 @@ class Storm:
     def __init__(self, seed: int, split: bool = False, log: Any = None, policy: str | None = None) -> None:
         self.random = random.Random(seed)
         self.seed, self.reloads = seed, 0
-        self.ttl_s, self.total_s = self.random.choice([0.5, 5.0]), self.random.choice([0.0, 2.0, 3600.0])
+        self.ttl_s, self.total_s = self.drawn("ttl_s", 0.5, 5.0), self.drawn("total_s", 0.0, 2.0, 3600.0)
         self.settings = self.rules()
-        self.policy = policy or self.random.choice(POLICIES)
+        self.policy = policy or self.drawn("policy", *POLICIES)
         self.dispatcher = Dispatcher(self.policy, settings=self.settings, log=log)
         self.now_s, self.requests, self.workers_made = 0.0, 0, 0
         self.specs: dict[str, WorkerSpec] = {}
@@ -66,22 +66,26 @@ class Storm:
         self.reloads += 1
         return Settings(
             ttl_s=self.ttl_s,
-            pool_limit=self.random.choice([3, 30]),
-            gather_ms=self.random.choice([0.0, 2.0]),
+            pool_limit=self.drawn("pool_limit", 3, 30),
+            gather_ms=self.drawn("gather_ms", 0.0, 2.0),
             tenants={"b": TenantLimits(concurrent=4, per_s=50.0)},
-            retries=self.random.randint(0, MOST_RETRIES),
+            retries=self.drawn("retries", *range(MOST_RETRIES + 1)),
             stale_s=1.0,
-            order=get_args(Order)[(self.seed + self.reloads) % 4],
+            order=self.drawn("order", *get_args(Order)),
             policy_cooldown_s=0.3,
-            gateways=self.random.choice([0, 0, 2]),
+            gateways=self.drawn("gateways", 0, 0, 2),
             bypass_margin=1,
             prefix_blocks=8,
-            round_slots=self.random.choice([0, 1, 3]),
-            pool_window=self.random.choice([0, 1, 4]),
-            kv_reserve=self.random.choice([None, 0.0, 30.0]),
-            breaker_failures=self.random.choice([1, 3]),
+            round_slots=self.drawn("round_slots", 0, 1, 3),
+            pool_window=self.drawn("pool_window", 0, 1, 4),
+            kv_reserve=self.drawn("kv_reserve", None, 0.0, 30.0),
+            breaker_failures=self.drawn("breaker_failures", 1, 3),
             total_s=self.total_s,
         )
+
+    def drawn(self, option: str, *values: Any) -> Any:
+        """A value of an option, from a generator of its own: a new option leaves all other draws as they are."""
+        return random.Random(f"{self.seed}:{self.reloads}:{option}").choice(values)
 
     # --- what a host does with commands
 
@@ -274,9 +278,10 @@ class Storm:
         self.now_s += seconds
         self.tell(ev.Tick(now_s=self.now_s))
         for request, since in self.alive.items():
-            assert not self.total_s or self.now_s < self.born[request] + self.total_s
+            age_s = self.now_s - self.born[request]
+            assert not self.total_s or age_s < self.total_s, f"request {request} is {age_s} s old"
             if request not in self.decoding and request not in self.prefilling:
-                assert since + self.ttl_s + 1.1 >= self.now_s, (request, since, self.now_s)
+                assert since + self.ttl_s + 1.1 >= self.now_s, f"request {request} waits since {since}, it is {self.now_s}"
 
     def step(self) -> None:
         """One random thing."""

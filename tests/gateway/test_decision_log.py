@@ -12,6 +12,7 @@ from tests.dispatch.storm import Storm
 from tests.gateway.full_disk import no_file_beyond
 from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until
 
+from evenstep.dispatch.checkpoint import dump
 from evenstep.dispatch.log.file import LogFile, cut_off, part_of
 from evenstep.dispatch.replay import replay
 from evenstep.gateway.config.sections import Decisions
@@ -66,12 +67,13 @@ def test_a_disk_that_stays_full_is_tried_again_each_time_and_said_once(tmp_path,
     log = DecisionLog(LogFile(path), retry_s=60.0, clock=lambda: now_s[0])
     with caplog.at_level(logging.INFO, "evenstep.gateway"):
         with no_file_beyond(9_000):
-            storm = Storm(7, False, log=log)
+            storm = Storm(3, False, log=log)
             for minute in range(5):
                 now_s[0] = 60.0 * minute
                 for _ in range(60):
                     storm.step()
         assert log.why and log.failures == 1
+        assert len(dump(storm.dispatcher.parts)) > 9_000, "no part may fit on this disk: take another seed or size"
         now_s[0] = 360.0
         storm.step()
         storm.step()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import get_args
 
 import aiohttp
 import openai
@@ -25,12 +26,18 @@ from tests.gateway.running import (
     whole,
 )
 
+from evenstep.dispatch.commands import Broken
 from evenstep.dispatch.settings import Dispatch
 from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.serve.exchange import _WHY
 
 BODY = {"model": "m", "prompt": "say", "max_tokens": 4, "stream": True}
 CLOSE = "Connection: close\r\n"
 CHAT = [{"role": "user", "content": "say something"}]
+
+
+def test_every_reason_of_a_broken_stream_has_words():
+    assert set(_WHY) == set(get_args(Broken))
 
 
 def stream_of(answer):

@@ -6,7 +6,7 @@ chunk. Forwarding bytes needs no command: chunks of the current decode leg go to
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -55,6 +55,10 @@ class Abort(msgspec.Struct, frozen=True, gc=False):
     worker: str
 
 
+#: Why a stream that has begun cannot go on.
+Broken: TypeAlias = Literal["failed", "expired", "overdue", "cannot-continue"]
+
+
 class Release(msgspec.Struct, frozen=True, gc=False):
     """Let the prefiller drop the request's KV, because no decode leg will fetch it."""
 
@@ -68,7 +72,7 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
     Args:
         status: 400, 429, 502, 503 or 504; 0 = pass the engine's own answer on (a client's fault, as the engine says).
         reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long``, ``too-wide``, ``expired``,
-            ``overdue``, ``draining``, ``failed``, ``no-worker``, ``client``.
+            ``overdue``, ``draining``, ``failed``, ``no-worker``, ``cannot-continue``, ``client``.
         retry_after_s: whole seconds for Retry-After, 0 = leave it out.
     """
 
@@ -79,14 +83,10 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fail(msgspec.Struct, frozen=True, gc=False):
-    """End a stream that has begun with an error event: it cannot go on. The request is over.
-
-    Args:
-        reason: ``failed``, ``expired``, ``overdue`` or ``cannot-continue``.
-    """
+    """End a stream that has begun with an error event: it cannot go on. The request is over."""
 
     request: int
-    reason: str
+    reason: Broken
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False):

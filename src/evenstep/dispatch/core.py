@@ -319,9 +319,11 @@ class Dispatcher:
                 self.requests.backed_off(number)
             elif name == "probe":
                 self.fleet.probe(number, self._turn.now_s)
-            else:
+            elif name == "again":
                 self._rounds.open()
                 self._rounds.ripe = True
+            else:
+                raise RuntimeError(f"no branch for a timer named {name!r}")
 
     def _wake(self) -> None:
         """Ask for the next tick, unless the same time was asked for already.

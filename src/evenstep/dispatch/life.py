@@ -7,6 +7,7 @@ Rules of this file. A method moves one request on and appends the commands that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Finished, Kind
@@ -166,7 +167,7 @@ class Requests:
         needs_prefill = self._fleet.is_split and not self._rows.at.produced[row]
         self.enqueue(row, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
 
-    def give_up(self, row: int, reason: str) -> None:
+    def give_up(self, row: int, reason: co.Broken | Literal["client"]) -> None:
         """End a request: with a status (`Reject`) before its first token, else with an error event (`Fail`)."""
         self._deciding.gone(row)
         request, meters, out = self._rows.at.request[row], self._meters, self._turn.out

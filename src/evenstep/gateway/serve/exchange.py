@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.commands import Continue, Fail, Reject, SendDecode, SendPrefill
+from evenstep.dispatch.commands import Broken, Continue, Fail, Reject, SendDecode, SendPrefill
 from evenstep.dispatch.events import Kind
 from evenstep.engines.requests import bodies, refusals
 from evenstep.engines.requests.continuation import can_break, continuation
@@ -136,8 +136,7 @@ class Exchange:
 
     def fail(self, command: Fail) -> None:
         """Tell the client that the answer cannot continue: in a stream that has begun by an event, else by a status."""
-        why = self.why or _WHY.get(command.reason, "no engine could go on with it")
-        refusal = refusals.stream_broken(why)
+        refusal = refusals.stream_broken(self.why or _WHY[command.reason])
         if self.has_started:
             self.client.send(refusal.event(), last=True)
         else:
@@ -367,9 +366,9 @@ class Exchange:
                 return refusals.engine_too_slow() if self._stalled else refusals.engine_failed()
 
 
-_WHY = {
+_WHY: dict[Broken, str] = {
+    "failed": "no engine could go on with it",
     "expired": "no engine was free in time",
     "overdue": "it lasted as long as a request may",
-    "no-worker": "no engine is left",
     "cannot-continue": "this kind of request cannot be continued on another engine",
 }
