@@ -110,6 +110,7 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/typos
 	$(PY) .ci/files.py
+	$(PY) -m pytest -q tests/test_docs.py -k generated_pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 bench: $(VENV)/.test $(ENGINES)/.done

@@ -18,7 +18,3 @@ def test_every_adapter_is_a_value_with_paths_and_a_dialect(name):
     assert adapter.health_path.startswith("/")
     assert adapter.metrics_path == "" or adapter.metrics_path.startswith("/")
     assert isinstance(adapter.rank_header, str)
-
-
-def test_the_room_has_its_three_engines():
-    assert set(names.members("engines")) == {"openai", "sglang", "vllm"}

@@ -280,7 +280,7 @@ class Dispatcher:
             return
         worker = self.rows.at.worker[row]
         name = self.parts.prefills.prefiller_of[row] if worker < 0 else self.mirror.names[worker]
-        requests.again(row, name, event.kind, event.retry_after_s)
+        requests.leg_failed(row, name, event.kind, event.retry_after_s)
         requests.forget_if_empty(name)
         self._rounds.open()
 
@@ -364,7 +364,7 @@ class Dispatcher:
         if place is not None:
             self.parts.slots.clear(place)
         if not event.drain:
-            for row in self.requests.at(name):
+            for row in self.requests.rows_on(name):
                 self._move_off(row, name)
         self.requests.give_up_stranded()
         self.requests.forget_if_empty(name)
@@ -378,7 +378,7 @@ class Dispatcher:
             prefills.leave(row, told=False)
             return
         self._turn.out.append(Abort(self.rows.at.request[row], self.rows.at.leg[row], name))
-        self.requests.again(row, name, "status", is_counted=False)
+        self.requests.leg_failed(row, name, "status", is_counted=False)
 
     def _sampling(self, event: ev.Sampling) -> None:
         place = self.mirror.place.get(event.worker)

@@ -102,7 +102,7 @@ class Requests:
 
     # --- failures ------------------------------------------------------------------------------------------------
 
-    def again(self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True) -> None:
+    def leg_failed(self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True) -> None:
         """Handle a failed call: retry or continue the request elsewhere, or end it.
 
         Args:
@@ -294,7 +294,7 @@ class Requests:
 
     # --- workers -------------------------------------------------------------------------------------------------
 
-    def at(self, name: str) -> list[int]:
+    def rows_on(self, name: str) -> list[int]:
         """Rows of the requests on this worker or prefiller."""
         place = self._mirror.place.get(name)
         if place is None:
@@ -307,7 +307,7 @@ class Requests:
         if place is None:
             self._prefills.forget_if_empty(name)
             return
-        if not self._mirror.workers[place].leaves or self.at(name):
+        if not self._mirror.workers[place].leaves or self.rows_on(name):
             return
         self._fleet.remove(name)
         self._turn.out.append(co.Removed(name))

@@ -66,6 +66,8 @@ class PrefillQueue:
     def leave(self, row: int, told: bool) -> None:
         """Free the memory that the request has at its prefiller, if any; requests in the queue may take it.
 
+        A prefiller that leaves, and has no other request, is forgotten with it.
+
         Args:
             told: whether the prefiller gets a `Release`.
         """

@@ -52,8 +52,8 @@ HELP = {
     "evenstep_decisions_total": "Decision rounds: admitted, held (no request was sent), fallback.",
     "evenstep_requests_total": "Requests that ended, by status; error = after the first token, cancelled = the client left.",
     "evenstep_output_tokens_total": "Tokens of requests that ended without an error.",
-    "evenstep_recompute_total": "Requests that continued on another engine after their first token.",
-    "evenstep_retries_total": "Requests that were tried again before their first token.",
+    "evenstep_recompute_total": "Failed calls after which a request continues with the tokens that its client has.",
+    "evenstep_retries_total": "Failed calls after which a request without a token is tried again.",
     "evenstep_cancelled_total": "Requests whose client left.",
     "evenstep_late_events_total": "Events of requests or legs that had already ended.",
     "evenstep_fallback_total": "Rounds that least load decided in place of the policy, by reason. `held`: the policy "
@@ -84,12 +84,10 @@ HELP = {
     "evenstep_log_lines_dropped_total": "Log lines dropped because stderr was too slow.",
 }
 
-_WORKER = (
-    "worker_kv_tokens",
-    "worker_active_requests",
-    "worker_state_age_seconds",
-)
-_WORKER_MORE = {
+_WORKER = {
+    "worker_kv_tokens": "worker_kv_tokens",
+    "worker_active_requests": "worker_active_requests",
+    "worker_state_age_seconds": "worker_state_age_seconds",
     "free_slots": "worker_free_slots",
     "slots": "worker_slots",
     "foreign_requests": "worker_foreign_requests",
@@ -170,9 +168,7 @@ def _model(page: Page, model: str, found: Mapping[str, Any]) -> None:
 
 def _worker(page: Page, who: Mapping[str, str], worker: Mapping[str, Any]) -> None:
     labels = {**who, "worker": worker["worker"], "group": str(worker["group"])}
-    for name in _WORKER:
-        page.add("gauge", f"evenstep_{name}", worker[name], **labels)
-    for field, name in _WORKER_MORE.items():
+    for field, name in _WORKER.items():
         page.add("gauge", f"evenstep_{name}", worker[field], **labels)
     capacity = worker["kv_capacity_tokens"]
     page.add("gauge", "evenstep_worker_kv_capacity_tokens", math.inf if capacity is None else capacity, **labels)
