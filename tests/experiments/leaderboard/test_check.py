@@ -18,6 +18,11 @@ def test_ten_parts_have_every_cell_once_and_each_its_share_of_every_workload():
         assert all(2 <= sum(name == workload for name, _ in part) <= 3 for workload in ("w0", "w1", "w2", "w3"))
 
 
+def test_each_part_of_a_small_board_has_a_cell():
+    parts = [part_of(CELLS[:3], part) for part in range(PARTS)]
+    assert all(len(part) == 1 for part in parts) and {cell for part in parts for cell in part} == set(CELLS[:3])
+
+
 def test_a_part_is_the_same_whatever_order_cells_are_listed_in():
     assert set(part_of(CELLS, 3)) == set(part_of(CELLS[::-1], 3))
     assert part_of(CELLS, 3) != part_of(CELLS, 4)

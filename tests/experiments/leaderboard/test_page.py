@@ -30,6 +30,13 @@ def test_the_page_says_when_by_what_and_from_which_commit():
     assert "evenstep compare x --policy NAME" in text
 
 
+def test_the_page_of_a_users_own_board_promises_nothing_of_ours():
+    one = replace(MADE, origin=replace(MADE.origin, commit=""), workloads=MADE.workloads[:1])
+    text = page(one, data="x.parquet", picture="")
+    assert "Made on 2026-01-02 (evenstep 0)," in text and "on 1 workload." in text
+    assert "../" not in text and "(metrics.md)" not in text and "every change" not in text
+
+
 def test_ranks_intervals_and_who_is_level_are_in_the_tables():
     lines = page(MADE, data="x.parquet", picture="p.svg").splitlines()
     assert "| `a` | 1.0 | 2 | 1 | 1 |" in lines

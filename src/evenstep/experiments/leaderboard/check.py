@@ -41,13 +41,13 @@ def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]
 
     Args:
         cells: workload and policy of every cell.
-        part: 0 to 9; the ten parts have every cell once.
+        part: 0 to 9; the ten parts have every cell once. With fewer than ten cells, each part has one of them.
     """
 
     def place(cell: tuple[str, str]) -> tuple[str, bytes]:
         return cell[0], hashlib.sha256("\0".join(cell).encode()).digest()
 
-    chosen = set(sorted(cells, key=place)[part::PARTS])
+    chosen = set(sorted(cells, key=place)[part % max(1, min(PARTS, len(cells))) :: PARTS])
     return [cell for cell in cells if cell in chosen]
 
 

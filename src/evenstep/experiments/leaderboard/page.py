@@ -8,7 +8,7 @@ from evenstep.experiments.leaderboard.file import BELOW
 from evenstep.experiments.leaderboard.ranks import Overall, Standing, alike, overall, standings
 from evenstep.experiments.leaderboard.table import Table, WorkloadLine
 from evenstep.measure.comparison import Interval
-from evenstep.report.numbers import MISSING, short
+from evenstep.report.numbers import MISSING, counted, short
 from evenstep.report.tables import aligned
 
 #: Heading, metric and factor of the columns next to rank, policy and ranking metric.
@@ -65,25 +65,24 @@ def _intro(table: Table, data: str) -> list[str]:
     oracles = len(table.policies) - len(policies)
     return [
         f"{len(policies)} policies that can run live, and {oracles} that are shown true lengths, ranked",
-        f"on {len(table.workloads)} workloads.",
+        f"on {counted(len(table.workloads), 'workload')}.",
         *_ranked(table),
         "Defaults are the constants of a policy's paper and, where a request could starve, a bound on ageing;",
         "`age_limit=0` is paper mode, without that bound. `predictor=live` is what a router can have: the predictor",
         "named with the workload. `predictor=oracle` is what none has.",
-        "Everything is simulated; see [what the simulator models](../explanation/what-the-simulator-models.md) and",
-        "[a fair comparison](../explanation/a-fair-comparison.md).",
+        "Everything is simulated; the documentation's pages *What the simulator models* and *A fair comparison* say how.",
         "",
-        f"Made on {made.date} at commit {made.commit or 'unknown'} ({versions}),",
+        f"Made on {made.date}{made.commit and ' at commit '}{made.commit} ({versions}),",
         f"with seeds 0 to {made.seeds - 1}{fewer}, by",
         "",
         "```text",
         made.command,
         "```",
         "",
-        f"Every run is a row of [{data}]({data}); [metrics](metrics.md) says what every figure is.",
+        f"Every run is a row of [{data}]({data}); the documentation's page *Metrics* defines every figure.",
         "Intervals are 95 % t-intervals over replicates; differences are paired, replicate by replicate, and those to the",
         "leader leave its luck of having come out first uncorrected.",
-        "A tenth of the board is run again on every change, another one each day (`--check`): it fails when two policies",
+        "`evenstep leaderboard --check` runs a tenth of the board again, another one each day. It fails when two policies",
         "whose intervals here are disjoint come out in the other order with disjoint intervals.",
     ]
 
