@@ -144,8 +144,11 @@ class ComparisonTable:
         self._line(observed_name(result), ["observed" if cell == "baseline" else cell for cell in cells], "bold")
 
     def foot(self, comparison: Comparison) -> None:
-        """Print an explanation of the figures, and the digests; wrapped at words on a terminal."""
-        for line in foot_lines(comparison):
+        """Print the differences to the baseline, an explanation of the figures, and the digests."""
+        wide = self._console.width if self._console.is_terminal else None
+        for line in (*differences(comparison, wide), ""):
+            self._console.print(Text(line))
+        for line in foot_lines(comparison):  # wrapped at words on a terminal
             self._console.print(Text(line, style="dim"), soft_wrap=not self._console.is_terminal)
 
     def _line(self, name: str, cells: Sequence[str], style: str) -> None:
@@ -171,6 +174,61 @@ def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> No
     for result in comparison.policies:
         table.row(result)
     table.foot(comparison)
+
+
+#: Heading, unit, field of the summary, factor and decimals of each column of differences, what matters most first.
+DIFFERENCES = (
+    ("barrier time", "points", "idle_time_share", 100.0, 2),
+    ("full slots", "tokens/s", "full_slot_tokens_per_s", 1.0, 0),
+    ("oldest wait", "s", "oldest_wait_s", 1.0, 1),
+    ("TPOT mean", "ms", "tpot_mean_s", 1e3, 2),
+    ("makespan", "s", "makespan_s", 1.0, 1),
+    ("energy", "kJ", "energy_busy_idle_j", 1e-3, 1),
+)
+
+#: After the second one, for runs with prefix caches.
+_PREFIX_POINTS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
+_LONGEST_NAME = 30  # of a policy in the table of differences on a terminal
+
+
+def differences(comparison: Comparison, width: int | None = None) -> list[str]:
+    """Paired differences to the baseline, one line a policy; nothing for a single policy.
+
+    Args:
+        comparison: what to say.
+        width: columns of the terminal: names are cut, and the last columns left out, to fit; None = all of it.
+    """
+    others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
+    if not others:
+        return []
+    base = comparison.policies[comparison.baseline].policy
+    many = len(comparison.seeds) > 1
+    heading = f"difference to {base}, replicate by replicate" + (", ± half a 95 % interval" if many else "")
+    names = [
+        p.policy if width is None or len(p.policy) <= _LONGEST_NAME else p.policy[: _LONGEST_NAME - 1] + "…" for p in others
+    ]
+    columns = [["", "", *names]]
+    cached = (_PREFIX_POINTS,) if "prefix_hit_share" in comparison.policies[0].summaries[0] else ()
+    for name, unit, field, factor, decimals in (*DIFFERENCES[:2], *cached, *DIFFERENCES[2:]):
+        found = [(p.versus if comparison.baseline else p.versus_first) or {} for p in others]
+        column = [name, unit, *(_difference(one.get(field), factor, decimals) for one in found)]
+        if width is not None and sum(_width(c) + 2 for c in columns) + _width(column) > width:
+            break
+        columns.append(column)
+    return ["", heading, *aligned([*zip(*columns, strict=True)])]
+
+
+def _width(column: Sequence[str]) -> int:
+    return max(map(len, column))
+
+
+def _difference(found: Interval | None, factor: float, decimals: int) -> str:
+    if found is None:
+        return "-"
+    text = f"{found.value * factor:+.{decimals}f}"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} ±{(found.high - found.low) / 2 * factor:.{decimals}f}"
 
 
 #: Names of the metrics in the sentence on the simulator's error.

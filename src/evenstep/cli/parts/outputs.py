@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,25 +18,11 @@ if TYPE_CHECKING:
     from evenstep.config import Settled
     from evenstep.experiments.compare.running import Outcome
     from evenstep.experiments.contenders import Contender
-    from evenstep.measure.comparison import Compared, Comparison, Interval, PolicyResult
+    from evenstep.measure.comparison import Compared, Comparison, PolicyResult
     from evenstep.measure.records import Run
     from evenstep.report.tables import Column
 
 C = TypeVar("C", bound="Compared[Any]")
-#: Heading, unit, field of the summary, factor and decimals of each column of differences, what matters most first.
-DIFFERENCES = (
-    ("barrier time", "points", "idle_time_share", 100.0, 2),
-    ("full slots", "tokens/s", "full_slot_tokens_per_s", 1.0, 0),
-    ("oldest wait", "s", "oldest_wait_s", 1.0, 1),
-    ("TPOT mean", "ms", "tpot_mean_s", 1e3, 2),
-    ("makespan", "s", "makespan_s", 1.0, 1),
-    ("energy", "kJ", "energy_busy_idle_j", 1e-3, 1),
-)
-
-#: After the second one, for runs with prefix caches.
-PREFIX_HITS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
-#: Longest name of a policy in the table of differences on a terminal.
-NAME = 30
 
 
 class Rows:
@@ -73,17 +58,13 @@ class Rows:
         sys.stdout.flush()
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
-        """Print the differences to the baseline and the lines below the table.
+        """Print what stands below the rows.
 
         Then follow a sentence on overload, a line for each policy that held requests, and `told`.
 
         Args:
             told: further lines, such as where files were written.
         """
-        wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in differences(comparison, wide):
-            print(line)
-        print()
         self._table.foot(comparison)
         for line in (overload(comparison), *held(comparison), *told):
             print(line)
@@ -117,46 +98,6 @@ def held_line(policy: str, count: int, decisions: int) -> str:
         f"{policy} held requests that fit a worker which ran nothing, at {count:,} of {decisions:,} decisions; least load "
         "sent the oldest there (--may-hold lets them wait)."
     )
-
-
-def differences(comparison: Comparison, width: int | None = None) -> list[str]:
-    """Paired differences to the baseline, one line a policy; nothing for a single policy.
-
-    Args:
-        comparison: what to say.
-        width: columns of the terminal: names are cut, and the last columns left out, to fit; None = all of it.
-    """
-    from evenstep.report.tables import aligned
-
-    others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
-    if not others:
-        return []
-    base = comparison.policies[comparison.baseline].policy
-    many = len(comparison.seeds) > 1
-    heading = f"difference to {base}, replicate by replicate" + (", ± half a 95 % interval" if many else "")
-    names = [p.policy if width is None or len(p.policy) <= NAME else p.policy[: NAME - 1] + "…" for p in others]
-    columns = [["", "", *names]]
-    cached = (PREFIX_HITS,) if "prefix_hit_share" in comparison.policies[0].summaries[0] else ()
-    for name, unit, field, factor, decimals in (*DIFFERENCES[:2], *cached, *DIFFERENCES[2:]):
-        found = [(p.versus if comparison.baseline else p.versus_first) or {} for p in others]
-        column = [name, unit, *(_interval(one.get(field), factor, decimals) for one in found)]
-        if width is not None and sum(_width(c) + 2 for c in columns) + _width(column) > width:
-            break
-        columns.append(column)
-    return ["", heading, *aligned([*zip(*columns, strict=True)])]
-
-
-def _width(column: Sequence[str]) -> int:
-    return max(map(len, column))
-
-
-def _interval(found: Interval | None, factor: float, decimals: int) -> str:
-    if found is None:
-        return "-"
-    text = f"{found.value * factor:+.{decimals}f}"
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} ±{(found.high - found.low) / 2 * factor:.{decimals}f}"
 
 
 def versions() -> dict[str, str]:
