@@ -67,7 +67,10 @@ def test_a_trace_is_sent_and_measured_and_everything_asked_for_is_written(trace,
 def test_a_run_without_a_good_answer_fails(trace, capsys):
     with emulated() as url:
         assert main(["load", trace, "--url", url, "--model", "other"]) == 1
-    assert "failed: 12 status-404" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "failed: 12 status-404" in out
+    assert "status-404 (12): " in out and "`other`" in out
+    assert "estimated:" not in out  # of no answer
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class Load:
         from evenstep.load.page import table
         from evenstep.load.run import drive
         from evenstep.load.settings import LoadSettings, checked
-        from evenstep.load.summary import notes, summary
+        from evenstep.load.summary import failures, notes, summary
 
         settings = checked(settled(args, LoadSettings))
         outputs.check_report(args.report)
@@ -65,7 +65,7 @@ class Load:
         finally:
             bar.end()
         found = summary(outcome, settings)
-        told = [*trace.notes, *notes(found)]
+        told = [*failures(outcome), *trace.notes, *notes(found)]
         command = _without_key(args.command_line, settings.api_key)
         written = _write(args, outcome, found, settings, told, command)
         value = {"version": 1, "command": command, "versions": outputs.versions(), "notes": told, **found}
