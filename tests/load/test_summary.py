@@ -90,6 +90,13 @@ def test_the_two_most_frequent_failures_are_said_in_words():
     assert failures(four()) == ["cut (1): gone"]
 
 
+def test_requests_that_have_not_ended_did_not_fail():
+    outcome = four()
+    outcome.records.error[2] = "not-ended"
+    found = summary(outcome, LoadSettings())
+    assert (found["completed"], found["failed"], found["errors_by_kind"]) == (2, 1, {"cut": 1})
+
+
 def test_goodput_takes_every_objective_and_none_is_none():
     assert goodput(four(), {}) is None
     assert goodput(four(), {"ttft": 1e6, "tpot": 60.0}) == pytest.approx(2 / 2.4)

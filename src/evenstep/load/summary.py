@@ -31,6 +31,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
     """All figures of a run as JSON values; None for figures without data."""
     r = outcome.records
     good = np.array([not error for error in r.error], np.bool_)
+    errors = Counter(error for error in r.error if error not in ("", "not-ended"))
     seconds = outcome.duration_s
     completed = int(good.sum())
     asked = int(r.asked_prompt_tokens[good].sum())
@@ -46,7 +47,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
         "max_concurrency": settings.closed or None,
         "duration": seconds,
         "completed": completed,
-        "failed": r.rows - completed,
+        "failed": sum(errors.values()),
         "total_input_tokens": prompt,
         "total_output_tokens": output,
         "request_throughput": completed / seconds,
@@ -62,7 +63,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
     }
     found |= {
         "asked_input_tokens": asked,
-        "errors_by_kind": dict(Counter(error for error in r.error if error).most_common()),
+        "errors_by_kind": dict(errors.most_common()),
         "counting": counting(outcome),
         "output_crc32": zlib.crc32(r.crc.tobytes()),
         **client(outcome),
@@ -131,7 +132,7 @@ def failures(outcome: Outcome) -> list[str]:
     """The two most frequent kinds of errors, each with its count and its most frequent message."""
     said: dict[str, Counter[str]] = {}
     for kind, message in zip(outcome.records.error, outcome.records.message, strict=True):
-        if kind:
+        if kind not in ("", "not-ended"):
             said.setdefault(kind, Counter())[" ".join(message.split())[:_MESSAGE]] += 1
     most = sorted(said.items(), key=lambda item: -item[1].total())[:2]
     return [f"{kind} ({texts.total():,}): {texts.most_common(1)[0][0]}" for kind, texts in most]
