@@ -150,7 +150,7 @@ def test_what_goes_wrong_is_one_line_and_a_code(echo, capfd, monkeypatch, error,
         (["--times=3"], InputError("clock", "times", 3, "at most 2"), "command line: --times is 3; expected at most 2."),
         ([], InputError("clock", "times", 3, "at most 2"), "clock: times is 3"),
         (["a.csv", "--times=3"], InputError("a.csv line 2", "times", 9, "at most 2"), "a.csv line 2: times is 9"),
-        (["--times=3"], InputError("times of it", "times", 3, "at most 2"), "command line: --times is 3"),
+        (["--times=3"], InputError("times 3", "key", "x", "a number"), "--times 3: key is 'x'; expected a number."),
         (["--times=3"], InputError("times", "times", 3, "at most 2"), "--times: times is 3"),
     ],
 )

@@ -159,7 +159,7 @@ def _by_flag(error: Exception, words: Sequence[str]) -> Exception:
         flags = {word.partition("=")[0] for word in words}
         values = [word.partition("=")[2] if word.startswith("--") else word for word in words]
         own = "--" + error.field.replace("_", "-")
-        if f"--{error.where}" in flags:
+        if f"--{error.where.partition(' ')[0]}" in flags:
             return InputError(f"--{error.where}", error.field, error.value, error.expected, error.hint)
         if own in flags and not any(error.where.partition(" ")[0] in value for value in values):
             return InputError("command line", own, error.value, error.expected, error.hint)
