@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from evenstep.request import F8
 from evenstep.sim.network.description import END, Network, TaskSection, first_calls
-from evenstep.sim.network.tasks import Calls
 from evenstep.workload.synthetic.laws import mean
+
+if TYPE_CHECKING:
+    from evenstep.sim.network.tasks import Calls
 
 #: Share by which a path has to be longer than another to count as longer.
 _ROUNDING = 1e-12
