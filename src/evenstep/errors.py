@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection, Iterable
+from numbers import Real
 
 
 class EvenstepError(Exception):
@@ -47,9 +48,10 @@ def check_range(
     high: float = math.inf,
     below: float | None = None,
     finite: bool = False,
+    optional: bool = False,
     **given: float | None,
 ) -> None:
-    """Refuse numbers outside a range, and nan; None = not given.
+    """Refuse what is no number, nan, and numbers outside a range.
 
     Args:
         where, expected, hint: as of `InputError`.
@@ -58,16 +60,22 @@ def check_range(
         high: the largest number in the range.
         below: the range lies below this number.
         finite: whether inf and -inf are refused too.
+        optional: whether None passes: the value was not given.
         given: the numbers by their fields. A field called like a bound, as `low`, cannot be given.
 
     Raises:
         InputError: naming the first that is not in the range.
     """
     for field, value in given.items():
-        if value is None:
+        if value is None and optional:
             continue
-        inside = low <= value <= high and (above is None or value > above) and (below is None or value < below)
-        if not inside or (finite and abs(value) == math.inf):
+        if not (
+            isinstance(value, Real)
+            and low <= value <= high
+            and (above is None or value > above)
+            and (below is None or value < below)
+            and not (finite and abs(value) == math.inf)
+        ):
             raise InputError(where, field, value, expected, hint)
 
 

@@ -153,7 +153,8 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         for field in _NOT_NEGATIVE:
-            check_range("dispatch", "a number >= 0", low=0, finite=True, **{field: getattr(self, field)})
+            given = {field: getattr(self, field)}
+            check_range("dispatch", "a number >= 0", low=0, finite=True, optional=field == "kv_reserve", **given)
         for field in ("pool_limit", "breaker_failures", "prefix_blocks"):
             check_range("dispatch", "an integer >= 1", low=1, **{field: getattr(self, field)})
         least = LEAST_BLOCK_BYTES

@@ -55,7 +55,7 @@ class Setting:
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
-        check_range("reproduce", "an integer >= 1", low=1, seeds=self.seeds)
+        check_range("reproduce", "an integer >= 1", low=1, optional=True, seeds=self.seeds)
 
     @property
     def replicates(self) -> int:

@@ -104,7 +104,7 @@ def scaled(
     """
     from evenstep.workload.synthetic.yaml_file import check_arriving
 
-    check_range("compare", "a finite number > 0", above=0, finite=True, rate=rate, load=load)
+    check_range("compare", "a finite number > 0", above=0, finite=True, optional=True, rate=rate, load=load)
     if rate is None and load is None:
         rate, load = found.requests_per_s, found.load
     if cluster.arrivals == "timed":

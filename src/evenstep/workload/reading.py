@@ -71,7 +71,7 @@ def read_trace(
             names file, line, field and value).
     """
     place = file_of(path)
-    check_range("read_trace", "a whole number >= 1", low=1, limit=limit)
+    check_range("read_trace", "a whole number >= 1", low=1, optional=True, limit=limit)
     _, module, options = chosen(place, format, options)
     keep_blocks = bool(options.pop("prefix_blocks", True))
     known = inspect.signature(module.read).parameters

@@ -101,7 +101,7 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
     config.check_at_least(where, 0, settings, "seed")
     for name in ("rate", "load", "until_s"):
         given = {f"--{name.replace('_', '-')}": getattr(settings, name)}
-        check_range(where, "a finite number > 0", above=0, finite=True, **given)
+        check_range(where, "a finite number > 0", above=0, finite=True, optional=True, **given)
     if settings.arrivals not in ("timed", "together"):
         expected = "timed or together with --engine"
         raise InputError(where, "--arrivals", settings.arrivals, expected)

@@ -37,7 +37,7 @@ class Throttled(Ruled):
     capability: Numbers = ()
 
     def __post_init__(self) -> None:
-        check_range("throttled", "an integer >= 1", low=1, threshold=self.threshold)
+        check_range("throttled", "an integer >= 1", low=1, optional=True, threshold=self.threshold)
         stated = check_capabilities("throttled", "capability", self.capability)
         object.__setattr__(self, "capability", stated)
 

@@ -63,7 +63,7 @@ class TraceFile:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_range("trace", "a whole number >= 1", low=1, limit=self.limit)
+        check_range("trace", "a whole number >= 1", low=1, optional=True, limit=self.limit)
 
 
 @dataclass(frozen=True, slots=True)
