@@ -15,15 +15,12 @@ from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.sim.network.description import END, MOST_TASKS, CallSection, Network, TaskSection, first_calls
-from evenstep.sim.network.paths import visits
 from evenstep.workload.synthetic.arrivals import Arrivals
 
 #: Tasks are drawn in so many at first where the time says how many there are.
 _FIRST = 1024
 #: Visits of one call after which a task is said to loop for ever.
-_MOST_VISITS = 100_000
-#: A loop of so many times as many visits on average ends within them with a chance of 1 %.
-_TOO_MANY = 100
+MOST_VISITS = 100_000
 #: Columns of `Calls` that say the same wherever a call stands.
 _COLUMNS = ("kind", "prompt", "output", "request_class", "delay_s")
 
@@ -143,7 +140,6 @@ def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
 
 def _drawn(network: Network, name: str, place: int, kinds: tuple[tuple[str, str], ...], seed: int) -> Calls:
     task = network.tasks[name]
-    _check_visits(name, task)
     arrival_s = _arrivals(network, name, task, seed)
     made, walk = _Drawn.empty(), _Walk(name, task, seed, kinds.index((name, next(iter(task.calls)))), arrival_s.size)
     walk.run(made)
@@ -165,15 +161,6 @@ def _drawn(network: Network, name: str, place: int, kinds: tuple[tuple[str, str]
         all_of(made.child),
         kinds,
     )
-
-
-def _check_visits(name: str, task: TaskSection) -> None:
-    """Refuse a loop that is hopeless before it is drawn."""
-    for call, mean in visits(task).items():
-        if mean > _TOO_MANY * _MOST_VISITS and task.calls[call].then:
-            found, expected = f"about {mean:.0e} visits of one task", f"a loop that ends within {_MOST_VISITS} visits"
-            hint = "Give the way out a larger share."
-            raise InputError("network", f"tasks.{name}.calls.{call}.then", found, expected, hint)
 
 
 #: A call, the tasks that come to it, the row that each follows or -1, and the number of the visit; -1 = counted here.
@@ -209,12 +196,12 @@ class _Walk:
 
     def visit(self, made: _Drawn, call: str, visit: int, tasks: I8, parent: I8) -> list[_Step]:
         """Let tasks reach a call for the `visit`-th time, from 0; returns what follows, with the row that each follows."""
-        if visit >= _MOST_VISITS:
+        if visit >= MOST_VISITS:
             where = f"tasks.{self.name}.calls.{call}.then"
             raise InputError(
                 "network",
                 where,
-                f"over {_MOST_VISITS} visits of one task",
+                f"over {MOST_VISITS} visits of one task",
                 "a loop that ends",
                 "Give the way out a larger share.",
             )
