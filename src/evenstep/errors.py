@@ -6,6 +6,7 @@ import difflib
 import math
 from collections.abc import Collection, Iterable
 from numbers import Real
+from typing import Any
 
 
 class EvenstepError(Exception):
@@ -48,7 +49,6 @@ def check_range(
     high: float = math.inf,
     below: float | None = None,
     finite: bool = False,
-    optional: bool = False,
     **given: float | None,
 ) -> None:
     """Refuse what is no number, nan, and numbers outside a range.
@@ -60,15 +60,12 @@ def check_range(
         high: the largest number in the range.
         below: the range lies below this number.
         finite: whether inf and -inf are refused too.
-        optional: whether None passes: the value was not given.
         given: the numbers by their fields. A field called like a bound, as `low`, cannot be given.
 
     Raises:
         InputError: naming the first that is not in the range.
     """
     for field, value in given.items():
-        if value is None and optional:
-            continue
         if not (
             isinstance(value, Real)
             and low <= value <= high
@@ -77,6 +74,22 @@ def check_range(
             and not (finite and abs(value) == math.inf)
         ):
             raise InputError(where, field, value, expected, hint)
+
+
+def check_range_if_given(
+    where: str,
+    expected: str,
+    /,
+    *,
+    low: float = -math.inf,
+    above: float | None = None,
+    high: float = math.inf,
+    finite: bool = False,
+    **given: float | None,
+) -> None:
+    """Check numbers as `check_range` does; None passes, since the field may be left out."""
+    known: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    check_range(where, expected, low=low, above=above, high=high, finite=finite, **known)
 
 
 class EngineError(EvenstepError):

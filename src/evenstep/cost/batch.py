@@ -139,4 +139,4 @@ def check_numbers(where: str, **values: float) -> None:
     Raises:
         InputError: naming the first such value.
     """
-    check_range(where, "a finite number >= 0", low=0, finite=True, optional=False, **values)
+    check_range(where, "a finite number >= 0", low=0, finite=True, **values)

@@ -69,7 +69,7 @@ class OfLoad:
 
 def check_seconds(where: str, field: str, value: float) -> None:
     """Refuse a value that is not a finite number of seconds >= 0."""
-    check_range(where, "a finite number of seconds >= 0", low=0, finite=True, optional=False, **{field: value})
+    check_range(where, "a finite number of seconds >= 0", low=0, finite=True, **{field: value})
 
 
 def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) -> None:

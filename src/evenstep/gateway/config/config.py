@@ -231,11 +231,9 @@ def _check_callers(config: GatewayConfig) -> None:
                 hint = nearest(name, config.classes)
                 raise InputError("config", f"keys[{place}].classes", name, "a class of `classes`", hint)
     for name, kind in config.classes.items():
-        check_range(
-            "config", "a number above 0", above=0, finite=True, optional=False, **{f"classes.{name}.weight": kind.weight}
-        )
+        check_range("config", "a number above 0", above=0, finite=True, **{f"classes.{name}.weight": kind.weight})
         targets = {f"classes.{name}.ttft_s": kind.ttft_s, f"classes.{name}.tpot_s": kind.tpot_s}
-        check_range("config", "a number >= 0", low=0, finite=True, optional=False, **targets)
+        check_range("config", "a number >= 0", low=0, finite=True, **targets)
 
 
 def is_loopback(host: str) -> bool:
