@@ -152,6 +152,8 @@ def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path):
     binary.write_bytes(b"version: 1\nname: \xff\xfe\n")
     with pytest.raises(InputError, match="expected UTF-8 text"):
         config.load(binary, Fleet)
+    with pytest.raises(InputError, match="^YAML file: file is ''; expected a readable file"):
+        config.load("", Fleet)
 
 
 def test_later_layers_win_and_every_value_remembers_its_origin():

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pickle
+from typing import get_type_hints
 
 import pytest
 
-from evenstep.errors import EngineError, EvenstepError, InputError, PolicyError, check_known, check_range, nearest
+from evenstep import names
+from evenstep.errors import (
+    EngineError,
+    EvenstepError,
+    InputError,
+    PolicyError,
+    check_known,
+    check_range,
+    check_range_if_given,
+    nearest,
+)
 
 
 def test_an_input_error_reads_where_field_value_expected_and_what_to_do():
@@ -74,14 +86,28 @@ def test_a_range_holds_its_low_and_high_but_not_what_it_lies_above_and_below(bou
 
 
 @pytest.mark.parametrize("bounds", [{}, {"low": 1}, {"above": 0}, {"high": 1}, {"below": 1}, {"finite": True}])
-def test_no_range_holds_nan_and_none_is_not_given(bounds):
+def test_no_range_holds_nan_text_or_none_unless_it_is_optional(bounds):
     assert refused(math.nan, **bounds)
-    assert not refused(None, **bounds)
+    assert refused("1", **bounds)
+    assert refused(None, **bounds)
+    if "below" not in bounds:
+        check_range_if_given("here", "words", x=None, **bounds)
+
+
+@pytest.mark.parametrize("room", ["routing", "scheduling", "predict"])
+def test_a_number_that_must_be_given_is_not_none(room):
+    """``PowerOfD(d=None)`` failed with a traceback at its first decision."""
+    for name in names.members(room):
+        kind = names.find(room, name)
+        hints = get_type_hints(kind)
+        for field in (one.name for one in dataclasses.fields(kind) if one.init and hints[one.name] in (int, float)):
+            with pytest.raises(InputError, match=f"{field} is None"):
+                kind(**{field: None})
 
 
 def test_the_first_number_outside_a_range_names_the_error():
     with pytest.raises(InputError) as error:
-        check_range("best", "a number >= 0", low=0, pull=0, steer=None, ageing=-2, window=-1)
+        check_range("best", "a number >= 0", low=0, pull=0, ageing=-2, window=-1)
     assert str(error.value) == "best: ageing is -2; expected a number >= 0."
 
 

@@ -95,7 +95,7 @@ def test_a_module_of_another_package_is_found_by_its_full_name():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("oracel", "predict: name is 'oracel'; expected a known predictor. Did you mean oracle?"),
+        ("oracel", "predictor: name is 'oracel'; expected a known predictor. Did you mean oracle?"),
         ("nowhere.to.be:found", "module is 'nowhere.to.be'; expected an importable module"),
         (":x", "module is ''; expected an importable module. ValueError: Empty module name."),
         (".x:Thing", "module is '.x'; expected an importable module. TypeError: "),
@@ -114,8 +114,9 @@ def test_what_is_not_found_is_one_error(name, message):
 
 def test_an_error_calls_what_it_misses_as_users_do():
     """A room's own name, ``batch``, said nothing to a user who wrote ``--batch-time nan``."""
-    with pytest.raises(InputError, match=r"^batch-time law: name is 'nan'; expected a known batch-time law"):
-        names.find("batch", "nan")
+    for room, noun in (("batch", "batch-time law"), ("routing", "policy"), ("cost", "law"), ("cli", "command")):
+        with pytest.raises(InputError, match=f"^{noun}: name is 'nan'; expected a known {noun}"):
+            names.find(room, "nan")
 
 
 def test_a_module_that_fails_as_it_is_imported_says_why(tmp_path, monkeypatch):

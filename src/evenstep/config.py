@@ -123,7 +123,7 @@ def read_yaml(path: str | Path) -> Document:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(shown, "file", shown, "a readable file", f"{error.strerror}.") from error
+        raise InputError(shown or "YAML file", "file", shown, "a readable file", f"{error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(shown, "file", shown, "UTF-8 text", f"Byte {error.start} is not.") from error
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection, Iterable
+from numbers import Real
+from typing import Any
 
 
 class EvenstepError(Exception):
@@ -49,7 +51,7 @@ def check_range(
     finite: bool = False,
     **given: float | None,
 ) -> None:
-    """Refuse numbers outside a range, and nan; None = not given.
+    """Refuse what is no number, nan, and numbers outside a range.
 
     Args:
         where, expected, hint: as of `InputError`.
@@ -64,11 +66,30 @@ def check_range(
         InputError: naming the first that is not in the range.
     """
     for field, value in given.items():
-        if value is None:
-            continue
-        inside = low <= value <= high and (above is None or value > above) and (below is None or value < below)
-        if not inside or (finite and abs(value) == math.inf):
+        if not (
+            isinstance(value, Real)
+            and low <= value <= high
+            and (above is None or value > above)
+            and (below is None or value < below)
+            and not (finite and abs(value) == math.inf)
+        ):
             raise InputError(where, field, value, expected, hint)
+
+
+def check_range_if_given(
+    where: str,
+    expected: str,
+    /,
+    *,
+    low: float = -math.inf,
+    above: float | None = None,
+    high: float = math.inf,
+    finite: bool = False,
+    **given: float | None,
+) -> None:
+    """Check numbers as `check_range` does; None passes, since the field may be left out."""
+    known: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    check_range(where, expected, low=low, above=above, high=high, finite=finite, **known)
 
 
 class EngineError(EvenstepError):

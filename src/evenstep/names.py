@@ -43,7 +43,6 @@ _NOUNS = {
     "batch": "batch-time law",
     "workload": "trace format",
     "engines": "engine",
-    "cli": "cli",
 }
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
 _ROOT = Path(__file__).parent
@@ -88,7 +87,7 @@ def find(room: str, name: str) -> Any:
     if others:
         return others[0].load()
     hint = _elsewhere(room, name) or nearest(name, members(room))
-    raise InputError(_NOUNS.get(room, room), "name", name, f"a known {_noun(room)}", hint)
+    raise InputError(_noun(room), "name", name, f"a known {_noun(room)}", hint)
 
 
 def parse(text: str) -> dict[str, str]:

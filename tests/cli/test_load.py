@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from contextlib import contextmanager
+import signal
 
 import pyarrow.parquet as pq
 import pytest
-from tests.emulator import running as emulators
+from tests.load.running import emulated
 
 from evenstep.cli.main import main
+from evenstep.cli.parts.load_bar import LoadBar
 
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
     f"2023-11-16 18:17:03.{i:02}00000,{5 + i},{1 + i % 4}\n" for i in range(12)
 )
-
-
-@contextmanager
-def emulated():
-    """The URL of an emulator that lives in a thread of its own."""
-    known, ready, over = {}, threading.Event(), asyncio.Event()
-
-    async def live():
-        known["loop"] = asyncio.get_running_loop()
-        async with emulators.running(speed=500.0) as emulator:
-            known["url"] = emulators.url(emulator)
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(live()))
-    thread.start()
-    ready.wait(10)
-    try:
-        yield known["url"]
-    finally:
-        known["loop"].call_soon_threadsafe(over.set)
-        thread.join()
 
 
 @pytest.fixture
@@ -49,7 +26,7 @@ def trace(tmp_path):
 
 def test_a_trace_is_sent_and_measured_and_everything_asked_for_is_written(trace, tmp_path, capsys):
     report, rows = tmp_path / "load.html", tmp_path / "rows.parquet"
-    with emulated() as url:
+    with emulated(speed=500.0) as url:
         words = ["--url", url, "--api-key", "sesame", "--report", str(report), "--save-requests", str(rows)]
         assert main(["load", trace, *words]) == 0
         out = capsys.readouterr().out
@@ -65,9 +42,28 @@ def test_a_trace_is_sent_and_measured_and_everything_asked_for_is_written(trace,
 
 
 def test_a_run_without_a_good_answer_fails(trace, capsys):
-    with emulated() as url:
+    with emulated(speed=500.0) as url:
         assert main(["load", trace, "--url", url, "--model", "other"]) == 1
-    assert "failed: 12 status-404" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "failed: 12 status-404" in out
+    assert "status-404 (12): " in out and "`other`" in out
+    assert "estimated:" not in out  # of no answer
+
+
+def test_ctrl_c_reports_what_was_measured_until_then(trace, tmp_path, monkeypatch, capsys):
+    def show(self, at):
+        if at.done:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(LoadBar, "show", show)
+    report, rows = tmp_path / "load.html", tmp_path / "rows.parquet"
+    with emulated(speed=500.0) as url:
+        words = ["--url", url, "--speed", "0.02", "--report", str(report), "--save-requests", str(rows)]
+        assert main(["load", trace, *words]) == 130
+    out = capsys.readouterr().out
+    assert "of 12 good" in out and "failed" not in out
+    assert "Interrupted: these figures are partial. " in out and " of 12 requests had not ended." in out
+    assert report.exists() and pq.read_table(rows).num_rows == 12
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,28 @@ def test_what_goes_wrong_is_one_line_and_a_code(echo, capfd, monkeypatch, error,
     assert message in one_line(capfd.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["--times", "3"], InputError("times", "key", "x", "a number"), "--times: key is 'x'; expected a number."),
+        (["--times=3"], InputError("clock", "times", 3, "at most 2"), "command line: --times is 3; expected at most 2."),
+        ([], InputError("clock", "times", 3, "at most 2"), "clock: times is 3"),
+        (["a.csv", "--times=3"], InputError("a.csv line 2", "times", 9, "at most 2"), "a.csv line 2: times is 9"),
+        (["--times=3"], InputError("times 3", "key", "x", "a number"), "--times 3: key is 'x'; expected a number."),
+        (["--times=3"], InputError("times", "times", 3, "at most 2"), "--times: times is 3"),
+    ],
+)
+def test_an_error_names_the_flag_that_gave_the_value(echo, capsys, words, error, message):
+    """A prefix such as ``linear``, of a law nobody named, said nothing to a user who wrote ``--sync-s nan``."""
+
+    def fail(args):
+        raise error
+
+    echo(fail)
+    assert cli.main(["echo", *words]) == 2
+    assert one_line(capsys.readouterr().err).startswith(message)
+
+
 def test_debug_shows_the_traceback_wherever_the_flag_stands(echo):
     def fail(args):
         raise InputError("a.csv", "rows", 0, "at least one")

@@ -100,6 +100,8 @@ def test_a_time_that_is_none_is_refused(capsys):
     [
         (["--speed", "2"], "--speed is 2.0; expected no value without --live"),
         (["--live", "--report", "x.html"], "--report is 'x.html'; expected no report with --live"),
+        (["--seeds", "0"], "--seeds is 0; expected an integer >= 1"),
+        (["--seeds", "99999999999999999999"], "--seeds is 99999999999999999999; expected an integer from 1 to"),
         (["--live", "--speed", "0"], "--speed is 0.0; expected a finite number > 0"),
         (["--live", "--orders", "lifo"], "--orders is 'lifo'; expected a known order"),
     ],

@@ -32,14 +32,14 @@ def test_a_policy_becomes_a_file_name():
 def test_places_are_tried_before_a_long_run(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    outputs.check_writable(None)
-    outputs.check_writable(str(tmp_path / "new.html"))
+    outputs.check_writable("--plot", None)
+    outputs.check_writable("--plot", str(tmp_path / "new.html"))
     outputs.check_folder(None)
     outputs.check_folder(str(tmp_path / "a" / "b"))
-    with pytest.raises(InputError, match="a file, not a folder"):
-        outputs.check_writable(str(tmp_path))
-    with pytest.raises(InputError, match="a folder that exists"):
-        outputs.check_writable(str(tmp_path / "absent" / "x.html"))
+    with pytest.raises(InputError, match="^--plot: file is .*a file, not a folder"):
+        outputs.check_writable("--plot", str(tmp_path))
+    with pytest.raises(InputError, match="^--plot: folder is .*a folder that exists"):
+        outputs.check_writable("--plot", str(tmp_path / "absent" / "x.html"))
     with pytest.raises(InputError, match="can be written to"):
         outputs.check_folder(str(file / "below"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -59,6 +59,7 @@ def test_what_an_unknown_format_is_told_to_do_can_be_done(capsys, tmp_path):
         (("--predictor", "oracle"), "one that does not know the answers"),
         (("--horizon", "0"), "horizon is 0"),
         (("--horizon", "x"), "--horizon"),
+        (("--horizon", "99999999999999999999"), "horizon is 99999999999999999999; expected an integer from 1 to"),
         (("--train-share", "2"), "train-share is 2"),
         (("--report", "/no/such/folder/x.html"), "folder"),
     ],

@@ -153,7 +153,10 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder, capsys, monkeypatch):
         (["s.yaml", "--ray-address", "auto"], "--ray-address is 'auto'; expected no value without --executor ray"),
         (["s.yaml", "--executor", "rya"], "Did you mean ray?"),
         (["s.yaml", "--out", "/nowhere/at/all/x.parquet"], "/nowhere/at/all"),
-        (["s.yaml", "--report", "/nowhere/at/all/x.html"], "/nowhere/at/all"),
+        (["s.yaml", "--out", ""], "--out: file is '.'; expected a file, not a folder"),
+        (["s.yaml", "--report", "/nowhere/at/all/x.html"], "--report: folder is '/nowhere/at/all'"),
+        (["s.yaml", "--report", ""], "--report: file is ''"),
+        (["s.yaml", "--slo", "x"], "--slo: objective is 'x'; expected ttft=SECONDS"),
         (["s.yaml", "--cache", "s.yaml"], "expected a folder that can be written to"),
         (
             ["bad.yaml"],

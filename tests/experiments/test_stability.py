@@ -57,6 +57,10 @@ def test_a_workload_is_judged_at_the_rate_of_its_file(tmp_path):
             {"source": "3/5", "format_name": "burstgpt"},
             "--format-name or --columns is 'burstgpt'; expected nothing with laws",
         ),
+        (
+            {"source": "lognormal:sigma=50,median=100/5", "requests": 10_000_000},
+            r"tokens of a request is 416\d{4}; expected at most \d+ on average, so that the iterations of 40000000 requests fit",
+        ),
         ({"source": "3/5", "requests": 10}, "--requests is 10"),
         ({"source": "3/5", "seed": 10**23}, f"expected an integer from 0 to {2**53}"),
         ({"source": "3/5", "policies": ["jsq"]}, "jsq routes requests"),

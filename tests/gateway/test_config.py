@@ -65,7 +65,7 @@ def test_dispatchers_are_told_the_limits_of_tenants():
         ),
         (GatewayConfig(policy="brh"), "policy is 'brh'; expected a known policy. Did you mean br-h"),
         (GatewayConfig(predictor="surival"), "predictor is 'surival'; expected a known predictor"),
-        (GatewayConfig(admin=Admin(host="0.0.0.0")), "admin.key is 'missing'; expected a key"),
+        (GatewayConfig(admin=Admin(host="0.0.0.0")), "admin.host is '0.0.0.0'; expected a loopback address"),
         (GatewayConfig(keys=[ApiKey("k", "")]), r"keys\[0\].tenant is ''"),
         (GatewayConfig(keys=[ApiKey("k", "t", ["fast"])]), r"keys\[0\].classes is 'fast'"),
         (GatewayConfig(classes={"a": RequestClass(weight=0.0)}), "classes.a.weight is 0.0"),
@@ -95,7 +95,7 @@ def test_files_that_are_needed_later_are_looked_at_before(tmp_path):
     (tmp_path / "bad.json").write_text("{")
     check_files(GatewayConfig(decisions=Decisions(path=str(tmp_path / "log.jsonl"))))
     for config, said in (
-        (GatewayConfig(decisions=Decisions(path=str(tmp_path))), "decisions: path is"),
+        (GatewayConfig(decisions=Decisions(path=str(tmp_path))), "decisions.path is"),
         (
             GatewayConfig(decisions=Decisions(path="/no/such/folder/log")),
             "expected a file that can be written",

@@ -81,6 +81,10 @@ def test_a_section_that_may_be_absent_is_replaced_as_a_whole_or_leaf_by_leaf(fil
         ("dispatch:\n  retries: -1\n", r"line 3: dispatch.retries is -1; expected a number >= 0"),
         ("keys: [{key: k, tenant: t, classes: [x]}]\n", r"line 2: keys\[0\].classes is 'x'"),
         ("policy: brh\n", "'brh'; expected a known policy. Did you mean br-h"),
+        (
+            "\nworkers: [{url: 'http://a:1'}, {url: 'http://a:1'}]\n",
+            r"line 3: workers.name is 'a:1'; expected each worker once",
+        ),
     ],
 )
 def test_a_bad_file_is_refused_with_its_line_and_the_nearest_name(file, text, said):
@@ -97,6 +101,10 @@ def test_a_bad_file_is_refused_with_its_line_and_the_nearest_name(file, text, sa
         ({"EVENSTEP_TENANTS": "{"}, "tenants is '{'; expected JSON that fits"),
         ({"EVENSTEP_LISTEN_PORT": "70000"}, "environment EVENSTEP_LISTEN_PORT: listen.port is 70000"),
         ({"EVENSTEP_WORKERS": "http://a:1,slot=3"}, "key is 'slot'.*slots"),
+        (
+            {"EVENSTEP_ADMIN_HOST": "0.0.0.0"},
+            "^environment EVENSTEP_ADMIN_HOST: admin.host is '0.0.0.0'; expected a loopback",
+        ),
     ],
 )
 def test_a_bad_variable_is_refused_by_name(environment, said):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import threading
+from contextlib import asynccontextmanager, contextmanager
 
 import numpy as np
 from tests.emulator import running as emulators
@@ -39,6 +40,28 @@ def against_emulator(trace=None, faults=(), ranks=1, slots=8, speed=200.0, emula
             return await loaded(emulators.url(one), trace, **settings)
 
     return asyncio.run(go())
+
+
+@contextmanager
+def emulated(**options):
+    """The URL of an emulator that lives in a thread of its own."""
+    known, ready, over = {}, threading.Event(), asyncio.Event()
+
+    async def live():
+        known["loop"] = asyncio.get_running_loop()
+        async with emulators.running(**options) as emulator:
+            known["url"] = emulators.url(emulator)
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(live()))
+    thread.start()
+    ready.wait(10)
+    try:
+        yield known["url"]
+    finally:
+        known["loop"].call_soon_threadsafe(over.set)
+        thread.join()
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ def test_what_did_not_happen_is_missing_and_not_zero():
     records = Records.of(four().trace)
     assert records.rows == 4
     assert np.isnan(records.ended_s).all() and (records.output_tokens == -1).all()
-    assert records.error == ["not-started"] * 4
+    assert records.error == ["not-ended"] * 4
 
 
 def test_an_answer_that_is_over_fills_its_row():

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import ssl
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.load.running import against_emulator, loaded, server, small
+from tests.load.running import MODEL, against_emulator, emulated, loaded, server, small
 from tests.load.test_connection import SIZED
 
 from evenstep.emulator.faults import fault_of
 from evenstep.errors import InputError
-from evenstep.load.run import drive, timed
+from evenstep.load.run import Interrupted, drive, timed
 from evenstep.load.settings import LoadSettings
 from evenstep.load.summary import counting
 
@@ -155,6 +156,24 @@ def test_whoever_watches_is_told_how_far_it_is():
     against_emulator(watch=seen.append)
     assert seen[0].total == 12
     assert seen[0].done <= seen[-1].done <= 12
+
+
+def test_an_interrupted_run_has_the_results_until_then():
+    def watch(at):
+        if at.done:
+            signal.raise_signal(signal.SIGINT)
+
+    with emulated(slots=2, speed=1.0) as url, pytest.raises(Interrupted) as stop:
+        drive(small(500, gap_s=0.02), LoadSettings(url=url, model=MODEL), watch)
+    outcome = stop.value.outcome
+    assert set(kinds(outcome)) == {"", "not-ended"}
+    assert outcome.gaps.total and outcome.duration_s > 0
+
+
+def test_an_interrupt_before_the_first_answer_has_no_results():
+    with emulated(speed=1e-6) as url, pytest.raises(KeyboardInterrupt) as stop:
+        drive(small(2), LoadSettings(url=url, model=MODEL), lambda at: signal.raise_signal(signal.SIGINT))
+    assert not isinstance(stop.value, Interrupted)
 
 
 def test_times_are_the_trace_s_by_the_speed_or_poisson_at_the_rate():

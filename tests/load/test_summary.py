@@ -7,7 +7,7 @@ import pytest
 from tests.load.outcomes import four
 
 from evenstep.load.settings import LoadSettings
-from evenstep.load.summary import goodput, most_at_once, notes, summary
+from evenstep.load.summary import failures, goodput, most_at_once, notes, summary
 from evenstep.measure.quantiles import LogHistogram
 
 #: What vLLM's ``bench serve`` writes for a served model, less what it keeps for each request.
@@ -73,6 +73,28 @@ def test_other_prompt_lengths_than_asked_for_and_estimates_are_said():
     assert not any("prompt tokens" in line for line in notes(found))
     assert any("prompt tokens" in line for line in notes({**found, "total_input_tokens": 99}))
     assert any("estimated" in line for line in notes({**found, "counting": "estimated"}))
+
+
+def test_a_run_without_an_answer_is_not_said_to_be_estimated():
+    found = summary(four(), LoadSettings())
+    assert not any("estimated" in line for line in notes({**found, "counting": "estimated", "completed": 0}))
+
+
+def test_the_two_most_frequent_failures_are_said_in_words():
+    outcome = four()
+    outcome.records.error[:] = ["status-500", "cut", "status-500", "connect"]
+    outcome.records.message[:] = ["no\nmemory", "gone", "no\nmemory", "refused"]
+    assert failures(outcome) == ["status-500 (2): no memory", "cut (1): gone"]
+    outcome.records.message[0] = "x" * 400
+    assert len(failures(outcome)[0]) < 220
+    assert failures(four()) == ["cut (1): gone"]
+
+
+def test_requests_that_have_not_ended_did_not_fail():
+    outcome = four()
+    outcome.records.error[2] = "not-ended"
+    found = summary(outcome, LoadSettings())
+    assert (found["completed"], found["failed"], found["errors_by_kind"]) == (2, 1, {"cut": 1})
 
 
 def test_goodput_takes_every_objective_and_none_is_none():

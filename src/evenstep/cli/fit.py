@@ -41,7 +41,7 @@ class FitLaws:
         plot = None if args.plot is None else Path(args.plot)
         if plot is not None and plot.suffix not in (".svg", ".png"):
             raise InputError("--plot", "file", args.plot, "a name that ends in .svg or .png")
-        outputs.check_writable(args.plot)
+        outputs.check_writable("--plot", args.plot)
         fitted = fit_laws(read_log(Path(args.file)))
         best = checked(args.file, fitted, args.law)
         if plot is not None:

@@ -75,8 +75,9 @@ def _leaderboard(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".md")
     stored = read_table(Path(args.check)) if args.check is not None else None
     if stored is None:
-        for file in (str(out), str(out.with_suffix(".parquet")), args.picture):
-            outputs.check_writable(file)
+        outputs.check_writable("--out", str(out))
+        outputs.check_writable("--out", str(out.with_suffix(".parquet")))
+        outputs.check_writable("--picture", args.picture)
     outputs.check_folder(args.cache)
     board = Board(
         args.source, workloads=args.workload, policies=args.policy, cache=args.cache, progress=Bar(lines=sys.stdout)

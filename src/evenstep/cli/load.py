@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
 from evenstep.cli.parts.flags import add_flags, add_format, add_source, settled
 from evenstep.cli.parts.load_bar import LoadBar
 
@@ -50,27 +51,34 @@ class Load:
         need_parser("evenstep load")
         from evenstep.cli.parts import outputs
         from evenstep.load.page import table
-        from evenstep.load.run import drive
+        from evenstep.load.run import Interrupted, drive
         from evenstep.load.settings import LoadSettings, checked
-        from evenstep.load.summary import notes, summary
+        from evenstep.load.summary import failures, notes, summary
 
         settings = checked(settled(args, LoadSettings))
         outputs.check_report(args.report)
         outputs.check_report(args.save_requests, "--save-requests", ".parquet")
         trace = _trace(settings)
         settings = replace(settings, api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or None)
-        bar = LoadBar()
+        bar, partial = LoadBar(), False
         try:
             outcome = drive(trace, settings, bar.show)
+        except Interrupted as stop:
+            outcome, partial = stop.outcome, True
         finally:
             bar.end()
         found = summary(outcome, settings)
-        told = [*trace.notes, *notes(found)]
+        told = [*failures(outcome), *trace.notes, *notes(found)]
+        if partial:
+            left = found["num_prompts"] - found["completed"] - found["failed"]
+            told.insert(0, f"Interrupted: these figures are partial. {left:,} of {len(trace):,} requests had not ended.")
         command = _without_key(args.command_line, settings.api_key)
         written = _write(args, outcome, found, settings, told, command)
         value = {"version": 1, "command": command, "versions": outputs.versions(), "notes": told, **found}
         outputs.answer(args, value, [*table(found), "", *told, *written])
-        return 0 if found["completed"] else 1
+        if partial:
+            return INTERRUPTED
+        return FINE if found["completed"] else CHECK_FAILED
 
 
 command = Load()

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        return _say(error)
+        return _say(_by_flag(error, words))
 
 
 def parser_of(name: str) -> ArgumentParser:
@@ -151,6 +151,19 @@ def _tell(line: str) -> None:
     """A line on stderr about what takes long."""
     with contextlib.suppress(OSError, ValueError):
         print(f"evenstep: {line}", file=sys.stderr, flush=True)
+
+
+def _by_flag(error: Exception, words: Sequence[str]) -> Exception:
+    """The error, or the same one with the flag that gave its value, where it names only a setting or an inner part."""
+    if isinstance(error, InputError):
+        flags = {word.partition("=")[0] for word in words}
+        values = [word.partition("=")[2] if word.startswith("--") else word for word in words]
+        own = "--" + error.field.replace("_", "-")
+        if f"--{error.where.partition(' ')[0]}" in flags:
+            return InputError(f"--{error.where}", error.field, error.value, error.expected, error.hint)
+        if own in flags and not any(error.where.partition(" ")[0] in value for value in values):
+            return InputError("command line", own, error.value, error.expected, error.hint)
+    return error
 
 
 def _say(error: Exception) -> int:

@@ -87,8 +87,8 @@ def _sweep(args: argparse.Namespace) -> int:
     if args.ray_address is not None and args.executor != "ray":
         raise InputError("evenstep sweep", "--ray-address", args.ray_address, "no value without --executor ray")
     out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".parquet")
-    cache = Path(args.cache) if args.cache is not None else out.with_name(out.name + ".cache")
     outputs.check_report(str(out), "--out", ".parquet")
+    cache = Path(args.cache) if args.cache is not None else out.with_name(out.name + ".cache")
     outputs.check_report(args.report)
     outputs.check_folder(str(cache))
     running = Sweep(

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
-from evenstep.errors import InputError, check_range
+from evenstep.errors import InputError, check_range, check_range_if_given
 
 #: The order of the pool.
 Order: TypeAlias = Literal["fcfs", "priority", "oldest-task", "least-attained"]
@@ -153,7 +153,8 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         for field in _NOT_NEGATIVE:
-            check_range("dispatch", "a number >= 0", low=0, finite=True, **{field: getattr(self, field)})
+            check = check_range_if_given if field == "kv_reserve" else check_range
+            check("dispatch", "a number >= 0", low=0, finite=True, **{field: getattr(self, field)})
         for field in ("pool_limit", "breaker_failures", "prefix_blocks"):
             check_range("dispatch", "an integer >= 1", low=1, **{field: getattr(self, field)})
         least = LEAST_BLOCK_BYTES

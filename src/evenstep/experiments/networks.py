@@ -10,7 +10,7 @@ from typing import get_args
 
 import numpy as np
 
-from evenstep.config import in_file
+from evenstep.config import MOST, in_file, integers
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
 from evenstep.errors import InputError, check_known
 from evenstep.measure.comparison import paired
@@ -192,8 +192,8 @@ def compare(
     Raises:
         InputError: an unknown order, one given twice, or less than one seed.
     """
-    if seeds < 1:
-        raise InputError("evenstep network", "--seeds", seeds, "an integer >= 1")
+    if not 1 <= seeds <= MOST:
+        raise InputError("evenstep network", "--seeds", seeds, integers(1, seeds))
     network, traces = settled(path, until_s)
     found: list[Ordered] = []
     for one in in_orders(network, orders):

@@ -11,7 +11,7 @@ from typing import Any
 
 from evenstep import names
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError, check_range
+from evenstep.errors import InputError, check_range_if_given
 from evenstep.experiments.compare.running import run_comparison
 from evenstep.experiments.contenders import contender
 from evenstep.experiments.jobs import Plan
@@ -55,7 +55,7 @@ class Setting:
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
-        check_range("reproduce", "an integer >= 1", low=1, seeds=self.seeds)
+        check_range_if_given("reproduce", "an integer >= 1", low=1, seeds=self.seeds)
 
     @property
     def replicates(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError, check_range
+from evenstep.errors import InputError, check_range_if_given
 from evenstep.experiments.jobs import Plan
 from evenstep.names import parse
 from evenstep.request import Trace
@@ -104,7 +104,7 @@ def scaled(
     """
     from evenstep.workload.synthetic.yaml_file import check_arriving
 
-    check_range("compare", "a finite number > 0", above=0, finite=True, rate=rate, load=load)
+    check_range_if_given("compare", "a finite number > 0", above=0, finite=True, rate=rate, load=load)
     if rate is None and load is None:
         rate, load = found.requests_per_s, found.load
     if cluster.arrivals == "timed":

@@ -6,6 +6,7 @@ Its imports stay light, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ _WHERE = "evenstep stability"
 _MOST_REQUESTS = 10_000_000
 #: Rates that can be judged, requests a second: squares of far larger ones overflow.
 _RATES = 1e-12, 1e12
+#: Bytes that a run holds for each of its iterations, at its end: twelve columns, and the pieces they are made of.
+_ITERATION_BYTES = 2 * 12 * 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,8 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
     rate = settings.rate if settings.rate is not None else own_rate
     _check_rate(rate, "rate of the source")
     cases = [settings.case(policy, lengths) for policy in settings.policies]
+    for case in cases:
+        _check_fits(case, settings.requests)
     every, requests, precision = dict(enumerate(cases)), settings.requests, settings.precision
     found = largest_rates(every, requests, precision, settings.seed, settings.seeds, processes)
     judged = [
@@ -152,6 +157,22 @@ def _check_rate(rate: float | None, field: str) -> None:
     low, high = _RATES
     if rate is not None and not low <= rate <= high:
         raise InputError(_WHERE, field, rate, f"a number of requests a second from {low:g} to {high:g}")
+
+
+def _check_fits(case: Case, requests: int) -> None:
+    """Refuse lengths for which even full batches are more iterations than this machine can remember."""
+    from evenstep.experiments.frontier import LONG
+    from evenstep.measure.stability import tokens_of
+
+    budget, runs = case.engine.token_budget * case.engine.data_parallel, 4 * requests
+    if budget == 0 or not hasattr(os, "sysconf"):
+        return
+    mean = float(tokens_of(case.sample, case.engine.first_token).mean())
+    longest = max(LONG, runs) if case.fills_batches else runs
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * budget // (_ITERATION_BYTES * longest)
+    if mean > most:
+        expected = f"at most {most} on average, so that the iterations of {longest} requests fit the memory"
+        raise InputError(_WHERE, "tokens of a request", round(mean), expected, "Or give a larger token-budget.")
 
 
 def _lengths(settings: StabilitySettings) -> tuple[Lengths, float | None, str]:

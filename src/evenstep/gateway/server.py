@@ -14,8 +14,9 @@ from contextlib import suppress
 
 from evenstep import compiled, sockets
 from evenstep.config import Settled
+from evenstep.errors import InputError
 from evenstep.gateway.config.config import WHERE, GatewayConfig
-from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.config.layers import Sources, placed
 from evenstep.gateway.config.salt import salt_of
 from evenstep.gateway.config.sections import Tls
 from evenstep.gateway.connections.client import Client
@@ -157,7 +158,10 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     server = Server(settled.value, is_scraped=True, bound=bound)
-    await server.open()
+    try:
+        await server.open()
+    except InputError as error:
+        raise placed(error, settled.origin) from None
     operation = Operation(sources, settled, server.gateway, loop, logs=logs, contexts=server.contexts)
     try:
         await loop.run_in_executor(None, operation.start)

@@ -29,7 +29,7 @@ class Records:
         output_tokens: int64[N], as counted; -1 if it has not ended.
         status: int64[N], of HTTP; 0 without an answer, -1 if it has not ended.
         crc: int64[N], CRC-32 of the output's text (of its ids, if reported): equal outputs have equal values.
-        error: N kinds of error, see `load.answer`; "" = none, not-started = it has not ended.
+        error: N kinds of error, see `load.answer`; "" = none, not-ended = it has not ended.
         message: N errors in words.
         counting: N ways in which tokens were counted.
     """
@@ -58,7 +58,7 @@ class Records:
         return cls(
             *(trace.prompt_tokens, trace.output_tokens, due_s, started_s, first_s, last_s, ended_s),
             *(prompt_tokens, output_tokens, status, crc),
-            *(["not-started"] * rows, [""] * rows),
+            *(["not-ended"] * rows, [""] * rows),
             counting=["estimated"] * rows,
         )
 

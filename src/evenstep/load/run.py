@@ -54,7 +54,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """The results of a finished run.
+    """The results of a run.
 
     Args:
         records: the result of each request.
@@ -87,6 +87,18 @@ class Outcome:
     trace: Trace
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run, once an answer has ended.
+
+    Args:
+        outcome: the results until then.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
 def drive(
     trace: Trace,
     settings: LoadSettings,
@@ -104,11 +116,18 @@ def drive(
     Raises:
         InputError: an open loop without times, or a server that cannot be reached.
         EngineError: a server that does not list its models, if none was named.
+        Interrupted: Ctrl-C, once an answer has ended.
     """
     allow_files()
     model = settings.model or first_model(target_of(settings.url), settings.api_key)
+    run = Run(trace, settings, model, watch, workflow=workflow)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(Run(trace, settings, model, watch, workflow=workflow).whole())
+        try:
+            return runner.run(run.whole())
+        except KeyboardInterrupt:
+            if not run.has_answers:
+                raise
+            raise Interrupted(run.outcome()) from None
 
 
 def timed(trace: Trace, settings: LoadSettings) -> Trace:
@@ -176,7 +195,7 @@ class Run:
         freezes = not gc.get_freeze_count()  # objects frozen by the host stay frozen
         if freezes:
             gc.freeze()
-        cpu_s = time.process_time()
+        self._cpu_s = time.process_time()
         self._start_s = time.monotonic()
         self._meters = Meters(self._start_s, BUCKET_S)
         self._tick(self._start_s)
@@ -192,6 +211,15 @@ class Run:
             if freezes:
                 gc.unfreeze()
             await client.close()
+        return self.outcome()
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether an answer has ended."""
+        return not np.isnan(self._records.ended_s).all()
+
+    def outcome(self) -> Outcome:
+        """The results so far."""
         self._drain()
         ended_s = self._records.ended_s[~np.isnan(self._records.ended_s)]
         duration_s = float(ended_s.max() - np.nanmin(self._records.started_s)) if ended_s.size else np.nan
@@ -205,9 +233,9 @@ class Run:
             duration_s,
             self._start_s,
             np.array(self._lag_s),
-            time.process_time() - cpu_s,
+            time.process_time() - self._cpu_s,
             self._model,
-            client.connections,
+            self._client.connections,
             self._trace,
         )
 

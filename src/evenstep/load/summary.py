@@ -24,12 +24,14 @@ PERCENTILES = (90, 95, 99)
 _KINDS = ("mean", "median", "std", *(f"p{p}" for p in PERCENTILES))
 #: A client later or busier than this distorts its measurements.
 _LATE_MS, _BUSY = 10.0, 0.9
+_MESSAGE = 200  # characters of a server's error that are shown
 
 
 def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
     """All figures of a run as JSON values; None for figures without data."""
     r = outcome.records
     good = np.array([not error for error in r.error], np.bool_)
+    errors = Counter(error for error in r.error if error not in ("", "not-ended"))
     seconds = outcome.duration_s
     completed = int(good.sum())
     asked = int(r.asked_prompt_tokens[good].sum())
@@ -45,7 +47,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
         "max_concurrency": settings.closed or None,
         "duration": seconds,
         "completed": completed,
-        "failed": r.rows - completed,
+        "failed": sum(errors.values()),
         "total_input_tokens": prompt,
         "total_output_tokens": output,
         "request_throughput": completed / seconds,
@@ -61,7 +63,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
     }
     found |= {
         "asked_input_tokens": asked,
-        "errors_by_kind": dict(Counter(error for error in r.error if error).most_common()),
+        "errors_by_kind": dict(errors.most_common()),
         "counting": counting(outcome),
         "output_crc32": zlib.crc32(r.crc.tobytes()),
         **client(outcome),
@@ -118,12 +120,22 @@ def notes(found: dict[str, Any]) -> list[str]:
             f"The client was slow itself: it started one request in a hundred more than {found['p99_late_start_ms']:.1f} ms"
             f" late and used {100 * found['client_cpu_share']:.0f} % of a core. Its times hold its own delays."
         )
-    if found["counting"] == "estimated":
+    if found["completed"] and found["counting"] == "estimated":
         said.append("counting=estimated: the server told no usage, so that events with text were counted as tokens.")
     asked, told = found["asked_input_tokens"], found["total_input_tokens"]
     if asked and abs(told - asked) > 0.01 * asked:
         said.append(f"The engine counted {told:,} prompt tokens where {asked:,} were asked for.")
     return said
+
+
+def failures(outcome: Outcome) -> list[str]:
+    """The two most frequent kinds of errors, each with its count and its most frequent message."""
+    said: dict[str, Counter[str]] = {}
+    for kind, message in zip(outcome.records.error, outcome.records.message, strict=True):
+        if kind not in ("", "not-ended"):
+            said.setdefault(kind, Counter())[" ".join(message.split())[:_MESSAGE]] += 1
+    most = sorted(said.items(), key=lambda item: -item[1].total())[:2]
+    return [f"{kind} ({texts.total():,}): {texts.most_common(1)[0][0]}" for kind, texts in most]
 
 
 def most_at_once(started_s: F8, ended_s: F8) -> int:

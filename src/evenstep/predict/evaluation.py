@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import names
-from evenstep.errors import InputError, check_range
+from evenstep.errors import InputError
 from evenstep.predict.intervals import interval
 from evenstep.predict.view import NOTHING, Active, Finished, counted_of, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
@@ -17,6 +17,7 @@ from evenstep.request import F8, I8, Trace
 #: Bins of the reliability curve.
 BINS = 10
 _MOST = 400_000  # predictions a predictor and horizon; longer traces are thinned request by request
+_MOST_STEPS = 2**44  # arrays of so many numbers fit no machine
 _AT_ONCE = 20_000
 _MOST_INTERVALS = 1000
 
@@ -96,7 +97,8 @@ def evaluate(
     if not 0.0 < train_share < 1.0:
         raise InputError("predict evaluate", "train-share", train_share, "a number between 0 and 1")
     for horizon in horizons:
-        check_range("predict evaluate", "an integer >= 1", low=1, horizon=horizon)
+        if not 1 <= horizon <= _MOST_STEPS:
+            raise InputError("predict evaluate", "horizon", horizon, f"an integer from 1 to {_MOST_STEPS}")
     cut = int(count * train_share)
     if cut in (0, count):
         raise InputError(trace.name or "trace", "requests", count, "enough for two parts, one to learn from")

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_origin, get_type_hints
 
 from evenstep import names
 from evenstep.config import expectation
-from evenstep.errors import InputError, check_known, check_range, nearest
+from evenstep.errors import InputError, check_known, check_range_if_given, nearest
 from evenstep.request import Trace
 from evenstep.workload import files
 from evenstep.workload.checks import check_trace
@@ -71,7 +71,7 @@ def read_trace(
             names file, line, field and value).
     """
     place = file_of(path)
-    check_range("read_trace", "a whole number >= 1", low=1, limit=limit)
+    check_range_if_given("read_trace", "a whole number >= 1", low=1, limit=limit)
     _, module, options = chosen(place, format, options)
     keep_blocks = bool(options.pop("prefix_blocks", True))
     known = inspect.signature(module.read).parameters

@@ -66,12 +66,12 @@ def test_an_unknown_name_offers_the_nearest(path, asked, said):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("br-0:age_limit=0", "br-1", "b.yaml line 8: routing: name is 'br-1'; expected a known policy"),
+        ("br-0:age_limit=0", "br-1", "b.yaml line 8: policy: name is 'br-1'; expected a known policy"),
         ("br-0:age_limit=0", "br-0:age=0", "b.yaml line 8: br-0: option is 'age'; expected a known option"),
         (
             "  aco:",
             "  acco:",
-            "b.yaml line 9: routing: name is 'acco'; expected a known policy. Did you mean aco",
+            "b.yaml line 9: policy: name is 'acco'; expected a known policy. Did you mean aco",
         ),
     ],
 )

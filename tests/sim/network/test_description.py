@@ -114,6 +114,16 @@ def test_a_good_file_is_read(tmp_path):
             "act.then is 'over 100000 visits of one task'",
             marks=pytest.mark.slow,
         ),
+        (
+            "{act: 0.5, end: 0.5}",
+            "{act: 0.999999999, end: 0.000000001}",
+            "act.then is 'about 1e+09 visits of one task'; expected a loop that ends within 100000 visits",
+        ),
+        (
+            '"kv-tokens=4096"}',
+            '"kv-tokens=4096", count: 100000000000}',
+            "line 4: engines.one.count is 100000000000; expected engines that fit the memory. Each takes 0.33 MB or more",
+        ),
         ("requests_per_s: 2", "requests_per_s: 1.0e+12", "line 7: tasks.agent.arrivals is 'over 10,000,000 tasks in 10 s'"),
         ("  agent:\n", "  agent:\n    count: 10000001\n", "tasks.agent.count is 10000001; expected an integer from 1 to"),
         ("until_s: 10\n", "", "net.yaml line 5: tasks.agent.count is 'missing'; expected a number of tasks"),

@@ -174,8 +174,8 @@ def file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_.=" else "-" for letter in Path(name).name)
 
 
-def check_writable(file: str | None) -> None:
-    """Check before a long run that a file can be written; None needs no check.
+def check_writable(flag: str, file: str | None) -> None:
+    """Check before a long run that the file a flag names can be written; None needs no check.
 
     Raises:
         InputError: its folder is missing or may not be written to, or it is a folder itself.
@@ -184,9 +184,9 @@ def check_writable(file: str | None) -> None:
         return
     path = Path(file)
     if path.is_dir():
-        raise InputError(file, "file", file, "a file, not a folder")
+        raise InputError(flag, "file", file, "a file, not a folder")
     if not path.exists() and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise InputError(file, "folder", str(path.parent), "a folder that exists and can be written to")
+        raise InputError(flag, "folder", str(path.parent), "a folder that exists and can be written to")
 
 
 def check_report(file: str | None, flag: str = "--report", suffix: str = ".html") -> None:
@@ -199,7 +199,7 @@ def check_report(file: str | None, flag: str = "--report", suffix: str = ".html"
     if file is not None and not is_device and Path(file).suffix.lower() != suffix:
         hint = "Print the page to get a PDF." if Path(file).suffix.lower() == ".pdf" else ""
         raise InputError(flag, "file", file, f"a name that ends in {suffix}", hint)
-    check_writable(file)
+    check_writable(flag, file)
 
 
 def check_folder(folder: str | None) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from evenstep import config, names
-from evenstep.errors import InputError, check_range
+from evenstep.errors import InputError, check_range_if_given
 
 if TYPE_CHECKING:
     from evenstep.cost.batch import BatchTime
@@ -101,7 +101,7 @@ def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSe
     config.check_at_least(where, 0, settings, "seed")
     for name in ("rate", "load", "until_s"):
         given = {f"--{name.replace('_', '-')}": getattr(settings, name)}
-        check_range(where, "a finite number > 0", above=0, finite=True, **given)
+        check_range_if_given(where, "a finite number > 0", above=0, finite=True, **given)
     if settings.arrivals not in ("timed", "together"):
         expected = "timed or together with --engine"
         raise InputError(where, "--arrivals", settings.arrivals, expected)

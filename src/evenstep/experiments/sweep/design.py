@@ -162,8 +162,7 @@ def _check_contenders(points: list[Point], found: SweepFile, document: Document)
 
 def _placed(error: InputError, where: str) -> InputError:
     """The error with its place in the file; its origin becomes part of the field."""
-    whole = next((prefix for prefix, room in ROOMS.items() if room == error.where), None)
-    field = whole or f"{error.field} of {error.where}"
+    field = error.where if error.where in ROOMS else f"{error.field} of {error.where}"
     return InputError(where, field, error.value, error.expected, error.hint)
 
 

@@ -17,6 +17,7 @@ from evenstep.errors import InputError
 from evenstep.experiments.crew import Places
 from evenstep.experiments.executors import cores
 from evenstep.experiments.jobs import Plan
+from evenstep.experiments.notation import slo_of
 from evenstep.experiments.progress import Progress
 from evenstep.experiments.sweep.cache import Cache
 from evenstep.experiments.sweep.design import SLO_METRICS, Design, design_of, metric_names
@@ -278,8 +279,9 @@ def _judged(found: SweepFile, slo: str) -> SweepFile:
     """The sweep with an objective, and the share of requests that meet it among what is shown.
 
     Raises:
-        InputError: the sweep varies the objective itself.
+        InputError: the sweep varies the objective itself, or there is no such objective.
     """
+    slo_of(slo)
     if "slo" in found.over:
         raise InputError("evenstep sweep", "--slo", slo, "no value when the sweep varies over.slo")
     shown = [] if any(name in SLO_METRICS for name in found.metrics) else ["slo_share"]

@@ -176,8 +176,8 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
     config.settings()
     _check_callers(config)
     if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):
-        hint = "Or listen at a loopback address."
-        raise InputError("config", "admin.key", "missing", f"a key, since {config.admin.host} is open", hint)
+        hint = "Give admin.key, or take 127.0.0.1."
+        raise InputError("config", "admin.host", config.admin.host, "a loopback address where admin.key is empty", hint)
     before_rules(config)
     if "predictor" in (names.parse(config.policy) if config.policy else {}):
         hint = "Name it in the setting predictor (--predictor). One that sees true lengths cannot run live."
@@ -219,7 +219,7 @@ def check_files(config: GatewayConfig) -> None:
     if config.decisions.path:
         path = Path(config.decisions.path)
         if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise InputError("decisions", "path", str(path), "a file that can be written", "See its folder.")
+            raise InputError("config", "decisions.path", str(path), "a file that can be written", "See its folder.")
 
 
 def _check_callers(config: GatewayConfig) -> None:

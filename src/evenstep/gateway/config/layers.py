@@ -184,12 +184,12 @@ def placed(error: InputError, origin: Mapping[str, str]) -> InputError:
     """The error with the origin of its value, if it names a setting.
 
     Args:
-        error: as `config.checked` raises it.
+        error: as `config.checked` or `config.check_files` raises it.
         origin: place of each dotted setting.
     """
     whole = error.field if error.where == "config" else f"{error.where}.{error.field}"
     top = whole.partition("[")[0].split(".")[0]
     for name in (whole, top):
-        if error.where in ("config", "dispatch") and name in origin:
+        if name in origin:
             return InputError(origin[name], whole, error.value, error.expected, error.hint)
     return error

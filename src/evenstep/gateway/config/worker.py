@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from evenstep.config import convert
 from evenstep.dispatch.settings import WorkerSpec
-from evenstep.errors import InputError, check_range
+from evenstep.errors import InputError, check_range, check_range_if_given
 from evenstep.sockets import in_url
 
 #: Slots of a worker whose operator does not say.
@@ -85,7 +85,7 @@ class Worker:
             hint = "Say how many ranks are behind the URL: ranks=1 or more."
             raise InputError(where, "first_rank", self.first_rank, "0 unless ranks or rank is given", hint)
         if self.ranks is None:
-            check_range(where, "an integer >= 0", low=0, rank=self.rank)
+            check_range_if_given(where, "an integer >= 0", low=0, rank=self.rank)
             name = self.name or (address if self.rank is None else f"{address}#{self.rank}")
             return [dataclasses.replace(self, name=name)]
         if self.rank is not None:

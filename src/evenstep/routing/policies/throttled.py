@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from evenstep.compiled import part
 from evenstep.config import Numbers
-from evenstep.errors import check_range
+from evenstep.errors import check_range_if_given
 from evenstep.routing.capability import check_capabilities, list_capabilities
 from evenstep.routing.filling import Open, close, is_unlimited, list_open, send
 from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
@@ -37,7 +37,7 @@ class Throttled(Ruled):
     capability: Numbers = ()
 
     def __post_init__(self) -> None:
-        check_range("throttled", "an integer >= 1", low=1, threshold=self.threshold)
+        check_range_if_given("throttled", "an integer >= 1", low=1, threshold=self.threshold)
         stated = check_capabilities("throttled", "capability", self.capability)
         object.__setattr__(self, "capability", stated)
 

@@ -38,7 +38,7 @@ from typing import Any, Literal, Protocol
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError, check_range
+from evenstep.errors import InputError, check_range, check_range_if_given
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.predict.view import Predictor
@@ -152,7 +152,7 @@ class Cluster:
         for name in ("kv_reserve", "prefill_base_s", "prefill_per_token_s"):
             check_range("cluster", "a finite number >= 0", low=0, finite=True, **{name: getattr(self, name)})
         check_range("cluster", "a number of KV tokens > 0, or inf", above=0, kv_tokens=self.kv_tokens)
-        check_range("cluster", "a finite number of seconds >= 0", low=0, finite=True, think_s=self.think_s)
+        check_range_if_given("cluster", "a finite number of seconds >= 0", low=0, finite=True, think_s=self.think_s)
         if self.prefill is not None and (self.arrivals != "timed" or self.drift.profiles is not None):
             raise InputError("cluster", "prefill", self.prefill, "timed arrivals, and no profiles by request")
         for outage in self.outages:

@@ -24,7 +24,7 @@ from typing import Any, Literal, NoReturn
 
 from evenstep import config, names
 from evenstep.cost.batch import BatchTime
-from evenstep.errors import InputError, check_known, check_range
+from evenstep.errors import InputError, check_known, check_range, check_range_if_given
 from evenstep.request import Trace
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine.settings import Engine
@@ -158,7 +158,7 @@ class TaskSection:
     one_key: bool = False
 
     def __post_init__(self) -> None:
-        check_range("task", f"an integer from 1 to {MOST_TASKS:,}", low=1, high=MOST_TASKS, count=self.count)
+        check_range_if_given("task", f"an integer from 1 to {MOST_TASKS:,}", low=1, high=MOST_TASKS, count=self.count)
         if bool(self.calls) == (self.trace is not None):
             found = "both" if self.calls else "neither"
             raise InputError("task", "calls and trace", found, "one of the two")
@@ -194,7 +194,7 @@ class Network:
     description: str = ""
 
     def __post_init__(self) -> None:
-        check_range("network", "a finite number of seconds > 0", above=0, finite=True, until_s=self.until_s)
+        check_range_if_given("network", "a finite number of seconds > 0", above=0, finite=True, until_s=self.until_s)
         if not 0 <= self.seed <= config.MOST:
             raise InputError("network", "seed", self.seed, config.integers(0, self.seed))
         for which in ("engines", "tasks"):

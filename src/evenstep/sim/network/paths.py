@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenstep.errors import InputError
 from evenstep.request import F8
 from evenstep.sim.network.description import END, Network, TaskSection, first_calls
-from evenstep.sim.network.tasks import Calls
+from evenstep.sim.network.tasks import MOST_VISITS, Calls
 from evenstep.workload.synthetic.laws import mean
 
 #: Share by which a path has to be longer than another to count as longer.
 _ROUNDING = 1e-12
 #: Decimal places of a slack that count: without rounding, calls without slack were not alike.
 _PLACES = 6
+#: A loop of so many times as many visits on average ends within `MOST_VISITS` with a chance of 1 %.
+_TOO_MANY = 100
 
 
 def mean_tokens(task: TaskSection) -> dict[str, tuple[float, float]]:
@@ -65,6 +68,20 @@ def visits(task: TaskSection) -> dict[str, float]:
             if follows != END:
                 led[place[follows], place[name]] -= chance
     return dict(zip(task.calls, np.linalg.solve(led, begun).tolist(), strict=True))
+
+
+def check_visits(network: Network) -> None:
+    """Refuse a hopeless loop before its tasks are drawn.
+
+    Raises:
+        InputError: naming the call that a task would run too often.
+    """
+    for name, task in network.tasks.items():
+        for call, often in (visits(task) if task.calls else {}).items():
+            if often > _TOO_MANY * MOST_VISITS and task.calls[call].then:
+                found, expected = f"about {often:.0e} visits of one task", f"a loop that ends within {MOST_VISITS} visits"
+                hint = "Give the way out a larger share."
+                raise InputError("network", f"tasks.{name}.calls.{call}.then", found, expected, hint)
 
 
 def _place(task: TaskSection) -> dict[str, int]:

@@ -31,6 +31,7 @@ from evenstep.sim.engine.plain_door import PlainDoor
 from evenstep.sim.network import loop, model
 from evenstep.sim.network.description import Network
 from evenstep.sim.network.model import Net
+from evenstep.sim.network.paths import check_visits
 from evenstep.sim.network.state import Place, Prepared, prepared, widened
 from evenstep.sim.network.tasks import Calls, draw
 
@@ -56,6 +57,7 @@ def simulate_network(
         InputError: tasks that cannot be drawn, or a call that its engine cannot hold.
         PolicyError: a policy broke its contract, raised, or holds for ever.
     """
+    check_visits(network)
     calls = draw(network, traces, seed)
     ready = prepared(network, calls, seed + network.seed, samples)
     while (code := _run(ready)) == model.LISTS_FULL:

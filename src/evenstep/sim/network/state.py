@@ -225,7 +225,12 @@ def _net(
     clock.order, clock.seed = _ORDERS[network.order], seed
     clock.every_s = max(horizon_s, 1e-9) / max(samples, 1)
     islands, roots, root_s = _roots(network, places, calls)
-    sites, fixed, now, small, laws, flat = _sites(places, network, trace, *batch)
+    try:
+        sites, fixed, now, small, laws, flat = _sites(places, network, trace, *batch)
+    except MemoryError:
+        most = max(places, key=lambda place: place.section.count)
+        field, hint = f"engines.{most.name}.count", f"Each takes {8 * BINS / 1e6:.2f} MB or more."
+        raise InputError("network", field, most.section.count, "engines that fit the memory", hint) from None
     groups, routing, route_flat = _groups(places, network, *route)
     kept = records_over(np.zeros((int(sites[engines].kept), 2), np.int64), Kept)
     requests = unsent(count + BLOCK * engines)

@@ -20,7 +20,7 @@ from evenstep.workload.synthetic.arrivals import Arrivals
 #: Tasks are drawn in so many at first where the time says how many there are.
 _FIRST = 1024
 #: Visits of one call after which a task is said to loop for ever.
-_MOST_VISITS = 100_000
+MOST_VISITS = 100_000
 #: Columns of `Calls` that say the same wherever a call stands.
 _COLUMNS = ("kind", "prompt", "output", "request_class", "delay_s")
 
@@ -196,12 +196,12 @@ class _Walk:
 
     def visit(self, made: _Drawn, call: str, visit: int, tasks: I8, parent: I8) -> list[_Step]:
         """Let tasks reach a call for the `visit`-th time, from 0; returns what follows, with the row that each follows."""
-        if visit >= _MOST_VISITS:
+        if visit >= MOST_VISITS:
             where = f"tasks.{self.name}.calls.{call}.then"
             raise InputError(
                 "network",
                 where,
-                f"over {_MOST_VISITS} visits of one task",
+                f"over {MOST_VISITS} visits of one task",
                 "a loop that ends",
                 "Give the way out a larger share.",
             )

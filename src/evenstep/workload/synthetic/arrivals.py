@@ -182,7 +182,8 @@ class LikeTrace:
     def __post_init__(self) -> None:
         if self.gaps.size == 0 or float(self.gaps.sum()) <= 0:
             raise InputError("like-trace", "gaps", "none", "a trace with at least two different times")
-        _hold(self, "requests_per_s")
+        if self.requests_per_s is not None:
+            _hold(self, "requests_per_s")
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         start = int(streams.uniform(seed, "arrivals-like-trace", replicate) * self.gaps.size) if replicate else 0

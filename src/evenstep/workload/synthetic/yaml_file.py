@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from evenstep import config
-from evenstep.errors import InputError, check_range, nearest
+from evenstep.errors import InputError, check_range_if_given, nearest
 from evenstep.request import Trace
 from evenstep.workload import reading
 from evenstep.workload.replicate import Source, rescaled
@@ -63,7 +63,7 @@ class TraceFile:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_range("trace", "a whole number >= 1", low=1, limit=self.limit)
+        check_range_if_given("trace", "a whole number >= 1", low=1, limit=self.limit)
 
 
 @dataclass(frozen=True, slots=True)
