@@ -23,8 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails: nothing is left out silently")
     parser.addoption(
         "--update-golden",
-        action="store_true",
-        help="record the runs and logs of tests/golden anew; say in the commit which results moved, and why",
+        choices=("digests", "logs"),
+        help="record the runs of tests/golden anew, or its decision logs; say in the commit which results moved, and why",
     )
 
 

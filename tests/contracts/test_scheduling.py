@@ -13,6 +13,16 @@ from evenstep import compiled, names
 from evenstep.sim.engine.simulation import simulate_engine
 
 POLICIES = names.members("scheduling")
+OPTIONS = (
+    "a-min:reading=repaired,victim=least-kv,watermark=0.1",
+    "best:paced=false,patience=0,room=0",
+    "best:target_s=0.05,window=4",
+    "least-attained:prompt_weight=1,makes_room=true",
+    "mlfq:quantum=16,level_wait_s=1,makes_room=true",
+    "srpt:makes_room=false",
+    "vllm:reserve_full_prompt=false,long_prefill_token_threshold=8",
+    "work-conserving:first=prefill,within=fewest-left,prefill_cap=8",
+)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -35,12 +45,12 @@ def test_both_doors_run_the_same_iterations(name, run):
     assert fast.totals.moved_tokens == plain.totals.moved_tokens
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("text", [*POLICIES, *(pytest.param(text, marks=pytest.mark.slow) for text in OPTIONS)])
 @examples(36, fast=8)
 @given(run=engine_runs())
-def test_every_token_is_run_and_memory_is_kept(name, run):
+def test_every_token_is_run_and_memory_is_kept(text, run):
     trace, engine, seed = run
-    done = simulate_engine(trace, names.build("scheduling", {"name": name}), engine=engine, seed=seed)
+    done = simulate_engine(trace, names.build("scheduling", names.parse(text)), engine=engine, seed=seed)
     totals, table, steps = done.totals, done.requests, done.iterations
     assert steps is not None
     assert totals.requests == len(trace) and totals.output_tokens == trace.output_tokens.sum()

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from pathlib import Path
 
 from tests.measure.test_comparison import replicates
 
 from evenstep.measure.comparison import Interval, compare_runs
-from evenstep.report import tables
+from evenstep.report import html, tables
 from evenstep.report.tables import COLUMNS, ORACLE_NOTE, ComparisonTable, print_comparison, window_sentence
 
 
@@ -129,3 +130,9 @@ def test_differences_fit_the_terminal_the_last_columns_first_to_go():
 def test_a_printed_comparison_has_the_differences_that_the_command_prints():
     lines, found = printed(comparison()).splitlines(), tables.differences(comparison())
     assert len(found) == 5 and all(line in lines for line in found)
+
+
+def test_every_figure_shown_is_defined_in_the_reference():
+    defined = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    shown = {c.field for c in COLUMNS} | {field for _, _, field, *_ in tables.DIFFERENCES} | {f.field for f in html.FIGURES}
+    assert {field for field in shown if f"`{field}`" not in defined} == set()

@@ -104,7 +104,7 @@ class Dispatcher:
 
     @property
     def due(self) -> bool:
-        """Whether the host should send a `Tick` after the reads at hand; `produced` may set it."""
+        """Whether the host should send a `Tick` after the reads at hand. A call of `produced` may make one due."""
         return self._turn.due
 
     @property

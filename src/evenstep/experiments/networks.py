@@ -45,9 +45,15 @@ def tokens_per_s(section: EngineSection) -> float:
 
 
 def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[Flow]:
-    """The flow of every call: its share of its engine's time. A recorded trace is one flow, at its mean rate.
+    """The load of every call: the share of its engine's capacity that it takes. A recorded trace counts as one call.
 
-    `traces` are the recorded traces by task (`settled`).
+    Args:
+        network: the network.
+        traces: the recorded traces by task (`settled`); needed for every task that has one.
+
+    Returns:
+        Flows with loads of any size; above 1 an engine cannot keep up. A load is nan where `tokens_per_s` is nan, or where
+        a trace has no mean rate.
     """
     found: list[Flow] = []
     for name, task in network.tasks.items():

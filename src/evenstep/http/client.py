@@ -77,7 +77,7 @@ class Client:
         """Note that a request is sent; the next answer is its answer.
 
         Args:
-            is_head: it is a HEAD request: its answer has no body, even where its head gives a length.
+            is_head: whether the request's method is HEAD; then the answer has no body, even if it states a length.
         """
         self._state, self._is_head, self.head = _WAITING, is_head, None
 

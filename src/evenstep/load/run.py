@@ -58,14 +58,14 @@ class Outcome:
 
     Args:
         records: the result of each request.
-        gaps: histogram of the seconds between chunks of one answer, over all answers.
-        gap_sum_s: exact sum of all gaps.
-        gap_squares: exact sum of their squares.
+        gaps: histogram of the seconds between chunks of one answer that brought tokens; of failed answers, too.
+        gap_sum_s: exact sum of all gaps, in seconds.
+        gap_squares: exact sum of their squares, in seconds squared.
         tokens: int64[M], output tokens of each `bucket_s` from the start.
         bucket_s: seconds.
         duration_s: from the first start to the last end; nan where nothing ended.
-        start_s: when it began, of `time.monotonic`.
-        lag_s: float64[L], lateness of the loop's own timer, each `_TICK_S`.
+        start_s: when it began, in seconds of `time.monotonic`.
+        lag_s: float64[L], seconds by which a timer of the loop was late; it is set anew for every 20 ms.
         cpu_s: CPU seconds of this process during the run.
         model: name of the served model.
         connections: number of connections made.

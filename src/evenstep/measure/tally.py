@@ -55,7 +55,10 @@ class Tally:
         self._requests = self._good_requests = self._good_tokens = 0
 
     def add_steps(self, steps: StepTable) -> None:
-        """Add the next steps, in order of start."""
+        """Add the next steps, in order of start. A host adds the steps of a block before its requests.
+
+        Copy what is kept: the columns may be views of a buffer that the host writes again.
+        """
         for block in _blocks(steps):
             self._steps.add(block)
 

@@ -63,7 +63,12 @@ def _of_types(run: NetworkRun) -> dict[str, float]:
 
 
 def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
-    """A line for each engine: how busy it was, the calls left, and its own verdict."""
+    """A heading, and a line for each engine: how busy it was, its calls, those unfinished, tokens left, and its verdict.
+
+    Args:
+        run: the run.
+        most: engines that get a line, the first ones; a last line counts the others.
+    """
     rows = [["engine", "busy %", "calls", "unfinished", "tokens left", "verdict"]]
     engines = run.summary["engines"]
     for name, one in list(engines.items())[:most]:

@@ -246,7 +246,11 @@ def most_overdue(free_slots: int) -> int:
 
 
 def check_age_limit(where: str, age_limit: float) -> None:
-    """Check a policy's ageing bound.
+    """Check a policy's age bound.
+
+    Args:
+        where: the policy, as errors name it.
+        age_limit: the bound, in mean waits.
 
     Raises:
         InputError: a negative or non-finite bound.

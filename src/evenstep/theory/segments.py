@@ -35,7 +35,10 @@ class Design:
 
     @property
     def queue_kv_tokens(self) -> float:
-        """Memory that queues at the heads need in addition to a full batch."""
+        """KV tokens for the queues at the heads of segments 2 to L, in addition to a full batch.
+
+        They suffice with the probability, and over the iterations, that the thresholds were solved for.
+        """
         return self.solved.enough_kv_tokens - self.solved.kv_tokens
 
 

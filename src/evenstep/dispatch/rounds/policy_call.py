@@ -170,7 +170,16 @@ class Packed:
         self._written: showing.Shown | None = None
 
     def show(self, rows: Rows, mirror: Mirror, pool: Pool, most: int, margin: int, offered: int, reserve: float) -> int:
-        """Write the view of a round; see `showing.show`."""
+        """Write what the policy sees of a round. Call `room_for` first, and always pass the same pool.
+
+        Args:
+            rows: the table of requests.
+            mirror: the workers' counts.
+            pool, most, margin, offered, reserve: as in `showing.show`.
+
+        Returns:
+            Free slots of all groups that do not gather, offered or not. If it is 0, only `free` is written.
+        """
         if self._written is None:
             self._written = showing.Shown(
                 self.gathers,

@@ -57,7 +57,10 @@ class EventReader:
         self._begun = True
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that are complete with these bytes, oldest first."""
+        """Take bytes of the stream; returns the events that they complete, oldest first.
+
+        It never raises. After an event beyond the limit `fault` is set, and every later call returns an empty list.
+        """
         is_first = not (self._begun or self._rest) and data[:6] == b"data: "
         if (
             (is_first or self.is_between) and 13 not in data and len(data) <= self._limit

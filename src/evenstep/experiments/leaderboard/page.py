@@ -67,7 +67,7 @@ def _intro(table: Table, data: str) -> list[str]:
         f"{len(policies)} policies that can run live, and {oracles} that are shown true lengths, ranked",
         f"on {counted(len(table.workloads), 'workload')}.",
         *_ranked(table),
-        "Defaults are the constants of a policy's paper and, where a request could starve, a bound on ageing;",
+        "Defaults are the constants of a policy's paper and, where a request could starve, an age bound;",
         "`age_limit=0` is paper mode, without that bound. `predictor=live` is what a router can have: the predictor",
         "named with the workload. `predictor=oracle` is what none has.",
         "Everything is simulated; the documentation's pages *What the simulator models* and *A fair comparison* say how.",

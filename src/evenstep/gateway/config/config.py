@@ -173,6 +173,8 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
         check_range("config", "a number above 0", above=0, finite=True, **{name: value_at(config, name)})
     for worker in config.fleet():
         worker.spec(config.slots)
+        with refused_as("workers", worker.engine):
+            worker.adapter()
     config.settings()
     _check_callers(config)
     if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):

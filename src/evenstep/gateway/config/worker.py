@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 from urllib.parse import urlsplit
 
+from evenstep import names
 from evenstep.config import convert
 from evenstep.dispatch.settings import WorkerSpec
+from evenstep.engines.view import EngineAdapter
 from evenstep.errors import InputError, check_range, check_range_if_given
 from evenstep.sockets import in_url
 
@@ -34,7 +37,7 @@ class Worker:
         ranks: number of ranks at the URL, 0 to ranks - 1. Each is a worker, all in one group.
         first_rank: number of its first rank on its metrics page: 0, except for further nodes of vLLM's hybrid load
             balancing. There the page counts the ranks of all nodes, and the rank header those of the node.
-        engine: its dialect: vllm, sglang or openai, with options as in vllm:version=0.32.0.
+        engine: its dialect, one of the engines that evenstep knows, with options as in vllm:version=0.32.0.
         models: names it serves; left out = those of its /v1/models. As text, once for each: models=a,models=b.
         speed: how fast it decodes compared with the other workers; 2 = half the step seconds for each KV token.
         api_key: its bearer token, as env:NAME, file:PATH or plain text.
@@ -72,6 +75,14 @@ class Worker:
             scraped=self.scraped,
         )
 
+    def adapter(self) -> EngineAdapter:
+        """The adapter that speaks its dialect.
+
+        Raises:
+            InputError: no such engine or option.
+        """
+        return adapter_of(self.engine)
+
     def each(self) -> list[Worker]:
         """The worker with its name; for several ranks, one worker for each rank.
 
@@ -96,6 +107,12 @@ class Worker:
             dataclasses.replace(self, name=f"{base}#{rank}", rank=rank, ranks=None, group=self.group or base)
             for rank in range(self.ranks)
         ]
+
+
+@cache
+def adapter_of(engine: str) -> EngineAdapter:
+    """The adapter of a dialect, kept: finding one by its name takes longer than reading a metrics page."""
+    return names.build("engines", names.parse(engine))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from evenstep.gateway.config.show import rows
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.operate.metrics_page import metrics_page
 from evenstep.gateway.operate.openapi import document
-from evenstep.gateway.operate.scraping import adapter_of
 
 if TYPE_CHECKING:
     from evenstep.gateway.operate.control import ControlProxy
@@ -148,7 +147,7 @@ class AdminApi:
 
     async def _add(self, request: web.Request) -> web.Response:
         worker = await _body(request, Worker)
-        adapter_of(worker)
+        worker.adapter()
         fleet = dataclasses.replace(self._reloader.settled.value, workers=[worker]).fleet()
         for one in fleet:
             one.spec()

@@ -26,7 +26,6 @@ from evenstep.gateway.connections.tls import load_certificate, server_context
 from evenstep.gateway.operate.compiling import begins_plain, build_or_warm, compile_beside
 from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import CONFIG, Membership
-from evenstep.gateway.operate.scraping import adapter_of
 
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
 #: Sections that hold as long as the process.
@@ -181,7 +180,5 @@ def _try(config: GatewayConfig, contexts: Sequence[_Context]) -> None:
     Callers(config)
     with refused_as("policy", config.policy):
         build_or_warm(config.policy, config.predictor)
-    for worker in config.fleet():
-        adapter_of(worker)
     for _, tls, where in contexts:
         server_context(tls, where)

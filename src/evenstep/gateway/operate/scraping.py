@@ -14,17 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from evenstep import names
-from evenstep.engines.view import EngineAdapter, EngineSample, NotItsPageError
+from evenstep.engines.view import EngineSample, NotItsPageError
 from evenstep.errors import EngineError, InputError
 from evenstep.gateway.config.log_fields import fields
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.sections import Engines
-from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.config.worker import Worker, adapter_of
 from evenstep.gateway.connections.pages import NoPageError, Pages
 from evenstep.gateway.operate.control import ControlProxy
 
@@ -50,26 +48,11 @@ class Place:
 
 def place_of(worker: Worker) -> Place | None:
     """The metrics page that shows a worker; None if it has none."""
-    page = adapter_of(worker).metrics_path
+    page = worker.adapter().metrics_path
     if not (worker.scraped and page):
         return None
     parts = urlsplit(worker.url)
     return Place(f"{parts.scheme}://{parts.netloc}{page}", worker.engine, worker.api_key)
-
-
-def adapter_of(worker: Worker) -> EngineAdapter:
-    """The adapter that speaks a worker's dialect.
-
-    Raises:
-        InputError: no such engine or option.
-    """
-    return _adapter(worker.engine)
-
-
-@cache
-def _adapter(engine: str) -> EngineAdapter:
-    """Finding one by its name takes longer than reading a page."""
-    return names.build("engines", names.parse(engine))
 
 
 class Scraper:
@@ -253,7 +236,7 @@ async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
         InputError: the key cannot be read.
     """
     page = await pages.read(place.url, read_secret(place.api_key, place.url, "api_key"))
-    return {sample.rank: _in_range(sample) for sample in _adapter(place.engine).samples(page)}
+    return {sample.rank: _in_range(sample) for sample in adapter_of(place.engine).samples(page)}
 
 
 def _in_range(sample: EngineSample) -> EngineSample:

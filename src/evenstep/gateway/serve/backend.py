@@ -10,7 +10,6 @@ import logging
 import math
 from dataclasses import replace
 
-from evenstep import names
 from evenstep.engines.streams.template_cache import TemplateCache
 from evenstep.engines.view import Dialect, EngineAdapter
 from evenstep.gateway.config.worker import Worker
@@ -43,7 +42,7 @@ class Backend:
     def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
         self.worker, self.endpoint = worker, endpoint
         self.name = worker.name
-        self.adapter: EngineAdapter = names.build("engines", names.parse(worker.engine))
+        self.adapter: EngineAdapter = worker.adapter()
         self.dialect: Dialect = self.adapter.dialect
         self.fingerprint, self.templates = b"", TemplateCache()
         self.passing, self.denied_s = 0, -math.inf

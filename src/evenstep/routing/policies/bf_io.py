@@ -42,7 +42,7 @@ class BFIO(Ruled):
     Raises:
         InputError: a value out of range; `exact` together with `tie_weight`.
 
-    Source: BF-IO sec. 4, Algorithm 1; discount, tie-breaker, starts and ageing bound are ours. Our readings: a
+    Source: BF-IO sec. 4, Algorithm 1; discount, tie-breaker, starts and age bound are ours. Our readings: a
     newcomer counts ``size + growth[h]`` for all h, or until its `waiting_steps` are over where those are known. Growth
     that is nan (profiles differ by request) counts as none; requests queued at a worker count with their growth. With
     KV limits that bind, plans that admit more win before plans that balance better. Of requests alike in size the

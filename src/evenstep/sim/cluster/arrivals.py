@@ -49,7 +49,11 @@ def start_session(now: Now, coming: Rows[Coming], sessions: SessionList, now_s: 
 
 @part
 def follow_up(run: Run, row: int) -> None:
-    """Schedule the requests that become visible because this request of a closed loop ended."""
+    """Schedule what follows the end of this request: its user's next request, or the later requests of its session.
+
+    Each becomes visible after its think time. The last request of a session also starts the next session. Call it with
+    arrivals of users or sessions only, and with room for `follow_ups` entries in the heap.
+    """
     now, sessions = run.now, run.sessions
     if run.fixed.arrivals == USERS:
         heap_push(now, run.coming, now.now_s + run.fixed.think_s, now.coming_sequence)

@@ -172,10 +172,10 @@ def broken(now: Now, kind: int, worker: int) -> int:
 
 @inlined
 def ask(route: Any, run: Any, offered: int) -> int:
-    """Ask the policy about the oldest `offered` requests. Its answer goes to `pool.worker`, its bound to `now.bound`.
+    """Ask the policy about the oldest `offered` requests. The view must be written already.
 
-    Unless `may_hold`, held requests that fit are then sent to workers that would stay idle. As a `part` this function would
-    make a step a fifth slower.
+    The answer goes to `pool.worker`. The policy's certified lower bound on its objective goes to `now.bound`; nan = none.
+    If the policy may not hold requests (`may_hold` is 0), workers that would stay idle then get held requests that fit.
 
     Args:
         route: the policy's kernel.
@@ -183,8 +183,9 @@ def ask(route: Any, run: Any, offered: int) -> int:
         offered: number of requests shown.
 
     Returns:
-        `RUNNING`, or `BROKEN` if the policy raised.
+        `RUNNING`, or `BROKEN` if the policy raised or its answer has another shape or type.
     """
+    # inlined: as a part, this function would make a step a fifth slower
     now, fleet, pool, policy, ahead = run.now, run.fleet, run.pool, run.policy, run.ahead
     now.bound = route(
         now.decisions,

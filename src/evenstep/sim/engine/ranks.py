@@ -244,7 +244,11 @@ class Ranks:
 
 
 def idle_row(rank: Rank) -> I8:
-    """The row of a rank that runs a dummy batch."""
+    """What a rank with a dummy batch adds to the step table.
+
+    Returns:
+        int64[len(_COLUMNS)]: what the rank holds, runs and has waiting; all other columns are 0.
+    """
     row = np.zeros(len(_COLUMNS), np.int64)
     now = rank.run.now
     for name, value in (("kv_held", rank.held), ("running", now.running), ("waiting", now.waiting)):

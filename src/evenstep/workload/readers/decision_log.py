@@ -27,9 +27,9 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a decision log, JSON lines or msgpack: this part and the later ones in its folder.
 
-    Requests that did not arrive and end in these parts, or did not end correctly, are dropped and counted. Prompt lengths
+    A request is dropped, and counted, unless it arrived and ended correctly within these parts. Prompt lengths
     are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
-    Requests that named one task are a session; each follows the one of them that had ended last when it arrived.
+    Requests of one task form a session. Each follows the request of its session that ended last before it arrived.
 
     Raises:
         InputError: a record that cannot be read, or a file without served requests.
