@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.dispatch.recorded_run import record
 
 from evenstep.cli.main import main, parser_of
 from evenstep.experiments import crew
+from evenstep.experiments.compare import observed
 
 SMALL = ["--workers", "4", "--slots", "8", "--pool", "32", "--limit", "300"]
 FIELDS = {
@@ -575,8 +577,7 @@ def test_a_decision_log_is_compared_on_its_own_fleet_with_the_observed_run_besid
 def test_flags_override_what_a_log_says_and_say_so(capsys, recorded):
     assert main(["compare", recorded, "--policy", "jsq", "--seeds", "1", "--workers", "8"]) == 0
     out = capsys.readouterr().out
-    assert "Overridden: --workers. The simulation is of another fleet than the log's: no error is given." in out
-    assert "Error of the simulator" not in out
+    assert "Overridden: --workers. The simulated rows are of another fleet or workload than the log's." in out
     words = [
         "--law",
         "linear:overhead-s=0.01,per-token-s=1e-7",
@@ -592,6 +593,30 @@ def test_flags_override_what_a_log_says_and_say_so(capsys, recorded):
     assert (found["conditions"]["workers"], found["conditions"]["arrivals"]) == (4, "closed")
     assert found["conditions"]["overhead_s"] == [0.01]
     assert set(found["observed"]["overridden"]) == {"law", "users", "think_s"}
+
+
+def test_a_flag_that_overrides_a_log_leaves_the_error_of_the_logs_own_fleet(capsys, recorded):
+    words = ["compare", recorded, "--policy", "jsq", "--seeds", "1"]
+    assert main([*words, "--format", "json"]) == 0
+    own = json.loads(capsys.readouterr().out)["observed"]["error"]
+    for more in (["--workers", "8"], ["--limit", "20"], ["--overhead-s", "1"], ["--users", "8", "--think-s", "0"]):
+        assert main([*words, *more, "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["observed"]["error"] == own, more
+    assert main([*words, "--workers", "8"]) == 0
+    assert "Error of the simulator (simulated jsq on the log's own fleet, first replicate" in capsys.readouterr().out
+
+
+def test_a_log_whose_own_fleet_cannot_be_simulated_says_why_there_is_no_error(capsys, recorded, monkeypatch):
+    def small(path):
+        found = whole(path)
+        return replace(found, values={**found.values, "kv_tokens": 1.0})
+
+    whole = observed.from_log
+    monkeypatch.setattr(observed, "from_log", small)
+    assert main(["compare", recorded, "--policy", "jsq", "--seeds", "1", "--kv-tokens", "100000"]) == 0
+    out = capsys.readouterr().out
+    assert "No error of the simulator: the log's own fleet cannot be simulated: " in out
+    assert "Error of the simulator" not in out
 
 
 @pytest.mark.parametrize(

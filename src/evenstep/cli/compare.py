@@ -139,7 +139,7 @@ def _compare(
     )
     comparison = outputs.described(outcome.comparison, args.command_line)
     if log is not None and observed is not None:
-        comparison = with_observed(comparison, log, observed, log.overridden(found.origin))
+        comparison = with_observed(comparison, log, observed, settings, log.overridden(found.origin))
     told: list[str] = []
     if args.records is not None:
         told += outputs.write_records(outcome, settings.policies, Path(args.records))

@@ -136,7 +136,7 @@ class ObservedRun:
     Args:
         result: its figures under the policy that decided; None if a recorded run has no such figure.
         error: by metric, ``observed``, ``simulated`` and ``error``, the difference as a share of the observed value;
-            empty if the simulated fleet differs.
+            always of the recorded fleet, and empty if that cannot be simulated.
         overridden: settings of the fleet that are not those observed.
         said: sentences on the data taken from the record, and on what the simulation omits.
     """

@@ -264,7 +264,8 @@ def error_sentence(comparison: Comparison) -> str:
         else:
             change = "-" if found["error"] is None else f"{100 * found['error']:+.1f} %"
         parts.append(f"{_ERRORS.get(name, name)} {change}")
-    twin = f"simulated {observed.result.policy}, first replicate, against the observed run"
+    fleet = " on the log's own fleet" if observed.overridden else ""
+    twin = f"simulated {observed.result.policy}{fleet}, first replicate, against the observed run"
     return f"Error of the simulator ({twin}): {', '.join(parts)}."
 
 

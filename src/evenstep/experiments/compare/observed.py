@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstep import names
-from evenstep.errors import InputError
+from evenstep.errors import EvenstepError, InputError
 from evenstep.experiments.settings import FleetSettings
 from evenstep.measure.comparison import Comparison, ObservedRun, PolicyResult
 
 if TYPE_CHECKING:
     from evenstep.dispatch.observing import Observed
+    from evenstep.experiments.settings import CompareSettings
     from evenstep.measure.metrics import Slo
 
 #: Metrics by which the simulator is judged.
@@ -184,18 +185,37 @@ def row_of(log: FromLog, slo: Slo | None = None) -> PolicyResult:
     return PolicyResult(log.policy, log.observed.predictor, False, (0,), ("",), (summary,))
 
 
-def with_observed(comparison: Comparison, log: FromLog, row: PolicyResult, overridden: Collection[str]) -> Comparison:
-    """The comparison, with the observed run and the error of its simulated twin.
+def with_observed(
+    comparison: Comparison, log: FromLog, row: PolicyResult, settings: CompareSettings, overridden: Collection[str]
+) -> Comparison:
+    """The comparison, with the observed run and the error of its simulated twin on the log's own fleet.
 
     Args:
         comparison: its results hold the log's policy.
         log: the data of the log.
         row: its row (`row_of`).
-        overridden: settings that differ from the log's; with any of them the simulated fleet or workload differs.
+        settings: those of the comparison.
+        overridden: settings that differ from the log's; with any of them the twin is simulated apart.
     """
-    said = log.said
+    said, error = log.said, {}
     if overridden:
         flags = ", ".join("--" + name.replace("_", "-") for name in overridden)
-        said += (f"Overridden: {flags}. The simulation is of another fleet than the log's: no error is given.",)
-    error = {} if overridden else errors(comparison[log.policy].summaries[0], row.summaries[0])
+        said += (f"Overridden: {flags}. The simulated rows are of another fleet or workload than the log's.",)
+    try:
+        twin = _on_its_own_fleet(log, settings, overridden) if overridden else comparison
+        error = errors(twin[log.policy].summaries[0], row.summaries[0])
+    except EvenstepError as refusal:
+        said += (f"No error of the simulator: the log's own fleet cannot be simulated: {refusal}",)
     return replace(comparison, observed=ObservedRun(row, error, tuple(overridden), said))
+
+
+def _on_its_own_fleet(log: FromLog, settings: CompareSettings, overridden: Collection[str]) -> Comparison:
+    """One run of the log's policy, without the settings that override the log."""
+    from evenstep.experiments.compare.running import run_comparison
+    from evenstep.experiments.contenders import contenders
+    from evenstep.experiments.sources import plan_of
+
+    usual = FleetSettings()
+    restored = {**{name: getattr(usual, name) for name in overridden}, **log.values}
+    plan = plan_of(replace(settings, **restored, seeds=1))
+    return run_comparison(plan, contenders([log.policy])).comparison
