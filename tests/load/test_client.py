@@ -62,3 +62,8 @@ def test_closing_ends_what_is_on_its_way():
             return len(client._open)
 
     assert asyncio.run(go()) == 0
+
+
+def test_the_base_of_a_target_has_no_slash_at_its_end():
+    bases = [target_of(url).base for url in ("http://h//v1", "http://h/a//v1/", "http://h/a/")]
+    assert bases == ["", "/a", "/a"]

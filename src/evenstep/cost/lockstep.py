@@ -92,7 +92,7 @@ class TakenApart(Protocol):
 
 
 def parts_of(law: BatchTime, ranks: int) -> Parts:
-    """Split a law for so many ranks; a law without a common part is all each rank's own.
+    """Split a law for so many ranks; without a common part, the whole law belongs to each rank.
 
     Raises:
         InputError: the law is of another number of ranks.

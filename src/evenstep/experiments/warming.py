@@ -87,9 +87,14 @@ class Warming:
         return not self._pending()
 
     def ready(self, contender: int) -> None:
-        """Load the contender's loop and kernel, from the cache or by compiling; returns when they are loaded.
+        """Wait until the contender's missing kernels are compiled, and load them; those in the cache at the start are not
+        loaded.
 
-        What could not be compiled elsewhere is compiled here.
+        What no other process could compile is compiled here. If none of them finishes a module within `PATIENCE_S`, all are
+        ended.
+
+        Args:
+            contender: its place in `modules`.
         """
         while not self.is_ready(contender):
             found = connection.wait(self.pipes, PATIENCE_S)

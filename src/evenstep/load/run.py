@@ -65,7 +65,7 @@ class Outcome:
         bucket_s: seconds.
         duration_s: from the first start to the last end; nan where nothing ended.
         start_s: when it began, in seconds of `time.monotonic`.
-        lag_s: float64[L], seconds by which a timer of the loop was late; it is set anew for every 20 ms.
+        lag_s: float64[L], seconds by which each tick of the loop's timer came late; it is due 20 ms after the one before.
         cpu_s: CPU seconds of this process during the run.
         model: name of the served model.
         connections: number of connections made.

@@ -124,7 +124,7 @@ def target_of(url: str) -> Target:
     if not fits or "@" in parts.netloc or not url.isascii() or not url.isprintable() or " " in url:
         raise InputError("evenstep load", "--url", url, expected, "Keys go into --api-key.")
     secure = parts.scheme == "https"
-    path = parts.path.rstrip("/").removesuffix("/v1")
+    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
     return Target(parts.hostname or "", port or (443 if secure else 80), secure, path)
 
 

@@ -25,7 +25,13 @@ def steps_between(horizon: int) -> int:
 
 @inlined
 def step_at(n: int, between: int, horizon: int) -> int:
-    """The n-th evaluated step ahead; H for n >= `between`."""
+    """The evaluated step with number n, counted from 0, in decode steps ahead; H for n >= `between`.
+
+    Args:
+        n: number of the evaluated step.
+        between: from `steps_between`.
+        horizon: H.
+    """
     return EXPECTED_AT[n] if n < between else horizon
 
 

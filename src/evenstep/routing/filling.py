@@ -196,7 +196,12 @@ def count_requests(view: RuleView, requests: I8) -> int:
 
 @borrowing
 def first_with(keys: Ints, key: int) -> int:
-    """Row of the oldest request with this key, which must be there."""
+    """Place of the oldest request with this key; without one, `keys.size`. Call it from rules only: from Python it crashes.
+
+    Args:
+        keys: int64[W], keys of the waiting requests, oldest first.
+        key: the key to find.
+    """
     last = 0  # counted from the newest request: the compiler keeps this scan vectorised, and not one for the first
     for i in range(keys.size):
         last = max(last, keys.size - i if keys[i] == key else 0)

@@ -12,7 +12,11 @@ from evenstep.request import I8
 
 
 class Run:
-    """The blocks `start` to `end` - 1 of a prompt that no later prompt has used and that were not evicted."""
+    """Blocks `start` to `end` - 1 of a prompt. Those before passed to later prompts, those after were evicted.
+
+    Args:
+        blocks: ids of the whole prompt.
+    """
 
     __slots__ = ("blocks", "end", "start")
 

@@ -53,6 +53,16 @@ def test_a_log_that_is_cut_off_is_read_as_far_as_it_goes_and_the_rest_is_noted(t
         read_trace(path)
 
 
+def test_skipped_lines_are_counted(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(SAMPLE.read_bytes().replace(b"\n", b"\nnonsense\n", 2))
+    with pytest.raises(InputError, match="record"):
+        read_trace(path)
+    found = read_trace(path, skip_bad_rows=True)
+    assert found.output_tokens.tolist() == [2, 3, 4, 6, 7, 8, 9, 11]
+    assert "2 lines that are no records of a decision log were skipped." in found.notes
+
+
 def test_later_parts_are_read_too_and_earlier_ones_are_not(tmp_path):
     lines = SAMPLE.read_text().splitlines()
     third = len(lines) // 3

@@ -27,7 +27,7 @@ class Belief:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a new window with the next page of metrics."""
+        """Forget the present window; the next page of metrics begins a new one, and `room` stays."""
         self._queried = self._hit = -1
         self._requests = self._sent = self._believed = 0
 

@@ -298,14 +298,14 @@ def show(
         rows: the table of requests.
         workers: the mirror's columns.
         pool: the rows that wait, in the order of the pool.
-        most: of them that are shown, at most; no more than there are.
+        most: the largest number of them to show; at most the pool's size.
         margin: slots that a worker may be sent beyond its own.
         offered: slots of all workers together that are offered at most, 0 = all.
         reserve: KV tokens kept free for the growth of every request.
         shown: where it is written.
 
     Returns:
-        Free slots, offered or not.
+        Free slots of all groups that do not gather, offered or not; 0 = only `free` is written.
     """
     free, waiting = shown.free, shown.waiting[:most]
     free_slots(workers, margin, free)

@@ -37,8 +37,8 @@ class Overall:
 
     Args:
         policy: as the board lists it.
-        ranks: its rank on each workload, None where it was not run.
-        mean_rank: over the workloads it ran on.
+        ranks: its rank on each workload; None where it was not run, or a replicate has no value.
+        mean_rank: over the workloads on which it has a rank.
         level: workloads on which it is statistically equal to the best.
     """
 
@@ -49,7 +49,7 @@ class Overall:
 
     @property
     def complete(self) -> bool:
-        """Whether the policy ran on every workload; otherwise its mean rank is over fewer, maybe easier, ones."""
+        """Whether the policy has a rank on every workload; otherwise its mean rank is over fewer, maybe easier, ones."""
         return None not in self.ranks
 
 

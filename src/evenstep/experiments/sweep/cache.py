@@ -14,10 +14,15 @@ _VERSION = 1
 
 
 class Cache:
-    """Results by key. Damaged entries on disk count as missing, and are counted.
+    """Results of runs by key, in memory and, with a folder, on disk. A result is a JSON object; nan comes back as None.
+
+    The disk is asked once for each key. A damaged file counts as missing.
 
     Args:
         folder: folder of the files; None = only in memory.
+
+    Attributes:
+        damaged: number of damaged files that were met.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -27,7 +32,11 @@ class Cache:
         self._looked: set[str] = set()
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The stored result for this key, or None."""
+        """The stored result for this key, or None.
+
+        Raises:
+            InputError: the file is there and cannot be read.
+        """
         if key not in self._known and key not in self._looked:
             self._looked.add(key)
             found = self._read(key)

@@ -101,7 +101,15 @@ class Backend:
         )
 
     def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
-        """Head of any other request; `target` is its path and query, an empty `name` leaves out the id."""
+        """Head of a request that is not a generation, with the worker's host, rank and key.
+
+        Args:
+            method: of HTTP.
+            target: path and query, below the base path of the endpoint.
+            name: the request's id; empty = none is sent.
+            length: bytes of the body; GET and HEAD without a body get no Content-Length.
+            more: further header lines, each with its CRLF, as `carried` returns them.
+        """
         named = f"X-Request-Id: {name}\r\n".encode("ascii") if name else b""
         framing = b"Content-Length: %d\r\n" % length if length or method not in ("GET", "HEAD") else b""
         return self._line(method, target) + named + more + framing + b"\r\n"

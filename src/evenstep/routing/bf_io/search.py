@@ -66,10 +66,20 @@ def waiting_from(r: int, taken: Ints) -> int:
 
 @part
 def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: ReadTable) -> int:
-    """The waiting request that gains most in place of `out` on worker o, for which `others` is set; -1 if none gains.
+    """Find the waiting request that gains most in place of `out` on worker o. Call `set_others` for o first.
 
-    The gain is concave in the size, so the two neighbours of the ideal size will do, unless more than size and age counts.
-    Where age is worth something the oldest are tried, too.
+    It is of the same class as `out`, and fits the worker's KV memory. If only size and age count, the gain is concave in the
+    size. Then only the two neighbours of the ideal size are tried, and the oldest where age is worth something.
+
+    Args:
+        o: the worker's place among the open ones.
+        out: rank of the request to replace.
+        tries_all: try every waiting request, because more than size and age counts.
+        plan: the plan, read only.
+        cached: float64[W, G], cached prompt tokens.
+
+    Returns:
+        Its rank; -1 if none gains.
     """
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size

@@ -71,7 +71,13 @@ def arrive(run: Run) -> bool:
 
 @part
 def give_up(run: Run, row: int) -> int:
-    """Free the memory of an evicted request. Returns the KV tokens that memory no longer keeps; a swap moves them back."""
+    """Free the memory of an evicted request, and set back its progress as `overflow` says. The caller queues it again.
+
+    The prefilled tokens fall to those still readable; `restart` also sets the produced tokens to 0. `swap` leaves both.
+
+    Returns:
+        KV tokens that are no longer in this memory. With `swap` they are moved back later, otherwise computed again.
+    """
     fixed, request = run.fixed, run.requests.shown[row]
     kept = 0
     if fixed.keeps_evicted == 1:

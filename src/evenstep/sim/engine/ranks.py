@@ -247,7 +247,7 @@ def idle_row(rank: Rank) -> I8:
     """What a rank with a dummy batch adds to the step table.
 
     Returns:
-        int64[len(_COLUMNS)]: what the rank holds, runs and has waiting; all other columns are 0.
+        int64[10], the columns of `Iterations` from `tokens` on: what the rank holds, runs and has waiting; the others are 0.
     """
     row = np.zeros(len(_COLUMNS), np.int64)
     now = rank.run.now

@@ -31,18 +31,22 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
     Requests of one task form a session. Each follows the request of its session that ended last before it arrived.
 
+    Args:
+        path: the first part to read.
+        skip_bad_rows: leave out what cannot be read, and count it in the notes.
+
     Raises:
-        InputError: a record that cannot be read, or a file without served requests.
+        InputError: a record that cannot be read, unless it is skipped; or a file without served requests.
     """
     arrived: list[tuple[int, dict[str, Any]]] = []
     done: dict[Any, dict[str, Any]] = {}
-    parts, cut = list(_parts(path)), 0
+    parts, cut, skipped = list(_parts(path)), 0, 0
     for part in parts:
         is_json = files.head(part).lstrip().startswith(b"{")
         records = json_table.objects(part) if is_json else _framed(part)
         if part == parts[-1] and (cut := _cut_off(part, is_json)):
             records = _but_the_last(records)
-        _collect(part, records, skip_bad_rows, arrived, done)
+        skipped += _collect(part, records, skip_bad_rows, arrived, done)
     served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
     fields: dict[str, Any] = {
         "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
@@ -63,6 +67,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     notes: list[str] = []
     if len(served) < len(arrived):
         notes.append(f"{len(arrived) - len(served):,} requests that were not served to their end were dropped.")
+    if skipped:
+        notes.append(f"{skipped:,} lines that are no records of a decision log were skipped.")
     if cut:
         notes.append(f"{cut:,} bytes at the end, no whole record, were left out: the log's writer was killed.")
     trace = links.trace(
@@ -114,13 +120,18 @@ def _collect(
     skip: bool,
     arrived: list[tuple[int, dict[str, Any]]],
     done: dict[Any, dict[str, Any]],
-) -> None:
-    """Add arrivals with the number of their record, and the record of each request's end with its time, by request."""
-    now_s = -math.inf
+) -> int:
+    """Add arrivals with the number of their record, and the record of each request's end with its time, by request.
+
+    Returns:
+        The number of lines that are no records, which `skip` leaves out.
+    """
+    now_s, skipped = -math.inf, 0
     for number, record in records:
         if isinstance(record, str):
             if not skip:
                 raise InputError(f"{path.name}:{number}", "record", record, "a record of a decision log")
+            skipped += 1
             continue
         if isinstance(found := record.get("now_s"), (int, float)):
             now_s = max(now_s, found)
@@ -131,6 +142,7 @@ def _collect(
             arrived.append((number, record))
         elif record.get("event") == "done":
             done[request] = {**record, "ended_s": now_s}
+    return skipped
 
 
 def _cut_off(path: Path, is_json: bool) -> int:
