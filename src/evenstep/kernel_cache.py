@@ -198,7 +198,7 @@ class Announcer:
     def __call__(self) -> None:
         """Announce that this process is about to compile kernels."""
         more = place().said()
-        self._tell(f"compiling kernels, up to a minute or two{'; ' + more if more else ', once a machine'}")
+        self._tell(f"compiling kernels, up to a minute or two{'; ' + more if more else ', kept for later runs'}")
 
     def meanwhile(self, doing: str) -> None:
         """Announce that kernels are compiled elsewhere, and print `doing`: how this process works until then."""
