@@ -51,7 +51,7 @@ def check_range(
     finite: bool = False,
     **given: float | None,
 ) -> None:
-    """Refuse what is no number, nan, and numbers outside a range.
+    """Refuse values that are not numbers, nan, and numbers outside a range.
 
     Args:
         where, expected, hint: as of `InputError`.

@@ -155,7 +155,7 @@ def test_what_goes_wrong_is_one_line_and_a_code(echo, capfd, monkeypatch, error,
     ],
 )
 def test_an_error_names_the_flag_that_gave_the_value(echo, capsys, words, error, message):
-    """A prefix such as ``linear``, of a law nobody named, said nothing to a user who wrote ``--sync-s nan``."""
+    """Such an error began with ``linear``, the name of a law, though its user had typed ``--sync-s nan``."""
 
     def fail(args):
         raise error
