@@ -6,6 +6,7 @@ import math
 import pytest
 
 from evenstep.cli.main import main
+from evenstep.cli.parts import outputs
 from evenstep.measure.parquet import read_table
 
 ASKED = [
@@ -66,6 +67,19 @@ def test_a_table_a_report_and_records_are_written(capsys, tmp_path):
     assert page.count("<svg") >= 7 and "http" not in page.replace("http-equiv", "")
     table, head = read_table(records / "0-vllm" / "engine_requests.parquet")
     assert table.request_id.size == 300 and head["digest"]
+
+
+def test_a_narrow_terminal_gets_every_column_and_long_policies_in_full_below(capsys, monkeypatch):
+    long = "vllm:watermark=0.01,reserve_full_prompt=true,long_prefill_token_threshold=0"
+    asked = [*ASKED, "--policy", "vllm", "--policy", long]
+    assert main(asked) == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setattr(outputs, "terminal_width", lambda: 80)
+    assert main(asked) == 0
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.replace("difference to", "\n").splitlines())) <= 80
+    assert f"\n[2] {long}\n" in narrow and "… [2]" in narrow and "…" not in whole
+    assert all(heading in narrow for heading in ("throughput", "TBT p99", "iterations", "verdict"))
 
 
 def test_an_objective_adds_the_share_of_requests_that_meet_it_and_their_goodput(capsys, tmp_path):

@@ -17,6 +17,20 @@ def test_overload_says_what_definition_1_is():
     assert "without the requests of its most frequent prompt length" in said
 
 
+def test_a_terminal_gets_lines_wrapped_between_words_and_a_file_gets_them_whole(capsys, monkeypatch):
+    line = "policy  one two three report: /a/long/path-without-a-gap"
+    outputs.tell([line], 8)
+    assert capsys.readouterr().out == line + "\n"
+    monkeypatch.setattr(outputs, "terminal_width", lambda: 20)
+    outputs.tell([line], 8)
+    assert capsys.readouterr().out.splitlines() == [
+        "policy  one two",
+        "        three",
+        "        report:",
+        "        /a/long/path-without-a-gap",
+    ]
+
+
 def test_json_is_one_line_and_refuses_nan(capsys):
     outputs.print_json({"a": 1})
     assert json.loads(capsys.readouterr().out) == {"a": 1}

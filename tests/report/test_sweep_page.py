@@ -41,6 +41,15 @@ def test_the_table_has_a_line_for_each_point_and_policy_and_says_what_it_leaves_
     assert table_lines(swept(), most=1)[-1] == "... and 3 more rows"
 
 
+def test_a_table_fits_the_terminal_and_every_part_has_parameters_and_policy():
+    found = swept(policies=("bf-io:horizon=20,discount=0.9,predictor=survival",), metrics=("idle_share", "oldest_wait_s"))
+    lines = table_lines(found, width=66)
+    assert max(map(len, lines)) <= 66 and lines[-1] == f"[1] {found.policies[0]}"
+    heads = [line for line in lines if line.startswith("workers")]
+    assert len(heads) > 1 and all("policy" in head for head in heads)
+    assert any("… [1]" in line for line in lines) and "…" not in "".join(table_lines(found))
+
+
 def test_an_oracle_is_marked():
     found = swept(runs=tuple(((run(0, 0.1, oracle=True), run(1, 0.2, oracle=True)),) for _ in range(4)))
     assert "jsq*" in table_lines(found)[2] and "which no live router has" in table_lines(found)[-1]

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 
 from tests.measure.test_comparison import replicates
 
 from evenstep.measure.comparison import Interval, compare_runs
 from evenstep.report import html, tables
-from evenstep.report.tables import COLUMNS, ORACLE_NOTE, ComparisonTable, print_comparison, window_sentence
+from evenstep.report.tables import COLUMNS, ORACLE_NOTE, aligned, print_comparison, window_sentence
 
 
 def comparison(seeds=3):
@@ -77,26 +78,40 @@ def test_windows_of_different_kinds_are_said():
     assert "98 % of all slots busy" in window_sentence(only)
 
 
-def test_a_narrow_terminal_keeps_what_matters_most(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def on_a_terminal(monkeypatch, found) -> str:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     out = Terminal()
-    found = comparison()
-    table = ComparisonTable([p.policy for p in found.policies], out)
-    table.head()
-    for result in found.policies:
-        table.row(result)
-    head, *_ = out.getvalue().splitlines()
+    print_comparison(found, out)
+    return out.getvalue()
+
+
+def test_a_narrow_terminal_keeps_what_matters_most_and_names_the_rest(monkeypatch):
+    text = on_a_terminal(monkeypatch, comparison())
+    head, *_ = text.splitlines()
     assert "barrier" in head
     assert "full slots" in head
     assert "spread" not in head
     assert "\x1b" in head
-    assert "…" not in out.getvalue().splitlines()[2]
+    assert "…" not in text.splitlines()[2]
+    plain = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
+    assert "Not shown at this width: worth, imbalance, spread, tokens/s," in plain
+
+
+def test_long_names_on_a_narrow_terminal_stay_apart_keep_their_mark_and_are_given_below(monkeypatch):
+    names = [f"bf-io:horizon=20,discount=0.9,age_limit=0,predictor={one}" for one in ("survival", "oracle")]
+    runs = [replicates("fcfs"), replicates(names[0]), replicates(names[1], even=True, oracle=True)]
+    text = re.sub(r"\x1b\[[0-9;]*m", "", on_a_terminal(monkeypatch, compare_runs(runs)))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "… [2] " in lines[3] and "… [3]* " in lines[4]
+    assert f"[2] {names[0]}" in lines and f"[3] {names[1]}" in lines
 
 
 def test_a_metric_without_a_value_is_a_dash():
@@ -112,7 +127,7 @@ def test_a_difference_shows_half_its_interval():
     assert tables._difference(None, 1.0, 2) == "-"
 
 
-def test_differences_fit_the_terminal_the_last_columns_first_to_go():
+def test_differences_fit_the_terminal_and_what_does_not_fit_follows_below():
     own = replicates("bf-io:horizon=20,discount=0.9,predictor=oracle", even=True)
     found = compare_runs([replicates("fcfs"), own])
     whole = tables.differences(found)
@@ -122,9 +137,25 @@ def test_differences_fit_the_terminal_the_last_columns_first_to_go():
     for width in (120, 100, 80):
         lines = tables.differences(found, width)[2:]
         assert max(map(len, lines)) <= width
-        assert "barrier time" in lines[0] and "…" in lines[2]
-    assert "energy" not in tables.differences(found, 80)[2]
+        assert "barrier time" in lines[0] and "… [2]" in lines[2]
+        assert all(any(name in line for line in lines) for name, *_ in tables.DIFFERENCES)
     assert tables.differences(compare_runs([replicates("fcfs")])) == []
+
+
+def test_columns_that_do_not_fit_follow_below_next_to_the_first_ones():
+    rows = [["name", "one", "two", "why"], ["a", "1", "2", "so"]]
+    assert tables.fitted(rows, None, (0, 3)) == aligned(rows, (0, 3))
+    assert tables.fitted(rows, 19, (0, 3)) == aligned(rows, (0, 3))
+    assert tables.fitted(rows, 18, (0, 3)) == ["name  one  two", "a       1    2", "", "name  why", "a     so"]
+    assert tables.fitted(rows, 3, keys=2)[:2] == ["name  one  two", "a       1    2"]  # a part has one column at least
+
+
+def test_names_that_are_cut_stay_different_and_are_listed_in_full():
+    names = ["jsq", "bf-io:horizon=20,predictor=oracle", "bf-io:horizon=20,predictor=survival"]
+    cut = tables.cut_names(names, 20)
+    assert list(cut.values()) == ["jsq", "bf-io:horizon=2… [2]", "bf-io:horizon=2… [3]"]
+    assert tables.full_names(cut) == [f"[2] {names[1]}", f"[3] {names[2]}"]
+    assert tables.full_names(tables.cut_names(names, None)) == []
 
 
 def test_a_printed_comparison_has_the_differences_that_the_command_prints():

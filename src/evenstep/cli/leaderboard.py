@@ -117,7 +117,7 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
         written.append(args.picture)
     with replacing(out) as file:
         file.write(page(table, data=data.name, picture=shown).encode())
-    for line in [*text_lines(table), "", f"wrote {', '.join(written)}; {board.made} runs made"]:
+    for line in [*text_lines(table, outputs.terminal_width()), "", f"wrote {', '.join(written)}; {board.made} runs made"]:
         print(line)
     return FINE
 

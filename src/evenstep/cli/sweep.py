@@ -152,7 +152,11 @@ def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) ->
         write_sweep(described, Path(args.report))
         told.append(f"report: {Path(args.report).resolve()}")
     said = until_sentence(swept)
-    outputs.answer(args, to_json_object(described), [*table_lines(swept), *([said] if said else []), *told])
+    outputs.answer(
+        args,
+        to_json_object(described),
+        [*table_lines(swept, width=outputs.terminal_width()), *([said] if said else []), *told],
+    )
 
 
 def _duration(seconds: float) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from evenstep.measure.comparison import PolicyResult
 from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.report.numbers import MISSING, relative, short
-from evenstep.report.tables import aligned
+from evenstep.report.tables import cut_names, fitted, full_names, name_limit
 
 #: Heading, unit, field of the summary and factor of each column.
 COLUMNS = (
@@ -35,18 +37,24 @@ def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float
     return (*COLUMNS[:after], *SLO, *COLUMNS[after:])
 
 
-def table_lines(comparison: EngineComparison) -> list[str]:
-    """Headings, units and a line a policy, then the differences to the baseline."""
+def table_lines(comparison: EngineComparison, width: int | None = None) -> list[str]:
+    """Headings, units and a line a policy, then the differences to the baseline.
+
+    Args:
+        comparison: what to show.
+        width: letters of the terminal (`fitted`); None = any number, and no name is cut.
+    """
     results, columns = comparison.policies, columns_of(comparison)
+    names = cut_names([r.policy for r in results], name_limit(width))
     rows = [
         ["policy", *(heading for heading, *_ in columns), "verdict"],
         ["", *(unit for _, unit, *_ in columns), ""],
         *(
-            [r.policy, *(cell(r, name, factor) for *_, name, factor in columns), r.mean("verdict") or MISSING]
+            [names[r.policy], *(cell(r, name, factor) for *_, name, factor in columns), r.mean("verdict") or MISSING]
             for r in results
         ),
     ]
-    return [*aligned(rows), *difference_lines(comparison)]
+    return [*fitted(rows, width), *_difference_lines(comparison, names, width), "", *full_names(names)]
 
 
 def count_lines(comparison: EngineComparison) -> list[str]:
@@ -77,7 +85,7 @@ def cell(result: PolicyResult, name: str, factor: float) -> str:
     return MISSING if value is None else short(value * factor)
 
 
-def difference_lines(comparison: EngineComparison) -> list[str]:
+def _difference_lines(comparison: EngineComparison, names: Mapping[str, str], width: int | None) -> list[str]:
     """Lines with paired differences to the baseline in per cent; empty for a single policy."""
     base = comparison.policies[comparison.baseline]
     others = [r for r in comparison.policies if r is not base]
@@ -87,6 +95,6 @@ def difference_lines(comparison: EngineComparison) -> list[str]:
     rows = [["", *(heading for heading, *_ in shown)]]
     for result in others:
         found = comparison.differences(result)
-        rows.append([result.policy, *(relative(found.get(name), base.mean(name), 1, "") for _, _, name, _ in shown)])
+        rows.append([names[result.policy], *(relative(found.get(name), base.mean(name), 1, "") for _, _, name, _ in shown)])
     many = ", ± half a 95 % interval" if len(base.seeds) > 1 else ""
-    return ["", f"difference to {base.policy} in per cent of it, replicate by replicate{many}", *aligned(rows)]
+    return ["", f"difference to {base.policy} in per cent of it, replicate by replicate{many}", *fitted(rows, width)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +12,7 @@ from evenstep.measure.swept import Swept, value_text
 from evenstep.report.html import ORACLE_BADGE, document, framed, legend, made_by, table
 from evenstep.report.numbers import counted
 from evenstep.report.sweep_plots import against, figure_of, over_two, title_of
-from evenstep.report.tables import ORACLE_NOTE, aligned, mean_text
+from evenstep.report.tables import ORACLE_NOTE, cut_names, fitted, full_names, mean_text, name_limit
 
 #: Numeric parameters of which every pair has its heat maps.
 PAIRED = 3
@@ -70,16 +70,19 @@ def until_sentence(swept: Swept) -> str:
     )
 
 
-def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS) -> list[str]:
+def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS, width: int | None = None) -> list[str]:
     """A line for each point and policy: parameters, policy, replicates, and each metric with half its interval.
 
     Args:
         swept: the sweep.
         most: rows at most; None = all.
+        width: letters of the terminal (`fitted`); None = any number, and no name is cut.
     """
-    head, units, *rows = _rows(swept)
+    names = cut_names(swept.policies, name_limit(width))
+    head, units, *rows = _rows(swept, names)
     shown = rows if most is None else rows[:most]
-    lines = aligned([head, units, *shown], left=[len(swept.parameters)])
+    place = len(swept.parameters)
+    lines = [*fitted([head, units, *shown], width, left=[place], keys=place + 1), *full_names(names)]
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more rows")
     if any(swept.is_oracle(i) for i in range(len(swept.policies))):
@@ -87,8 +90,8 @@ def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS) -> list[str]:
     return lines
 
 
-def _rows(swept: Swept) -> list[list[str]]:
-    """Headings, units, and a row of texts for each point and policy."""
+def _rows(swept: Swept, names: Mapping[str, str]) -> list[list[str]]:
+    """Headings, units, and a row of texts for each point and policy; `names` has what the table calls a policy."""
     figures = [figure_of(metric) for metric in swept.metrics]
     rows = [
         [*swept.parameters, "policy", "runs", *(one.heading for one in figures)],
@@ -97,7 +100,7 @@ def _rows(swept: Swept) -> list[list[str]]:
     for p, point in enumerate(swept.points):
         for i, policy in enumerate(swept.policies):
             cells = [mean_text(swept.interval(p, i, m), f.scale) for m, f in zip(swept.metrics, figures, strict=True)]
-            name = policy + ("*" if swept.is_oracle(i) else "")
+            name = names[policy] + ("*" if swept.is_oracle(i) else "")
             rows.append([*map(value_text, point), name, str(len(swept.runs[p][i])), *cells])
     return rows
 
@@ -132,7 +135,7 @@ def _caption(swept: Swept, parameter: str) -> str:
 
 def _figures(swept: Swept) -> Iterable[str]:
     """The same figures as a table."""
-    head, units, *rows = _rows(swept)
+    head, units, *rows = _rows(swept, cut_names(swept.policies, None))
     said = "Mean over replicates, ± half a 95 % t-interval."
     if len(rows) > PAGE_ROWS:
         said += f" The first {PAGE_ROWS} of {len(rows)} rows."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TextIO
 
@@ -16,6 +16,8 @@ from evenstep.report.numbers import MISSING, counted, percent, relative, short
 
 ORACLE_NOTE = "* is shown true output lengths, which no live router has: what that policy could do with perfect predictions."
 _GAP = "  "
+#: Letters of a name that a table shows on any terminal.
+_NAME = 30
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
@@ -23,6 +25,48 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     wide = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     padded = ([x.ljust(w) if c in left else x.rjust(w) for c, (x, w) in enumerate(zip(r, wide, strict=True))] for r in rows)
     return [_GAP.join(cells).rstrip() for cells in padded]
+
+
+def fitted(rows: Sequence[Sequence[str]], width: int | None, left: Collection[int] = (0,), keys: int = 1) -> list[str]:
+    """`aligned` rows in parts that fit a terminal: columns that do not fit follow below, next to the same first ones.
+
+    Args:
+        rows: as in `aligned`.
+        width: letters of the terminal; None = any number, so there is one part.
+        left: as in `aligned`.
+        keys: how many columns begin every part.
+    """
+    wide = [len(_GAP) + max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    room = math.inf if width is None else width + len(_GAP) - sum(wide[:keys])
+    lines, begin = list[str](), keys
+    while begin < len(wide):
+        end = begin + 1
+        while end < len(wide) and sum(wide[begin : end + 1]) <= room:
+            end += 1
+        shown = [*range(keys), *range(begin, end)]
+        part = aligned([[row[c] for c in shown] for row in rows], [n for n, c in enumerate(shown) if c in left])
+        lines += ["", *part] if lines else part
+        begin = end
+    return lines
+
+
+def name_limit(width: int | None) -> int | None:
+    """Letters of the longest name in a table on a terminal of `width` letters; None = any number."""
+    return None if width is None else max(_NAME, width // 3)
+
+
+def cut_names(names: Sequence[str], most: int | None) -> dict[str, str]:
+    """Names of at most `most` letters, None = any number: a longer one ends in its place, by which `full_names` lists it."""
+    found: dict[str, str] = {}
+    for place, name in enumerate(names, 1):
+        mark = f"… [{place}]"
+        found[name] = name if most is None or len(name) <= most else name[: most - len(mark)] + mark
+    return found
+
+
+def full_names(cut: Mapping[str, str]) -> list[str]:
+    """A line for each name that `cut_names` has cut."""
+    return [f"[{place}] {name}" for place, (name, shown) in enumerate(cut.items(), 1) if shown != name]
 
 
 def mean_text(found: Interval | None, factor: float = 1.0) -> str:
@@ -121,10 +165,13 @@ class ComparisonTable:
         self, names: Sequence[str], stream: TextIO | None = None, *, columns: Sequence[Column] | None = None
     ) -> None:
         self._console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
-        width = self._console.width if self._console.is_terminal else 10_000
-        self._columns = _fitting(columns or COLUMNS, max(len(n) for n in names) + 1, width)
+        self._terminal = self._console.width if self._console.is_terminal else None
+        width, wanted = self._terminal or 10_000, columns or COLUMNS
+        self._columns = _fitting(wanted, max(len(n) for n in names) + 1, width)
+        self._left_out = [c.heading for c in wanted if c not in self._columns]
         room = width - sum(c.width + len(_GAP) for c in self._columns)
         self._name_width = max(12, min(room, max(len(n) for n in names) + 1))
+        self._names = cut_names(names, self._name_width - 1)
         self._first: PolicyResult | None = None
 
     def head(self) -> None:
@@ -135,25 +182,32 @@ class ComparisonTable:
     def row(self, result: PolicyResult) -> None:
         """Print one policy; the first row printed is what others are compared with."""
         self._first = self._first or result
-        name = result.policy + ("*" if result.oracle else "")
+        name = self._names[result.policy] + ("*" if result.oracle else "")
         self._line(name, [c.cell(result, self._first) for c in self._columns], "yellow" if result.oracle else "")
 
     def observed(self, result: PolicyResult) -> None:
         """Print the run that a log recorded, above the simulated ones."""
         cells = [c.cell(result, result) for c in self._columns]
-        self._line(observed_name(result), ["observed" if cell == "baseline" else cell for cell in cells], "bold")
+        self._line(
+            self._names[observed_name(result)], ["observed" if cell == "baseline" else cell for cell in cells], "bold"
+        )
 
     def foot(self, comparison: Comparison) -> None:
         """Print the differences to the baseline, an explanation of the figures, and the digests."""
-        wide = self._console.width if self._console.is_terminal else None
-        for line in (*differences(comparison, wide), ""):
+        for line in (*differences(comparison, self._terminal), ""):
             self._console.print(Text(line))
-        for line in foot_lines(comparison):  # wrapped at words on a terminal
+        for line in (*self._cut(), *foot_lines(comparison)):  # wrapped at words on a terminal
             self._console.print(Text(line, style="dim"), soft_wrap=not self._console.is_terminal)
 
+    def _cut(self) -> list[str]:
+        """The full names, and the columns, that the tables above do not show."""
+        least = min(self._name_width - 1, name_limit(self._terminal) or self._name_width)
+        lines = full_names(cut_names([*self._names], least))
+        if self._left_out:
+            lines.append(f"Not shown at this width: {', '.join(self._left_out)}; a wider terminal or a file gets them.")
+        return lines
+
     def _line(self, name: str, cells: Sequence[str], style: str) -> None:
-        if len(name) > self._name_width:
-            name = name[: self._name_width - 1] + "…"
         padded = [cell.rjust(c.width) for cell, c in zip(cells, self._columns, strict=True)]
         self._console.print(Text(_GAP.join([name.ljust(self._name_width), *padded]).rstrip(), style=style))
 
@@ -188,7 +242,6 @@ DIFFERENCES = (
 
 #: After the second one, for runs with prefix caches.
 _PREFIX_POINTS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
-_LONGEST_NAME = 30  # of a policy in the table of differences on a terminal
 
 
 def differences(comparison: Comparison, width: int | None = None) -> list[str]:
@@ -196,7 +249,7 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
 
     Args:
         comparison: what to say.
-        width: columns of the terminal: names are cut, and the last columns left out, to fit; None = all of it.
+        width: letters of the terminal: names are cut, and columns that do not fit follow below; None = any number.
     """
     others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:
@@ -204,22 +257,13 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
     base = comparison.policies[comparison.baseline].policy
     many = len(comparison.seeds) > 1
     heading = f"difference to {base}, replicate by replicate" + (", ± half a 95 % interval" if many else "")
-    names = [
-        p.policy if width is None or len(p.policy) <= _LONGEST_NAME else p.policy[: _LONGEST_NAME - 1] + "…" for p in others
-    ]
-    columns = [["", "", *names]]
+    names = cut_names([p.policy for p in comparison.policies], name_limit(width))
+    columns = [["", "", *(names[p.policy] for p in others)]]
     cached = (_PREFIX_POINTS,) if "prefix_hit_share" in comparison.policies[0].summaries[0] else ()
     for name, unit, field, factor, decimals in (*DIFFERENCES[:2], *cached, *DIFFERENCES[2:]):
-        found = [(p.versus if comparison.baseline else p.versus_first) or {} for p in others]
-        column = [name, unit, *(_difference(one.get(field), factor, decimals) for one in found)]
-        if width is not None and sum(_width(c) + 2 for c in columns) + _width(column) > width:
-            break
-        columns.append(column)
-    return ["", heading, *aligned([*zip(*columns, strict=True)])]
-
-
-def _width(column: Sequence[str]) -> int:
-    return max(map(len, column))
+        found = [comparison.differences(p).get(field) for p in others]
+        columns.append([name, unit, *(_difference(one, factor, decimals) for one in found)])
+    return ["", heading, *fitted([*zip(*columns, strict=True)], width)]
 
 
 def _difference(found: Interval | None, factor: float, decimals: int) -> str:

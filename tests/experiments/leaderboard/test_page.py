@@ -57,6 +57,12 @@ def test_a_terminal_gets_the_mean_ranks():
     ]
 
 
+def test_a_narrow_terminal_gets_long_policies_in_full_below():
+    long = "bf-io:horizon=20,discount=0.9,age_limit=0,predictor=survival"
+    lines = text_lines(table({"w": {long: [1, 1.1], "jsq": [2, 2.1]}}), 80)
+    assert max(map(len, lines)) <= 80 and "… [1]" in lines[1] and lines[-1] == f"[1] {long}"
+
+
 def heads(made):
     lines = page(made, data="x.parquet", picture="p.svg").splitlines()
     return [line for line in lines if line.startswith("| rank |")]

@@ -64,8 +64,9 @@ def compare(args: argparse.Namespace) -> int:
     comparison = outputs.described(outcome.comparison, args.command_line)
     told = _written(args, comparison, outcome)
     if is_table:
-        for line in (*table_lines(comparison), "", *_foot(comparison), *told):
+        for line in table_lines(comparison, outputs.terminal_width()):
             print(line)
+        outputs.tell([*_foot(comparison), *told])
     else:
         from evenstep.measure.engine_comparison import to_json_object
 

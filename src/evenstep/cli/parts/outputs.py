@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -66,8 +69,20 @@ class Rows:
             told: further lines, such as where files were written.
         """
         self._table.foot(comparison)
-        for line in (overload(comparison), *held(comparison), *told):
-            print(line)
+        tell([overload(comparison), *held(comparison), *told])
+
+
+def terminal_width() -> int | None:
+    """Letters of a line on stdout; None if it is no terminal, so that nothing is cut or wrapped."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def tell(lines: Iterable[str], indent: int = 0) -> None:
+    """Print lines; a terminal gets them wrapped between words, what follows the first one indented."""
+    width = terminal_width()
+    whole_words = partial(textwrap.wrap, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    for line in lines:
+        print(line if width is None else "\n".join(whole_words(line, width)))
 
 
 def overload(comparison: Comparison) -> str:

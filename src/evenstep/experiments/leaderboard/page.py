@@ -9,7 +9,7 @@ from evenstep.experiments.leaderboard.ranks import Overall, Standing, alike, ove
 from evenstep.experiments.leaderboard.table import Table, WorkloadLine
 from evenstep.measure.comparison import Interval
 from evenstep.report.numbers import MISSING, counted, short
-from evenstep.report.tables import aligned
+from evenstep.report.tables import cut_names, fitted, full_names, name_limit
 
 #: Heading, metric and factor of the columns next to rank, policy and ranking metric.
 _LOST = ("time lost at the barrier, %", "idle_time_share", 100.0)
@@ -47,15 +47,16 @@ def page(table: Table, *, data: str, picture: str) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def text_lines(table: Table) -> list[str]:
-    """The ranks over all workloads, for a terminal."""
+def text_lines(table: Table, width: int | None = None) -> list[str]:
+    """The ranks over all workloads, for a terminal of `width` letters; None = any number, and no name is cut."""
     rows = overall(table)
+    names = cut_names([one.policy for one in rows], name_limit(width))
     lines = [["policy", "mean rank", "level with the leader"]]
     for one in rows:
         ran = sum(rank is not None for rank in one.ranks)
         note = "" if one.complete else " it ran on"
-        lines.append([one.policy, f"{one.mean_rank:.1f}", f"on {one.level} of {ran}{note}"])
-    return aligned(lines, left=(0, 2))
+        lines.append([names[one.policy], f"{one.mean_rank:.1f}", f"on {one.level} of {ran}{note}"])
+    return [*fitted(lines, width, left=(0, 2)), *full_names(names)]
 
 
 def _intro(table: Table, data: str) -> list[str]:
