@@ -568,9 +568,8 @@ def check(holds: Any) -> None:
         raise IndexError("compiled code used an index outside its table")
 
 
-if not change.is_compiled:
-    # compiled 64-bit integers wrap silently; as plain scalars they do the same and say so at every draw
-    warnings.filterwarnings("ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.draws")
+# compiled 64-bit integers wrap silently; as plain scalars they do the same and say so at every draw
+warnings.filterwarnings("ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.draws")
 if numba is not None:
     if kernel_cache.place().is_beside:
         drop_stale_caches(kernel_cache.ROOT)

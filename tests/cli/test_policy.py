@@ -25,6 +25,12 @@ def test_list_shows_every_policy_with_its_options(capsys):
     assert "discount=0.9" in out
 
 
+def test_check_prints_no_warnings():
+    code = "import sys; from evenstep.cli.main import main; sys.exit(main(['policy', 'check', 'jsq']))"
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert seen.stderr == ""
+
+
 def test_list_as_json_has_defaults_and_meanings(capsys):
     assert main(["policy", "list", "--format", "json"]) == 0
     policies = {p["name"]: p for p in json.loads(capsys.readouterr().out)["policies"]}
