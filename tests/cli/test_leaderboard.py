@@ -35,6 +35,21 @@ def test_which_tenth_follows_the_day_of_the_board_where_there_is_no_commit(folde
     assert "part 5 of 10 of the board of 2026-01-02" in capsys.readouterr().out  # day 20,455
 
 
+def test_a_check_of_nothing_is_refused(folder, capsys):
+    write_table(table({"chat": {"jsq": [1, 2]}}), folder / "s.parquet")
+    assert main(["leaderboard", "b.yaml", "--policy", "fcfs", "--check", "s.parquet"]) == 2
+    seen = capsys.readouterr()
+    assert "s.parquet: cells is 0; expected a policy and workload of this command. Nothing was checked." in seen.err
+    assert seen.out == ""
+
+
+def test_only_cells_of_the_stored_board_are_run_again(folder, capsys):
+    write_table(table({"timed": {"jsq": [1, 2]}}), folder / "s.parquet")
+    for part in map(str, range(10)):
+        assert main(["leaderboard", "b.yaml", "--policy", "jsq", "--check", "s.parquet", "--part", part]) == 0
+        assert "1 of 1 cells run again, 1 with other decisions" in capsys.readouterr().out
+
+
 def test_what_is_on_one_of_board_and_page_only_is_said(folder, capsys):
     write_table(table({"chat": {"gone": [1, 2], "aco": [1, 2]}}), folder / "s.parquet")
     assert main(["leaderboard", "b.yaml", "--check", "s.parquet", "--part", "0"]) == 0

@@ -123,13 +123,16 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
 
 
 def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
+    from evenstep.errors import InputError
     from evenstep.experiments.crew import Places
     from evenstep.experiments.leaderboard.check import PARTS, changed, flips, part_of
 
     part = _part(args, stored, PARTS)
-    chosen = part_of(board.cells, part)
-    again = board.run(Places(processes=args.processes), chosen)
     known = [(cell.workload, cell.policy) for cell in stored.cells]
+    both = [cell for cell in board.cells if cell in known]
+    if not both:
+        raise InputError(args.check, "cells", 0, "a policy and workload of this command", "Nothing was checked.")
+    again = board.run(Places(processes=args.processes), part_of(both, part))
     found = flips(stored, again)
     for flip in found:
         print(flip)
@@ -141,7 +144,7 @@ def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
             print(f"cells {told}: {len(cells)}, e.g. {', '.join(cells[0])}: make the board anew to rank what there is")
     moved = len(changed(stored, again))
     print(
-        f"part {part} of {PARTS} of the board of {stored.origin.date}: {len(again)} of {len(board.cells)} cells run again,"
+        f"part {part} of {PARTS} of the board of {stored.origin.date}: {len(again)} of {len(both)} cells run again,"
         f" {moved} with other decisions, {len(found)} orders with disjoint intervals flipped"
     )
     if found:
