@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 from evenstep.experiments import progress
 
@@ -35,6 +36,16 @@ def test_on_a_terminal_there_is_a_bar_with_the_policy_and_the_count():
     bar.end()
     seen = stream.getvalue()
     assert "jsq" in seen and "1/3" in seen and "compiling" in seen
+
+
+def test_a_line_on_stderr_does_not_continue_the_line_of_the_bar():
+    stream = Terminal()
+    bar = progress.Bar(stream)
+    bar.begin(3)
+    print("evenstep: compiling kernels", file=sys.stderr)
+    bar.end()
+    before, found, _ = stream.getvalue().partition("evenstep: compiling kernels\n")
+    assert found and before.endswith("\x1b[2K")  # the bar's line is cleared
 
 
 def test_rows_on_stdout_are_neither_redirected_nor_drawn_over(capsys):

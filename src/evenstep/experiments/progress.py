@@ -58,8 +58,8 @@ class Bar(Progress):
     def begin(self, total: int) -> None:
         if not self._stream.isatty():
             return
-        # what goes to stdout stays there
-        self._bar = rich_bar(self._stream, redirect_stdout=False, redirect_stderr=False)
+        # what goes to stdout stays there; what goes to stderr comes above the bar
+        self._bar = rich_bar(self._stream, redirect_stdout=False)
         self._bar.start()
         self._task = self._bar.add_task("starting", total=total)
         self._bar.refresh()
