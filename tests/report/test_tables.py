@@ -5,6 +5,7 @@ import io
 import re
 from pathlib import Path
 
+import pytest
 from tests.measure.test_comparison import replicates
 
 from evenstep.measure.comparison import Interval, compare_runs
@@ -102,6 +103,12 @@ def test_a_narrow_terminal_keeps_what_matters_most_and_names_the_rest(monkeypatc
     assert "…" not in text.splitlines()[2]
     plain = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
     assert "Not shown at this width: worth, imbalance, spread, tokens/s," in plain
+
+
+@pytest.mark.parametrize("name", ["jsq", "br-0", "least-load", "consistent-hash"])
+def test_short_names_on_a_narrow_terminal_leave_no_row_too_long(name, monkeypatch):
+    text = re.sub(r"\x1b\[[0-9;]*m", "", on_a_terminal(monkeypatch, compare_runs([replicates(name)])))
+    assert max(map(len, text.splitlines()[:3])) <= 80
 
 
 def test_long_names_on_a_narrow_terminal_stay_apart_keep_their_mark_and_are_given_below(monkeypatch):

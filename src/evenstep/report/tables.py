@@ -167,10 +167,11 @@ class ComparisonTable:
         self._console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
         self._terminal = self._console.width if self._console.is_terminal else None
         width, wanted = self._terminal or 10_000, columns or COLUMNS
-        self._columns = _fitting(wanted, max(len(n) for n in names) + 1, width)
+        longest = max(12, *(len(n) + 1 for n in names))
+        self._columns = _fitting(wanted, longest, width)
         self._left_out = [c.heading for c in wanted if c not in self._columns]
         room = width - sum(c.width + len(_GAP) for c in self._columns)
-        self._name_width = max(12, min(room, max(len(n) for n in names) + 1))
+        self._name_width = max(12, min(room, longest))
         self._names = cut_names(names, self._name_width - 1)
         self._first: PolicyResult | None = None
 
