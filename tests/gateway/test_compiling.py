@@ -12,12 +12,14 @@ from evenstep.gateway.operate import compiling
 
 
 def test_a_cold_start_compiles_in_a_process_of_its_own_and_the_loop_goes_on(monkeypatch, tmp_path):
-    made = tmp_path / "made"
+    made, said = tmp_path / "made", list[str]()
+    monkeypatch.setattr(compiling._log, "info", said.append)
     monkeypatch.setattr(compiling, "is_compiled", lambda policy, predictor: False)
     monkeypatch.setattr(compiling, "_is_on_disk", lambda policy: False)
     monkeypatch.setattr(compiling, "COMPILE", f"import sys; open({str(made)!r}, 'w').write(' '.join(sys.argv[1:]))")
     asyncio.run(compiling.compile_and_warm(lambda: ("jsq", "bounded")))
     assert made.read_text() == "jsq bounded"
+    assert said == ["compiling what decisions need, up to a minute"]  # true of a reloaded policy, too
 
 
 def test_a_start_that_is_given_up_leaves_no_process_behind(monkeypatch):

@@ -108,7 +108,7 @@ def _is_on_disk(policy: str) -> bool:
 async def _compile_elsewhere(policy: str, predictor: str) -> None:
     if not kernel_cache.place().is_kept:
         return
-    _log.info("compiling what decisions need; the first start on a machine takes up to a minute")
+    _log.info("compiling what decisions need, up to a minute")
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
