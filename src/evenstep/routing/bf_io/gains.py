@@ -149,7 +149,8 @@ def most_gain(o: int, plan: Plan) -> float:
     """
     q = plan.group[o]
     for h in range(plan.weight.size):
-        plan.term[h] = plan.weight[h] * (plan.members[q] * (plan.envelope[q, h] - plan.others[h]))
+        fall = plan.members[q] * (plan.envelope[q, h] - plan.others[h])  # infinite if o is alone in its group
+        plan.term[h] = plan.weight[h] * fall if plan.weight[h] > 0.0 else 0.0
     return sum_of(plan.term)
 
 
