@@ -229,7 +229,7 @@ def doors_agree(judged: Judged) -> Finding:
     for number, view in enumerate(judged.views(0)):
         call, again = (judged.kernel_call(judged.policy, view) for _ in range(2))
         if call is None or again is None:
-            return Finding("doors agree", True, "no rule: plain Python only")
+            return Finding("doors agree", True, "there is no compiled rule, so only plain Python was asked")
         differs = judged.differ(again.in_plain().decision(), call.decision(), view) or call.overrun()
         if differs:
             return Finding("doors agree", False, f"view {number}: {differs}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import runpy
 import subprocess
@@ -13,6 +14,7 @@ from tests.routing._routed import moment
 
 from evenstep import names
 from evenstep.cli.main import main
+from evenstep.cli.parts import outputs
 from evenstep.routing.check_views import check_views
 
 BAD = Path(__file__).parent.parent / "bad_policies"
@@ -23,6 +25,53 @@ def test_list_shows_every_policy_with_its_options(capsys):
     out = capsys.readouterr().out
     assert all(name in out for name in names.members("routing"))
     assert "discount=0.9" in out
+
+
+@pytest.mark.parametrize("kind", ["routing", "scheduling"])
+def test_list_shows_options_as_they_are_typed_and_says_where_they_are_explained(kind, capsys):
+    assert main(["policy", "list", "--kind", kind]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    more = "" if kind == "routing" else "--kind scheduling "
+    assert last == f"Options are shown with their defaults. Explained by: evenstep policy show {more}NAME"
+    assert not any("`" in line or "(," in line or "()" in line for line in lines)
+    shown = [line.split(maxsplit=1) for line in lines]
+    typed = [
+        f"{above[0]}:{option}"
+        for above, (label, options) in itertools.pairwise(shown)
+        if label == "options:"
+        for option in options.split(", ")
+        if not option.endswith(" unset")
+    ]
+    assert len(typed) > 20
+    for text in typed:
+        names.build(kind, names.parse(text))
+
+
+def test_list_on_a_terminal_wraps_between_words_below_the_text(capsys, monkeypatch):
+    monkeypatch.setattr(outputs, "terminal_width", lambda: 80)
+    assert main(["policy", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith(" " * 17) and lines[1][17] != " "
+
+
+@pytest.mark.parametrize("words", [["best"], ["--kind", "scheduling", "wait"], ["bf-io"]])
+def test_show_speaks_of_options_and_not_of_the_classes_errors(words, capsys):
+    assert main(["policy", "show", *words]) == 0
+    out = capsys.readouterr().out
+    assert "\nOptions:\n" in out and "Source: " in out and "\nDefaults: " in out
+    assert not any(word in out for word in ("Args:", "Raises:", "InputError", "`"))
+
+
+def test_show_of_a_policy_with_options_says_what_to_type(capsys):
+    assert main(["policy", "show", "bf-io:horizon=20"]) == 2
+    assert "NAME is 'bf-io:horizon=20'; expected a name without options. Try bf-io." in capsys.readouterr().err
+
+
+def test_check_of_a_policy_without_a_rule_says_that_there_is_no_second_way(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["policy", "new", "mine"]) == main(["policy", "check", "mine.py"]) == 0
+    assert "doors agree: there is no compiled rule, so only plain Python was asked" in capsys.readouterr().out
 
 
 def test_check_prints_no_warnings():

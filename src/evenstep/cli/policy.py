@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import keyword
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evenstep.cli.parts.flags import add_format
 
@@ -82,7 +83,7 @@ def _described(name: str, kind_of: str) -> dict[str, Any]:
 
 def _list(args: argparse.Namespace) -> int:
     from evenstep import names
-    from evenstep.cli.parts.outputs import print_json
+    from evenstep.cli.parts.outputs import print_json, tell
 
     rows = [_described(name, args.kind) for name in names.members(args.kind)]
     if args.format == "json":
@@ -90,23 +91,31 @@ def _list(args: argparse.Namespace) -> int:
         return 0
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        print(f"{row['name']:{width}}  {row['summary']}")
+        tell([f"{row['name']:{width}}  {_plain(row['summary'])}"], width + 2)
         if row["options"]:
-            print(f"{'':{width}}    {_defaults(row)}")
+            tell([f"{'':{width}}  options: {_defaults(row)}"], width + 4)
+    more = "" if args.kind == "routing" else f"--kind {args.kind} "
+    tell([f"Options are shown with their defaults. Explained by: evenstep policy show {more}NAME"])
     return 0
 
 
 def _show(args: argparse.Namespace) -> int:
-    from evenstep.cli.parts.outputs import print_json
+    from evenstep.cli.parts.outputs import print_json, tell
+    from evenstep.errors import InputError
 
+    name, colon, options = args.name.partition(":")
+    if colon and "=" in options:
+        raise InputError("evenstep policy show", "NAME", args.name, "a name without options", f"Try {name}.")
     _check_kind(args.name, args.kind)
     row = _described(args.name, args.kind)
     if args.format == "json":
         print_json(row)
         return 0
-    print(f"{row['name']}\n\n{row['description'].replace('``', '').replace('`', '')}")
+    text = re.sub(r"\n\nRaises:(\n .*)*", "", row["description"]).replace("\nArgs:\n", "\nOptions:\n")
+    for line in [row["name"], "", *_plain(text).splitlines()]:
+        tell([line], len(line) - len(line.lstrip()))
     if row["options"]:
-        print(f"\nDefaults: {_defaults(row)}")
+        tell(["", f"Defaults: {_defaults(row)}"])
     return 0
 
 
@@ -142,7 +151,7 @@ def _new(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     from evenstep import names
-    from evenstep.cli.parts.outputs import print_json
+    from evenstep.cli.parts.outputs import print_json, tell
     from evenstep.errors import InputError
 
     spec = names.parse(args.name)
@@ -163,7 +172,7 @@ def _check(args: argparse.Namespace) -> int:
         return 1 if broken else 0
     for finding in findings:
         tail = f": {finding.message}" if finding.message else ""
-        print(f"{'ok    ' if finding.passed else 'BROKEN'}  {finding.name}{tail}")
+        tell([f"{'ok    ' if finding.passed else 'BROKEN'}  {finding.name}{tail}"], 8)
     told = f"{len(broken)} of {len(findings)} promises broken" if broken else f"all {len(findings)} promises kept"
     print(f"{args.name}: {told}.")
     return 1 if broken else 0
@@ -246,8 +255,19 @@ def _short_run(policy: Any, door: str) -> str:
 
 
 def _defaults(row: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={_text(option['default'])}" for key, option in row["options"].items())
+    """The options with their defaults, as a person types them."""
+    return ", ".join(
+        f"{key} unset" if option["default"] in (None, ()) else f"{key}={_text(option['default'])}"
+        for key, option in row["options"].items()
+    )
 
 
 def _text(value: object) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, tuple):
+        return "/".join(map(_text, cast("tuple[object, ...]", value)))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _plain(text: str) -> str:
+    """A docstring without the marks of code."""
+    return text.replace("`", "")

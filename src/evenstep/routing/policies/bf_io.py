@@ -24,7 +24,7 @@ ROUNDS = 2
 
 @dataclass(frozen=True, slots=True)
 class BFIO(Ruled):
-    """BF-IO(H): which requests are admitted and where, by the imbalance of this and the next H steps.
+    """BF-IO(H): admits and places requests so that the imbalance of this and the next H steps is small.
 
     Args:
         horizon: H, decode steps looked ahead; 0 needs no predictor.

@@ -14,7 +14,7 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, ru
 
 @dataclass(frozen=True, slots=True)
 class Carton(Ruled):
-    """Carton: load balancing in turn under distributed rate limits that follow each worker's measured performance.
+    """Carton: workers get requests in turn, within limits that are lower for slower workers.
 
     A worker's performance is its own step time, ``seconds_per_token * KV tokens``. Its rate is
     ``max(0, 1 + gain * (mean - own) / mean)``, its limit in this decision its share of the U requests that can be sent,

@@ -19,7 +19,7 @@ _STREAM = stream_number("hbfa")
 
 @dataclass(frozen=True, slots=True)
 class HBFA(Ruled):
-    """Honey-bee foraging: the oldest request follows the dance of a worker, a better one with more chance.
+    """Honey-bee foraging: the oldest request goes to a worker drawn by chance, more often to a lightly loaded one.
 
     Workers dance that have room for the request and not more than the mean load; without such a worker, all with room. The
     fitness they dance is ``1 / ((1 + load / mean load) * (1 + requests / mean requests))``. A request follows one in

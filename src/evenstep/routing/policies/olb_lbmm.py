@@ -26,7 +26,7 @@ from evenstep.routing.sorting import sort_by
 
 @dataclass(frozen=True, slots=True)
 class OlbLbmm(Ruled):
-    """Two phases, one decision.
+    """Picks requests as for the workers with fewest requests (OLB), then places them anew by earliest completion (LBMM).
 
     * OLB: the oldest requests are admitted, each to the worker with the fewest requests. This only picks the requests.
     * LBMM: the admitted requests are placed anew by min-min: the shortest first, to the worker of earliest completion.

@@ -14,7 +14,7 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 
 @dataclass(frozen=True, slots=True)
 class VLLM(Ruled):
-    """vLLM's choice of a data-parallel engine: the oldest request goes to the engine of smallest score.
+    """vLLM's choice of a data-parallel engine: the oldest request goes to the one with the lowest count of requests.
 
     Waiting are the requests sent and not yet decoding; what this decision sends counts as waiting until the next.
 

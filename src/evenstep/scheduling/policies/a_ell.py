@@ -13,10 +13,10 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class AEll(Ruled):
-    """Admits in order of arrival by lower bounds; a request that is longer gives up its memory and starts again at the back.
+    """Admits in order of arrival by lower bounds of outputs; a request that is longer starts again at the back.
 
-    From then on it is believed to be as long as its upper bound. Made for outputs that are one of two lengths. While
-    requests keep arriving, those at the back wait.
+    It gives up its memory, and from then on it is believed to be as long as its upper bound. Made for outputs that are
+    one of two lengths. While requests keep arriving, those at the back wait.
 
     Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once. Where all that wait fit and it fits
         too, it would come back in the same iteration: it then goes on with what it holds.

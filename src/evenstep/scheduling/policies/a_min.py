@@ -16,7 +16,7 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class AMin(Ruled):
-    """Admits by lower bounds, the lowest first, as many as fit until they end; if memory runs out, evicts in that order.
+    """Admits by lower bounds of outputs, the lowest first, as many as fit to their ends; evicts in that order.
 
     A request's lower bound is its own, so intervals of their own for requests (Algorithm 5) need nothing else. Ties in
     the queue and among victims are by chance: one draw for the queue and an independent one for victims, each once for a

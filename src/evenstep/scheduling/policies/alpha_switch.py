@@ -22,7 +22,7 @@ THRESHOLD: float = (3.0 - math.sqrt(5.0)) / 2.0
 
 @dataclass(frozen=True, slots=True)
 class AlphaSwitch(Ruled):
-    """A_ell where the bounds are far apart, A_min where they are close.
+    """Decides as a-ell where the bounds of outputs are far apart, and as a-min where they are close.
 
     Args:
         alpha: ratio of the lower to the upper bound in the workload, 0 < alpha <= 1; below (3 - sqrt 5) / 2 it is A_ell.

@@ -15,7 +15,7 @@ from evenstep.scheduling.view import UNLIMITED
 
 @dataclass(frozen=True, slots=True)
 class FasterTransformer(Ruled):
-    """When nothing runs the queue's first become a group; it is prefilled, then decodes, and none joins before it is done.
+    """Runs requests in groups: a group is prefilled, then decodes, and the next one starts when all of it are done.
 
     Not work-conserving: batches shrink while the group's longest outputs end, and prompts wait for them. Prefills and
     decodes do not mix; a group whose prompts exceed the budget takes several iterations of prefill. A request that does not

@@ -13,7 +13,7 @@ from evenstep.scheduling.view import RuleView
 
 @dataclass(frozen=True, slots=True)
 class NestedWait(Ruled):
-    """Segments of the output with falling thresholds. The deepest i whose heads 1..i hold theirs runs, with all before it.
+    """Cuts outputs into segments, and runs them up to the deepest for which all segments so far hold their threshold.
 
     A request that reaches a segment's end goes to the head of the next and pauses there until that segment runs. With
     prompts of several lengths each length class has segments of its own. If memory is short, pausing requests fill it

@@ -12,11 +12,11 @@ from evenstep.scheduling.view import RuleView
 
 @dataclass(frozen=True, slots=True)
 class Wait(Ruled):
-    """Type j joins the next batch when at least n_j of it wait for prefill, with at most n_j requests at each stage.
+    """Requests of a type join the next batch once as many of them wait for prefill as the threshold of their type.
 
-    The type is the request's class. Requests of a type that does not join do not run: those that hold memory pause with it.
-    The rules at the end of a burst, after evictions and when memory runs out are ours: see `gates.gated`. The policy
-    walks down the queue until every type has its threshold.
+    At most as many are at each stage. The type is the request's class. Requests of a type that does not join do not
+    run: those that hold memory pause with it. The rules at the end of a burst, after evictions and when memory runs out
+    are ours: see `gates.gated`. The policy walks down the queue until every type has its threshold.
 
     Args:
         thresholds: n_j of each type, requests; classes beyond the last type belong to it.

@@ -14,7 +14,7 @@ from evenstep.scheduling.view import UNLIMITED
 
 @dataclass(frozen=True, slots=True)
 class WorkConserving(Ruled):
-    """Batches tokens of the K_p oldest requests with prefill left and of the K_d oldest that decode.
+    """Fills each batch from the oldest requests with prefill left and the oldest that decode, with a cap on each.
 
     Work-conserving while the caps do not bind: the budget is filled whenever there is as much to run, a seat and memory. A
     cap K_d below the budget is not, at any load (the paper's theorem needs both).
