@@ -14,7 +14,9 @@ from tests.strategies import cut, recorded_tables
 
 from evenstep.cost.power import Power
 from evenstep.measure import metrics
+from evenstep.measure import tally as tallies
 from evenstep.measure.metrics import Slo
+from evenstep.measure.records import columns
 from evenstep.measure.tally import Tally
 
 
@@ -199,3 +201,103 @@ def test_the_headline_is_worth_the_tokens_that_even_loads_would_add():
     share, rate = run.summary["idle_time_share"], run.summary["window_tokens_per_s"]
     assert run.summary["barrier_tokens_per_s"] == pytest.approx(rate * share / (1 - share))
     assert share > 0
+
+
+def test_the_bound_without_a_policy_has_the_longest_request_that_never_restarted():
+    """A restarted request spans steps in which it did not run: here 100 of them, and the longest other one has 7."""
+    run = small_run([1, 1, 1], [5, 7, 3], slots=3)
+    began, ended = np.array([3, 2, 0]), np.array([7, 8, 99])
+    requests = dataclasses.replace(run.requests, admitted_step=began, finished_step=ended, restarts=np.array([0, 0, 1]))
+    few = dataclasses.replace(run.totals, load_steps=0.0, active_steps=0)
+    for parts in ([0, 1, 2], [1, 2, 0]):  # the longest one comes first or last
+        tally = Tally(run.conditions)
+        for i in parts:
+            tally.add_requests(type(requests)(**{k: v[i : i + 1] for k, v in columns(requests).items()}))
+        assert tally.summary(few)["policy_free_bound_s"] == 7.0
+    tally = Tally(run.conditions)
+    tally.add_requests(dataclasses.replace(requests, restarts=np.ones(3, np.int64)))
+    assert tally.summary(few)["policy_free_bound_s"] == 0.0
+
+
+def test_the_share_of_prefix_hits_is_of_the_prompt_tokens_that_were_looked_up():
+    run = small_run([1], [1])
+    for looked_up, share in ((8, 0.25), (1, 2.0), (0, 2.0)):
+        counted = {"prefix_hit_tokens": 2, "prefix_prompt_tokens": looked_up}
+        totals = dataclasses.replace(run.totals, counted=counted)
+        assert Tally(run.conditions).summary(totals)["prefix_hit_share"] == share
+
+
+def test_classes_have_rows_where_there_are_two():
+    run = small_run([3, 5], [4, 1])
+    for classes, is_shown in (([1, 1], False), ([1, 2], True)):
+        tally = Tally(run.conditions)
+        tally.add_requests(dataclasses.replace(run.requests, request_class=np.array(classes)))
+        assert ("by_class" in tally.summary(run.totals)) is is_shown
+
+
+def test_a_run_of_half_a_second_has_a_rate_and_a_power():
+    run = small_run([3], [1], overhead_s=0.2, per_token_s=0.1)
+    assert run.summary["makespan_s"] == pytest.approx(0.5)
+    assert run.summary["tokens_per_s"] == pytest.approx(2.0)
+    assert run.summary["power_busy_idle_w"] == pytest.approx(run.steps.energy_busy_idle_j.sum() / 0.5)
+    nothing = dataclasses.replace(run.totals, makespan_s=0.0)
+    s = Tally(run.conditions).summary(nothing)
+    assert s["tokens_per_s"] is None and s["power_busy_idle_w"] is None
+
+
+def test_a_fleet_that_always_works_draws_no_idle_power_besides():
+    run = small_run([3, 5], [4, 1])
+    assert run.summary["energy_busy_idle_j"] == pytest.approx(run.steps.energy_busy_idle_j.sum())
+
+
+def two_groups(full: list[int]) -> Any:
+    """Steps of two groups in turn, and conditions; the steps with the numbers in `full` have all slots busy."""
+    run = small_run([5, 2] * 15, [1] * 30, workers=2, slots=1)
+    busy = np.isin(np.arange(run.steps.rows), full)
+    steps = dataclasses.replace(run.steps, group=np.arange(run.steps.rows) % 2, running_all=np.where(busy, 4, 3))
+    conditions = dataclasses.replace(run.conditions, workers=4, slots_total=4, group_sizes=(2, 2), overhead_s=(1.0, 2.0))
+    return conditions, steps, run.totals
+
+
+@pytest.mark.parametrize(("full", "first", "last"), [(range(3, 13), 3, 12), (range(4, 13), 0, 14)])
+def test_the_window_begins_and_ends_with_a_full_step_where_ten_are_full(full, first, last):
+    conditions, steps, totals = two_groups([*full])
+    for block in (100, 5, 1):
+        tally = Tally(conditions)
+        for start in range(0, steps.rows, block):
+            rows = slice(start, start + block)
+            tally.add_steps(type(steps)(**{k: v[rows] for k, v in columns(steps).items()}))
+        s = tally.summary(totals)
+        assert s["window"]["kind"] == ("running" if first == 0 else "full-slots")
+        assert (s["window"]["first_step"], s["window"]["last_step"]) == (first, last)
+        assert s["window"]["steps"] == last - first + 1
+        within = steps.envelope[first : last + 1]
+        shares = 1 - steps.load_sum[first : last + 1] / (2 * within)
+        assert s["idle_share"] == pytest.approx(shares.mean())
+
+
+def test_a_group_without_a_step_in_the_window_is_taken_to_idle_as_the_others():
+    conditions, steps, totals = two_groups([*range(15)])
+    uneven = np.where(steps.group == 0, steps.load_sum, 2 * steps.envelope)
+    for group, idle in ((steps.group, [0.3, 0.0]), (steps.group * 0, [0.15, 0.15])):
+        tally = Tally(conditions)
+        tally.add_steps(dataclasses.replace(steps, group=group, load_sum=uneven))
+        s = tally.summary(totals)
+        share = 1 - uneven / (2 * steps.envelope)
+        expected = [share[group == g].mean() if (group == g).any() else share.mean() for g in range(2)]
+        rate = metrics.full_slot_tokens_per_s(
+            conditions, s["mean_load_tokens"], np.array(expected), totals.output_tokens / totals.active_steps
+        )
+        assert s["full_slot_tokens_per_s"] == pytest.approx(rate)
+        assert expected == pytest.approx(idle, abs=0.02)
+
+
+def test_a_long_table_is_worked_on_in_blocks_with_the_same_result(monkeypatch):
+    run = small_run([5, 2, 9, 4] * 6, [3, 1, 2, 4] * 6, workers=2, slots=2)
+    whole = flat(run.summary)
+    for size in (1, 7, run.requests.rows, run.requests.rows - 1):
+        monkeypatch.setattr(tallies, "_BLOCK", size)
+        again = Tally(run.conditions)
+        again.add_steps(run.steps)
+        again.add_requests(run.requests)
+        assert flat(again.summary(run.totals)) == pytest.approx(whole)
