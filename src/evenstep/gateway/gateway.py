@@ -155,7 +155,7 @@ class Gateway(Control):
             client.close_if_idle()
 
     async def drained(self, within_s: float) -> bool:
-        """After `drain`: wait up to `within_s` seconds until no client waits for an answer. True if so in time."""
+        """After `drain`: wait up to `within_s` seconds until no client waits for an answer. False = one still does."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + within_s
         while any(client.is_busy for client in self.front.clients):

@@ -86,7 +86,7 @@ class Client:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is expected: none was asked for yet, or the last one ended correctly."""
+        """Whether no answer is expected: nothing was asked yet, or the last answer ended correctly."""
         return self._state is _IDLE
 
     def receive(self, data: bytes) -> Piece | None:

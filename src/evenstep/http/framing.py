@@ -28,7 +28,7 @@ class Framing(Protocol):
     """Finds the end of one body.
 
     Attributes:
-        is_between: the next byte begins a chunk.
+        is_between: the next byte begins a chunk; always False where a body has no chunks.
         over: the body has ended: feed no more.
         rest: once `over`, the bytes of the last `feed` that follow the body.
         announced: bytes that the peer has promised and not sent yet, of a chunked body those of the current chunk.
@@ -106,7 +106,7 @@ def _length(line: bytes) -> int:
 
 
 class Chunked:
-    """The framing of a chunked body."""
+    """The framing of a chunked body, which ends after its trailers. Sizes have at most eight hexadecimal digits."""
 
     ends_with_connection = False
     __slots__ = ("_left", "_line", "_state", "_trailers", "is_between", "over", "rest")
@@ -220,7 +220,7 @@ class Chunked:
 
 
 def framed(data: bytes, last: bool = False) -> bytes:
-    """Bytes framed as one HTTP chunk; `last` also ends the body. Without `data`, only the end, or empty."""
+    """Bytes framed as one HTTP chunk; `last` also ends the body. Without `data`, only the end, or nothing without `last`."""
     if not data:
         return _END if last else b""
     return b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if last else b"%x\r\n%b\r\n" % (len(data), data)

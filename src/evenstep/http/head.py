@@ -70,7 +70,7 @@ class ResponseHead:
         length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`; 0 where no body can follow, as after status 204 or a HEAD. A
             cached head (`heads`) has the length of the first answer.
         keep_alive: the server lets the connection be reused (RFC 9112 section 9.3); False with `UNTIL_CLOSED`.
-        kind: the content type without parameters, in lower case; empty if the head has none.
+        kind: the content type without parameters, in lower case; empty without the header.
         is_plain: the body is not compressed, by its Content-Encoding.
     """
 

@@ -116,7 +116,8 @@ class Server(Generic[P]):
 
     Attributes:
         state: the phase it is in; `State.OVER` = close the connection once all is written.
-        keep_alive: the connection may be used again after this answer. Set it to False to make an answer the last one.
+        keep_alive: the connection may be used again after this answer. Set it to False to make an answer the last one; an
+            answer to a part of a request always is.
         parsed: what `Reads.read` returned for the current request; None before its head and after its answer.
         got: bytes of the current body so far, for a body that did not come with its head.
         is_framed: the body of the current answer goes out in chunks; set by `start`.

@@ -219,7 +219,7 @@ def check_files(config: GatewayConfig) -> None:
     """Check files needed while serving: load each tokenizer, and check that the decision log may be written.
 
     Raises:
-        InputError: one of them is not.
+        InputError: a file cannot be used for this.
     """
     for model, path in config.tokenizers.items():
         try:

@@ -156,8 +156,8 @@ class Decisions:
     """The decision log.
 
     Args:
-        path: file; empty = no log. JSON lines where the name ends in .jsonl, else msgpack. A second model gets its name
-            into the file's.
+        path: file; empty = no log. JSON lines where the name ends in .jsonl, else msgpack. Of several models, each after
+            the first has a file with its name added.
         part_bytes: size from which a new part is begun; 0 = never.
         keep: newest parts kept; 0 = all.
         retry_s: wait before a log that could not be written, on a full disk for example, is tried again. Requests are

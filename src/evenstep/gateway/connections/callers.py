@@ -116,9 +116,10 @@ def expected_tokens(value: str) -> int | Refusal:
 
 
 def priority(value: str) -> float | Refusal:
-    """The priority that a client states in its header; 0 if it is empty. The smallest waits first, and may be negative.
+    """The priority that a client states in its header, of any sign; 0 if it is empty.
 
-    A refusal with status 400 unless it is a finite number.
+    The smallest goes first, where ``dispatch.order`` looks at priorities. A refusal with status 400 unless it is a finite
+    number.
     """
     try:
         number = float(value or 0)

@@ -35,7 +35,7 @@ class Service(Protocol):
     Attributes:
         limits, heads: in force; read anew for each request, so a reload replaces them.
         clients: open connections; a `Client` adds and removes itself.
-        is_draining: no answer lets its connection be reused.
+        is_draining: while True, each answer ends its connection.
         serve: called with each whole request; answers it, or sets `Client.job` and answers later.
         new_name: returns an id for a request without one.
         told: called with the status of each answer that begins.
@@ -264,7 +264,7 @@ class Client(asyncio.Protocol):
             self._answered()
 
     def forward(self, data: bytes) -> None:
-        """Send a piece that is framed already, in whole HTTP chunks if `is_framed`; it cannot end the answer."""
+        """Send a piece that is framed already, in whole HTTP chunks if `is_framed`. Dropped on a closed connection."""
         machine = self._machine
         if machine.state is not _OVER:
             self.transport.write(machine.forward(data))

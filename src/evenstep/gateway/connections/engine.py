@@ -220,7 +220,7 @@ class EngineConnection(asyncio.Protocol):
             self._take(piece)
 
     def eof_received(self) -> None:
-        """The transport closes and calls `connection_lost`; a connection without work must not be used until then."""
+        """The engine closed its side: close an idle connection at once; for one at work, see `connection_lost`."""
         if self._machine.is_idle:
             self.close()
 

@@ -33,12 +33,12 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     Args:
         head: as read; its `length` belongs to the first request with this head.
         name: the request's id as the client gave it, where that is plain text; empty = it gets a new one.
-        kind: ``chat`` or ``completions``, which generate tokens; ``other`` = it generates none.
+        kind: ``chat`` or ``completions``, which generate tokens; ``other`` = it does not.
         caller: the client; None if its key is missing or wrong.
         refusal: of its key, class, expected tokens or priority; None = not refused.
         number: of its class, from 1; 0 = no class.
         expected: output tokens the client expects, 0 = unknown.
-        priority: the smallest waits first; 0 if not stated.
+        priority: the smallest goes first, where ``dispatch.order`` looks at priorities; 0 if not stated.
         carried: header lines that are forwarded to engines, each with its CRLF.
         carries_key: the client's credentials are among them: the gateway has no keys of its own.
         session: the text that names its session; empty = the head has none.
@@ -132,7 +132,7 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
 
 
 def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
-    """The lines of a client's head that are forwarded to the engine, each with its CRLF; empty if there are none.
+    """The lines of a client's head that are forwarded to the engine, each with its CRLF; empty = no such line.
 
     These are ``traceparent``, ``tracestate`` and what the arguments add. A value of over 512 characters or with control or
     non-ASCII characters is left out, except for credentials.

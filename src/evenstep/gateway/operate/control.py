@@ -40,7 +40,7 @@ class Control(Protocol):
         ...
 
     def not_ready(self) -> str:
-        """The reason why the gateway should get no requests, or no more; empty if it is ready."""
+        """The reason, as a clause, why the gateway should get no requests, or no more; empty if it is ready."""
         ...
 
     def notes(self) -> list[str]:
@@ -84,13 +84,14 @@ class Control(Protocol):
         ...
 
     def scrape_failed(self, name: str) -> None:
-        """Note that a worker's metrics could not be read: the last reading stays in use, and ages."""
+        """Note that a worker's metrics could not be read: its last reading ages; a prefiller counts as full."""
         ...
 
     def reload(self, config: GatewayConfig) -> None:
         """Use another config from now on, except for its workers; see `add_worker` and `remove_worker`.
 
-        Where it listens, its TLS files, how it speaks with engines it knows, and the decision log stay as they were.
+        Where it listens, its TLS files, how it speaks with engines it knows, and the decision log stay as they were. Load
+        the kernels of its policy first, since a dispatcher is built with it. Workers are asked again for their models.
 
         Raises:
             InputError: the config cannot be used; nothing has changed then.
@@ -127,7 +128,7 @@ class ControlProxy:
         self._loop.call_soon_threadsafe(call, *args)
 
     def ask(self, call: Callable[..., T], *args: Any) -> Future[T]:
-        """Run a call on the gateway's loop soon; returns a future of that thread's result or exception.
+        """Run a call on the gateway's loop soon; returns a future with its result or exception.
 
         Await it with `asyncio.wrap_future`; never block on it in the gateway's own thread.
         """

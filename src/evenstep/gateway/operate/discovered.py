@@ -39,7 +39,7 @@ def check(where: str, common: Worker, port: int, every_s: float) -> None:
         where: place of the settings, for errors.
 
     Raises:
-        InputError: they cannot.
+        InputError: one of them is invalid.
     """
     check_range(where, "a number from 1 to 65535", above=0, below=65536, port=port)
     check_range(where, "a number above 0", above=0, finite=True, every_s=every_s)

@@ -104,7 +104,7 @@ class Scraper:
         self._engines = engines
 
     async def stop(self) -> None:
-        """Stop reading, wait for readings under way to end, and close the pages."""
+        """Stop reading: cancel the readings under way, wait until they have ended, and close the pages."""
         tasks = list(self._tasks.values())
         self.follow([])
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -60,7 +60,7 @@ class Backend:
 
     @property
     def continuing(self) -> Dialect:
-        """The dialect for continuing an answer on this worker, without features it proved not to support."""
+        """The dialect for continuing an answer here: `dialect` without the features that `cannot_continue` ruled out."""
         restarts, dialect = self.endpoint.restarts, self.dialect
         if not restarts:
             return dialect
@@ -68,9 +68,9 @@ class Backend:
         return replace(dialect, chat_from_ids=chats, completions_go_on=False not in restarts)
 
     def cannot_continue(self, chat: bool) -> None:
-        """Note that the engine restarted a chat (True) or a completion in place of continuing it.
+        """Note that the engine restarted a chat (True) or a completion in place of continuing it; the first time, log it.
 
-        This holds for all workers of its endpoint: none is asked to continue one again. The first time, it is logged.
+        This holds for all workers of its endpoint: they are not asked to continue one again.
         """
         if chat not in self.endpoint.restarts:
             self.endpoint.restarts.add(chat)

@@ -32,7 +32,7 @@ class Attainment:
         self._classes = list(classes.items())
 
     def ended(self, one: Ended) -> None:
-        """Count a request that ended, as having met or missed its class's targets."""
+        """Count a request that ended, as having met or missed the targets of its class in force now; a `Sink`."""
         if not 0 < one.request_class <= len(self._classes) or one.outcome == "cancelled":
             return
         name, kind = self._classes[one.request_class - 1]

@@ -86,7 +86,7 @@ class Exchange:
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
     def prefill(self, command: SendPrefill, backend: Backend) -> None:
-        """Send the prefill leg to a prefiller."""
+        """Send the prefill leg to a prefiller; it ends in `prefilled` or `lost` after ``Engines.answer_s`` at most."""
         self._handover = b""
         self._begin_call(backend)
         leg = self._leg = Prefill(self, command.leg, backend)
@@ -152,7 +152,7 @@ class Exchange:
     # --- what legs say -------------------------------------------------------------------------------------------
 
     def start(self, out: bytes) -> None:
-        """Send the client the head of the stream, what was held, and `out`, which has the first token."""
+        """Send the client the head of the stream, what was `held`, and `out`, which has the first token."""
         self.has_started = True
         if self.story is not None:
             self.story.started()

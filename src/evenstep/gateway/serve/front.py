@@ -98,7 +98,7 @@ class Front:
     # --- what connections ask ------------------------------------------------------------------------------------
 
     def new_name(self) -> str:
-        """A new id for a request whose client gave none: this gateway's random prefix, ``-``, and a hexadecimal count."""
+        """A new id for a request whose client gave no id: this gateway's random prefix, ``-``, a hexadecimal count."""
         return "%s-%x" % (self._front, next(self._numbers))  # noqa: UP031  # twice as fast as an f-string's :x
 
     def told(self, status: int) -> None:

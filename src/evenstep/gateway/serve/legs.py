@@ -110,7 +110,7 @@ class Collecting:
         return self._answer.status if self._refused and self._answer is not None else 0
 
     def at_once(self, head: ResponseHead, body: bytes) -> None:
-        """Handle an answer that arrived whole; see `Leg.at_once`."""
+        """Handle an answer that arrived whole, of any status; see `Leg.at_once`."""
         if head.status == 200 and head.kind == self.kind and head.is_plain and len(body) <= _MOST_ANSWER:
             self.whole(body)
             return

@@ -135,7 +135,7 @@ class Pools:
             self._learning[worker.name] = task
 
     def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker; with `drain`, its requests finish there first, else they continue elsewhere. See `gone`.
+        """Remove a worker once its requests finished there (`drain`) or continue elsewhere; then `gone` forgets it.
 
         Raises:
             InputError: there is no such worker.

@@ -77,8 +77,8 @@ class ServedModel:
         removed: called with the name of a worker that was removed, once no request runs there.
         denied: called when a worker denies a model that it was listed for; it asks for the worker's models again.
         tokenizer: path of a tokenizer.json, to count prompts by; empty = tokens are estimated from a prompt's bytes.
-        log: as given.
-        tenants: counts of tenants, shared by the models whose limits hold together; None = this model's alone.
+        log: takes the records of the decision log, closed by `close`; None = there is no log.
+        tenants: limits of tenants, counted over all models that share them; None = over this model alone.
 
     Attributes:
         backends: workers by name, also those that are leaving.
@@ -210,7 +210,7 @@ class ServedModel:
                 exchange.client.fail()
 
     def number(self, exchange: Placed) -> int:
-        """Give a new request the next number, register it until it ends, and make it the client's job. Returns it."""
+        """Register a new request under the next number until it ends, as its client's job. Returns the number."""
         self._number = exchange.number = number = self._number + 1
         self._exchanges[number] = exchange
         exchange.client.job = exchange
