@@ -142,8 +142,8 @@ class RequestClass:
     Args:
         weight: its share of the slots while more wait than fit, for policies that share by weight, such as `best`. Requests
             without a class have share 1.
-        ttft_s: seconds to the first token that it should keep to; 0 = none. If the answer is not streamed, to its end.
-        tpot_s: seconds per further token that it should keep to; 0 = none. Only of streamed answers.
+        ttft_s: seconds to the first token that it should keep to; 0 = no target. If the answer is not streamed, to its end.
+        tpot_s: seconds per further token that it should keep to; 0 = no target. Only of streamed answers.
     """
 
     weight: float = 1.0

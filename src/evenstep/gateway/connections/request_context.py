@@ -42,8 +42,8 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
         carried: header lines that are forwarded to engines, each with its CRLF.
         carries_key: the client's credentials are among them: the gateway has no keys of its own.
         session: the text that names its session; empty = the head has none.
-        task: the text that names its task; empty = none.
-        traceparent: W3C trace context; empty = none.
+        task: the text that names its task; empty = the head has no task.
+        traceparent: W3C trace context; empty = the head has no such header.
     """
 
     head: RequestHead

@@ -139,7 +139,7 @@ class TextLine(logging.Formatter):
     """Time, level, message, then ``field=value``; a record is always one line, but for a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its line break; a value with blanks, quotes or line breaks is written as a JSON string."""
+        """The line, without its line break; a value that is empty or has blanks, quotes or line breaks is a JSON string."""
         if isinstance(record, _Line):
             return f"{_time(record)} info    request{_text_of(record.one)}"
         more = "".join(f" {key}={_word(str(value))}" for key, value in _shown(record).items())

@@ -83,7 +83,7 @@ class Membership:
         return Plan(source, wanted, joins, [name for name in owned if name not in wanted])
 
     async def apply(self, plan: Plan) -> None:
-        """Carry a plan out, worker by worker; those that leave finish their requests. Make the plan just before.
+        """Carry a plan out, worker by worker; those that leave finish their requests. It is not checked again.
 
         Raises:
             InputError: the gateway refuses a worker; what came before it in the plan has happened.

@@ -25,7 +25,7 @@ class Backend:
     Args:
         worker: as its operator describes it, with its name.
         endpoint: at its URL; ranks with the same URL share it.
-        api_key: sent as the bearer token; empty = none sent.
+        api_key: sent as the bearer token; empty = no token is sent.
 
     Attributes:
         fingerprint: ``system_fingerprint`` of its chunks, once known; else empty.
@@ -33,7 +33,7 @@ class Backend:
         passing: number of running requests that are not generations; `ProxiedRequest` counts it up and down.
         serves: names of the models it serves, as the config or its ``/v1/models`` says.
         denied: those of them that it has refused; while any is there, it gets no requests.
-        denied_s: monotonic time of the last refusal; -inf = none.
+        denied_s: monotonic time of the last refusal, in seconds; -inf = it never refused.
 
     Raises:
         InputError: an unknown engine or option.
@@ -109,7 +109,7 @@ class Backend:
         Args:
             method: of HTTP.
             target: path and query, below the base path of the endpoint.
-            name: the request's id; empty = none is sent.
+            name: the request's id; empty = no id is sent.
             length: bytes of the body; GET and HEAD without a body get no Content-Length.
             more: further header lines, each with its CRLF, as `carried` returns them.
         """

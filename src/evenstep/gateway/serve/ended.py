@@ -29,7 +29,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
         path: of the request, without query.
         model: the model it asks for, as written; empty if it names none, or was refused before it was known.
         tenant: the tenant to charge.
-        request_class: number of its class; 0 = none.
+        request_class: number of its class, from 1; 0 = no class.
         worker: the last worker it was sent to; empty if it was never sent.
         prompt_tokens, output_tokens: as an engine counted them; without a count, the prompt's as estimated, and 0.
         tries: legs begun for it, those to prefillers included.
@@ -39,7 +39,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
         sent_s: of its last dispatch to a worker.
         first_s: of its first token, or of its whole answer.
         ended_s: of its end.
-        traceparent: W3C trace context as the client sent it; empty = none.
+        traceparent: W3C trace context as the client sent it; empty = it sent no header.
     """
 
     request_id: str

@@ -206,7 +206,7 @@ class Front:
     def not_ready(self) -> str:
         """The reason why the gateway should get no requests, or no more; empty if it is ready.
 
-        It is ready once a worker serves a model and the metrics of one could be read, until it drains.
+        It is ready once a worker serves a model and the load of one is known, until it drains.
         """
         if self.is_draining:
             return "draining"
