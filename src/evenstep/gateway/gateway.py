@@ -25,18 +25,21 @@ _LOOK_S = 0.05
 class Gateway(Control):
     """One gateway; `Control` describes most of its methods.
 
+    Call all methods on `loop`: first `check`, then `start`. To end it, call `drain`, `drained`, `give_up` and `close` in
+    order.
+
     Args:
-        config: the config at the start.
+        config: the checked config at the start; `reload` replaces it.
         loop: the loop it runs on.
-        salt: prompts and names are hashed with it.
-        tls: for engines with https.
+        salt: key of the hashes of prompts and names; empty = hashes without a key.
+        tls: for engines with https; None = trust the system's authorities.
 
     Attributes:
-        front: takes requests.
+        front: takes requests; until `start` it refuses generations with status 503.
         pools: the workers of each model.
 
     Raises:
-        InputError: a key that cannot be read.
+        InputError: a client's key that cannot be read or appears twice.
     """
 
     def __init__(
@@ -51,17 +54,20 @@ class Gateway(Control):
         self.front = Front(self.pools, config, salt)
 
     def check(self) -> None:
-        """Check that the workers of the config can be taken, and that files needed later are usable.
+        """Check that the config's workers can be added, and that files needed later are usable. Changes nothing.
 
         Raises:
-            InputError: one of them cannot be.
+            InputError: an invalid worker, an unreadable secret, an unreadable tokenizer, or a decision log that cannot be
+                written.
         """
         check_files(self._config)
         for worker in self._config.fleet():
             self.pools.backend_of(worker)
 
     def start(self) -> None:
-        """Become ready, and add the workers of the config. Call it once what decisions need is compiled.
+        """Stop refusing requests as "starting", and add the workers of the config.
+
+        Call it once, when what decisions need is compiled. The gateway is ready (`not_ready`) only when a worker is usable.
 
         Raises:
             InputError: see `check`.
@@ -149,7 +155,7 @@ class Gateway(Control):
             client.close_if_idle()
 
     async def drained(self, within_s: float) -> bool:
-        """Wait up to `within_s` seconds until every request has ended. Returns whether all have."""
+        """After `drain`: wait up to `within_s` seconds until no client waits for an answer. False = one still does."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + within_s
         while any(client.is_busy for client in self.front.clients):
@@ -159,7 +165,7 @@ class Gateway(Control):
         return True
 
     async def give_up(self, within_s: float) -> None:
-        """After `drain`: end all running answers with an error; wait up to `within_s` seconds until clients have read it."""
+        """After `drain`: end running answers with an error; wait up to `within_s` seconds until their connections close."""
         told = [client for client in self.front.clients if client.is_busy and client.job is not None]
         for client in told:
             if client.job is not None:  # the one before may have ended it
@@ -170,7 +176,7 @@ class Gateway(Control):
             await asyncio.sleep(_LOOK_S)
 
     def close(self) -> None:
-        """Close everything at once."""
+        """Close all connections at once, without answers, and all pools with their decision logs."""
         for client in list(self.front.clients):
             client.abort()
         self.pools.close()

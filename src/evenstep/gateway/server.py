@@ -40,15 +40,16 @@ class Server:
     """A gateway that listens; `open` in a running loop, `close` when done.
 
     Args:
-        config: checked.
-        is_scraped: whether it gets readings of the workers' metrics pages.
-        bound: the listening socket; made by `open` when left out.
+        config: as `checked` returns it.
+        is_scraped: whether the host reports readings of the workers' metrics pages; until its first, a worker counts as
+            full.
+        bound: a bound socket that does not listen yet; made by `open` from ``config.listen`` when left out.
 
     Attributes:
-        gateway: known once open.
-        port: its port, once open.
+        gateway: set by `open`.
+        port: the TCP port it listens at; 0 before `open`.
         begins_plain: decides in plain Python until kernels are compiled.
-        contexts: TLS contexts for clients, with the config section of each certificate; once open.
+        contexts: set by `open`: the listener's TLS context, its files and their config section; empty = plain HTTP.
     """
 
     def __init__(self, config: GatewayConfig, is_scraped: bool = False, bound: socket.socket | None = None) -> None:
@@ -61,10 +62,13 @@ class Server:
         self._warming: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Listen, and in the background compile what decisions need and add the workers.
+        """Listen, and begin a background task that compiles what decisions need and adds the workers; see `ready`.
+
+        Until workers are added, generations are refused with status 503.
 
         Raises:
-            InputError: a port that is taken, an address that is not this machine's, a secret that cannot be read.
+            InputError: a port that is taken, an address that is not this machine's, an unreadable secret or file, or an
+                invalid worker.
         """
         config, loop = self.config, asyncio.get_running_loop()
         bound = self._bound or sockets.listening(WHERE, config.listen.host, config.listen.port)
@@ -89,7 +93,9 @@ class Server:
         self._warming = loop.create_task(self._warm())
 
     async def ready(self) -> None:
-        """Wait until what decisions need is compiled, and workers have been asked for their models.
+        """After `open`: wait until what decisions need is compiled and the workers of the config are added.
+
+        Workers need not have said yet which models they serve; `Gateway.not_ready` tells whether one has.
 
         Raises:
             Exception: the error of compiling or of adding workers.
@@ -98,14 +104,14 @@ class Server:
         await asyncio.shield(self._warming)
 
     async def drain(self, within_s: float) -> bool:
-        """Stop listening, and wait up to `within_s` seconds for requests to end. Returns whether all ended."""
+        """Stop listening, refuse new requests, and wait up to `within_s` seconds for running ones. True if all ended."""
         if self._server is not None:
             self._server.close()
         self.gateway.drain()
         return await self.gateway.drained(within_s)
 
     async def close(self) -> None:
-        """Close everything at once."""
+        """Stop listening and warming, and close every connection at once, without answers; see `Gateway.close`."""
         if self._warming is not None:
             self._warming.cancel()
         if self._server is not None:
@@ -130,11 +136,13 @@ class Server:
 def serve(sources: Sources, say: Callable[[str], None], settled: Settled[GatewayConfig], bound: socket.socket) -> None:
     """Listen until SIGTERM or SIGINT, then let requests finish; a second signal stops at once. SIGHUP reloads the config.
 
+    Returns when the gateway has ended. Requests may run for ``limits.drain_s`` seconds more; then they end with an error.
+
     Args:
-        sources: origin of the config.
-        say: takes the start-up lines: addresses and assumptions.
+        sources: origin of the config, read again at each reload.
+        say: takes one line at a time: addresses and assumptions at the start, later that it is ready and that it drains.
         settled: the config at the start.
-        bound: the listening socket.
+        bound: a bound socket for clients, which does not listen yet.
 
     Raises:
         InputError: see `Server.open` and `Operation.start`.
@@ -235,7 +243,7 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
 
 
 def introduction(server: Server) -> list[str]:
-    """The start-up lines: address, policy, number of workers, and what was assumed about them."""
+    """The start-up lines of an open server: address, policy, number of workers, and what was assumed about them."""
     config = server.config
     fleet = config.fleet()
     groups = {worker.group or worker.name for worker in fleet if worker.role == "decode"}

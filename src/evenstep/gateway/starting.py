@@ -30,8 +30,10 @@ UNTIL_CHECKED = "the checked build answers requests once its kernels are compile
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
     """Run the gateway as `server.serve` does; without compiled kernels, answer on its port while it is imported.
 
+    It reads `sources` and binds the port itself. With TLS, nothing is answered until the gateway is imported.
+
     Raises:
-        InputError: see `server.serve`.
+        InputError: a missing package, an invalid config, a port that is taken; see also `server.serve`.
     """
     sockets.need_gateway_extra(WHERE)
     with contextlib.ExitStack() as while_it_fails, contextlib.ExitStack() as until_imported:
@@ -56,8 +58,10 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
 class WaitingRoom:
     """Answers on the gateway's socket until the gateway is up: healthy, not ready, and 503 to everything else.
 
+    A context manager: a thread answers inside its block, with one answer for each connection. `bound` stays open.
+
     Args:
-        bound: the gateway's own socket; clients that come last wait in it for the gateway.
+        bound: the gateway's own socket, which begins to listen; clients that come last wait in it for the gateway.
     """
 
     def __init__(self, bound: socket.socket) -> None:

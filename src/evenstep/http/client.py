@@ -36,10 +36,11 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The part of an answer that some bytes brought.
 
     Args:
-        head: of the answer, if it came with these bytes.
-        body: the next bytes of the body; may be empty.
+        head: of the answer, if it was completed by these bytes; else None.
+        body: the next bytes of the body, without chunk framing; may be empty.
         over: the answer has ended in order.
-        fault: why no more of it is read; empty = no fault. It comes after head and body.
+        fault: why no more of it is read, and the connection is of no further use; empty = no fault. It comes after the
+            head.
     """
 
     head: ResponseHead | None = None
@@ -51,15 +52,17 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
 class Client:
     """The client's side of one HTTP/1.1 connection, without I/O.
 
+    For each request call `ask`, then `receive` for the bytes that come, and `end` if the server closes its side.
+
     Args:
         heads: the cache of parsed heads, shared by all connections to a server.
 
     Attributes:
-        head: of the current answer; None before it has come.
-        length: of the current answer's body: bytes, `CHUNKED` or `UNTIL_CLOSED`.
-        keeps: after an answer: another request may follow.
-        framing: of the body that is under way; None = none is. While it `is_between` chunks, a host may read whole chunks
-            itself, and feed the rest.
+        head: of the current or last answer; None before it has come.
+        length: of that answer's body: bytes, `CHUNKED` or `UNTIL_CLOSED`.
+        keeps: once an answer has ended: another request may follow on this connection.
+        framing: of the body that is under way; None = no body is. While it `is_between` chunks, a host may read whole
+            chunks itself, and feed the rest.
     """
 
     __slots__ = ("_begun", "_heads", "_interim", "_is_head", "_state", "framing", "head", "keeps", "length")
@@ -74,7 +77,7 @@ class Client:
         self.head: ResponseHead | None = None
 
     def ask(self, is_head: bool = False) -> None:
-        """Note that a request is sent; the next answer is its answer.
+        """Note that a request is sent; the next answer is its answer. Call it only while `is_idle`.
 
         Args:
             is_head: whether the request's method is HEAD; then the answer has no body, even if it states a length.
@@ -83,11 +86,15 @@ class Client:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is expected, and the last one ended correctly."""
+        """Whether no answer is expected: nothing was asked yet, or the last answer ended correctly."""
         return self._state is _IDLE
 
     def receive(self, data: bytes) -> Piece | None:
-        """Take bytes from the server; returns the part of an answer they bring, None = nothing yet."""
+        """Take bytes from the server; returns the part of an answer they bring.
+
+        None = nothing yet, or a fault came before. Interim answers (status 1xx) are skipped. It never raises: a broken
+        rule, or bytes that were not asked for, are a `Piece` with a fault.
+        """
         if self.framing is not None:
             return self._read_body(data, self.framing)
         if self._state is _WAITING:
@@ -103,7 +110,12 @@ class Client:
         return self._broken("it sends what was not asked for") if self._state is _IDLE else None
 
     def end(self) -> Piece | None:
-        """Handle the end of the server's side; returns what that completes, if anything."""
+        """Handle the end of the server's side, after which nothing is read.
+
+        Returns:
+            A `Piece` that is `over` if the end completes the body; one with a fault if an answer is incomplete; None if no
+            answer was expected.
+        """
         state, framing = self._state, self.framing
         self._state, self.framing, self.keeps = _BROKEN, None, False
         if state is _BODY and framing is not None and framing.ends_with_connection:

@@ -8,7 +8,7 @@ class HttpError(Exception):
 
     Args:
         message: the reason, as a sentence.
-        status: the HTTP status for a client that broke the rule.
+        status: the HTTP status for a client that broke the rule; without meaning if a server did.
         code: a word for programs; empty = the message says it all.
     """
 
@@ -18,10 +18,10 @@ class HttpError(Exception):
 
 
 def head_too_large(limit: int) -> HttpError:
-    """The error for a head over its limit (RFC 6585 section 5)."""
+    """The error, with status 431, for a head of more than `limit` bytes (RFC 6585 section 5)."""
     return HttpError(f"The request's headers are larger than {limit} bytes.", 431, "headers_too_large")
 
 
 def body_too_large(limit: int) -> HttpError:
-    """The error for a body over its limit (RFC 9110 section 15.5.14)."""
+    """The error, with status 413, for a body of more than `limit` bytes (RFC 9110 section 15.5.14)."""
     return HttpError(f"The request body is larger than {limit} bytes.", 413, "request_too_large")

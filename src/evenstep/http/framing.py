@@ -28,10 +28,11 @@ class Framing(Protocol):
     """Finds the end of one body.
 
     Attributes:
-        is_between: the next byte begins a chunk.
-        over: the body has ended; `rest` is what followed it.
+        is_between: the next byte begins a chunk; always False where a body has no chunks.
+        over: the body has ended: feed no more.
+        rest: once `over`, the bytes of the last `feed` that follow the body.
         announced: bytes that the peer has promised and not sent yet, of a chunked body those of the current chunk.
-        ends_with_connection: the end of the connection ends the body.
+        ends_with_connection: the end of the connection ends the body; `over` stays False.
     """
 
     is_between: bool
@@ -43,7 +44,7 @@ class Framing(Protocol):
     def announced(self) -> int: ...
 
     def feed(self, data: bytes) -> bytes:
-        """The part of these bytes that belongs to the body.
+        """Take the next bytes, cut anywhere; returns those that belong to the body, without framing. May be empty.
 
         Raises:
             HttpError: they break a rule.
@@ -52,7 +53,7 @@ class Framing(Protocol):
 
 
 def framing_of(length: int) -> Framing:
-    """The framing of a body.
+    """A new framing for a body.
 
     Args:
         length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`.
@@ -66,7 +67,7 @@ class Sized:
     """The framing of a body with a Content-Length.
 
     Args:
-        length: its bytes.
+        length: its bytes; 0 = it is `over` from the start.
     """
 
     __slots__ = ("announced", "over", "rest")
@@ -76,7 +77,7 @@ class Sized:
         self.announced, self.over, self.rest = length, not length, b""
 
     def feed(self, data: bytes) -> bytes:
-        """The part of these bytes that belongs to the body; see `Framing`."""
+        """The part of these bytes that belongs to the body: as many as are `announced`; see `Framing.feed`. Never raises."""
         left = self.announced
         if len(data) < left:
             self.announced = left - len(data)
@@ -93,7 +94,7 @@ class UntilClosed:
     is_between, over, rest, announced, ends_with_connection = False, False, b"", 0, True
 
     def feed(self, data: bytes) -> bytes:
-        """All of these bytes, which belong to the body; see `Framing`."""
+        """All of these bytes, which belong to the body; see `Framing.feed`. Never raises."""
         return data
 
 
@@ -105,7 +106,7 @@ def _length(line: bytes) -> int:
 
 
 class Chunked:
-    """The framing of a chunked body."""
+    """The framing of a chunked body, which ends after its trailers. Sizes have at most eight hexadecimal digits."""
 
     ends_with_connection = False
     __slots__ = ("_left", "_line", "_state", "_trailers", "is_between", "over", "rest")
@@ -120,11 +121,15 @@ class Chunked:
 
     @property
     def announced(self) -> int:
-        """Bytes of the current chunk still to come."""
+        """Bytes of the current chunk still to come; 0 between chunks."""
         return self._left
 
     def feed(self, data: bytes) -> bytes:
-        """The part of these bytes that belongs to the body, without chunk framing; see `Framing`."""
+        """The data of the chunks in these bytes, joined, without chunk framing; see `Framing.feed`. Trailers are dropped.
+
+        Raises:
+            HttpError: an invalid size, chunk end or trailer, a line of over 4096 bytes, or over 64 trailers.
+        """
         if self.is_between:
             stop = data.find(b"\r\n", 0, 12)
             length = _length(data[:stop]) if stop > 0 else 0
@@ -215,7 +220,7 @@ class Chunked:
 
 
 def framed(data: bytes, last: bool = False) -> bytes:
-    """Bytes framed as one HTTP chunk; `last` also ends the body."""
+    """Bytes framed as one HTTP chunk; `last` also ends the body. Without `data`, only the end, or nothing without `last`."""
     if not data:
         return _END if last else b""
     return b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if last else b"%x\r\n%b\r\n" % (len(data), data)

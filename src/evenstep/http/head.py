@@ -41,10 +41,10 @@ class RequestHead:
     """The head of a request.
 
     Args:
-        method, target: as they came.
-        path: the target without its query.
-        headers: by name in lower case; values of one name are joined by a comma.
-        length: bytes of the body, or `CHUNKED`; a cached head (`heads`) has the length of the first request.
+        method, target: as they came; the target is a path, with its query.
+        path: the target without its query, not decoded.
+        headers: by name in lower case; values of one name are joined by a comma and a blank.
+        length: bytes of the body, 0 without one, or `CHUNKED`; a cached head (`heads`) has the length of the first request.
         keep_alive: the client lets the connection be reused (RFC 9112 section 9.3).
         chunks: the client knows chunked bodies: it speaks HTTP/1.1 (RFC 9112 section 7.1).
         expects: the client waits for a 100 before it sends the body (RFC 9110 section 10.1.1).
@@ -67,10 +67,11 @@ class ResponseHead:
     Args:
         status: 100 to 599.
         headers: as in `RequestHead`.
-        length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`.
-        keep_alive: the server lets the connection be reused (RFC 9112 section 9.3).
-        kind: the content type without parameters, in lower case.
-        is_plain: the body is not compressed.
+        length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`; 0 where no body can follow, as after status 204 or a HEAD. A
+            cached head (`heads`) has the length of the first answer.
+        keep_alive: the server lets the connection be reused (RFC 9112 section 9.3); False with `UNTIL_CLOSED`.
+        kind: the content type without parameters, in lower case; empty without the header.
+        is_plain: the body is not compressed, by its Content-Encoding.
     """
 
     status: int
@@ -82,7 +83,10 @@ class ResponseHead:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds that Retry-After asks for (RFC 9110 section 10.2.3); 0 without the header, or if it is a date."""
+        """Seconds that Retry-After asks for (RFC 9110 section 10.2.3).
+
+        0 without the header, if it is a date, or if it has more than six digits.
+        """
         text = self.headers.get("retry-after", "")
         return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0.0
 
@@ -122,7 +126,7 @@ class PartialHead:
 
     Attributes:
         data: the bytes so far.
-        searched: no head ends within this many of them.
+        searched: no head ends within this many of them, counted from the first.
     """
 
     __slots__ = ("data", "searched")
@@ -132,7 +136,7 @@ class PartialHead:
         self.searched = 0
 
     def add(self, more: bytes) -> int:
-        """Add bytes; returns the offset at which the head ends, -1 = not yet."""
+        """Add bytes to `data`; returns the offset after the head's empty line, -1 = the head is not whole yet."""
         data = self.data
         data += more
         found = data.find(b"\r\n\r\n", max(0, self.searched - 3))
@@ -142,7 +146,7 @@ class PartialHead:
         return found + 4
 
     def take(self, end: int) -> tuple[bytes, bytes]:
-        """Remove and return everything: the head, and the bytes after it."""
+        """Empty `data`; returns its first `end` bytes (as `add` returned it), and the bytes after them."""
         data = self.data
         head, more = bytes(data[:end]), bytes(data[end:])
         data.clear()
@@ -151,13 +155,14 @@ class PartialHead:
 
 
 def read_request_head(head: bytes) -> RequestHead:
-    """Parse the head of a request.
+    """Parse the head of a request, by the rules of this file.
 
     Args:
         head: up to and including the empty line.
 
     Raises:
-        HttpError: it breaks a rule.
+        HttpError: it breaks a rule. The status is 405 for CONNECT, 417 for an unknown Expect, 431 for over 128 headers,
+            else 400.
     """
     if _REQUEST.fullmatch(head) is None:
         raise HttpError(_what_is_wrong(head))
@@ -204,10 +209,10 @@ def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
 
     Args:
         head: up to and including the empty line.
-        to_head: the answer to a HEAD request, so no body follows.
+        to_head: the answer to a HEAD request, so no body follows: its `length` is 0.
 
     Raises:
-        HttpError: it breaks a rule.
+        HttpError: it breaks a rule of this file.
     """
     if _RESPONSE.fullmatch(head) is None:
         raise HttpError(_what_is_wrong(head))

@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 
 class Heads(Generic[T]):
-    """A cache of parsed heads.
+    """A cache of parsed heads, of at most 2 KiB each. When 512 are kept, it is emptied.
 
     Args:
         make: parses a head up to and including its empty line. It returns the value without the length, the body length,
             and whether to cache the result. It raises if a head breaks a rule, so an invalid head is never cached.
-        splits: `split` is used.
+        splits: whether `read` remembers the last head for `split`; without it, `split` always returns None.
     """
 
     def __init__(self, make: Callable[[bytes], tuple[T, int, bool]], splits: bool = False) -> None:
@@ -39,10 +39,11 @@ class Heads(Generic[T]):
     def split(self, data: bytes) -> tuple[T, int, int] | None:
         """Recognise the head at the start of these bytes, if it equals the last one except for its Content-Length.
 
-        None if it differs from the last head; `read` then parses it once it is whole.
+        The last head is the one of the last `read` that had a plain Content-Length and was cached.
 
         Returns:
-            The value of the head, the length of the body, and the offset at which the body begins; None if it differs.
+            The value of the head, the length of the body, and the offset at which the body begins; None if it differs or is
+            not whole. Then `read` parses it once it is whole.
         """
         if self._last is None:
             return None
@@ -57,7 +58,10 @@ class Heads(Generic[T]):
         return None
 
     def read(self, head: bytes) -> tuple[T, int]:
-        """Parse a whole head; returns its value, and the length of the body."""
+        """Parse a whole head; returns its value, which may be that of an equal head, and the length of the body.
+
+        The length is in bytes, `CHUNKED` or `UNTIL_CLOSED`. It raises what `make` raises.
+        """
         place = _length_at(head)
         if place is not None:
             at, stop = place
@@ -103,7 +107,7 @@ def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
 
 
 def response_heads() -> Heads[ResponseHead]:
-    """A cache for the answers of one server; heads with another status than 200 are parsed each time."""
+    """A cache for the answers of one server, with `splits`; heads with another status than 200 are parsed each time."""
 
     def make(head: bytes) -> tuple[ResponseHead, int, bool]:
         found = read_response_head(head)

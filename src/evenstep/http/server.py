@@ -57,7 +57,7 @@ class Reads(Protocol[P_co]):
     """Parses heads of requests, as `Heads` does."""
 
     def read(self, head: bytes) -> tuple[P_co, int]:
-        """Parse a head; returns its value, and the length of the body.
+        """Parse a whole head; returns its value, and the length of the body: bytes or `CHUNKED`.
 
         Raises:
             HttpError: the head breaks a rule.
@@ -66,7 +66,7 @@ class Reads(Protocol[P_co]):
 
 
 class Bounds(Protocol):
-    """The most a client may send: bytes of a head and of a body."""
+    """The most a client may send: bytes of a head and of a body, both inclusive."""
 
     @property
     def head_bytes(self) -> int: ...
@@ -76,7 +76,10 @@ class Bounds(Protocol):
 
 
 class Rules(Protocol[P_co]):
-    """The settings that all connections of a service share; a service may replace them at any time."""
+    """The parser and the limits that all connections of a service share; a service may replace them at any time.
+
+    `Server` reads them anew for each head and each piece of a body.
+    """
 
     @property
     def heads(self) -> Reads[P_co]: ...
@@ -86,14 +89,14 @@ class Rules(Protocol[P_co]):
 
 
 class Request(msgspec.Struct, Generic[P], frozen=True, eq=False, gc=False):
-    """A whole request: its parsed head and its body."""
+    """A whole request: its parsed head, and its body without chunk framing. Answer it before the next one is read."""
 
     parsed: P
     body: bytes
 
 
 class Waits(msgspec.Struct, frozen=True, eq=False):
-    """Event: the client sends its body only after a `CONTINUE`."""
+    """Event: the client sends its body only after a `CONTINUE`, which the host writes to it."""
 
 
 WAITS = Waits()
@@ -104,16 +107,20 @@ Event = Request[P] | HttpError | Waits
 class Server(Generic[P]):
     """The server's side of one HTTP/1.1 connection, without I/O.
 
+    Feed it with `receive`. Each `Request` or `HttpError` gets one answer: `whole`, or `start` and then pieces up to the
+    `last`. Their results are bytes for the host to write. After the answer, see `following` and `state`.
+
     Args:
         rules: of the service.
-        most_waiting: bytes of later requests that may wait; a client that sends more gets one more answer, and no other.
+        most_waiting: bytes of later requests that may wait; a client that sends more gets the present answer, and no other.
 
     Attributes:
-        state: the phase it is in.
-        keep_alive: the connection may be used again after this answer.
+        state: the phase it is in; `State.OVER` = close the connection once all is written.
+        keep_alive: the connection may be used again after this answer. Set it to False to make an answer the last one; an
+            answer to a part of a request always is.
         parsed: what `Reads.read` returned for the current request; None before its head and after its answer.
-        got: bytes of the current body so far.
-        is_framed: the body of the current answer goes out in chunks.
+        got: bytes of the current body so far, for a body that did not come with its head.
+        is_framed: the body of the current answer goes out in chunks; set by `start`.
     """
 
     __slots__ = (
@@ -137,7 +144,11 @@ class Server(Generic[P]):
     # --- reading -------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> Event[P] | None:
-        """Take bytes from the client; returns the event they bring, None = nothing yet."""
+        """Take bytes from the client; returns the event they bring, None = nothing yet.
+
+        An `HttpError` is returned, not raised, and is to be answered, too. Bytes that come before the answer wait for
+        `following`.
+        """
         state = self.state
         if state is _IDLE:
             if self._waiting:
@@ -158,11 +169,11 @@ class Server(Generic[P]):
 
     @property
     def waiting(self) -> int:
-        """Bytes of later requests that wait for the present answer."""
+        """Bytes of later requests that wait for the present answer, or after it for `following`."""
         return len(self._waiting)
 
     def following(self) -> Event[P] | None:
-        """The event in bytes that waited for the last answer. Call it after each answer if any bytes wait."""
+        """The event in bytes that waited for the last answer. Call it after each answer if any are `waiting`."""
         return self.receive(b"")
 
     def _gather(self, data: bytes) -> Event[P] | None:
@@ -252,7 +263,10 @@ class Server(Generic[P]):
     # --- answering -----------------------------------------------------------------------------------------------
 
     def whole(self, status: int, kind: bytes, body: bytes, fields: bytes = b"") -> bytes:
-        """The bytes of a whole answer.
+        """The bytes of a whole answer, head and body; the answer has ended then.
+
+        `Connection: close` is added if it is the last one. The answer to a HEAD request has the length of `body`, but no
+        body.
 
         Args:
             kind: its content type.
@@ -279,6 +293,9 @@ class Server(Generic[P]):
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
         """Begin an answer that comes in pieces; its head is part of the first piece's bytes.
 
+        Without a `length`, a client of HTTP/1.1 gets chunks; for an older one, the end of the connection ends the body. To
+        answer a HEAD request, use `whole`.
+
         Args:
             kind, fields: as in `whole`.
             length: bytes of all pieces, -1 = not known.
@@ -293,7 +310,11 @@ class Server(Generic[P]):
         self._prefix = b"%b%bContent-Type: %b\r\n%b%b\r\n" % (first, fields, kind, framing, stays)
 
     def piece(self, data: bytes, last: bool = False) -> bytes:
-        """The bytes of a piece of the answer; `last` ends the answer."""
+        """The bytes to write for a piece of the answer; may be empty. `last` ends the answer.
+
+        Args:
+            data: plain bytes of the body; they are framed as a chunk if `is_framed`.
+        """
         if self.is_framed:  # RFC 9112 section 7.1
             data = b"%x\r\n%b\r\n" % (len(data), data) if data and not last else framed(data, last)
         if self._prefix:
@@ -303,13 +324,13 @@ class Server(Generic[P]):
         return data
 
     def forward(self, data: bytes) -> bytes:
-        """The bytes of a piece that is already framed as `is_framed` says."""
+        """The bytes to write for a piece that is framed already, in chunks if `is_framed`. It cannot end the answer."""
         if self._prefix:
             data, self._prefix = self._prefix + data, b""
         return data
 
     def close(self) -> None:
-        """Stop reading, and drop what was read."""
+        """Stop reading for good, and drop what was read; the state is `State.OVER`."""
         self.state, self.keep_alive = _OVER, False
         self._framing = None
         self._pieces.clear()

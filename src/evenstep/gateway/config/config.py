@@ -42,6 +42,8 @@ WHERE = "evenstep serve"
 class GatewayConfig:
     """The whole config of a gateway.
 
+    Not checked when it is made: see `checked`.
+
     Args:
         listen: where clients come in.
         admin: where operators come in.
@@ -57,8 +59,9 @@ class GatewayConfig:
         tenants: limits by tenant; `*` stands for those not listed.
         classes: classes of requests.
         aliases: further names of models and the model whose pool serves each, e.g. of a LoRA adapter and its base.
-        tokenizers: model -> its tokenizer.json, to count prompts exactly before an engine has.
-        session_headers: headers of a client whose value pins its requests together, for policies that look at sessions.
+        tokenizers: model -> path of its tokenizer.json, to count prompts exactly before an engine has.
+        session_headers: lower-case names of headers whose value pins a client's requests together, for policies that look
+            at sessions. The first with a value counts.
         decisions: the decision log.
         log: what is said on stderr.
         traces: OpenTelemetry.
@@ -85,10 +88,10 @@ class GatewayConfig:
     traces: Traces = field(default_factory=Traces)
 
     def fleet(self) -> list[Worker]:
-        """Every worker of `workers`, rank by rank, each with its name and slots.
+        """The workers of `workers` in their order, one for each rank, with name and slots; without discovered ones.
 
         Raises:
-            InputError: an invalid URL, or two workers with the same name.
+            InputError: an invalid URL or rank, or two workers with the same name.
         """
         found: dict[str, Worker] = {}
         for entry in self.workers:
@@ -101,7 +104,10 @@ class GatewayConfig:
         return list(found.values())
 
     def weighed_policy(self) -> str:
-        """The policy's text. If it shares by weight and names no weights, those of the configured classes are added."""
+        """The policy's text; if it shares by weight and names no weights, ``class_weights`` of the classes are added.
+
+        The weights are joined by ``/``: 1 for requests without a class, then those of the classes in their order.
+        """
         spec = names.parse(self.policy)
         shares = hasattr(names.find("routing", spec["name"]), "class_weights")
         if not (shares and self.classes) or "class_weights" in spec:
@@ -110,7 +116,9 @@ class GatewayConfig:
         return f"{self.policy}{',' if ':' in self.policy else ':'}class_weights={weights}"
 
     def settings(self) -> Settings:
-        """The settings of the dispatchers.
+        """The settings of a dispatcher: the section `dispatch` and the limits of `tenants`.
+
+        A `stale_s` that is left out becomes three times ``engines.scrape_s`` plus ``engines.scrape_timeout_s``.
 
         Raises:
             InputError: a value out of range.
@@ -157,13 +165,13 @@ _ABOVE_ZERO = (
 
 
 def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> GatewayConfig:
-    """The config, checked for ranges and consistency; errors name the dotted field, for `layers` to place.
+    """Check a config for ranges and consistency, and return it; errors name the dotted field, for `layers` to place.
 
     Args:
-        before_rules: called when all but policy and predictor are checked: these may import the compiler.
+        before_rules: called with the config when all but policy and predictor are checked: these may import the compiler.
 
     Raises:
-        InputError: a value is out of range, or values contradict each other.
+        InputError: a value is out of range, values contradict each other, or a policy, predictor or engine is unknown.
     """
     for name, low in _AT_LEAST.items():
         high = _AT_MOST.get(name, math.inf)
@@ -194,7 +202,7 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
 
 @contextmanager
 def refused_as(setting: str, text: str) -> Generator[None]:
-    """Turn an error of a policy or predictor into one that names its setting.
+    """In a ``with`` block, turn each `InputError` of a policy, predictor or engine into one that names its setting.
 
     Args:
         setting: its dotted name.
@@ -208,10 +216,10 @@ def refused_as(setting: str, text: str) -> Generator[None]:
 
 
 def check_files(config: GatewayConfig) -> None:
-    """Check that files needed while serving are usable: tokenizers, the decision log.
+    """Check files needed while serving: load each tokenizer, and check that the decision log may be written.
 
     Raises:
-        InputError: one of them is not.
+        InputError: a file cannot be used for this.
     """
     for model, path in config.tokenizers.items():
         try:
@@ -239,7 +247,7 @@ def _check_callers(config: GatewayConfig) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached only from this machine."""
+    """Whether a host is a loopback IP address, in brackets or not, or ``localhost``; no name is looked up."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -247,7 +255,11 @@ def is_loopback(host: str) -> bool:
 
 
 def value_at(config: Any, name: str) -> Any:
-    """The value of a dotted setting; None if its section is missing."""
+    """The value of a dotted setting such as ``limits.head_s``; None if its section is None.
+
+    Raises:
+        AttributeError: no such setting.
+    """
     for part in name.split("."):
         config = None if config is None else getattr(config, part)
     return config

@@ -28,7 +28,7 @@ class Given:
 
     Args:
         origin: as a person would say it: ``command line --port``.
-        value: text to be converted, or the value itself.
+        value: text to be converted as in the environment, or the value itself.
     """
 
     origin: str
@@ -40,8 +40,9 @@ class Sources:
     """The sources of a gateway's config, read again at every reload.
 
     Args:
-        file: YAML file; empty = none.
-        environment: variables; those with `PREFIX` and a section's name count.
+        file: path of a YAML file; empty = no file.
+        environment: variables. Those of a setting count (`variable_of`); unknown ones of a section are refused, others
+            ignored.
         flags: dotted setting -> its value on the command line.
     """
 
@@ -50,7 +51,9 @@ class Sources:
     flags: Mapping[str, Given] = field(default_factory=dict[str, Given])
 
     def settled(self, before_rules: Callable[[GatewayConfig], None] = lambda config: None) -> Settled[GatewayConfig]:
-        """Read all sources, and return the checked config; origins are by dotted setting.
+        """Read all sources, and return the checked config; the origins are one text for each dotted setting.
+
+        A flag wins over the environment, which wins over the file, which wins over the default.
 
         Args:
             before_rules: see `checked`.
@@ -111,7 +114,12 @@ class Sources:
 
 
 def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted name and type of every setting that is not a section."""
+    """The dotted name and type of every setting that is not a section, in the order of the fields.
+
+    Args:
+        kind: a dataclass of settings.
+        path: dotted name of its section, put before each name; empty = the whole config.
+    """
     hints = get_type_hints(kind)
     for field_name in fields_of(kind):
         name, hint = f"{path}.{field_name}".lstrip("."), hints[field_name]
@@ -181,11 +189,11 @@ def _plain(value: Any) -> Any:
 
 
 def placed(error: InputError, origin: Mapping[str, str]) -> InputError:
-    """The error with the origin of its value, if it names a setting.
+    """The error with the origin of its value in place of its section, if it names a setting; else the error itself.
 
     Args:
         error: as `config.checked` or `config.check_files` raises it.
-        origin: place of each dotted setting.
+        origin: dotted setting -> its origin, as `Settled.origin`.
     """
     whole = error.field if error.where == "config" else f"{error.where}.{error.field}"
     top = whole.partition("[")[0].split(".")[0]

@@ -6,5 +6,5 @@ from typing import Any
 
 
 def fields(**values: Any) -> dict[str, Any]:
-    """The ``extra`` of a record: fields a program can read without parsing sentences."""
+    """The ``extra`` of a logging call, ``{"fields": values}``: fields a program can read without parsing sentences."""
     return {"fields": values}

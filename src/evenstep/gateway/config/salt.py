@@ -18,11 +18,13 @@ _BYTES = 32
 def salt_of(decisions: Decisions) -> bytes:
     """The salt: as configured, else drawn once and kept in the user's state folder, else drawn for this process.
 
+    The folder is ``$XDG_STATE_HOME/evenstep`` or ``~/.local/state/evenstep``. A drawn salt has 32 bytes.
+
     Returns:
-        At most 64 bytes; empty where hashes are to be the same everywhere.
+        At most 64 bytes, the first of a longer salt; empty with ``plain_keys``, so that hashes are the same everywhere.
 
     Raises:
-        InputError: a secret that cannot be read.
+        InputError: a configured secret that cannot be read.
     """
     if decisions.plain_keys:
         return b""

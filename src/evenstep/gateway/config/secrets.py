@@ -15,6 +15,9 @@ _HASH = "sha256:"
 def read_secret(text: str, where: str, field: str) -> str:
     """The secret that ``env:NAME`` or ``file:PATH`` refers to, stripped of white space at its ends; other text as it is.
 
+    Args:
+        where, field: section and setting that an error names.
+
     Raises:
         InputError: no such variable or file, or nothing in it.
     """
@@ -37,10 +40,10 @@ def read_secret(text: str, where: str, field: str) -> str:
 
 
 def digest_of(text: str, where: str, field: str) -> bytes:
-    """SHA-256 of a key that clients must send; ``sha256:HEX`` already is one.
+    """SHA-256 of a key that clients must send, 32 bytes; `text` is ``sha256:HEX`` of the key, or as `read_secret` takes it.
 
     Raises:
-        InputError: see `read_secret`; and no 64 hexadecimal digits.
+        InputError: see `read_secret`; or not 64 hexadecimal digits after ``sha256:``.
     """
     if text.startswith(_HASH):
         digits = text.removeprefix(_HASH)
@@ -51,5 +54,5 @@ def digest_of(text: str, where: str, field: str) -> bytes:
 
 
 def covered(text: str) -> str:
-    """The part of a secret's setting that may be shown: where it is kept, never its value."""
+    """What may be shown of a secret's setting: ``env:NAME``, ``file:PATH`` and empty text as they are, else ``(hidden)``."""
     return text if not text or text.startswith(("env:", "file:")) else "(hidden)"

@@ -43,7 +43,7 @@ class Admin:
     """Where operators come in: metrics, admin API.
 
     Args:
-        enabled: whether there is such a port.
+        enabled: whether the admin port is opened at all.
         host: address to listen at.
         port: port to listen at; 0 = any free one.
         key: what `Authorization: Bearer` must carry, as env:NAME, file:PATH, sha256:HEX or itself; empty = nothing, which
@@ -65,7 +65,7 @@ class Engines:
     Args:
         connect_s: longest wait for a connection.
         first_byte_s: longest wait for the first token of an answer, from the time a request is sent.
-        silence_s: longest silence in mid-stream; comments and chunks without a token are silence.
+        silence_s: longest time between two tokens of a stream; comments and chunks without a token do not count.
         answer_s: longest wait for a whole answer, without a stream, and for that of a prefill leg.
         idle_s: how long an unused connection is kept.
         connections: most unused connections kept for each engine.
@@ -92,17 +92,17 @@ class Limits:
     """What a client may do.
 
     Args:
-        head_bytes: largest request head.
-        body_bytes: largest request body.
-        head_s: longest time for a whole head.
-        body_s: longest time for a whole body.
-        body_bytes_per_s: slowest body, on average after the first two seconds; 0 = no floor.
+        head_bytes: largest request head; beyond it status 431.
+        body_bytes: largest request body; beyond it status 413.
+        head_s: longest time from the first byte of a head to its end; then status 408.
+        body_s: longest time from the end of the head to that of the body; then status 408.
+        body_bytes_per_s: slowest body, on average after the first two seconds, else status 408; 0 = no floor.
         idle_s: how long a connection without a request is kept.
         connections: most open connections; a further one is closed at once.
         buffer_bytes: bytes of an answer that may wait for a client that reads slowly; at a quarter of them the gateway
             stops reading from the engine.
         stalled_s: longest time in which a client with unread bytes reads nothing.
-        drain_s: longest wait for running requests when the gateway stops.
+        drain_s: longest wait for running requests when the gateway stops; then they end with an error.
     """
 
     head_bytes: int = 64 * 1024
@@ -125,9 +125,9 @@ class ApiKey:
 
     Args:
         key: the key, as env:NAME, file:PATH, sha256:HEX (of the key) or itself.
-        tenant: the tenant that its requests count for; limits are per tenant.
-        classes: classes it may ask for by the header x-evenstep-class; `*` = every one. A request without the header
-            gets the first.
+        tenant: the tenant that its requests count for; limits are per tenant. Not empty.
+        classes: classes it may ask for by the header x-evenstep-class; `*` = every one, empty = no class. A request without
+            the header gets the first, or no class where `*` is first.
     """
 
     key: str
@@ -142,8 +142,8 @@ class RequestClass:
     Args:
         weight: its share of the slots while more wait than fit, for policies that share by weight, such as `best`. Requests
             without a class have share 1.
-        ttft_s: seconds to the first token that it should keep to; 0 = none. If the answer is not streamed, to its end.
-        tpot_s: seconds per further token that it should keep to; 0 = none. Only of streamed answers.
+        ttft_s: seconds to the first token that it should keep to; 0 = no target. If the answer is not streamed, to its end.
+        tpot_s: seconds per further token that it should keep to; 0 = no target. Only of streamed answers.
     """
 
     weight: float = 1.0
@@ -156,14 +156,15 @@ class Decisions:
     """The decision log.
 
     Args:
-        path: file; empty = none. JSON lines where the name ends in .jsonl, else msgpack.
+        path: file; empty = no log. JSON lines where the name ends in .jsonl, else msgpack. Of several models, each after
+            the first has a file with its name added.
         part_bytes: size from which a new part is begun; 0 = never.
-        keep: parts kept; 0 = all.
+        keep: newest parts kept; 0 = all.
         retry_s: wait before a log that could not be written, on a full disk for example, is tried again. Requests are
             served meanwhile; their decisions are not in the log.
         plain_keys: hash prompts without a salt, so that logs of several gateways can be joined (research).
-        salt: secret of this installation for hashes of prompts, as env:NAME, file:PATH or itself; drawn once and kept
-            in the user's state folder when left out.
+        salt: secret of this installation for hashes of prompts, as env:NAME, file:PATH or itself; drawn once and kept in
+            the user's state folder when left out.
     """
 
     path: str = ""
@@ -180,7 +181,7 @@ class Log:
 
     Args:
         format: text, or json lines.
-        level: least severity.
+        level: least severity that is written.
         access: a line for each request: id, status, tokens, seconds; never text of prompts or answers.
         status_s: seconds between status lines: requests, tokens a second, waiting, time lost at the barrier (or load
             imbalance), workers; 0 = no such lines.
@@ -198,8 +199,8 @@ class Traces:
 
     Args:
         endpoint: OTLP/HTTP collector, e.g. http://127.0.0.1:4318/v1/traces; empty = no traces.
-        share: share of the requests that get a span, where the client's traceparent does not say.
-        service: name of the service.
+        share: share of the requests, 0 to 1, that get a span where the client's traceparent does not say.
+        service: the spans' service.name.
     """
 
     endpoint: str = ""

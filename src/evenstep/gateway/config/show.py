@@ -12,7 +12,10 @@ _SECRETS = {"key", "api_key", "salt", "token"}
 
 
 def rows(settled: Settled[GatewayConfig]) -> list[dict[str, Any]]:
-    """One row a setting: ``setting``, ``value`` in plain values, ``origin``."""
+    """One row a setting, in the order of `settled.origin`: ``setting`` (dotted name), ``value`` in plain values, ``origin``.
+
+    A secret is shown as `covered` returns it. A setting of a section that is missing has the value None.
+    """
     import msgspec
 
     return [
@@ -26,14 +29,17 @@ def rows(settled: Settled[GatewayConfig]) -> list[dict[str, Any]]:
 
 
 def as_json(settled: Settled[GatewayConfig]) -> str:
-    """The `rows` as a JSON list."""
+    """The `rows` as an indented JSON list."""
     import json
 
     return json.dumps(rows(settled), indent=2)
 
 
 def as_text(settled: Settled[GatewayConfig]) -> str:
-    """A table of the settings as text; a list takes several lines."""
+    """A table of the `rows` as text: name, value and origin in columns, one line each.
+
+    A list of sections, such as `workers`, takes one line for each item, without its empty values.
+    """
     lines: list[tuple[str, str, str]] = []
     for row in rows(settled):
         value, name, origin = row["value"], row["setting"], row["origin"]

@@ -33,7 +33,7 @@ class Worker:
         slots: requests it runs at a time; as in `slots` at the top when left out.
         kv_tokens: KV capacity in tokens; 0 = as its metrics say, else unlimited.
         role: decode (it does both where there is no prefiller) or prefill.
-        rank: data-parallel rank of this worker at its URL; left out = the URL has no ranks.
+        rank: data-parallel rank of this worker at its URL, from 0; left out = the URL has no ranks.
         ranks: number of ranks at the URL, 0 to ranks - 1. Each is a worker, all in one group.
         first_rank: number of its first rank on its metrics page: 0, except for further nodes of vLLM's hybrid load
             balancing. There the page counts the ranks of all nodes, and the rank header those of the node.
@@ -41,7 +41,7 @@ class Worker:
         models: names it serves; left out = those of its /v1/models. As text, once for each: models=a,models=b.
         speed: how fast it decodes compared with the other workers; 2 = half the step seconds for each KV token.
         api_key: its bearer token, as env:NAME, file:PATH or plain text.
-        scraped: whether its metrics page is read.
+        scraped: whether its metrics page is read; else only this gateway's own requests are counted there.
     """
 
     url: str
@@ -60,10 +60,13 @@ class Worker:
     scraped: bool = True
 
     def spec(self, slots: int = DEFAULT_SLOTS) -> WorkerSpec:
-        """The worker's description for a dispatcher.
+        """The worker's description for a dispatcher. Call it on a worker from `each`, which has its name.
 
         Args:
             slots: for a worker whose own `slots` is left out.
+
+        Raises:
+            InputError: no name, or a value out of range.
         """
         return WorkerSpec(
             name=self.name,
@@ -76,7 +79,7 @@ class Worker:
         )
 
     def adapter(self) -> EngineAdapter:
-        """The adapter that speaks its dialect.
+        """The adapter that speaks its dialect, shared by all workers with the same `engine` text.
 
         Raises:
             InputError: no such engine or option.
@@ -84,10 +87,13 @@ class Worker:
         return adapter_of(self.engine)
 
     def each(self) -> list[Worker]:
-        """The worker with its name; for several ranks, one worker for each rank.
+        """The worker as dispatchers see it: one copy with its name, or with `ranks` one copy for each rank, in order.
+
+        A copy of a rank is called ``name#rank``, has `rank` in place of `ranks`, and belongs to the group `group`, else
+        `name`.
 
         Raises:
-            InputError: a text that is not a URL, or a rank out of range.
+            InputError: an invalid URL or rank, both `rank` and `ranks`, or `first_rank` without either.
         """
         where = f"worker {self.name or self.url}"
         address = _address(self.url, where)
@@ -111,7 +117,14 @@ class Worker:
 
 @cache
 def adapter_of(engine: str) -> EngineAdapter:
-    """The adapter of a dialect, kept: finding one by its name takes longer than reading a metrics page."""
+    """The adapter of a dialect, kept by its text: finding one by its name takes longer than reading a metrics page.
+
+    Args:
+        engine: NAME[:key=value,...].
+
+    Raises:
+        InputError: no such engine or option.
+    """
     return names.build("engines", names.parse(engine))
 
 
@@ -123,7 +136,7 @@ class Dns:
         name: a host name, e.g. that of a headless service.
         port: port of the workers.
         every_s: seconds between look-ups.
-        worker: what all of them have in common; its URL gives scheme and path alone.
+        worker: what all of them have in common; its URL gives scheme and path alone, and it has no name.
     """
 
     name: str
@@ -138,14 +151,15 @@ class Kubernetes:
 
     Args:
         selector: label selector of the pods, e.g. app=vllm,tier=decode.
-        namespace: where they are; that of the gateway's own pod when left out.
+        namespace: namespace of the pods; that of the gateway's own pod when left out.
         port: port of the workers.
-        every_s: seconds after which the list is fetched anew, in addition to the watch.
-        api: URL of the API server, for use outside the cluster; as the pod's environment says when left out.
-        token: bearer for it, as env:NAME, file:PATH or itself; the pod's own when left out.
-        ca: PEM file of its authority; the pod's own when left out.
-        group_label: label whose value is the barrier group of a pod.
-        worker: what all of them have in common; its URL gives scheme and path alone.
+        every_s: seconds after which the list of pods is fetched anew; between lists they are watched.
+        api: URL of the API server, for use outside the cluster; when left out, the pod's environment gives server, token
+            and authority.
+        token: bearer token for `api`, as env:NAME, file:PATH or itself; not used without `api`.
+        ca: PEM file of the authority of `api`; not used without `api`.
+        group_label: label whose value is the barrier group of a pod; empty = the group of `worker`.
+        worker: what all of them have in common; its URL gives scheme and path alone, and it has no name.
     """
 
     selector: str
@@ -190,6 +204,11 @@ def _address(url: str, where: str) -> str:
 def worker_of(text: str, where: str) -> Worker:
     """Parse a worker from ``URL[,key=value,...]``, as in flags and the environment; ``models`` once for each model.
 
+    The result is as written: `Worker.each` checks its URL and gives it a name.
+
+    Args:
+        where: origin of the text, for errors.
+
     Raises:
         InputError: an unknown key, one that is there twice, or a value that does not fit.
     """
@@ -211,7 +230,11 @@ def worker_of(text: str, where: str) -> Worker:
 def group_of(text: str, where: str) -> list[Worker]:
     """Parse workers that share a barrier from ``URL,URL,...[,key=value,...]``; the options hold for each.
 
-    The group has the name that the option ``group`` gives, else the first address.
+    One worker for each URL, in order. Their group has the name that the option ``group`` gives, else the first
+    ``host:port``.
+
+    Args:
+        where: origin of the text, for errors.
 
     Raises:
         InputError: no URL, an unknown key, or a value that does not fit.

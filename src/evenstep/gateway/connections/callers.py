@@ -30,9 +30,9 @@ class Caller:
     """The sender of a request.
 
     Args:
-        tenant: the tenant to charge.
-        classes: names of the classes it may ask for -> their numbers.
-        default_class: number of the class for a request that names no class; 0 = none.
+        tenant: the tenant whose limits its requests count against.
+        classes: names of the classes it may ask for -> their numbers, from 1.
+        default_class: number of the class for a request that names no class; 0 = no class.
     """
 
     tenant: str
@@ -44,10 +44,8 @@ class Callers:
     """All callers that may send requests, by key. Rebuilt at every reload.
 
     Args:
-        config: keys and classes.
-
-    Raises:
-        InputError: a key that is unreadable or appears twice.
+        config: keys and classes, as `checked` returns it. Without keys every client is the tenant `ANONYMOUS` and may ask
+            for every class.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -64,17 +62,18 @@ class Callers:
 
     @property
     def has_keys(self) -> bool:
-        """Whether callers need a key."""
+        """Whether callers need a key: the config has one."""
         return bool(self._keys)
 
     def find(self, authorization: bytes) -> Caller | Refusal:
-        """The caller of a request, or the reason for its refusal.
+        """The caller of a request, or a refusal with status 401 if its key is missing or unknown.
 
         The key is hashed before any lookup, and hashes are compared in constant time. The time taken therefore reveals
         nothing about how close a wrong key is to a right one.
 
         Args:
-            authorization: the header's value; empty if the header is missing.
+            authorization: the header's value, ``Bearer KEY``; empty if the header is missing. Without keys it is not looked
+                at.
         """
         if not self._keys:
             return self._anybody
@@ -87,11 +86,11 @@ class Callers:
 
 
 def class_of(caller: Caller, name: str) -> int | Refusal:
-    """The number of a request's class, or a refusal.
+    """The number of a request's class, 0 = no class; or a refusal with status 403 if the caller may not ask for it.
 
     Args:
         caller: the sender of the request.
-        name: the class its header asks for; empty = no header.
+        name: the class its header asks for; empty = no header: the caller's default.
     """
     if not name:
         return caller.default_class
@@ -103,7 +102,10 @@ def class_of(caller: Caller, name: str) -> int | Refusal:
 
 
 def expected_tokens(value: str) -> int | Refusal:
-    """Output tokens that a client expects by its header, or a refusal; 0 if it is empty."""
+    """Output tokens that a client expects by its header; 0 if it is empty.
+
+    A refusal with status 400 unless it is a whole number from 1 to 2^31 - 1.
+    """
     if not value:
         return 0
     number = int(value) if value.isascii() and value.isdecimal() and len(value) < 11 else 0
@@ -114,7 +116,11 @@ def expected_tokens(value: str) -> int | Refusal:
 
 
 def priority(value: str) -> float | Refusal:
-    """The priority that a client states in its header (the smallest waits first), or a refusal; 0 if it is empty."""
+    """The priority that a client states in its header, of any sign; 0 if it is empty.
+
+    The smallest goes first, where ``dispatch.order`` looks at priorities. A refusal with status 400 unless it is a finite
+    number.
+    """
     try:
         number = float(value or 0)
     except ValueError:

@@ -30,7 +30,16 @@ _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
 class Service(Protocol):
-    """Answers requests; sets `Client.job` if the answer takes time."""
+    """Answers the requests of all clients' connections.
+
+    Attributes:
+        limits, heads: in force; read anew for each request, so a reload replaces them.
+        clients: open connections; a `Client` adds and removes itself.
+        is_draining: while True, each answer ends its connection.
+        serve: called with each whole request; answers it, or sets `Client.job` and answers later.
+        new_name: returns an id for a request without one.
+        told: called with the status of each answer that begins.
+    """
 
     limits: Limits
     heads: ClientHeads
@@ -45,13 +54,16 @@ class Service(Protocol):
 
 
 class Client(asyncio.Protocol):
-    """A client's connection to the gateway.
+    """A client's connection to the gateway, made by the listener for each one it accepts.
+
+    It is closed at once if there are ``limits.connections`` already. To answer, use `refuse` or `reply`, or else `start`
+    and then `send` or `forward`, up to the `last` piece.
 
     Args:
         service: answers its requests.
 
     Attributes:
-        job: the running request; None while the connection is idle.
+        job: the request under way, if its answer takes time; None before `Service.serve` sets it and after the answer.
         paused: the client reads more slowly than we write: the job must stop reading from the engine until
             `Job.client_resumed`.
     """
@@ -174,16 +186,19 @@ class Client(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being served."""
+        """Whether a request, or the fault of one, waits for the end of its answer."""
         return self._machine.state is _ANSWERING
 
     @property
     def is_framed(self) -> bool:
-        """Whether the answer under way is sent in HTTP chunks."""
+        """Whether the answer under way is sent in HTTP chunks; known after `start`."""
         return self._machine.is_framed
 
     def fail(self) -> None:
-        """Answer with an internal error, and log the present exception; a bug of ours costs only this request."""
+        """Answer with status 500, and log the exception being handled; a bug of ours costs only this request.
+
+        Call it in an ``except`` block. The job is told that the client left, and the connection ends.
+        """
         _log.exception("a request could not be served", extra={"request": self._name})
         if self.job is not None:
             self.job.client_gone()
@@ -191,7 +206,7 @@ class Client(asyncio.Protocol):
             self.refuse(Refusal(500, "server_error", "The gateway failed.", "internal_error"), close=True)
 
     def refuse(self, refusal: Refusal, close: bool = False) -> None:
-        """Answer with an error.
+        """Answer with an error, as JSON, with its Retry-After if it has one.
 
         Args:
             close: read nothing more of this client.
@@ -202,7 +217,9 @@ class Client(asyncio.Protocol):
         self.reply(refusal.status, refusal.body(), fields=fields)
 
     def reply(self, status: int, body: bytes, kind: bytes = JSON, fields: bytes = b"") -> None:
-        """Send a whole answer.
+        """Send a whole answer, and end the job. Does nothing on a connection that is over.
+
+        The request's id is added as X-Request-Id; while the gateway drains, the connection ends after it.
 
         Args:
             kind: its Content-Type.
@@ -220,7 +237,7 @@ class Client(asyncio.Protocol):
         self._answered()
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
-        """Begin an answer that comes in pieces; its head is sent with the first piece.
+        """Begin an answer that comes in pieces; its head is sent with the first piece, by `send` or `forward`.
 
         Args:
             kind: its Content-Type.
@@ -234,7 +251,7 @@ class Client(asyncio.Protocol):
         self._machine.start(status, kind, fields, length)
 
     def send(self, data: bytes, last: bool = False) -> None:
-        """Send a piece of the answer in one write; `last` ends the answer."""
+        """Send a plain piece of the answer in one write; `last` ends answer and job. Dropped on a closed connection."""
         machine = self._machine
         if machine.state is _OVER:
             return
@@ -247,18 +264,18 @@ class Client(asyncio.Protocol):
             self._answered()
 
     def forward(self, data: bytes) -> None:
-        """Send a piece that is already framed as `is_framed` says."""
+        """Send a piece that is framed already, in whole HTTP chunks if `is_framed`. Dropped on a closed connection."""
         machine = self._machine
         if machine.state is not _OVER:
             self.transport.write(machine.forward(data))
 
     def abort(self) -> None:
-        """Close the connection without an answer, because none can be completed or the client has left."""
+        """Close the connection at once, without the rest of an answer; the job is told that the client left."""
         self._gone()
         self.transport.abort()
 
     def close_if_idle(self) -> None:
-        """Close a connection that serves nothing, as the gateway stops."""
+        """Close the connection if it has neither a request, a part of one, nor an answer under way; else do nothing."""
         if self._machine.state is _IDLE and not self._machine.waiting:
             self.transport.close()
 

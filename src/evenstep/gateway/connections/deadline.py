@@ -14,11 +14,12 @@ class Deadline:
     """A time at which a callback runs. Moving it to a later time costs one assignment.
 
     Args:
-        loop: the loop.
-        reached: the callback, called each time the deadline is reached.
+        loop: the running loop, whose timers are used.
+        reached: the callback, called each time the deadline is reached; `at` is `NEVER` then.
 
     Attributes:
-        at: monotonic seconds; may be set directly to `NEVER`, or while it is finite to a later time.
+        at: seconds of `time.monotonic`; `NEVER` = no deadline. May be set directly to `NEVER`, or while it is finite to a
+            later time.
     """
 
     __slots__ = ("_armed", "_handle", "_loop", "_reached", "at")
@@ -30,7 +31,7 @@ class Deadline:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, at: float) -> None:
-        """Move the deadline to this time on the loop's clock, earlier or later."""
+        """Move the deadline to this time, in seconds of `time.monotonic`, earlier or later."""
         self.at = at
         if at < self._armed:
             self._arm(at)

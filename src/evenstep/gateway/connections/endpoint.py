@@ -26,14 +26,14 @@ class Endpoint:
         url: http://host:port or https://host:port, with a path where the engine has one.
         settings: how engines are spoken to.
         loop: the loop.
-        tls: for https.
+        tls: for https; None = trust the system's authorities.
 
     Attributes:
         authority: host:port, for the Host header.
         base: path in front of every target.
         heads: parses the heads of its answers.
         restarts: what an engine here answered from the start where it should continue: chats (True), completions (False).
-        connections: those that are open, busy or idle.
+        connections: those that are open, busy or idle; a connection adds itself.
     """
 
     def __init__(
@@ -55,10 +55,13 @@ class Endpoint:
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> bool:
         """Send a request on a kept connection, or on a new one. Returns whether it is a kept one.
 
+        A kept one may be stale: the engine may have closed it already.
+
         Args:
-            leg: takes the answer, after this call has returned.
+            leg: takes the answer, after this call has returned; its `is_off` becomes False.
             data: head and body.
-            patience_s: first deadline of the answer, in seconds from now; the leg moves it as the engine shows life.
+            patience_s: first deadline of the answer, in seconds from the sending; the leg moves it as the engine shows
+                life.
         """
         leg.is_off = False
         if not self._idle:
@@ -68,7 +71,10 @@ class Endpoint:
         return True
 
     def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float = 0.0) -> None:
-        """As `send`, on a fresh connection; `patience_s` 0 = `Engines.first_byte_s`. If none can be made, the leg breaks."""
+        """As `send`, on a fresh connection, opened later; `patience_s` 0 = ``Engines.first_byte_s``.
+
+        If no connection is made within ``Engines.connect_s``, the leg breaks as ``connect``.
+        """
         patience_s = patience_s or self.settings.first_byte_s
         task = self.loop.create_task(self._open(leg, data, patience_s))
         self._tasks.add(task)
@@ -113,7 +119,13 @@ class Endpoint:
         return self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """Keep a connection that has become idle, for the next request; close it if enough are kept."""
+        """Keep a connection that has become idle, for the next request; close it if ``Engines.connections`` are kept.
+
+        It is closed when nothing was sent on it for ``Engines.idle_s``.
+
+        Args:
+            now_s: seconds of `time.monotonic`.
+        """
         if len(self._idle) >= self.settings.connections:
             connection.close()
             return
@@ -121,13 +133,13 @@ class Endpoint:
         connection.deadline.set(now_s + self.settings.idle_s)
 
     def forget(self, connection: EngineConnection) -> None:
-        """Drop a connection that was closed."""
+        """Drop a connection that was closed from `connections` and from those kept."""
         self.connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and those being opened; their legs are not told."""
         for task in list(self._tasks):
             task.cancel()
         for connection in list(self.connections):

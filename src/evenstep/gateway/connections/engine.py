@@ -32,8 +32,12 @@ _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge ever
 class Leg(Protocol):
     """One call to an engine, as its connection sees it.
 
-    An answer with a body that comes in one piece goes to `at_once`, if the leg has it, and to nothing else. Otherwise `head`
-    is called, then `chunks` and `body` for each piece, and at last either `ended` or `broke`.
+    An answer with a body that comes in one piece goes to `at_once`, if the leg has it, and to nothing else. Otherwise
+    `head` is called, then `chunks` and `body` for each piece, and at last either `ended` or `broke`. After `cancel`,
+    nothing is called.
+
+    Attributes:
+        connection: set by the connection while it works for the leg; else None.
     """
 
     connection: EngineConnection | None
@@ -42,7 +46,10 @@ class Leg(Protocol):
 
     @property
     def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
-        """A function for whole answers, called once the connection is free again; None = the leg takes pieces."""
+        """A function for the head and the body of a whole answer, called once the connection is free again.
+
+        None = the leg takes pieces.
+        """
         ...
 
     def head(self, head: ResponseHead, length: int) -> None:
@@ -50,7 +57,10 @@ class Leg(Protocol):
         ...
 
     def chunks(self, data: bytes) -> bytes:
-        """Take HTTP chunks of the body as they came. Returns the bytes it leaves to `body`, which come without framing."""
+        """Called with bytes that begin a chunk: handle whole HTTP chunks, and return the bytes that are left.
+
+        The connection unframes what is left and passes it to `body`; to return `data` itself is always right.
+        """
         ...
 
     def body(self, data: bytes) -> None:
@@ -58,16 +68,22 @@ class Leg(Protocol):
         ...
 
     def ended(self) -> None:
-        """Called when the body ended correctly."""
+        """Called when the body ended correctly; the connection no longer works for the leg."""
         ...
 
     def broke(self, kind: Kind, why: str) -> None:
-        """Called when no connection could be made, or the answer broke off before its end."""
+        """Called when no connection could be made, or the answer broke off before its end.
+
+        Args:
+            kind: ``connect``: no connection. ``status``: an invalid head. ``stall``: the deadline passed. ``stale``: reset
+                at once on a reused connection, so the engine may not have seen it. ``stream``: else.
+            why: a clause for the log.
+        """
         ...
 
 
 def cancel(leg: Leg) -> None:
-    """Cancel a call, whose answer is no longer wanted; the engine stops."""
+    """Cancel a call, whose answer is no longer wanted: close its connection, so that the engine stops. Sets `Leg.is_off`."""
     leg.is_off = True
     if leg.connection is not None:
         leg.connection.close()
@@ -81,11 +97,11 @@ class Owner(Protocol):
     connections: set[EngineConnection]
 
     def send_fresh(self, leg: Leg, data: tuple[bytes, bytes]) -> None:
-        """Send a request on a new connection."""
+        """Send a request on a new connection; `data` is head and body."""
         ...
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """Keep a connection that has become idle, for the next request."""
+        """Keep a connection that has become idle, for the next request; `now_s` in seconds of `time.monotonic`."""
         ...
 
     def forget(self, connection: EngineConnection) -> None:
@@ -94,13 +110,14 @@ class Owner(Protocol):
 
 
 class EngineConnection(asyncio.Protocol):
-    """One connection to an engine.
+    """One connection to an engine; it carries one call at a time.
 
     Args:
-        endpoint: whose it is.
+        endpoint: the address it belongs to.
 
     Attributes:
-        deadline: time at which the call fails as ``stall``; a leg moves it when the engine shows life.
+        deadline: time at which the call fails as ``stall``, or an idle connection closes; a leg moves it when the engine
+            shows life.
         is_closed: nothing may be sent on it any more.
     """
 
@@ -123,7 +140,7 @@ class EngineConnection(asyncio.Protocol):
     # --- called by a leg ----------------------------------------------------------------------------------------
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        """Send a request.
+        """Send a request on a connection that is new or kept, and set `Leg.connection`.
 
         Args:
             leg: takes the answer.
@@ -142,14 +159,14 @@ class EngineConnection(asyncio.Protocol):
             self._transport.writelines(data)
 
     def pause(self) -> None:
-        """Stop reading for now, because the client does not keep up."""
+        """Stop reading for now, because the client does not keep up; there is no deadline until `resume`."""
         if not self._is_paused and not self.is_closed:
             self._is_paused = True
             self._transport.pause_reading()
             self.deadline.at = NEVER
 
     def resume(self, until_s: float) -> None:
-        """Read again after `pause`, with a new deadline (monotonic seconds)."""
+        """Read again after `pause`, with a new deadline (seconds of `time.monotonic`); without a `pause`, do nothing."""
         if self._is_paused and not self.is_closed:
             self._is_paused = False
             self._transport.resume_reading()
@@ -167,14 +184,17 @@ class EngineConnection(asyncio.Protocol):
                 sock.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
 
     def let_go(self) -> None:
-        """Release the connection from its leg. Only the end of the body may still come, within a second."""
+        """Release the connection from its leg, which has all it needs: it is called no more.
+
+        If the end of the body comes within a second, and nothing else, the connection is kept; else it is closed.
+        """
         until_s = time.monotonic() + _DRAIN_S
         self._drop_leg()
         self.deadline.set(until_s)
         self.resume(until_s)
 
     def close(self) -> None:
-        """Close at once; the engine stops working on the request."""
+        """Close at once; the engine stops working on the request, and the leg is not told."""
         if not self.is_closed:
             self.is_closed = True
             self._drop_leg()
@@ -200,7 +220,7 @@ class EngineConnection(asyncio.Protocol):
             self._take(piece)
 
     def eof_received(self) -> None:
-        """The transport closes and calls `connection_lost`; a connection without work must not be used until then."""
+        """The engine closed its side: close an idle connection at once; for one at work, see `connection_lost`."""
         if self._machine.is_idle:
             self.close()
 

@@ -21,10 +21,13 @@ _NO_PAGE = (404, 405, 501)
 
 
 class Pages:
-    """Fetches pages, each over its own connection.
+    """Fetches pages, each URL over a connection of its own that stays open.
 
     Args:
         engines: how engines are spoken to.
+
+    Raises:
+        InputError: see `client_context`.
     """
 
     def __init__(self, engines: Engines) -> None:
@@ -32,10 +35,14 @@ class Pages:
         self._endpoints: dict[str, Endpoint] = {}
 
     async def read(self, url: str, bearer: str = "") -> bytes:
-        """Fetch a page, however long that takes; cancelling the wait closes its connection.
+        """Fetch a page by GET, however long that takes; cancelling the wait closes its connection.
 
         Args:
-            bearer: bearer token for the head; empty = none.
+            url: http or https, with path and query.
+            bearer: bearer token for the head; empty = no token.
+
+        Returns:
+            The body, at most 32 MiB.
 
         Raises:
             NoPageError: the status is 404, 405 or 501.
@@ -60,7 +67,7 @@ class Pages:
         return page
 
     def forget(self, url: str) -> None:
-        """Close the connection of a page that is no longer fetched."""
+        """Close the connection of a page that is no longer fetched; an unknown URL is ignored."""
         endpoint = self._endpoints.pop(url, None)
         if endpoint is not None:
             endpoint.close()
@@ -72,4 +79,4 @@ class Pages:
 
 
 class NoPageError(EngineError):
-    """The server answers, but has no such page."""
+    """The server answers, but has no such page: status 404, 405 or 501."""

@@ -10,14 +10,14 @@ from evenstep.http.head import ResponseHead
 
 
 class Question:
-    """A GET request, sent when it is made, that gathers its answer.
+    """A GET request, sent when it is made, that gathers its answer; await `answer`.
 
     If a kept connection is closed before anything of the answer came, a fresh one is tried once: the engine had closed it.
 
     Args:
-        endpoint: whom to ask.
-        head: of the request.
-        patience_s: longest silence of the engine.
+        endpoint: the engine to ask.
+        head: of the request: its bytes, to the empty line.
+        patience_s: longest wait for the whole answer, from the sending; inf = no limit.
         most: largest answer, bytes.
     """
 
@@ -32,10 +32,10 @@ class Question:
         self._is_kept = endpoint.send(self, self._data, patience_s)
 
     async def answer(self) -> tuple[int, bytes]:
-        """Status and body; cancelling the wait closes the connection.
+        """Status, of any value, and body; cancelling the wait closes the connection. Await it once.
 
         Raises:
-            EngineError: no connection, silence, invalid HTTP, or an answer that is too large or cut off.
+            EngineError: no connection, no answer in time, invalid HTTP, or an answer that is too large or cut off.
         """
         try:
             return await self._answer

@@ -33,17 +33,17 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     Args:
         head: as read; its `length` belongs to the first request with this head.
         name: the request's id as the client gave it, where that is plain text; empty = it gets a new one.
-        kind: of generation; ``other`` = it generates no tokens.
+        kind: ``chat`` or ``completions``, which generate tokens; ``other`` = it does not.
         caller: the client; None if its key is missing or wrong.
         refusal: of its key, class, expected tokens or priority; None = not refused.
-        number: of its class; 0 = none.
-        expected: output tokens it expects, 0 = unknown.
-        priority: the smallest waits first.
-        carried: header lines that are forwarded to engines.
-        carries_key: its credentials are among them.
+        number: of its class, from 1; 0 = no class.
+        expected: output tokens the client expects, 0 = unknown.
+        priority: the smallest goes first, where ``dispatch.order`` looks at priorities; 0 if not stated.
+        carried: header lines that are forwarded to engines, each with its CRLF.
+        carries_key: the client's credentials are among them: the gateway has no keys of its own.
         session: the text that names its session; empty = the head has none.
-        task: the text that names its task; empty = none.
-        traceparent: W3C trace context; empty = none.
+        task: the text that names its task; empty = the head has no task.
+        traceparent: W3C trace context; empty = the head has no such header.
     """
 
     head: RequestHead
@@ -61,7 +61,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     traceparent: str
 
     def traced(self, traceparent: bytes) -> RequestContext:
-        """A copy of this head, which has an empty ``traceparent``, with the given one."""
+        """A copy with the given ``traceparent``, also in `carried`. Call it on a context whose ``traceparent`` is empty."""
         carried = b"traceparent: %b\r\n%b" % (traceparent, self.carried)
         return msgspec.structs.replace(self, traceparent=traceparent.decode("ascii"), carried=carried)
 
@@ -74,14 +74,18 @@ class ClientHeads:
     """Parses clients' heads. Heads of generations that differ only in length or ``traceparent`` are parsed once.
 
     Args:
-        read: as `Heads` takes it.
+        read: parses a head, as the `make` of `Heads`.
     """
 
     def __init__(self, read: Callable[[bytes], tuple[RequestContext, int, bool]]) -> None:
         self._heads = Heads(read)
 
     def read(self, head: bytes) -> tuple[RequestContext, int]:
-        """Parse a head; returns its context, and the length of the body: bytes or `CHUNKED`."""
+        """Parse a head; returns its context, and the length of the body: bytes or `CHUNKED`.
+
+        The context may be one of an earlier equal head: its ``head.length`` is not this request's. It raises what `read`
+        raises.
+        """
         found = _TRACEPARENT.match(head, max(0, head.find(_TRACED) - 3))
         if found is None:
             return self._heads.read(head)
@@ -93,11 +97,11 @@ class ClientHeads:
 
 
 def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> RequestContext:
-    """Derive from a head what it asks for.
+    """Derive from a head what it asks for. It never raises: what is wrong is in the context's `refusal`.
 
     Args:
         callers: finds the client by its key.
-        session_headers: names of headers that name a session; the first with a value counts.
+        session_headers: lower-case names of headers that name a session; the first with a value counts.
     """
     headers = head.headers
     found = callers.find(headers.get("authorization", "").encode("latin-1"))
@@ -128,14 +132,15 @@ def context_of(head: RequestHead, callers: Callers, session_headers: tuple[str, 
 
 
 def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
-    """The lines of a client's head that are forwarded to the engine: its trace context, and what the arguments add.
+    """The lines of a client's head that are forwarded to the engine, each with its CRLF; empty = no such line.
 
-    A value of over 512 characters or with control or non-ASCII characters is left out, except for credentials.
+    These are ``traceparent``, ``tracestate`` and what the arguments add. A value of over 512 characters or with control or
+    non-ASCII characters is left out, except for credentials.
 
     Args:
         headers: the client's, names in lower case.
         with_authorization: its credentials are meant for the engine.
-        others: further names that go on.
+        others: further names that go on, in lower case.
     """
     if not others and not with_authorization and "traceparent" not in headers:
         return b""

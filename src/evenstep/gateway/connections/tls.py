@@ -13,7 +13,7 @@ from evenstep.gateway.config.sections import Engines, Tls
 
 
 def server_context(tls: Tls, where: str) -> ssl.SSLContext:
-    """The context of a listener.
+    """A new context of a listener: TLS 1.2 or later, HTTP/1.1, and client certificates if there is a `client_ca`.
 
     Args:
         where: section of the config, for errors.
@@ -32,7 +32,10 @@ def server_context(tls: Tls, where: str) -> ssl.SSLContext:
 
 
 def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
-    """Load the certificate files into a context again.
+    """Load the certificate and its key into a context again; `client_ca` is not. Later connections see them.
+
+    Args:
+        where: section of the config, for errors.
 
     Raises:
         InputError: a file that is unreadable or does not match; the context is unchanged.
@@ -48,7 +51,9 @@ def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
 
 
 def client_context(engines: Engines) -> ssl.SSLContext:
-    """The context for engines with https.
+    """The context for engines with https; do not change it, since it may be shared.
+
+    It trusts ``engines.ca`` in addition to the system's authorities; without ``engines.verify``, every certificate.
 
     Raises:
         InputError: an authority's file that is unreadable or empty.

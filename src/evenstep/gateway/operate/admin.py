@@ -59,7 +59,7 @@ class AdminApi:
     """The endpoints of the admin API.
 
     Args:
-        settings: its key and address.
+        settings: its key; the caller listens at its address.
         door: the way to the gateway.
         snapshots: its numbers.
         membership: its workers.
@@ -76,7 +76,7 @@ class AdminApi:
         self._digest = digest_of(settings.key, "admin", "key") if settings.key else b""
 
     def app(self) -> web.Application:
-        """The aiohttp application with all endpoints."""
+        """A new aiohttp application with all endpoints and the check of the key; serve it on the loop of operation."""
         app = web.Application(middlewares=[_told, self._allowed], client_max_size=_LARGEST_BODY)
         app.add_routes(
             [

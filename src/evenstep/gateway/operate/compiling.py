@@ -40,6 +40,7 @@ async def compile_and_warm(rules: Callable[[], tuple[str, str]]) -> None:
     """Compile and load what decisions need; returns when this process decides by compiled code.
 
     Where it began in plain Python, a reload may bring other rules meanwhile: these are compiled before it changes over.
+    Without numba, it only checks that the rules can be built.
 
     Args:
         rules: the policy and the predictor in force, each as ``NAME[:key=value,...]``; called on this loop.
@@ -71,12 +72,12 @@ async def compile_and_warm(rules: Callable[[], tuple[str, str]]) -> None:
 
 
 def begins_plain() -> bool:
-    """Whether this process decides in plain Python until its kernels are compiled."""
+    """Whether this process decides in plain Python now, until its kernels are compiled. False without numba."""
     return compiled.numba is not None and not late.change.is_compiled
 
 
 async def try_plain(policy: str, predictor: str) -> None:
-    """Check that a policy and a predictor can be built.
+    """Check, in a thread, that a policy and a predictor can be built; both as ``NAME[:key=value,...]``.
 
     Raises:
         InputError: an unknown policy, predictor or option.
@@ -86,7 +87,7 @@ async def try_plain(policy: str, predictor: str) -> None:
 
 
 async def compile_beside(policy: str, predictor: str) -> None:
-    """Compile in a separate process the kernels that are not on disk yet.
+    """Compile in a separate process the kernels that are not on disk yet, and wait for it; an error of it is not reported.
 
     Nothing is compiled for a process that decides in plain Python so far: `compile_and_warm` does it.
 
@@ -169,6 +170,8 @@ def _load(policy: str, predictor: str) -> None:
 def build_or_warm(policy: str, predictor: str) -> None:
     """Build a dispatcher with this policy and predictor, as a check; with compiled code, also run it, to load its kernels.
 
+    It blocks for up to seconds, or while kernels are compiled.
+
     Raises:
         InputError: an unknown policy, predictor or option.
     """
@@ -181,6 +184,8 @@ def _build(policy: str, predictor: str) -> None:
 
 def compile_all(policy: str, predictor: str) -> None:
     """Load or compile what decisions and streams need, and note that all of it is on disk for the next start.
+
+    It blocks meanwhile; in a process that begins plain, the caller is in compiled code (`late.in_compiled_code`).
 
     Raises:
         InputError: an unknown policy, predictor or option.

@@ -15,7 +15,7 @@ Tell = Callable[[list[Worker]], Awaitable[None]]
 
 
 def at_address(common: Worker, host: str, port: int, name: str = "", group: str = "") -> list[Worker]:
-    """The worker at an address, or its ranks.
+    """The worker at an address, or its ranks in order, as `Worker.each` returns them.
 
     Args:
         common: settings of all workers of the source; only scheme and path of its URL are used.
@@ -23,6 +23,9 @@ def at_address(common: Worker, host: str, port: int, name: str = "", group: str 
         port: of the worker.
         name: of the worker; empty = derived from its address.
         group: its barrier group; empty = that of `common`.
+
+    Raises:
+        InputError: see `Worker.each`.
     """
     scheme, _, path, _, _ = urlsplit(common.url)
     url = urlunsplit((scheme, f"{in_url(host)}:{port}", path, "", ""))
@@ -30,10 +33,13 @@ def at_address(common: Worker, host: str, port: int, name: str = "", group: str 
 
 
 def check(where: str, common: Worker, port: int, every_s: float) -> None:
-    """Check that workers can be made from a source's settings.
+    """Check the settings of a source of discovery: port, interval, and a `worker` without host and name.
+
+    Args:
+        where: place of the settings, for errors.
 
     Raises:
-        InputError: they cannot.
+        InputError: one of them is invalid.
     """
     check_range(where, "a number from 1 to 65535", above=0, below=65536, port=port)
     check_range(where, "a number above 0", above=0, finite=True, every_s=every_s)

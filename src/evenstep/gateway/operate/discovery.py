@@ -23,7 +23,9 @@ _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 
 
 def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, Any, None]]]:
-    """The sources of discovery by name, each as a coroutine function that runs until it is cancelled or fails.
+    """The sources of discovery by name, each as a coroutine function for `discover`.
+
+    A name is ``dns:NAME:PORT`` or ``kubernetes:NAMESPACE:SELECTOR``; of two with one name, the later counts.
 
     Raises:
         InputError: an invalid setting, or a missing package.
@@ -45,7 +47,12 @@ def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, A
 
 
 async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]], membership: Membership) -> None:
-    """Keep a source's workers in the fleet; restart it, with growing pauses, when it fails."""
+    """Keep a source's workers in the fleet until cancelled; restart it, after 1 to 30 seconds, when it fails.
+
+    Args:
+        name: of the source, which owns its workers in `membership`.
+        follow: takes a function for the workers, and calls it with all of them after each change or look-up.
+    """
     again_s = _AGAIN_S
 
     async def tell(workers: list[Worker]) -> None:
@@ -67,10 +74,11 @@ async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]
 
 
 async def follow_dns(dns: Dns, tell: Tell) -> None:
-    """Look a DNS name up again and again, and report the workers at its addresses.
+    """Look a DNS name up every `Dns.every_s` seconds until cancelled, and report the workers at its addresses each time.
 
     Raises:
         OSError: it cannot be looked up.
+        InputError: see `at_address`.
     """
     loop = asyncio.get_running_loop()
     while True:

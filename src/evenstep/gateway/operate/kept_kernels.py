@@ -13,9 +13,9 @@ from evenstep.errors import InputError
 
 
 def is_compiled(policy: str, predictor: str) -> bool:
-    """Whether all kernels for this policy and predictor were noted as being on disk.
+    """Whether all kernels for this policy and predictor, each as ``NAME[:key=value,...]``, were noted as being on disk.
 
-    True as well if no kernel is needed: without numba, or with EVENSTEP_PLAIN=1.
+    True as well if no kernel is needed: without numba, or with EVENSTEP_PLAIN=1. An unknown policy is not refused here.
     """
     if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
         return True
@@ -23,7 +23,7 @@ def is_compiled(policy: str, predictor: str) -> bool:
 
 
 def note_compiled(policy: str, predictor: str) -> None:
-    """Note on disk that these kernels are compiled; `is_compiled` is then True for the next start."""
+    """Note on disk that these kernels are compiled; `is_compiled` is then True for both texts, until sources change."""
     if find_spec("numba") is not None:
         kernel_cache.place().note(_described(policy, predictor))
 

@@ -25,7 +25,7 @@ class Pods:
     """The pods of one selector.
 
     Args:
-        settings: which, and how to ask.
+        settings: which pods, and how to ask for them.
         where: the settings' place, for errors.
 
     Raises:
@@ -41,7 +41,10 @@ class Pods:
         self._pods: dict[str, Mapping[str, Any]] = {}
 
     async def follow(self, tell: Tell) -> None:
-        """List the pods, watch them for a while, and repeat; report every change of the workers.
+        """List the pods, watch them for `Kubernetes.every_s` seconds, and repeat until cancelled.
+
+        Args:
+            tell: takes all workers after each list, and whenever a watched change alters them.
 
         Raises:
             Exception: any error of the API server or of the connection to it.
@@ -70,7 +73,10 @@ class Pods:
                             await tell(told)
 
     def workers(self) -> list[Worker]:
-        """The workers of each pod that is ready and not terminating."""
+        """The workers, or their ranks, of each pod that is ready and not terminating, by name, as last listed or watched.
+
+        A worker is called ``POD@ADDRESS``. Before `follow` has listed pods, there are no workers.
+        """
         settings, found = self._settings, list[Worker]()
         for name, pod in sorted(self._pods.items()):
             host = (pod.get("status") or {}).get("podIP")

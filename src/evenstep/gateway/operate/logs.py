@@ -37,13 +37,17 @@ _AT_ONCE = 32  # records that are formatted before the event loop gets its turn
 
 
 def access(one: Ended) -> None:
-    """Log a request that has ended."""
+    """Log a request that has ended, with the fields of `logged_of`, at level info; a `Sink`."""
     if _access.isEnabledFor(logging.INFO):
         _access.callHandlers(_Line(one))
 
 
 def logged_of(one: Ended) -> dict[str, Any]:
-    """The fields of the line that `access` logs, in order; unknown times are left out."""
+    """The fields of the line that `access` logs, in order; times that are unknown are left out.
+
+    The times are seconds from the arrival: ``wait_s`` to the last dispatch, ``ttft_s`` to the first token, ``seconds`` to
+    the end. ``tpot_s`` is as in `Ended`. They are rounded to microseconds.
+    """
     asked_s = one.arrived_s
     times = one.sent_s - asked_s, one.first_s - asked_s, one.tpot_s, one.ended_s - asked_s
     return {
@@ -65,7 +69,7 @@ def logged_of(one: Ended) -> dict[str, Any]:
 
 @contextmanager
 def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
-    """Log as the settings say until the block ends; records that are queued then are still written.
+    """Log as the settings say until the ``with`` block ends; records that are queued then are still written.
 
     Args:
         stream: output for the lines; stderr by default.
@@ -80,7 +84,10 @@ def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
 
 
 class Logs:
-    """Writes the records of all evenstep loggers to a stream, from a thread of its own; see `logging_to`."""
+    """Writes the records of all evenstep loggers to a stream, from a thread of its own; see `logging_to`.
+
+    Call `reload` for the format, then `start`, and `stop` at the end, each of these once. At most 10 000 records wait.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._entry = _Entry(stream)
@@ -88,7 +95,7 @@ class Logs:
 
     @property
     def dropped(self) -> int:
-        """Number of records thrown away because the stream was too slow or closed."""
+        """Number of records thrown away so far because the stream was too slow (over 10 000 waited) or closed."""
         return self._entry.dropped
 
     def reload(self, settings: Log) -> None:
@@ -97,13 +104,13 @@ class Logs:
         self._logger.setLevel(settings.level.upper())
 
     def start(self) -> None:
-        """Start the thread that writes records."""
+        """Start the thread that writes records; other handlers than this one get no evenstep records until `stop`."""
         self._logger.addHandler(self._entry)
         self._logger.propagate = False
         self._entry.thread.start()
 
     def stop(self) -> None:
-        """Write what waits, for a few seconds at most, and end."""
+        """Write the records that wait, for 3 seconds at most, and restore how evenstep's loggers were before."""
         self._entry.stop()
         self._logger.removeHandler(self._entry)
         self._logger.propagate = True
@@ -114,7 +121,7 @@ class JsonLine(logging.Formatter):
     """One JSON object a line: time (UTC), level, logger, message, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The line, without its line break; times and other numbers are rounded to 6 decimals, and nan is left out."""
         found: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -132,7 +139,7 @@ class TextLine(logging.Formatter):
     """Time, level, message, then ``field=value``; a record is always one line, but for a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The line, without its line break; a value that is empty or has blanks, quotes or line breaks is a JSON string."""
         if isinstance(record, _Line):
             return f"{_time(record)} info    request{_text_of(record.one)}"
         more = "".join(f" {key}={_word(str(value))}" for key, value in _shown(record).items())

@@ -31,8 +31,8 @@ class Plan:
     Args:
         source: name of the source.
         workers: all that it will own.
-        joins: workers that are new or have changed.
-        leaves: names of those that leave.
+        joins: those of them that are new or have changed.
+        leaves: names of workers that the source owns now and will not own.
     """
 
     source: str
@@ -61,18 +61,19 @@ class Membership:
         self._turn = asyncio.Lock()
 
     def workers(self) -> list[Worker]:
-        """The workers of all sources."""
+        """The workers of all sources, by source: config, admin API, then discovery."""
         return [worker for owned in self._owned.values() for worker in owned.values()]
 
     def source_of(self, name: str) -> str:
-        """The source that owns this worker; empty if none does."""
+        """The owner of this worker: ``config``, ``admin`` or a name of a source of discovery; empty if it is unknown."""
         return next((source for source, owned in self._owned.items() if name in owned), "")
 
     def plan(self, source: str, workers: Iterable[Worker]) -> Plan:
-        """The changes if a source has exactly these workers.
+        """The changes if a source has exactly these workers; nothing is changed yet.
 
         Raises:
-            InputError: a name owned by another source, or a different worker under the same name.
+            InputError: a name owned by another source, or a worker that changed more than its group, slots, KV capacity,
+                speed or scraping.
         """
         wanted = {worker.name: worker for worker in workers}
         owned = self._owned.get(source, {})
@@ -82,7 +83,7 @@ class Membership:
         return Plan(source, wanted, joins, [name for name in owned if name not in wanted])
 
     async def apply(self, plan: Plan) -> None:
-        """Carry a plan out.
+        """Carry a plan out, worker by worker; those that leave finish their requests. It is not checked again.
 
         Raises:
             InputError: the gateway refuses a worker; what came before it in the plan has happened.
@@ -91,7 +92,7 @@ class Membership:
             await self._apply(plan)
 
     async def replace(self, source: str, workers: Iterable[Worker]) -> Plan:
-        """Set the workers of a source, and return the changes made.
+        """Set all workers of a source, which may be new, and return the changes made.
 
         Raises:
             InputError: see `plan` and `apply`.
@@ -102,10 +103,11 @@ class Membership:
             return plan
 
     async def add(self, workers: Iterable[Worker]) -> None:
-        """Add workers named by an operator, new ones or changed descriptions; those named before stay.
+        """Add workers as an operator does: new ones, or changed descriptions of those the operator added before.
 
         Raises:
-            InputError: a name or an engine is taken, or the gateway refuses one.
+            InputError: a name is taken, an engine (URL, rank, role) is, or the gateway refuses a worker; see `plan` and
+                `apply`.
         """
         workers = list(workers)
         async with self._turn:
@@ -115,7 +117,7 @@ class Membership:
             await self._apply(plan)
 
     async def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker of any source; for `drain` see `Control.remove_worker`.
+        """Remove a worker of any source; for `drain` see `Control.remove_worker`. A reload or a look-up may bring it back.
 
         Raises:
             InputError: no worker has this name.

@@ -116,11 +116,11 @@ _HISTOGRAMS = ("pool_wait_seconds", "ttft_seconds", "tpot_seconds", "prediction_
 
 
 def metrics_page(snapshot: Mapping[str, Any], age_s: float = 0.0) -> bytes:
-    """Write the Prometheus page from a snapshot that is `age_s` seconds old.
+    """Write the gateway's Prometheus page, with each metric of `HELP`, in the text format.
 
     Args:
-        snapshot: as `Control.snapshot` gives it.
-        age_s: how old it is.
+        snapshot: as `Control.snapshot` or `Snapshots.latest` gives it.
+        age_s: how old it is, in seconds.
     """
     page = Page(HELP)
     for name in HELP:
@@ -226,7 +226,7 @@ def _histogram(page: Page, name: str, found: Mapping[str, Any], who: Mapping[str
 
 
 def kind_of(name: str) -> Kind:
-    """The Prometheus type of a metric, from its name."""
+    """The Prometheus type of a metric, from its name with or without ``evenstep_``; ``gauge`` for an unknown one."""
     if name.removeprefix("evenstep_") in (*_HISTOGRAMS, "decision_seconds"):
         return "histogram"
     return "counter" if name.endswith("_total") else "gauge"

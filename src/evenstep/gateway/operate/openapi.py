@@ -20,7 +20,7 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
 
 @cache
 def document() -> dict[str, Any]:
-    """The OpenAPI document, as plain data."""
+    """The OpenAPI document, as plain data; the same object each time, so do not change it."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "evenstep admin API", "version": __version__},

@@ -87,10 +87,12 @@ class Operation:
         self._fallbacks: Counter[tuple[str, str]] = Counter()
 
     def start(self) -> None:
-        """Start, and return when the admin port listens and the engines have been checked.
+        """Start the thread, and return when the admin port listens and the engines have been checked. Blocks meanwhile.
+
+        If the default admin port is taken, any free one is used. The gateway's loop must be running, or run later.
 
         Raises:
-            InputError: the port is taken, a file or key is unreadable, or an engine contradicts the config.
+            InputError: the configured port is taken, a file or key is unreadable, or an engine contradicts the config.
         """
         need_package("evenstep serve", "aiohttp")
         started: list[BaseException | None] = []
@@ -108,7 +110,7 @@ class Operation:
             raise error
 
     def introduction(self) -> list[str]:
-        """Lines with the listening addresses; only after `start`."""
+        """A line with the address of the admin API; no line without one. Only after `start`."""
         admin = self._settled.value.admin
         if not self.port:
             return []
@@ -117,14 +119,14 @@ class Operation:
         return [f"{scheme}://{in_url(admin.host)}:{self.port}/metrics and the admin API (--admin-port{taken})"]
 
     def stop(self) -> None:
-        """End the thread; the gateway may already be gone."""
+        """End the thread, and wait for it up to 5 seconds; the gateway may already be gone. Does nothing before `start`."""
         if self._loop is not None and self._end is not None and self._thread is not None:
             with suppress(RuntimeError):  # its loop is closed: it could not begin
                 self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join(_STOP_S)
 
     def reload(self) -> None:
-        """Read the config again, from any thread or a signal handler. The log tells the outcome."""
+        """Read the config again, from any thread or a signal handler. Returns at once; the log tells the outcome."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._reload_soon)
 
@@ -264,7 +266,11 @@ class Operation:
                 told_s = now_s
 
     async def report(self, snapshots: Snapshots) -> None:
-        """Log how many rounds fell back since the last report, if any did."""
+        """Log how many rounds of each model fell back to least load since the last report, by reason, if any did.
+
+        Raises:
+            TimeoutError: see `Snapshots.latest`.
+        """
         found, _ = await snapshots.latest()
         for model, one in found["models"].items():
             since: dict[str, int] = {}

@@ -43,7 +43,7 @@ class Reloaded:
         changed: dotted settings whose values are new.
         joined: names of workers that are new or have changed.
         left: names of workers that leave.
-        needs_restart: dotted settings that differ in the file but need a restart.
+        needs_restart: dotted settings whose new values are not used before a restart.
     """
 
     changed: list[str]
@@ -60,12 +60,12 @@ class Reloader:
         settled: the config at the start.
         door: the interface to the gateway.
         membership: its workers.
-        heard: called with the config in force after every change.
-        contexts: TLS contexts of listeners, with the source of their certificates.
+        heard: each called, on this loop, with the config in force after every change.
+        contexts: TLS contexts of listeners with their files and config section; the list is kept, and may grow later.
 
     Attributes:
-        settled: the config in force.
-        results: number of reloads by result, ``ok`` or ``refused``.
+        settled: the config in force, with the origin of each setting.
+        results: number of calls of `reload` by result, ``ok`` or ``refused``.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Reloader:
         self._turn = asyncio.Lock()
 
     async def reload(self) -> Reloaded:
-        """Read all sources again, and use the new config.
+        """Read all sources again, and use the new config, its certificates and its workers; one change at a time.
 
         Raises:
             InputError: something is wrong. Nothing has changed then, unless the gateway refused a worker (see
@@ -106,7 +106,11 @@ class Reloader:
             return done
 
     async def set_policy(self, policy: str, predictor: str) -> None:
-        """Use another policy and predictor until the next reload.
+        """Use another policy and predictor until the next reload; their origin is then ``admin API``.
+
+        Args:
+            policy: NAME[:key=value,...].
+            predictor: in the same form; empty = the policy's default.
 
         Raises:
             InputError: there is no such policy, predictor or option; nothing has changed then.

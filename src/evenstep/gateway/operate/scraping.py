@@ -33,12 +33,12 @@ _FIRST_S = 0.1  # before the second reading, doubled up to the configured interv
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of one metrics page.
+    """The address of one metrics page; workers with equal places share one page.
 
     Args:
         url: of the page.
         engine: its dialect, as the config names it.
-        api_key: as the config has it.
+        api_key: as the config has it: env:NAME, file:PATH or the key; empty = no key.
     """
 
     url: str
@@ -47,7 +47,11 @@ class Place:
 
 
 def place_of(worker: Worker) -> Place | None:
-    """The metrics page that shows a worker; None if it has none."""
+    """The metrics page that shows a worker; None if the worker is not to be scraped, or its engine has no page.
+
+    Raises:
+        InputError: no such engine.
+    """
     page = worker.adapter().metrics_path
     if not (worker.scraped and page):
         return None
@@ -56,7 +60,9 @@ def place_of(worker: Worker) -> Place | None:
 
 
 class Scraper:
-    """Reads every metrics page again and again, and reports to the gateway.
+    """Reads every metrics page again and again, and reports to the gateway. Lives on the loop of operation.
+
+    For each worker it reports `Control.sampling`, and then `sampled`, `scrape_failed` or `counts_alone`.
 
     Args:
         door: the way to the gateway.
@@ -64,7 +70,7 @@ class Scraper:
         pages: fetches them.
 
     Attributes:
-        results: number of readings by result, ``ok`` or ``failed``.
+        results: number of readings of pages by result, ``ok`` or ``failed``.
     """
 
     def __init__(self, door: ControlProxy, engines: Engines, pages: Pages) -> None:
@@ -78,7 +84,7 @@ class Scraper:
         self.results: Counter[str] = Counter({"ok": 0, "failed": 0})
 
     def follow(self, workers: Iterable[Worker]) -> None:
-        """Read the pages of exactly these workers from now on."""
+        """Read the pages of exactly these workers from now on, each in a task of its own; a new page is read at once."""
         self._on = {}
         for worker in workers:
             place = place_of(worker)
@@ -94,11 +100,11 @@ class Scraper:
                 self._tasks[place] = asyncio.create_task(self._read_on(place))
 
     def reload(self, engines: Engines) -> None:
-        """Use other intervals from the next reading on."""
+        """Use other intervals and waits from the next reading on."""
         self._engines = engines
 
     async def stop(self) -> None:
-        """Stop reading."""
+        """Stop reading: cancel the readings under way, wait until they have ended, and close the pages."""
         tasks = list(self._tasks.values())
         self.follow([])
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -203,10 +209,13 @@ def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
 
 
 def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
-    """The state of a worker: of its rank, or of all ranks on the page together if it has no rank.
+    """The state of a worker: of its rank, or of all ranks on the page together (sums) if it has no rank.
 
-    None if the page lacks its rank, or has none. On a further node of several, ranks are counted from `first_rank`. An
+    None if the page lacks its rank, or has no ranks. On a further node of several, ranks are counted from `first_rank`. An
     instance of an external load balancer has its own page, on which its rank keeps its number.
+
+    Args:
+        samples: by rank, as `fetch` returns them.
     """
     if worker.rank is not None or not samples:
         return samples.get(worker.first_rank + (worker.rank or 0))
@@ -260,13 +269,13 @@ def _in_range(sample: EngineSample) -> EngineSample:
 
 
 async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -> list[str]:
-    """Check, before serving, that the config agrees with what engines report.
+    """Read the page of each worker once, all at a time, and check that the config agrees with what engines report.
 
     Returns:
         Names of workers whose page could not be read; they count as full until it can. Those without a page are left out.
 
     Raises:
-        InputError: a worker has less KV memory than its config says, or its rank is not on its page.
+        InputError: a worker has less KV memory than its config says, its rank is not on its page, or a key cannot be read.
     """
     asked = [(worker, place) for worker in workers if (place := place_of(worker)) is not None]
     places = {place: None for _, place in asked}

@@ -28,7 +28,9 @@ class Snapshots:
         self._turn = asyncio.Lock()
 
     async def latest(self) -> tuple[dict[str, Any], float]:
-        """A snapshot and its age in seconds; an old one if the data path does not answer.
+        """A snapshot and its age in seconds; an old one if the data path does not answer within 2 seconds.
+
+        It is as `Control.snapshot` gives it, with the numbers of operation added to ``gateway``.
 
         Raises:
             TimeoutError: it has never answered so far.

@@ -23,7 +23,7 @@ _STOP_MS = 3000
 
 
 class Spans:
-    """Makes spans of requests.
+    """Makes spans of requests, and exports them in batches from a thread of the package.
 
     Args:
         traces: where to, and which share.
@@ -58,7 +58,7 @@ class Spans:
         self._propagator = TraceContextTextMapPropagator()
 
     def ended(self, one: Ended) -> None:
-        """Make the span of a request that ended."""
+        """Make the span of a request that ended, if it is sampled; call it outside the data path."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ahead_ns = time.time_ns() - time.monotonic_ns()
@@ -78,7 +78,7 @@ class Spans:
         span.end(_ns(one.ended_s, ahead_ns))
 
     def close(self) -> None:
-        """Send what waits, for a few seconds at most."""
+        """Send the spans that wait, for 3 seconds at most, and end; later requests get no span."""
         self._provider.force_flush(_STOP_MS)
         self._provider.shutdown()
 

@@ -10,24 +10,25 @@ _NONE: Mapping[str, Any] = {"ratios_are_of": "load", "steps_total": 0, "barrier_
 
 
 class Status:
-    """Computes what happened since the last status line."""
+    """Computes what happened since the last status line; one object keeps the totals of the last line."""
 
     def __init__(self) -> None:
         self._before: dict[str, float] = {}
         self._groups: dict[tuple[str, int], Mapping[str, Any]] = {}
 
     def since(self, snapshot: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The fields of the line; see `Control.snapshot`.
+        """The fields of the line, from a snapshot as `Control.snapshot` gives it, whose totals are kept for the next call.
 
         Args:
-            seconds: since the last call.
+            seconds: since the last call, or for the first call since the start.
 
         Returns:
             ``requests``: number that ended since. ``failed``: those of them without status 200, so also refused and
             cancelled ones. ``tokens_per_s``: output tokens of requests that ended without an error. ``waiting`` and
-            ``running``: requests now. ``barrier_idle``: share of the workers' time lost in waiting for the heaviest of
-            their group. ``load_imbalance``: 1 - mean load over largest, now, of workers in groups without a known step
-            law; it replaces ``barrier_idle`` if no group has one. ``workers``: those that are up, of all, as text.
+            ``running``: requests now. ``barrier_idle``: share of the workers' time, 0 to 1, lost in waiting for the
+            heaviest of their group. ``load_imbalance``: 1 - mean load over largest, now, of workers in groups without a
+            known step law; it replaces ``barrier_idle`` if no group has one. ``workers``: those that are up, of all, as
+            text ("3/4").
         """
         models = list(snapshot["models"].values())
         workers = [worker for one in models for worker in one["workers"]]

@@ -23,20 +23,20 @@ class Backend:
     """A worker and its endpoint.
 
     Args:
-        worker: as its operator describes it.
+        worker: as its operator describes it, with its name.
         endpoint: at its URL; ranks with the same URL share it.
-        api_key: sent as the bearer token; empty = none sent.
+        api_key: sent as the bearer token; empty = no token is sent.
 
     Attributes:
-        fingerprint: ``system_fingerprint`` of its chunks, once known.
-        templates: the observed form of its streams.
-        passing: number of running requests that are not generations.
+        fingerprint: ``system_fingerprint`` of its chunks, once known; else empty.
+        templates: the observed form of its streams, learned from them.
+        passing: number of running requests that are not generations; `ProxiedRequest` counts it up and down.
         serves: names of the models it serves, as the config or its ``/v1/models`` says.
-        denied: those of them that it has refused.
-        denied_s: monotonic time of the last refusal; -inf = none.
+        denied: those of them that it has refused; while any is there, it gets no requests.
+        denied_s: monotonic time of the last refusal, in seconds; -inf = it never refused.
 
     Raises:
-        InputError: an unknown engine.
+        InputError: an unknown engine or option.
     """
 
     def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
@@ -60,7 +60,7 @@ class Backend:
 
     @property
     def continuing(self) -> Dialect:
-        """The dialect for continuing an answer on this worker, without features it proved not to support."""
+        """The dialect for continuing an answer here: `dialect` without the features that `cannot_continue` ruled out."""
         restarts, dialect = self.endpoint.restarts, self.dialect
         if not restarts:
             return dialect
@@ -68,7 +68,10 @@ class Backend:
         return replace(dialect, chat_from_ids=chats, completions_go_on=False not in restarts)
 
     def cannot_continue(self, chat: bool) -> None:
-        """Note that the engine restarted a chat or a completion in place of continuing it; no rank of it is asked again."""
+        """Note that the engine restarted a chat (True) or a completion in place of continuing it; the first time, log it.
+
+        This holds for all workers of its endpoint: they are not asked to continue one again.
+        """
         if chat not in self.endpoint.restarts:
             self.endpoint.restarts.add(chat)
             text = "%s answers from the start where a %s is to go on; broken ones go on elsewhere, or end with an error"
@@ -80,12 +83,12 @@ class Backend:
         return getattr(self.adapter, "version", None) == ""
 
     def speaks(self, version: str) -> None:
-        """Set the engine's version, as ``/version`` reports it, and use the dialect of that version."""
+        """Set the engine's version, as ``/version`` reports it: `adapter` and `dialect` become those of that version."""
         self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
         self.dialect = self.adapter.dialect
 
     def generation_head(self, chat: bool, name: str, length: int, more: bytes) -> bytes:
-        """Head of a request for tokens.
+        """Head of a request for tokens, to its empty line; its Content-Type is JSON.
 
         Args:
             chat: for a chat; else for a completion.
@@ -101,12 +104,12 @@ class Backend:
         )
 
     def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
-        """Head of a request that is not a generation, with the worker's host, rank and key.
+        """Head of a request that is not a generation, to its empty line, with the worker's host, rank and key.
 
         Args:
             method: of HTTP.
             target: path and query, below the base path of the endpoint.
-            name: the request's id; empty = none is sent.
+            name: the request's id; empty = no id is sent.
             length: bytes of the body; GET and HEAD without a body get no Content-Length.
             more: further header lines, each with its CRLF, as `carried` returns them.
         """

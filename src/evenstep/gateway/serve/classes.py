@@ -12,14 +12,15 @@ from evenstep.gateway.serve.ended import Ended
 class Attainment:
     """Counts of requests that met the targets of their class, and of requests that did not.
 
-    A request that was refused or ended with an error missed its targets. One that its client left, or without a class, is
-    not counted. The target on further tokens applies only to requests with more than one token.
+    A request that was refused or ended with an error missed its targets. Not counted is one that its client left, that has
+    no class, or that was refused before it reached a pool. The target on further tokens applies only to requests with more
+    than one token.
 
     Args:
         classes: name -> class, in the order of their numbers, from 1.
 
     Attributes:
-        counted: number of requests by class and whether they met its targets.
+        counted: number of requests by (class name, whether they met its targets).
     """
 
     def __init__(self, classes: Mapping[str, RequestClass]) -> None:
@@ -27,22 +28,22 @@ class Attainment:
         self.counted: Counter[tuple[str, bool]] = Counter()
 
     def reload(self, classes: Mapping[str, RequestClass]) -> None:
-        """Use other targets from now on."""
+        """Use other classes and targets from now on; counts are kept by the names of classes."""
         self._classes = list(classes.items())
 
     def ended(self, one: Ended) -> None:
-        """Count a request that ended, as having met or missed its class's targets."""
+        """Count a request that ended, as having met or missed the targets of its class in force now; a `Sink`."""
         if not 0 < one.request_class <= len(self._classes) or one.outcome == "cancelled":
             return
         name, kind = self._classes[one.request_class - 1]
         self.counted[name, one.outcome == "complete" and _met(kind, one)] += 1
 
     def weights(self) -> dict[str, float]:
-        """The weight of each class, by its name."""
+        """The weight of each present class, by its name."""
         return {name: kind.weight for name, kind in self._classes}
 
     def counts(self) -> list[dict[str, object]]:
-        """Two entries for each class: ``class``, ``met`` (true or false), and as ``value`` the number of such requests."""
+        """Two entries a present class: ``class``, ``met`` ("true", then "false") and ``value``, the number of requests."""
         return [
             {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
             for name, _ in self._classes

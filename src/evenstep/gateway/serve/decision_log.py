@@ -20,7 +20,9 @@ _log = logging.getLogger("evenstep.gateway.decisions")
 
 
 class DecisionLog:
-    """Writes the records of one dispatcher and never raises on a disk error; an `InParts` log.
+    """Writes the records of one dispatcher, which calls it with each; never raises on a disk error. It is an `InParts` log.
+
+    While it fails, records are dropped; the next part, begun when `is_full`, goes on with the dispatcher's state.
 
     Args:
         file: where records go.
@@ -55,7 +57,11 @@ class DecisionLog:
         return self._file.is_full
 
     def begin_part(self, state: bytes) -> None:
-        """Begin the next part with the state of its dispatcher."""
+        """Begin the next part, after a full one or a failure.
+
+        Args:
+            state: of the dispatcher at this moment, as bytes; the part begins with it.
+        """
         try:
             self._file.begin_part(state, after_gap=bool(self.why))
         except OSError as error:
@@ -76,7 +82,7 @@ class DecisionLog:
 
     @property
     def path(self) -> str:
-        """The file of the current part."""
+        """The file of the current part; after a failure, of the part that failed."""
         return str(part_of(self._file.path, self._file.part))
 
     def _tell_replaced(self) -> None:
@@ -101,10 +107,10 @@ class DecisionLog:
 
 
 def log_of(settings: Decisions, model: str, several: bool) -> DecisionLog | None:
-    """The decision log of one model, or None if no log is configured.
+    """The decision log of one model, which is not created before its first record; None if no log is configured.
 
     Args:
-        several: another model has the configured file; this one's gets the model's name into its file name.
+        several: another model has the configured file; this one's gets ``-`` and the model's name into its file name.
     """
     if not settings.path:
         return None

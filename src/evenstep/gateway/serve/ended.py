@@ -24,21 +24,22 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         request_id: the id given by the client, or ours.
-        outcome: see `Outcome`.
-        status: HTTP status the client saw; 0 = none.
+        outcome: ``complete``, ``error``, ``cancelled`` or ``refused``; see `Outcome`.
+        status: HTTP status the client saw, that of its head if a stream broke off; 0 = it saw no answer.
         path: of the request, without query.
         model: the model it asks for, as written; empty if it names none, or was refused before it was known.
         tenant: the tenant to charge.
-        request_class: number of its class; 0 = none.
+        request_class: number of its class, from 1; 0 = no class.
         worker: the last worker it was sent to; empty if it was never sent.
-        prompt_tokens, output_tokens: as last counted.
+        prompt_tokens, output_tokens: as an engine counted them; without a count, the prompt's as estimated, and 0.
         tries: legs begun for it, those to prefillers included.
         continued: whether a further leg began after its first token.
-        arrived_s: monotonic time at which it was read whole, in seconds; nan = never, as below.
+        arrived_s: monotonic time at which it was read whole, in seconds. This and the times below are nan if it never
+            happened.
         sent_s: of its last dispatch to a worker.
         first_s: of its first token, or of its whole answer.
         ended_s: of its end.
-        traceparent: W3C trace context as the client sent it; empty = none.
+        traceparent: W3C trace context as the client sent it; empty = it sent no header.
     """
 
     request_id: str
@@ -61,12 +62,12 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ttft_s(self) -> float:
-        """Seconds from arrival to the first token; nan without a token."""
+        """Seconds from arrival to the first token, or to the end of an answer that does not stream; nan if neither came."""
         return self.first_s - self.arrived_s
 
     @property
     def tpot_s(self) -> float:
-        """Seconds per further token; nan without one."""
+        """Seconds per further token, from the first token to the end; nan with fewer than two tokens."""
         further = self.output_tokens - 1
         return (self.ended_s - self.first_s) / further if further > 0 else math.nan
 
@@ -76,16 +77,16 @@ Sink: TypeAlias = Callable[[Ended], None]
 
 
 class Story:
-    """Notes about a running request; kept only while a sink is present.
+    """Notes about a running request; kept only while a sink is present. Call `ended` once; then the sinks get an `Ended`.
 
     Args:
         sinks: take the summary at the end.
         name: its id.
         context: its head and what follows from it.
-        arrived_s: arrival time.
+        arrived_s: arrival time, in seconds of `time.monotonic`.
         model: the model it asks for; empty if unknown.
-        prompt_tokens: as estimated, until an exact count replaces it.
-        request_class: number of its class, for a token generation; 0 = none.
+        prompt_tokens: as estimated; set the attribute once an engine counts them, and `output_tokens` before `ended`.
+        request_class: number of its class, for a token generation; 0 = no class.
     """
 
     __slots__ = (
@@ -120,17 +121,17 @@ class Story:
         self._worker, self._tries, self._continued = "", 0, False
 
     def sent(self, worker: str) -> None:
-        """Note that a call goes to a worker."""
+        """Note that a call goes to a worker now: a further try."""
         self._continued |= self._first_s == self._first_s  # not nan: its first token was there
         self._worker, self._tries, self._sent_s = worker, self._tries + 1, time.monotonic()
 
     def started(self) -> None:
-        """Note the time of the first token."""
+        """Note that the first token came now, or the whole answer; only the first call counts."""
         if self._first_s != self._first_s:  # nan: it was not there before
             self._first_s = time.monotonic()
 
     def ended(self, outcome: Outcome, status: int) -> None:
-        """Report the ended request to the sinks."""
+        """Report the request, which ends now, to all sinks; `status` is what the client saw, 0 = nothing."""
         context, caller = self._asking, self._asking.caller
         one = Ended(
             self._name,

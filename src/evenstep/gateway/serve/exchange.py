@@ -40,6 +40,9 @@ _BYTES_PER_ID = 8
 class Exchange:
     """One generation: a client's request, its legs to engines, and the answer.
 
+    Register it with `ServedModel.number`. The methods up to `fail` carry out the dispatcher's commands; its legs call those
+    up to `count_prompt`.
+
     Args:
         model: the model that serves it.
         client: the client's connection.
@@ -48,15 +51,15 @@ class Exchange:
         context: the parsed head.
 
     Attributes:
-        number: the dispatcher's number of the request; 0 = none yet.
+        number: the dispatcher's number of the request; 0 = not registered yet.
         refusal: the last refusal or failure reported by an engine.
         only_too_many: all engines that refused or failed it so far answered 429.
         can_continue: the request allows its stream to continue elsewhere after the first token.
         has_started: the client has the head of a stream.
-        held: the part of a stream without tokens that the client has not received.
+        held: bytes of a stream, before its first token, that the client has not received.
         why: why its stream cannot continue, for the client; empty = not known.
         size: of its prompt, in tokens where the model has a tokenizer, else bytes; 0 = the request gives its tokens.
-        is_counted: the dispatcher knows the prompt's true length.
+        is_counted: an engine has reported the prompt's true length.
         story: notes for the sinks; None if there are no sinks.
     """
 
@@ -83,14 +86,14 @@ class Exchange:
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
     def prefill(self, command: SendPrefill, backend: Backend) -> None:
-        """Send the prefill leg to a prefiller."""
+        """Send the prefill leg to a prefiller; it ends in `prefilled` or `lost` after ``Engines.answer_s`` at most."""
         self._handover = b""
         self._begin_call(backend)
         leg = self._leg = Prefill(self, command.leg, backend)
         self._send(leg, backend, bodies.prefill_leg(self._body), backend.endpoint.settings.answer_s)
 
     def decode(self, command: SendDecode, backend: Backend) -> None:
-        """Send the request to a decoding worker."""
+        """Send the request to a decoding worker; after a prefill leg, with the prefiller's hand-over."""
         self._begin_call(backend)
         self._before, self.held = None, b""
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
@@ -103,7 +106,10 @@ class Exchange:
             self._send(leg, backend, body, settings.answer_s)
 
     def resume(self, command: Continue, backend: Backend) -> None:
-        """Continue the answer on another engine, after the text that the client already has."""
+        """Continue the answer on another engine, after the text that the client already has.
+
+        If it cannot be continued there, the leg is `lost` without being sent.
+        """
         before = self._before
         assert before is not None
         self._begin_call(backend)
@@ -117,7 +123,7 @@ class Exchange:
         self._send(leg, backend, found.body, backend.endpoint.settings.first_byte_s)
 
     def abort(self, number: int) -> None:
-        """Close a leg that the dispatcher aborts."""
+        """Close the leg with this number; if it has ended, do nothing. The tokens it brought are kept for `resume`."""
         leg = self._leg
         if leg is not None and leg.number == number:
             self._keep_what_is_there(leg)
@@ -129,13 +135,13 @@ class Exchange:
         self._handover = b""
 
     def reject(self, command: Reject) -> None:
-        """Answer with an error: no token has reached the client."""
+        """Answer with the status that the reason calls for: no token has reached the client. The request is over."""
         refusal = self._worded(command)
         self.client.refuse(refusal)
         self._over("error" if command.reason in _FAULTS else "refused", refusal.status)
 
     def fail(self, command: Fail) -> None:
-        """Tell the client that the answer cannot continue: in a stream that has begun by an event, else by a status."""
+        """Tell the client that the answer cannot continue: by a last event in a stream that has begun, else by 502."""
         refusal = refusals.stream_broken(self.why or _WHY[command.reason])
         if self.has_started:
             self.client.send(refusal.event(), last=True)
@@ -146,7 +152,7 @@ class Exchange:
     # --- what legs say -------------------------------------------------------------------------------------------
 
     def start(self, out: bytes) -> None:
-        """Send the client the head of the stream, what was held, and `out`, which has the first token."""
+        """Send the client the head of the stream, what was `held`, and `out`, which has the first token."""
         self.has_started = True
         if self.story is not None:
             self.story.started()
@@ -156,7 +162,7 @@ class Exchange:
             self.client.send(out)
 
     def prefilled(self, leg: Prefill, found: Prefilled) -> None:
-        """Handle the answer of the prefill leg."""
+        """Handle the answer of the prefill leg: keep its hand-over for `decode`, and tell the dispatcher."""
         self._leg, self._handover = None, found.handover
         self._counted_now(found.prompt_tokens)
         self.model.tell(
@@ -169,7 +175,12 @@ class Exchange:
         )
 
     def answered(self, leg: Whole, answer: Answer, body: bytes) -> None:
-        """Handle a whole answer, which does not stream."""
+        """Send the client a whole answer, which does not stream, and tell the dispatcher that the request is complete.
+
+        Args:
+            answer: what was parsed from `body`.
+            body: as the engine sent it.
+        """
         self._leg = None
         self.client.reply(200, body)
         produced = answer.produced if answer.produced > 0 else 0
@@ -180,12 +191,12 @@ class Exchange:
             self._over("complete", _OK)
 
     def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
-        """Handle the end of a complete stream.
+        """Send the end of a complete stream, and tell the dispatcher that the request is complete.
 
         Args:
-            out: the last bytes for the client.
+            out: the last bytes for the client; if no token came before, all that was held goes first.
             news: output tokens not yet reported to the dispatcher.
-            now_s: monotonic time.
+            now_s: time of the tokens, in seconds of `time.monotonic`.
         """
         self._leg = None
         if self.has_started:
@@ -203,9 +214,15 @@ class Exchange:
             self._over("complete", _OK)
 
     def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
-        """Handle a failed leg that is closed or was never sent.
+        """Handle a failed leg that is closed or was never sent; a leg that is not the present one is ignored.
 
-        The dispatcher decides what follows. If the client already has every token it asked for, its stream ends as complete.
+        The dispatcher decides what follows. If the client already has every token it asked for, its stream ends as
+        complete.
+
+        Args:
+            kind: what failed, as `Failed` takes it.
+            why: a clause for the log.
+            retry_after_s: seconds that the engine asks to wait; 0 = it asks for no wait.
         """
         if self._leg is not leg:
             return
@@ -233,7 +250,11 @@ class Exchange:
         )
 
     def count_prompt(self, row: int, tokens: int) -> None:
-        """Pass to the dispatcher the first count of the prompt's tokens that an engine reports; -1 = not reported."""
+        """Pass an engine's first count of the prompt's tokens to the dispatcher; ignore later ones and -1, not reported.
+
+        Args:
+            row: of its leg, as `Dispatcher.produced` takes it.
+        """
         news = self._counted_now(tokens)
         if news:
             self.model.counted(self, row, news)
@@ -263,7 +284,7 @@ class Exchange:
             self._over("cancelled", _OK if self.has_started else 0)
 
     def give_up(self) -> None:
-        """The gateway stops before the answer is complete: send the client an error."""
+        """The gateway stops before the answer is complete: abort the leg, and send status 503, or an event in a stream."""
         has_started, refusal = self.has_started, refusals.overloaded(1.0)
         self._over("error", _OK if has_started else refusal.status)
         self.client_gone()

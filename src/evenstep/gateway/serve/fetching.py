@@ -19,7 +19,10 @@ class _Version(msgspec.Struct):
 
 
 async def learn_version(backend: Backend, patience_s: float) -> None:
-    """Ask an engine for its version, if its dialect depends on it; without an answer, assume the newest known version."""
+    """Ask an engine for its version, if its dialect depends on it, and have `backend` speak that dialect.
+
+    Without a valid answer within `patience_s` seconds, the backend is unchanged: it assumes the newest known version.
+    """
     if not backend.wants_version:
         return
     status, body = await fetch(backend, "/version", patience_s)
@@ -29,7 +32,7 @@ async def learn_version(backend: Backend, patience_s: float) -> None:
 
 
 async def fetch(backend: Backend, path: str, patience_s: float) -> tuple[int, bytes]:
-    """Status and body of a GET request; status 0 if no whole answer comes within `patience_s` seconds."""
+    """Status and body of a GET request; ``(0, b"")`` if no whole answer of up to 4 MiB comes within `patience_s` seconds."""
     question = Question(backend.endpoint, backend.head("GET", path, "", 0), patience_s, _MOST)
     try:
         return await asyncio.wait_for(question.answer(), patience_s)

@@ -51,18 +51,20 @@ class Front:
     Args:
         pools: the served models.
         config: keys, limits, headers.
-        salt: prompts and names are hashed with it.
+        salt: key of the hashes of prompts and names; empty = hashes without a key.
 
     Attributes:
-        heads: parsed client heads, under this config.
+        limits, heads: limits of clients and cache of their parsed heads, under the config in force.
         clients: open connections.
-        codes: number of answers by status.
+        codes: HTTP status -> number of answers that began.
         passing: running requests that are not generations.
+        is_draining: set by `Gateway.drain`; each answer ends its connection then.
+        why_not_ready: set by the gateway; "starting" at first, empty once its workers are added.
         sinks: take each ended request without a class, and each that is proxied.
         class_sinks: take the other ended requests.
 
     Raises:
-        InputError: an unreadable key.
+        InputError: a client's key that cannot be read or appears twice.
     """
 
     def __init__(self, pools: Pools, config: GatewayConfig, salt: bytes) -> None:
@@ -80,19 +82,23 @@ class Front:
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
-        """Use another config from now on, with the callers that it allows."""
+        """Use the limits, headers and classes of another config from now on, with the callers that it allows.
+
+        Args:
+            callers: made from `config`.
+        """
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
         self.heads = ClientHeads(self._read_head)  # what follows from a head may be something else now
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
-        """Report each request that ends, from now on, to these sinks alone; see the attributes."""
+        """Report each request that ends, from now on, to these sinks alone; `sinks` and `class_sinks` as the attributes."""
         self.sinks, self.class_sinks = sinks, class_sinks
 
     # --- what connections ask ------------------------------------------------------------------------------------
 
     def new_name(self) -> str:
-        """A new id for a request whose client gave none."""
+        """A new id for a request whose client gave no id: this gateway's random prefix, ``-``, a hexadecimal count."""
         return "%s-%x" % (self._front, next(self._numbers))  # noqa: UP031  # twice as fast as an f-string's :x
 
     def told(self, status: int) -> None:
@@ -100,7 +106,11 @@ class Front:
         self.codes[status] += 1
 
     def serve(self, request: Received, client: Client) -> None:
-        """Answer a request, now or later."""
+        """Answer a request at once, or set `Client.job`, which answers later.
+
+        Health checks need no key. A request that generates goes to the pool of its model; other known paths to one of its
+        engines.
+        """
         context = request.context
         if context.kind == "other" and context.head.path in _HEALTH:
             self._health(context.head.path, client)
@@ -181,7 +191,7 @@ class Front:
         client.reply(503 if why else 200, "\n".join((why or "ok", *notes)).encode(), _TEXT)
 
     def notes(self) -> list[str]:
-        """Problems that an operator should mend, although requests are served."""
+        """Problems that an operator should mend, although requests are served: a sentence for each, empty = no problem."""
         alone = [
             f"{name} has no metrics page of its engine: only requests of this gateway are counted there"
             for name in sorted(self.pools.counted_here)
@@ -194,7 +204,10 @@ class Front:
         ]
 
     def not_ready(self) -> str:
-        """The reason why the gateway should get no requests, or no more; empty if it is ready."""
+        """The reason why the gateway should get no requests, or no more; empty if it is ready.
+
+        It is ready once a worker serves a model and the load of one is known, until it drains.
+        """
         if self.is_draining:
             return "draining"
         if self.why_not_ready:

@@ -82,6 +82,7 @@ class Collecting:
         backend: the worker.
 
     Attributes:
+        kind: the content type that its answer must have.
         is_denied: the engine says that it does not serve the model.
     """
 
@@ -105,11 +106,11 @@ class Collecting:
 
     @property
     def status(self) -> int:
-        """The HTTP status of its answer if it is not 200, else 0."""
+        """The HTTP status of its answer if it is not 200; 0 if it is 200 or has not come."""
         return self._answer.status if self._refused and self._answer is not None else 0
 
     def at_once(self, head: ResponseHead, body: bytes) -> None:
-        """Handle an answer that arrived whole; see `Leg.at_once`."""
+        """Handle an answer that arrived whole, of any status; see `Leg.at_once`."""
         if head.status == 200 and head.kind == self.kind and head.is_plain and len(body) <= _MOST_ANSWER:
             self.whole(body)
             return
@@ -143,7 +144,7 @@ class Collecting:
         self._lose("status" if self._refused else kind, why)
 
     def whole(self, body: bytes) -> None:
-        """Handle the whole body of an answer with status 200."""
+        """Take the whole body of an answer with status 200 and the content type `kind`; implemented by subclasses."""
         raise NotImplementedError
 
     def _judge(self) -> None:
@@ -168,7 +169,7 @@ class Collecting:
 
 
 class Prefill(Collecting):
-    """The call to a prefiller."""
+    """The call to a prefiller; ends in `Exchange.prefilled` or `Exchange.lost`."""
 
     def whole(self, body: bytes) -> None:
         try:
@@ -180,7 +181,7 @@ class Prefill(Collecting):
 
 
 class Whole(Collecting):
-    """A call whose answer does not stream.
+    """A call whose answer does not stream; ends in `Exchange.answered` or `Exchange.lost`.
 
     Args:
         row: the request's row, as `Dispatcher.produced` takes it.
@@ -204,7 +205,7 @@ class Whole(Collecting):
 
 
 class Stream(Collecting):
-    """A call whose answer streams in chunks.
+    """A call whose answer streams in chunks; ends in `Exchange.completed` or `Exchange.lost`.
 
     Args:
         row: the request's row, as `Dispatcher.produced` takes it.

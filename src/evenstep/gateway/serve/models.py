@@ -17,7 +17,7 @@ class ModelCard:
     Args:
         name: its id.
         parent: the base model of an adapter; empty for a base model.
-        text: the entry as the engine wrote it.
+        text: the entry as the engine wrote it, a JSON object.
     """
 
     name: str
@@ -35,10 +35,10 @@ class _Page(msgspec.Struct):
 
 
 def read_models(body: bytes) -> list[ModelCard]:
-    """The entries of a page, models before their adapters.
+    """The entries of a page, models before their adapters, each in the page's order.
 
     Raises:
-        EngineError: it is no such page, or it is empty.
+        EngineError: it is no such page, or it lists nothing.
     """
     try:
         page = msgspec.json.decode(body, type=_Page)
@@ -52,18 +52,18 @@ def read_models(body: bytes) -> list[ModelCard]:
 
 
 def card_of(name: str, parent: str = "") -> ModelCard:
-    """An entry for a name that only the config has."""
+    """An entry for a name that only the config has; `parent` is the base model of an adapter."""
     entry = {"id": name, "object": "model", "created": 0, "owned_by": "evenstep"}
     return ModelCard(name, parent, msgspec.json.encode(entry | ({"parent": parent} if parent else {})))
 
 
 def page(cards: Iterable[ModelCard]) -> bytes:
-    """The ``/v1/models`` page that lists these entries."""
+    """The ``/v1/models`` page, as JSON, that lists these entries in their order."""
     return b'{"object":"list","data":[' + b",".join(card.text for card in cards) + b"]}"
 
 
 def joined(old: Mapping[str, ModelCard], new: Iterable[ModelCard]) -> dict[str, ModelCard]:
-    """Both as cards by name; of several with one name, the first is kept."""
+    """A new mapping with both, the old ones first; of several cards with one name, the first is kept."""
     found = dict(old)
     for card in new:
         found.setdefault(card.name, card)

@@ -37,14 +37,14 @@ class Pools:
     """The pools of all served models, and the workers in them.
 
     Args:
-        config: the gateway's config.
+        config: the gateway's config; a reload replaces the attribute.
         loop: the loop.
-        tls: for engines with https.
+        tls: for engines with https; None = trust the system's authorities.
 
     Attributes:
         by_model: pool of each model that a worker ever served; aliases are not among them.
         cards: entries of ``/v1/models`` by name, as first seen; also of models that no worker serves any more.
-        workers: every worker, by name, those that are leaving included.
+        workers: every worker, by name, also those that are leaving or have not said which models they serve.
     """
 
     def __init__(self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None) -> None:
@@ -64,7 +64,7 @@ class Pools:
 
     @property
     def all(self) -> list[ServedModel]:
-        """The pools of all served models."""
+        """The pools in the order in which they were made, also those whose workers have all left."""
         return list(self._pools.values())
 
     @property
@@ -78,12 +78,12 @@ class Pools:
         return pool if pool is not None and pool.backends else None
 
     def may_return(self, model: str) -> bool:
-        """Whether discovery may bring a worker for a model whose workers have all left."""
+        """Whether a worker once served this model or alias, and discovery is configured, which may bring one again."""
         discovery = self.config.discovery
         return bool(discovery.dns or discovery.kubernetes) and self.config.aliases.get(model, model) in self.by_model
 
     def listed(self) -> dict[str, ModelCard]:
-        """The entries of ``/v1/models`` by name, aliases included: all models that a worker serves."""
+        """The entries of ``/v1/models`` by name: all models that a worker serves at present, then the aliases of these."""
         served = {name for pool in self.all for backend in pool.backends.values() for name in backend.serves}
         aliases = [card_of(name, of) for name, of in self.config.aliases.items() if of in served]
         return joined({name: card for name, card in self.cards.items() if name in served}, aliases)
@@ -91,7 +91,7 @@ class Pools:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def backend_of(self, worker: Worker) -> Backend:
-        """A new `Backend` for a worker; workers with the same URL share an endpoint.
+        """A new `Backend` for a worker, which is not added; it shares the endpoint of an added worker with the same URL.
 
         Raises:
             InputError: an unknown engine, or an unreadable secret.
@@ -103,7 +103,9 @@ class Pools:
         return Backend(worker, endpoint, key)
 
     def add(self, worker: Worker) -> None:
-        """Add a worker, or change the description of a known one. If it names no models, it is asked until it answers.
+        """Add a worker, or change the description of a known one.
+
+        If it names no models, it is asked until it answers, in the background; it joins a pool then.
 
         Raises:
             InputError: its description is invalid, or it is known with another role; nothing has changed then.
@@ -133,7 +135,7 @@ class Pools:
             self._learning[worker.name] = task
 
     def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker; with `drain`, its requests finish there first.
+        """Remove a worker once its requests finished there (`drain`) or continue elsewhere; then `gone` forgets it.
 
         Raises:
             InputError: there is no such worker.
@@ -148,7 +150,7 @@ class Pools:
             pool.detach(name, drain)
 
     def gone(self, name: str) -> None:
-        """Forget a worker that runs nothing any more."""
+        """Forget a worker that runs nothing any more; its connections are closed if no other worker has its URL."""
         worker = self.workers.pop(name, None)
         self._pool_of.pop(name, None)
         self.counted_here.discard(name)
@@ -159,13 +161,16 @@ class Pools:
                 endpoint.close()
 
     def sampling(self, name: str) -> None:
-        """Note that a worker's metrics are about to be read."""
+        """Note that a worker's metrics are about to be read; ignored if it is in no pool."""
         pool = self._pool_of.get(name)
         if pool is not None:
             pool.tell(ev.Sampling(now_s=pool.now_s(), worker=name))
 
     def sampled(self, name: str, sample: EngineSample) -> None:
-        """Take a reading of a worker's metrics."""
+        """Take a reading of a worker's metrics; ignored if it is in no pool.
+
+        The first reading after a failed one also asks the worker again which models it serves.
+        """
         pool = self._pool_of.get(name)
         if pool is None:
             return
@@ -191,7 +196,7 @@ class Pools:
             self._ask_again(pool, name)
 
     def counts_alone(self, name: str) -> None:
-        """Treat a worker without a metrics page as not scraped, rather than as full."""
+        """Treat a worker without a metrics page as not scraped, rather than as full, until a reading of it comes."""
         if name in self.counted_here or name not in self.workers:
             return
         self.counted_here.add(name)
@@ -200,14 +205,14 @@ class Pools:
             self._attach(pool, pool.backends[name])
 
     def scrape_failed(self, name: str) -> None:
-        """Note that a worker's metrics could not be read."""
+        """Note that a worker's metrics could not be read; ignored if it is in no pool."""
         pool = self._pool_of.get(name)
         if pool is not None:
             self._unread.add(name)
             pool.tell(ev.ScrapeFailed(now_s=pool.now_s(), worker=name))
 
     def close(self) -> None:
-        """Close all pools, workers and connections."""
+        """Close all connections, pools and decision logs, and stop asking workers; requests get no answer."""
         for task in (*self._learning.values(), *self._tasks):
             task.cancel()
         for endpoint in self._endpoints.values():
@@ -218,7 +223,10 @@ class Pools:
     # --- which models --------------------------------------------------------------------------------------------
 
     def ask_again(self) -> None:
-        """Ask every worker again which models it serves: adapters may have been loaded, or another model."""
+        """Ask every worker in a pool again which models it serves: adapters may have been loaded, or another model.
+
+        Workers whose description names their models are not asked. It returns at once.
+        """
         for name, pool in list(self._pool_of.items()):
             self._ask_again(pool, name)
 

@@ -37,14 +37,14 @@ _CUT = refusals.stream_broken("no other engine has its beginning")
 
 
 class ProxiedRequest:
-    """One request that is forwarded without the dispatcher, until its answer has ended.
+    """One request that is forwarded without the dispatcher. Make it the client's job, and call `send`.
 
     Args:
         client: the client's connection.
         request: the request.
-        engines: candidates, best first.
+        engines: candidates, best first; each is tried once.
         carries_key: the client's credentials are meant for the engine.
-        over: called when it has ended.
+        over: called with this request when it has ended.
         story: notes for the sinks; None if there are no sinks.
     """
 
@@ -72,7 +72,7 @@ class ProxiedRequest:
         self._size = self._length = 0  # of the body so far, and as the head says it
 
     def send(self) -> None:
-        """Send the request to the next engine; without another one, refuse it."""
+        """Send the request to the best engine not tried yet; if all were tried, refuse it with status 502."""
         if not self._left:
             refusal = refusals.engine_failed()
             self.client.refuse(refusal)
@@ -169,7 +169,7 @@ class ProxiedRequest:
         self._end("cancelled", self._status if self._started else 0)
 
     def give_up(self) -> None:
-        """Send the client an error, because the gateway stops before the answer is complete."""
+        """The gateway stops before the answer is complete: end it with an error, or else close the client's connection."""
         cancel(self)
         if self._started:
             self._break_off(refusals.stream_broken("the gateway is being stopped"))

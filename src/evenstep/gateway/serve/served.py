@@ -73,15 +73,15 @@ class ServedModel:
         predictor: predictor of output lengths, in the same form; empty = the policy's default.
         settings: of the dispatcher.
         loop: the loop.
-        probe: called to ask a worker for its health; it answers with `probed`, later.
+        probe: called to ask a worker for its health; it returns at once, and calls `probed` later.
         removed: called with the name of a worker that was removed, once no request runs there.
         denied: called when a worker denies a model that it was listed for; it asks for the worker's models again.
         tokenizer: path of a tokenizer.json, to count prompts by; empty = tokens are estimated from a prompt's bytes.
-        log: takes the records of the decision log; None = there is none.
+        log: takes the records of the decision log, closed by `close`; None = there is no log.
         tenants: limits of tenants, counted over all models that share them; None = over this model alone.
 
     Attributes:
-        backends: workers by name.
+        backends: workers by name, also those that are leaving.
         sizes: estimates tokens from the size of a prompt, and learns from the counts of engines.
 
     Raises:
@@ -141,18 +141,22 @@ class ServedModel:
 
     @property
     def settings(self) -> Settings:
-        """The limits and deadlines in force."""
+        """The dispatcher's limits and deadlines in force."""
         return self.dispatcher.settings
 
     @property
     def requests(self) -> int:
-        """The number of requests that have not ended."""
+        """The number of requests that wait or run here."""
         return len(self._exchanges)
 
     # --- events --------------------------------------------------------------------------------------------------
 
     def tell(self, event: ev.Event) -> None:
-        """Pass an event to the dispatcher, and carry out the commands that follow."""
+        """Pass an event to the dispatcher, after those that are held, and carry out the commands that follow.
+
+        Called while commands are carried out, it adds the event to those that are handled next. After `close`, nothing
+        happens.
+        """
         self._events.append(event)
         if not self._is_telling:
             self._tell_all()
@@ -206,14 +210,19 @@ class ServedModel:
                 exchange.client.fail()
 
     def number(self, exchange: Placed) -> int:
-        """Give a new request its number, register it, and make it the job of its client. Returns the number."""
+        """Register a new request under the next number until it ends, as its client's job. Returns the number."""
         self._number = exchange.number = number = self._number + 1
         self._exchanges[number] = exchange
         exchange.client.job = exchange
         return number
 
     def produced(self, row: int, tokens: int, now_s: float) -> None:
-        """Report to the dispatcher the output tokens that a chunk brought; for `row` see `Dispatcher.produced`."""
+        """Report to the dispatcher the output tokens, 1 or more, that a chunk brought.
+
+        Args:
+            row: of the request, as `SendDecode` and `Continue` give it.
+            now_s: seconds of `time.monotonic`.
+        """
         turn = self._turn
         turn.now_s = now_s
         self._count(row, tokens)
@@ -221,19 +230,23 @@ class ServedModel:
             self._tick_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
-        """Tell the dispatcher how many tokens a prompt has, as an engine reported with its first chunk."""
+        """Tell the dispatcher, once, how many tokens a prompt has, as an engine reported with its first chunk.
+
+        Args:
+            row: as in `produced`.
+        """
         if self.dispatcher.is_logged or self._events or self._ended:
             self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
         else:
             self.dispatcher.counted(row, tokens)
 
     def snapshot(self) -> dict[str, Any]:
-        """The dispatcher's measured values as of now."""
+        """The dispatcher's measured values as of now; see `Dispatcher.snapshot`."""
         self.dispatcher.now_s = max(self.dispatcher.now_s, time.monotonic())
         return self.dispatcher.snapshot()
 
     def finished(self, exchange: Placed, leg: int, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Handle an answer that is complete and sent.
+        """Tell the dispatcher that an answer is complete and sent, and forget the request.
 
         Args:
             leg: number of the leg that brought it.
@@ -255,11 +268,11 @@ class ServedModel:
         self._exchanges.pop(exchange.number, None)
 
     def over(self, exchange: Placed) -> None:
-        """Forget a request that has ended."""
+        """Forget a request that has ended; the dispatcher is not told."""
         self._exchanges.pop(exchange.number, None)
 
     def lost(self, worker: str, kind: str, why: str, name: str) -> None:
-        """Log that a leg of the request with the id `name` failed at a worker."""
+        """Log that a leg of the request with the id `name` failed at a worker: the kind of failure, and why, as a clause."""
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
 
     def denied(self, backend: Backend, model: str) -> None:
@@ -277,13 +290,14 @@ class ServedModel:
 
     @property
     def reads_cached(self) -> bool:
-        """Whether the policy uses prefix caches."""
+        """Whether the policy uses prefix caches, so that `Arrived` should have the blocks of the prompt."""
         return self.dispatcher.parts.deciding.call.reads_cached
 
     def estimate(self, exchange: Placed) -> int:
-        """Estimate a prompt's tokens, until an engine reports them; at most what the largest engine can hold.
+        """Estimate a prompt's tokens, at least 1, until an engine reports them.
 
-        Sets `exchange.size`, unless the request itself gives its tokens.
+        Above 256 the estimate is at most what the largest engine can hold. Sets `exchange.size`, unless the request itself
+        gives its tokens.
         """
         request = exchange.request
         if request.prompt_tokens >= 0:
@@ -295,13 +309,13 @@ class ServedModel:
         return estimate
 
     def reload(self, policy: str, predictor: str, settings: Settings) -> None:
-        """Use another policy, predictor and settings."""
+        """Use another policy, predictor and settings from the next decision on; check them first."""
         self.tell(ev.Reloaded(now_s=time.monotonic(), policy=policy, predictor=predictor, settings=settings))
 
     # --- workers -------------------------------------------------------------------------------------------------
 
     def attach(self, backend: Backend, slots: int, is_scraped: bool) -> None:
-        """Add a worker, or change the description of a known one.
+        """Add a worker, or change the description of a known one; `backend` is used for its next legs.
 
         Args:
             slots: of a worker whose description has none.
@@ -317,11 +331,11 @@ class ServedModel:
         self.backends[backend.name] = backend
 
     def detach(self, name: str, drain: bool) -> None:
-        """Remove a worker; with `drain`, its requests finish there first."""
+        """Remove a worker once its requests finished there (`drain`) or continue elsewhere; then `removed` is called."""
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
     def by_work(self) -> list[Backend]:
-        """The decoding workers: healthy ones first, and among these the one with the fewest requests first."""
+        """The decoding workers: healthy ones first, and among these the one with the fewest requests from here first."""
         mirror = self.dispatcher.mirror
 
         def work(one: Backend) -> tuple[bool, int]:
@@ -331,11 +345,11 @@ class ServedModel:
         return sorted((one for one in self.backends.values() if one.name in mirror.place), key=work)
 
     def probed(self, name: str, ok: bool) -> None:
-        """Pass a worker's health to the dispatcher."""
+        """Pass the result of a worker's health check to the dispatcher."""
         self.tell(ev.Probed(now_s=time.monotonic(), worker=name, ok=ok))
 
     def close(self) -> None:
-        """Stop deciding; later events are dropped."""
+        """Stop deciding, and close the log; later events are dropped, and requests get no answer."""
         self._is_telling = self._is_looking = True
         if self._timer is not None:
             self._timer.cancel()

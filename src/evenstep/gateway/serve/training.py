@@ -16,11 +16,11 @@ _log = logging.getLogger("evenstep.gateway")
 
 
 class Trainer:
-    """Makes the fits of one served model.
+    """Makes the fits of one served model's predictor in a thread, one at a time.
 
     Args:
         loop: the loop.
-        due: returns the fit that is due now, or None.
+        due: returns the fit that is due now, or None; a fit that is not due any more when it is made is dropped.
         tell: takes the event that a fit ended, well or not, on the loop.
     """
 
@@ -31,7 +31,7 @@ class Trainer:
         self._at_work = False
 
     def look(self, fit: Fit) -> None:
-        """Make a due fit in the thread, unless one is already being made."""
+        """Make this due fit in the thread and return at once; if one is already being made, do nothing."""
         if not self._at_work:
             self._at_work = True
             threading.Thread(target=self._make, args=(fit,), daemon=True, name="evenstep-fit").start()
