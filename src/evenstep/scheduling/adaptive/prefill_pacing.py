@@ -61,9 +61,10 @@ def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> N
 
 @jit
 def apart(memory: I8) -> bool:
-    """Whether prefills run apart from decodes, because a prefill token then takes less time.
+    """Whether prefills run apart from decodes: a prefill token alone takes less than `PAYS` of what it adds to decodes.
 
-    Once in a while the answer is the opposite one, to keep learning.
+    One in `PROBES` batches with prefills gets the opposite answer, to keep learning; where running apart takes longer, one
+    in `PROBES` x `SELDOM`.
     """
     pure, mixed = kept(memory, PURE_TOKENS), kept(memory, MIXED_TOKENS)
     pays = kept(memory, PURE_S) * mixed < PAYS * kept(memory, MIXED_S) * pure

@@ -64,7 +64,7 @@ class NestedWait(Ruled):
 
     @property
     def words(self) -> Words:
-        """Groups, segments, and the places of their numbers in memory."""
+        """Numbers of groups and segments, and the places of their words in the policy's memory."""
         return words_of(len(self.prompt_edges) + 1, len(self.ends) + 1)
 
     @property
@@ -74,7 +74,7 @@ class NestedWait(Ruled):
 
     @property
     def memory_size(self) -> int:
-        """Words: counts, thresholds and a time for each segment of each group; with solving, observations too."""
+        """int64 words kept: counts, thresholds and a time for each segment of each group; with solving, observations too."""
         return size_of(self.words, self.solve_s)
 
 
@@ -91,7 +91,7 @@ def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
 
 @rule
 def form_batch(view: RuleView, options: NestedWait, work: GatedWork) -> None:
-    """Form a batch behind gates: one group for each range of prompts, each with all segments."""
+    """Form a batch behind gates (`form_gated`): one group for each range of prompt lengths, each with all segments."""
     words = lay_out(len(options.prompt_edges) + 1, len(options.ends) + 1)
     for gate in range(words.gates):
         work.threshold[gate] = int(options.thresholds[gate % len(options.thresholds)])

@@ -44,7 +44,7 @@ class Wait(Ruled):
 
     @property
     def memory_size(self) -> int:
-        """Words: counts, thresholds and a time for each type; with solving, observations too."""
+        """int64 words kept: counts, thresholds and a time for each type; with solving, observations too."""
         return size_of(words_of(len(self.thresholds), 1), self.solve_s)
 
 
@@ -60,7 +60,7 @@ def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
 
 @rule
 def form_batch(view: RuleView, options: Wait, work: GatedWork) -> None:
-    """Form a batch behind gates: one group for each type, with one segment each."""
+    """Form a batch behind gates (`form_gated`): one group for each type, with one segment each."""
     gates = len(options.thresholds)
     for gate in range(gates):
         work.threshold[gate] = int(options.thresholds[gate])
