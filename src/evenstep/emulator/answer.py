@@ -17,13 +17,16 @@ _PAGE = b"<html><body><h1>It works!</h1></body></html>"
 
 
 class Out(Protocol):
-    """The connection that an answer is written to."""
+    """The connection that an answer is written to.
+
+    It is `paused` while the client does not read. When the client reads again, it calls `resumed`.
+    """
 
     paused: bool
     resumed: Callable[[], None] | None  # called when the client reads again
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Send a whole answer."""
+        """Send a whole answer: status, body of media type `kind`, and further header fields."""
         ...
 
     def start(self) -> None:
@@ -31,11 +34,11 @@ class Out(Protocol):
         ...
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send these events in one write; `last` ends the stream cleanly."""
+        """Send bytes of a started stream in one write; `last` ends the stream cleanly."""
         ...
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection at once; bytes that were not sent are lost."""
         ...
 
 
@@ -43,7 +46,10 @@ class Host(Protocol):
     """Runs the sequences of an answer."""
 
     def stop(self, key: int, finish: str) -> None:
-        """Stop a sequence, whose further tokens are not wanted; `finish` is counted as the reason (stop, abort)."""
+        """Stop a sequence, whose further tokens are not wanted; `finish` is counted as the reason (stop, abort).
+
+        A key that is unknown, or whose sequence has ended, changes nothing.
+        """
         ...
 
     def strike(self, rank: int, fault: Fault) -> None:
@@ -58,7 +64,7 @@ class Part(Choice):
     Args:
         key: its name towards the host.
         stopping: watches for stop texts; None = there are none.
-        told: its last event was sent.
+        told: whether its last event was sent.
     """
 
     key: int = -1
@@ -72,11 +78,11 @@ class Answer:
     Args:
         asked: the request.
         wording: writes its bytes.
-        out: the client's connection.
+        out: the client's connection; its `resumed` is set to `flush`.
         host: runs its sequences.
         fault: strikes it; None = none.
         rank: number of its rank in the fleet.
-        keys: names of its sequences, in order of their index.
+        keys: names of its sequences towards the host, `asked.n` for each prompt in turn.
     """
 
     def __init__(
@@ -111,7 +117,11 @@ class Answer:
         ]
 
     def begin(self) -> bool:
-        """Send the head of a stream, or a fault that strikes before any token. Returns False if the answer is over."""
+        """Send the head of a stream, or a fault that strikes before any token. Call it first.
+
+        Returns:
+            False if the answer is over, so that no sequence is to be run for it.
+        """
         kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
         if kind == "status":
             self._status()
@@ -135,7 +145,8 @@ class Answer:
     def produced(self, part: Part, token: int, finish: str | None) -> None:
         """Take the next token of a sequence, to be sent by `flush`; `finish` is set with the last one.
 
-        The fault may strike in place of the token.
+        `finish` is ``stop`` or ``length``, else None. A complete stop text ends the sequence, also at the host. The fault
+        may strike in place of the token.
         """
         if self.over or self._silent or part.finish is not None:
             return
@@ -191,7 +202,10 @@ class Answer:
             self._out.send(data, last=done)
 
     def fail(self, message: str) -> None:
-        """Fail the answer: send an error event, or an error object if it does not stream."""
+        """Fail the answer: send an error event, or status 500 with an error object if it does not stream.
+
+        A stalled answer breaks its connection instead; one that is over stays as it is.
+        """
         if self.over:
             return
         if self._silent:

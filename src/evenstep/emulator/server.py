@@ -15,7 +15,7 @@ _WHERE = "evenstep emulate"
 
 
 class Emulator:
-    """Emulated engines that listen; `open` in a running loop, `close` when done."""
+    """Emulated engines that listen; `open` in a running event loop, which sets `ports` and `fleet`, `close` when done."""
 
     def __init__(self, settings: EmulatorSettings) -> None:
         need_parser(_WHERE)
@@ -113,7 +113,7 @@ async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None
 
 
 def introduction(emulator: Emulator) -> list[str]:
-    """The listening addresses, in lines."""
+    """The start-up lines of an open emulator: what it emulates, each address with its ranks, and where faults are sent."""
     settings = emulator.settings
     sizes = ", ".join(map(str, settings.sizes))
     groups = f"{len(settings.sizes)} barrier group{'s' * (len(settings.sizes) > 1)} of {sizes}"

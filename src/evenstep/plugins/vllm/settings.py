@@ -48,7 +48,7 @@ def rank_of(asked: Recording, launched: int, is_parallel: bool, pid: int) -> int
     """The engine's number: from the environment, else its data-parallel rank, else its process id.
 
     Args:
-        asked: what the environment says.
+        asked: what the environment says; its rank is used unless it is -1.
         launched: data-parallel rank in vLLM's own settings. A single engine has rank 0 there, which does not count.
         is_parallel: whether the engine is one of several.
         pid: its process id.
