@@ -53,7 +53,7 @@ class Host(Protocol):
         ...
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """Kill a rank or its group, as the fault says."""
+        """Kill the rank with this number in the fleet, or its group, as the fault says."""
         ...
 
 
@@ -83,6 +83,12 @@ class Answer:
         fault: strikes it; None = none.
         rank: number of its rank in the fleet.
         keys: names of its sequences towards the host, `asked.n` for each prompt in turn.
+
+    Attributes:
+        parts: its sequences, in the order of `keys`.
+        over: whether nothing more is sent.
+        transfer: ``kv_transfer_params`` that a whole answer shows; empty = null.
+        cached_tokens: prompt tokens that its usage shows as cached.
     """
 
     def __init__(
@@ -218,7 +224,7 @@ class Answer:
             self._out.reply(500, error_body(500, message))
 
     def die(self) -> None:
-        """Break the connection, as when the process that answers is gone."""
+        """Break the connection, as when the process that answers is gone; nothing happens if the answer is over."""
         if not self.over:
             self.over = True
             self._out.abort()

@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def close(self) -> None:
-        """Close once all written data has gone out."""
+        """Close the connection once all written data has gone out."""
         self._transport.close()
 
     @property

@@ -130,7 +130,7 @@ class Fleet:
         return answer
 
     def gone(self, answer: Answer) -> None:
-        """Stop the sequences of an answer whose client has left."""
+        """Stop the sequences of an answer whose client has left, counted as aborted; the answer is over."""
         answer.over = True
         for part in answer.parts:
             self.stop(part.key, "abort")

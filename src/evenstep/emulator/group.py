@@ -27,7 +27,7 @@ from evenstep.request import F8
 
 
 class Arrived(NamedTuple):
-    """Event: a sequence reached a rank, numbered within the group; with `awaits` its KV has to be fetched first."""
+    """Event: a sequence reached a rank, `rank` counted within the group; with `awaits` its KV has to be fetched first."""
 
     sequence: Sequence
     rank: int
@@ -71,7 +71,7 @@ class Due(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Command: a sequence has one more token; with a `finish` (stop, length) it was the last."""
+    """Command: a sequence has one more token, this id; with a `finish` (stop, length) it was the last, else it is None."""
 
     key: int
     token: int

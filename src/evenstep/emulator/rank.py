@@ -116,6 +116,11 @@ class Rank:
         memory: its KV memory.
         token_budget: tokens it computes in a step at most; 0 = no limit, whole prompts at once.
         batch: the content of its next step (`cost.batch`), float64[FEATURES], for a batch-time law; None = not counted.
+
+    Attributes:
+        waiting: sequences in order of admission: evicted ones, the last evicted first, then by arrival.
+        running: sequences with a slot, the oldest admission first.
+        dead: whether it was killed and not revived.
     """
 
     def __init__(self, slots: int, memory: Memory, token_budget: int, batch: F8 | None = None) -> None:

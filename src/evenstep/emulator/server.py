@@ -31,7 +31,7 @@ class Emulator:
         self.ports: list[tuple[int, tuple[int, ...]]] = []
 
     async def open(self) -> None:
-        """Start listening.
+        """Start the ranks, and listen at each port; `ports` then says which ranks each has.
 
         Raises:
             InputError: a port that is taken, or an address that is not this machine's.
@@ -57,7 +57,7 @@ class Emulator:
             await self._listen(index, bound)
 
     async def close(self) -> None:
-        """Stop listening, and close every connection."""
+        """Stop listening, and close every connection at once. It must have been opened."""
         self.fleet.close()
         for server in self._servers.values():
             server.close()

@@ -95,7 +95,7 @@ class EmulatorSettings:
         return held if self.max_model_len is None else min(held, self.max_model_len)
 
     def step_time(self) -> StepTime:
-        """The step-time law that these settings describe."""
+        """The step-time law that these settings describe; it holds where they name no batch-time law."""
         from evenstep.cost.linear import law_of
 
         return law_of(self.law, overhead_s=self.overhead_s, per_token_s=self.per_token_s, sync_s=self.sync_s)

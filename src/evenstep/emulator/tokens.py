@@ -42,12 +42,12 @@ def tokenise(text: str) -> list[int]:
 
 
 def text_of(ids: Iterable[int]) -> str:
-    """Text of produced ids; ids of text pieces, which have none, show as ``<id>``."""
+    """Text of produced ids; ids of text pieces, which have none, show as a space and ``<id>``, the end as no text."""
     return "".join(TEXT[i] if i < _FIRST_PIECE else f" <{i}>" for i in ids)
 
 
 def ids_of(values: Sequence[int], where: str) -> I8:
-    """Ids as an array.
+    """Token ids as an int64 array. `where` names their place in the error.
 
     Raises:
         InputError: an id outside the vocabulary.
@@ -68,7 +68,7 @@ def state_of(ids: I8, start: int = 0) -> int:
 
 
 def after(state: int, token: int) -> int:
-    """The state after one token more."""
+    """The model's state, 64 bits, after one more token, from the state before it."""
     return (state * _BASE + token + 1) & _MASK
 
 

@@ -56,7 +56,7 @@ class Transfer:
         }
 
     def source(self, asked: EmulatedRequest) -> tuple[str, int, str]:
-        """Host, port and name of the KV that a decode leg brings.
+        """Host, port and name (``remote_request_id``) of the KV that a decode leg brings.
 
         Raises:
             RefusedError: the object is not one that a prefill leg's answer has.

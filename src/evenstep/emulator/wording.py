@@ -137,12 +137,12 @@ class Wording:
         return stop + b',"prompt_token_ids":' + prompt + ids
 
     def usage_event(self, completion_tokens: int, cached_tokens: int) -> bytes:
-        """The last event of a stream that was asked for usage: no choices."""
+        """The last event of a stream that was asked for usage: usage, and no choices."""
         usage = orjson.dumps(self.usage(completion_tokens, cached_tokens))
         return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
 
     def whole(self, choices: Sequence[Choice], cached_tokens: int, transfer: dict[str, Any] | None) -> bytes:
-        """The JSON of a whole answer that does not stream."""
+        """The JSON of a whole answer that does not stream; `transfer` is its ``kv_transfer_params``, with vLLM only."""
         completion_tokens = sum(len(choice.ids) for choice in choices)
         value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
         value["usage"] = self.usage(completion_tokens, cached_tokens)

@@ -80,7 +80,7 @@ def rule(function: F) -> F:
 
 
 class Ruled:
-    """Base of policies whose batch is formed by the rule in their file."""
+    """Base of policies whose batch is formed by the function in their file that is marked with `rule`."""
 
     __slots__ = ()
 

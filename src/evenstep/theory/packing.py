@@ -47,7 +47,10 @@ def same_order(first: I8, second: I8) -> bool:
 
 
 def is_delayed(second: I8, first: I8) -> bool:
-    """Whether no request starts earlier in `second` than in `first`. Source: Interval scheduling, Definition 8.1."""
+    """Whether no request starts earlier in `second` than in `first`; start iterations of the same requests, int64[N].
+
+    Source: Interval scheduling, Definition 8.1.
+    """
     return bool((first <= second).all())
 
 

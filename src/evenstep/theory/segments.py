@@ -43,7 +43,9 @@ class Design:
 
 
 def merged(types: Types, segments: int) -> Types:
-    """Merge m types into L segments' types: rates are summed, and the longest output stands for all.
+    """Merge m types into L = `segments` types of consecutive ones, as many in each up to one more or less.
+
+    Rates are summed, and the longest output stands for all.
 
     Raises:
         InputError: types out of order or of several prompts, or more segments than types.

@@ -13,7 +13,7 @@ FOLDER, RANK = "EVENSTEP_STEPS_FOLDER", "EVENSTEP_STEPS_RANK"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What to record.
+    """Where to record steps, and as which rank.
 
     Args:
         folder: where the files go; made when missing.

@@ -73,7 +73,9 @@ class Gates(NamedTuple):
 
 
 class GatedWork(NamedTuple):
-    """The batch and the gates, gate g * S + s. A policy writes `ends`, `edges` and `threshold`; the rest is working space.
+    """The batch and the gates; gate g * S + s is segment s of group g, both from 0. A policy writes three of the arrays.
+
+    These are `ends`, `edges` and `threshold`; the others are working space.
 
     Args:
         batch: the batch.
@@ -194,7 +196,7 @@ def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
 
 @part
 def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
-    """Count a request at its gate; returns whether it is at the head of its segment."""
+    """Count a request at its gate: members, heads, the oldest arrival; returns whether it is at the head of its segment."""
     gate, head = gate_of(view, work, gates, row), is_head(view, work, row)
     work.members[gate] += 1
     work.heads[gate] += 1 if head else 0
@@ -245,7 +247,7 @@ def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
 
 @part
 def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
-    """Set which gates are open; returns whether a request stands at an open one."""
+    """Write which gates are open, by thresholds or by `opens_s`; returns whether a request stands at an open one."""
     by_rule, has_open = False, False
     for gate in range(gates.words.gates):
         is_first = gate % gates.words.segments == 0

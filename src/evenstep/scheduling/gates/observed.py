@@ -67,7 +67,7 @@ class Words(NamedTuple):
 
 
 def words_of(groups: int, segments: int) -> Words:
-    """The layout of memory for `groups` groups of `segments` segments each."""
+    """The layout of a gated policy's memory for `groups` groups of `segments` segments each."""
     gates = groups * segments
     beside, window = FORCE + 2 * gates, ARRIVED + groups + 3 * gates
     now = beside + BESIDE

@@ -22,7 +22,7 @@ from evenstep.scheduling.view import RuleView
 
 
 class ReservedWork(NamedTuple):
-    """The batch; a mark and a key for each running request; and the requests that stay (`feasible.Ahead`)."""
+    """The batch; a mark (`GROWS` ..) and an eviction key for each running position; and the requests that stay."""
 
     batch: Batch
     mark: RunningInts

@@ -66,7 +66,10 @@ def bound(view: RuleView, options: Any, row: int) -> int:
 
 @part
 def key_of(view: RuleView, options: Any, position: int) -> float:
-    """The eviction key: the running request with the smallest key is evicted first."""
+    """The eviction key: the running request with the smallest key is evicted first.
+
+    It is the bound or the KV tokens held, plus a chance below 1, or for ``last`` the negative position.
+    """
     row: int = view.running[position]
     if options.victim_last:
         return -float(position)

@@ -50,7 +50,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AlphaSwitch, work: ReservedWork) -> None:
-    """Form the batch of the policy that `alpha` chooses: A_ell's or A_min's."""
+    """Form the batch of the policy that `alpha` chooses: A_ell's (`form_reserved`) or A_min's (`form_learned`)."""
     if options.alpha < THRESHOLD:
         form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
     else:

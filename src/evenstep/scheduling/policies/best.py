@@ -188,7 +188,7 @@ def behind(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def promised(view: RuleView, work: Joining, chunks: int) -> int:
-    """KV tokens that prefills will need after this batch, of the `chunks` running ones and of newcomers."""
+    """KV tokens that prefills will need after this batch to end, of the `chunks` running ones and of newcomers."""
     batch, total = work.batch, 0
     for c in range(chunks):
         position: int = work.chunk[c]
@@ -207,7 +207,7 @@ def promised(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
-    """Run newcomers shorter than every running prefill, within part of the budget; then running prefills; then the queue."""
+    """Run newcomers shorter than all running prefills, in one part in `AHEAD` of the budget; then these; then the queue."""
     batch = work.batch
     for is_last in range(2):
         longest, spend = UNLIMITED, UNLIMITED

@@ -41,7 +41,10 @@ class FasterTransformer(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None:
-    """Run the group's prefills, admit its requests still queued, and decode once nothing is left to prefill."""
+    """Run the group's prefills, admit its requests still queued, and decode once nothing is left to prefill.
+
+    The policy's word then holds how many of the group are still queued.
+    """
     runs = view.running.size
     joining = batch.memory[0] if runs > 0 else group_size(view, options)
     run_phase(view, batch, 0)

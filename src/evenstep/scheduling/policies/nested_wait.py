@@ -13,12 +13,12 @@ from evenstep.scheduling.view import RuleView
 
 @dataclass(frozen=True, slots=True)
 class NestedWait(Ruled):
-    """Segments of the output with falling thresholds. The deepest i whose heads 1..i hold theirs runs, with all before it.
+    """Cuts outputs into segments; segment i runs while each of the heads 1..i has as many requests as its threshold.
 
     A request that reaches a segment's end goes to the head of the next and pauses there until that segment runs. With
-    prompts of several lengths each length class has segments of its own. If memory is short, pausing requests fill it
-    and no new request gets in. The breaker then runs the deepest segment (see `gates.gated`). It looks down the queue
-    until every group has its first threshold.
+    prompts of several lengths each length class has segments of its own. If memory is short, pausing requests fill it and
+    no new request gets in. The breaker then runs the deepest segment (see `gates.gated`). It looks down the queue until
+    every group has its first threshold.
 
     Args:
         thresholds: n_1, n_2, ... of the segments, requests; for each group in turn, or once for all groups.
@@ -26,17 +26,18 @@ class NestedWait(Ruled):
         prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; empty = one group.
         max_hold_s: a segment that has stood still for so long runs in any case, seconds.
         solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
-            times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they
-            stay. Ends and edges stay in any case.
-        slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's head.
+            times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
+            Ends and edges stay in any case.
+        slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's
+            head.
 
     Raises:
-        InputError: a threshold below 1, a time or slack that is not a number >= 0, ends or edges that do not ascend, or
-            a number of thresholds that does not match.
+        InputError: a threshold below 1, a time or slack that is not a number >= 0, ends or edges that do not ascend, or a
+            number of thresholds that does not match.
 
     Source: WAIT, Algorithm 2, sec. 5.1 for groups. Segment i owns stages l'_{i-1} + 1 .. l'_i, the first also the prefill
-        (its lines 1 and 19 sum the l', against its figure 6). `theory.nested_thresholds` solves for thresholds and says
-        how much memory they need.
+        (its lines 1 and 19 sum the l', against its figure 6). `theory.nested_thresholds` solves for thresholds and says how
+        much memory they need.
     """
 
     thresholds: tuple[int, ...] = (8, 4)
@@ -69,7 +70,7 @@ class NestedWait(Ruled):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Names of the memory words that a run's summary shows."""
+        """Names of the first words of memory, which a run's summary shows (`counts_of`)."""
         return counts_of(self.words.gates, self.solve_s)
 
     @property

@@ -25,7 +25,7 @@ class Orca(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: Orca, batch: Batch) -> None:
-    """Run running prefills, then the head of the queue, then decodes."""
+    """Run running prefills, then the queue in order unless a request was evicted, then decodes."""
     run_phase(view, batch, 0)
     if batch.gone[0] == 0:
         needed = 0

@@ -26,7 +26,7 @@ class Sarathi(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: Sarathi, batch: Batch) -> None:
-    """Run decodes, then running prefills, then the head of the queue."""
+    """Run decodes, then running prefills, then the queue in order unless a request was evicted."""
     decodes_first(view, batch)
 
 

@@ -14,9 +14,9 @@ from evenstep.scheduling.view import RuleView
 class Wait(Ruled):
     """Type j joins the next batch when at least n_j of it wait for prefill, with at most n_j requests at each stage.
 
-    The type is the request's class. Requests of a type that does not join do not run: those that hold memory pause with it.
-    The rules at the end of a burst, after evictions and when memory runs out are ours: see `gates.gated`. The policy
-    walks down the queue until every type has its threshold.
+    The type is the request's class; a stage is a number of tokens produced, or the prefill. Requests of a type that does
+    not join do not run: those that hold memory pause with it. The rules at the end of a burst, after evictions and when
+    memory runs out are ours: see `gates.gated`. The policy walks down the queue until every type has its threshold.
 
     Args:
         thresholds: n_j of each type, requests; classes beyond the last type belong to it.
@@ -39,7 +39,7 @@ class Wait(Ruled):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Names of the memory words that a run's summary shows."""
+        """Names of the first words of memory, which a run's summary shows (`counts_of`)."""
         return counts_of(len(self.thresholds), self.solve_s)
 
     @property

@@ -48,7 +48,7 @@ class WorkConserving(Ruled):
 
 
 class Work(NamedTuple):
-    """The batch, and the running requests of each phase that this batch may run, by position."""
+    """The batch, and positions of the running requests that it may run: `chunks` are prefills, `decodes` decode."""
 
     batch: Batch
     chunks: RunningInts
