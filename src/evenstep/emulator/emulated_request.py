@@ -115,7 +115,7 @@ class EmulatedRequest:
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of all prompts together, each prompt counted once whatever `n`."""
+        """Tokens of all prompts together; each prompt counts once for any `n`."""
         return sum(int(prompt.size) for prompt in self.prompts)
 
     @property

@@ -102,7 +102,7 @@ class Faults:
         self._seed, self._asked = seed, 0
 
     def hit(self, rank: int) -> Fault | None:
-        """The fault that strikes the next request to this rank, counted as used; None = none."""
+        """The first active fault that strikes the next request to this rank, counted as used; None = no fault does."""
         if not self.on:
             return None
         self._asked += 1

@@ -39,11 +39,7 @@ class Memory:
         return -(-tokens // self.block_size)
 
     def take(self, blocks: int) -> bool:
-        """Take private blocks, giving up idle ones where needed, least recently used first.
-
-        Returns:
-            False, and nothing is taken, if fewer are available.
-        """
+        """Take private blocks, giving up idle ones, least recently used first; False, and nothing is taken, if too few."""
         if blocks > self._free:
             if blocks > self.available:
                 return False

@@ -194,8 +194,7 @@ def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
     """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk that runs now.
 
-    Returns:
-        Whether the request runs; if not, the batch is unchanged.
+    Returns whether the request runs; if not, the batch is unchanged.
     """
     if grows(view, row, view.left[row]) > batch.free[0] - reserve:
         return False

@@ -94,16 +94,14 @@ class Filling:
     def offer(self, request: int, reserve: int = 0) -> bool:
         """Run as many tokens of a request as `most` allows, if they fit and `reserve` KV tokens of memory remain free.
 
-        Returns:
-            Whether it runs; if not, the batch is unchanged.
+        Returns whether it runs; if not, the batch is unchanged.
         """
         return _offer(self.rows, self.batch, request, request, reserve)
 
     def admit(self, request: int, reserve: int = 0) -> bool:
         """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk that runs.
 
-        Returns:
-            Whether it runs; if not, the batch is unchanged.
+        Returns whether it runs; if not, the batch is unchanged.
         """
         return _admit(self.rows, self.batch, request, request, reserve)
 

@@ -56,7 +56,7 @@ def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
 
 @part
 def run_list(view: RuleView, batch: Batch, listed: Ints, count: int) -> None:
-    """Run the first `count` requests of a list of running ones, in its order, each as far as budget and seats allow.
+    """Run the first `count` requests of a list of running ones, in its order, each as much as budget and seats allow.
 
     While one does not fit the memory, the request admitted last is evicted (`run_or_evict`).
     """

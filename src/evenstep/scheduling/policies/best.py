@@ -176,7 +176,7 @@ def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
 def behind(view: RuleView, work: Joining, chunks: int) -> int:
     """How many more requests could prefill besides the first: running prefills, and waiting ones that might fit.
 
-    Of the latter as many as free memory holds, each as large as the queue's first; 0 of them after an eviction.
+    Of the latter it counts as many as free memory holds if each is as large as the queue's first; 0 after an eviction.
     """
     others = max(chunks - 1, 0)
     if view.waiting.size == 0 or work.batch.gone[0] > 0:
