@@ -73,7 +73,7 @@ class Fleet:
 
     @property
     def now_s(self) -> float:
-        """Engine seconds since the start."""
+        """Engine seconds since the start: wall-clock seconds times `speed`."""
         return (self._loop.time() - self._start_s) * self.settings.speed
 
     def rank(self, number: int) -> Rank:

@@ -34,7 +34,7 @@ class Sequence:
         chain: states of the prompt's full blocks, where prefixes are shared.
         leased: its blocks stay after its end, for another engine to fetch.
         fetched: prompt tokens whose KV comes from another engine.
-        arrived_s: engine time of its arrival.
+        arrived_s: engine time of its arrival, seconds.
         begun: the model's state after the prompt, which names the KV another engine may fetch.
         total: prompt and produced tokens.
         resident: tokens whose KV is there, those of the planned step included.

@@ -90,7 +90,7 @@ class Emulator:
 
 
 def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
-    """Listen until the process is told to end by SIGINT or SIGTERM.
+    """Run the emulated engines until the process is told to end by SIGINT or SIGTERM; then close them and return.
 
     Args:
         say: takes the start-up lines with the addresses.

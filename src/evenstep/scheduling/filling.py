@@ -127,7 +127,8 @@ class Filling:
 def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:
     """Run up to `most` tokens of a running request; while they do not fit, evict the one admitted last, at the end itself.
 
-    Unlike the function of `scheduling.eviction` it also works after the policy itself has evicted other requests.
+    For a request that is evicted already nothing happens. Unlike the function of `scheduling.eviction` it also works after
+    the policy itself has evicted other requests.
     """
     rows, filled = filling.rows, filling.batch
     if _is_evicted(filled, request):

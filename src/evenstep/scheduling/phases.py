@@ -82,7 +82,7 @@ def needed_by(view: RuleView, batch: Batch, listed: Ints, count: int) -> int:
 def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
     """Admit the first `waits` requests of the queue in order, up to the first that cannot run.
 
-    A request runs if its whole prefill fits, `reserve` KV tokens remain free, and budget, seats and places allow.
+    A request runs, as much as the budget allows, if its whole prefill fits and leaves `reserve` KV tokens free.
     """
     for i in range(waits):
         if not admit(view, batch, view.waiting[i], view.running.size + i, reserve):

@@ -88,7 +88,7 @@ class Ruled:
         """Run the rule of the policy's file on a view, through the function that compiled loops call.
 
         Raises:
-            PolicyError: the rule picks or evicts invalid positions.
+            PolicyError: the rule picks or evicts positions that the simulator refuses, as one twice or outside the view.
         """
         return call_of(compiled.door_of(self), self, view).decision()
 

@@ -17,7 +17,7 @@ class GroupSteps:
     """K steps of G ranks that share a barrier, in order, without steps in which no rank ran anything.
 
     Args:
-        rank: int64[G], ascending.
+        rank: int64[G], numbers of the ranks, ascending.
         start_s: float64[K, G], Unix time at which each rank began the step.
         seconds: float64[K, G], duration of the step on each rank.
         running: int64[K, G], requests that hold memory.
