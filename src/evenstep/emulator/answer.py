@@ -17,13 +17,16 @@ _PAGE = b"<html><body><h1>It works!</h1></body></html>"
 
 
 class Out(Protocol):
-    """The connection that an answer is written to."""
+    """The connection that an answer is written to.
+
+    It is `paused` while the client does not read. When the client reads again, it calls `resumed`.
+    """
 
     paused: bool
     resumed: Callable[[], None] | None  # called when the client reads again
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Send a whole answer."""
+        """Send a whole answer: status, body of media type `kind`, and further header fields."""
         ...
 
     def start(self) -> None:
@@ -31,11 +34,11 @@ class Out(Protocol):
         ...
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send these events in one write; `last` ends the stream cleanly."""
+        """Send bytes of a started stream in one write; `last` ends the stream cleanly."""
         ...
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection at once; bytes that were not sent are lost."""
         ...
 
 
@@ -43,11 +46,14 @@ class Host(Protocol):
     """Runs the sequences of an answer."""
 
     def stop(self, key: int, finish: str) -> None:
-        """Stop a sequence, whose further tokens are not wanted; `finish` is counted as the reason (stop, abort)."""
+        """Stop a sequence, whose further tokens are not wanted; `finish` is counted as the reason (stop, abort).
+
+        A key that is unknown, or whose sequence has ended, changes nothing.
+        """
         ...
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """Kill a rank or its group, as the fault says."""
+        """Kill the rank with this number in the fleet, or its group, as the fault says."""
         ...
 
 
@@ -58,7 +64,7 @@ class Part(Choice):
     Args:
         key: its name towards the host.
         stopping: watches for stop texts; None = there are none.
-        told: its last event was sent.
+        told: whether its last event was sent.
     """
 
     key: int = -1
@@ -72,11 +78,17 @@ class Answer:
     Args:
         asked: the request.
         wording: writes its bytes.
-        out: the client's connection.
+        out: the client's connection; its `resumed` is set to `flush`.
         host: runs its sequences.
         fault: strikes it; None = none.
         rank: number of its rank in the fleet.
-        keys: names of its sequences, in order of their index.
+        keys: names of its sequences towards the host, `asked.n` for each prompt in turn.
+
+    Attributes:
+        parts: its sequences, in the order of `keys`.
+        over: whether nothing more is sent.
+        transfer: ``kv_transfer_params`` that a whole answer shows; empty = null.
+        cached_tokens: prompt tokens that its usage shows as cached.
     """
 
     def __init__(
@@ -111,7 +123,11 @@ class Answer:
         ]
 
     def begin(self) -> bool:
-        """Send the head of a stream, or a fault that strikes before any token. Returns False if the answer is over."""
+        """Send the head of a stream, or a fault that strikes before any token. Call it first.
+
+        Returns:
+            False if the answer is over, so that no sequence is to be run for it.
+        """
         kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
         if kind == "status":
             self._status()
@@ -135,7 +151,8 @@ class Answer:
     def produced(self, part: Part, token: int, finish: str | None) -> None:
         """Take the next token of a sequence, to be sent by `flush`; `finish` is set with the last one.
 
-        The fault may strike in place of the token.
+        `finish` is ``stop`` or ``length``, else None. A complete stop text ends the sequence, also at the host. The fault
+        may strike in place of the token.
         """
         if self.over or self._silent or part.finish is not None:
             return
@@ -191,7 +208,10 @@ class Answer:
             self._out.send(data, last=done)
 
     def fail(self, message: str) -> None:
-        """Fail the answer: send an error event, or an error object if it does not stream."""
+        """Fail the answer: send an error event, or status 500 with an error object if it does not stream.
+
+        A stalled answer breaks its connection instead; one that is over stays as it is.
+        """
         if self.over:
             return
         if self._silent:
@@ -204,7 +224,7 @@ class Answer:
             self._out.reply(500, error_body(500, message))
 
     def die(self) -> None:
-        """Break the connection, as when the process that answers is gone."""
+        """Break the connection, as when the process that answers is gone; nothing happens if the answer is over."""
         if not self.over:
             self.over = True
             self._out.abort()

@@ -54,7 +54,8 @@ class _Limits:
 class Service(Protocol):
     """Answers requests.
 
-    `serve` returns a function to call when the client leaves before the answer is over, or None.
+    `serve` answers `head` and `body` on `out`, at once or later. It returns a function to call when the client leaves
+    before the answer is over; None if there is nothing to do.
     """
 
     def serve(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None: ...
@@ -64,6 +65,7 @@ class Connection(asyncio.Protocol):
     """One client's connection to the emulator.
 
     Args:
+        service: answers its requests.
         alive: every open connection; this one adds and removes itself.
     """
 
@@ -111,32 +113,32 @@ class Connection(asyncio.Protocol):
     # what an answer calls
 
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Send a whole answer."""
+        """Send a whole answer: status, body of media type `kind`, header fields; nothing if no answer is under way."""
         if self._is_answering:
             fields = "".join(f"{name}: {value}\r\n" for name, value in headers).encode("latin-1", "replace")
             self._transport.write(self._machine.whole(status, kind.encode("latin-1", "replace"), body, fields))
             self._answered()
 
     def start(self) -> None:
-        """Send the head of a stream, with status 200."""
+        """Send the head of a stream, with status 200; nothing if no answer is under way."""
         if self._is_answering:
             self._machine.start(200, EVENTS.encode(), b"Cache-Control: no-cache\r\n")
             self._transport.write(self._machine.forward(b""))
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send these events in one write; `last` ends the stream cleanly."""
+        """Send bytes of a started stream in one write; `last` ends the stream cleanly. Nothing if no answer is under way."""
         if self._is_answering:
             self._transport.write(self._machine.piece(data, last))
             if last:
                 self._answered()
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection at once; bytes that were not sent are lost, and the function of `Service` is not called."""
         self._leave = None
         self._transport.abort()
 
     def close(self) -> None:
-        """Close once all written data has gone out."""
+        """Close the connection once all written data has gone out."""
         self._transport.close()
 
     @property

@@ -79,7 +79,7 @@ class EmulatedRequest:
 
     Args:
         chat: chat or completion.
-        prompts: ids of each prompt; each is answered `n` times.
+        prompts: int64 token ids of each prompt, not empty; each is answered `n` times.
         n: answers a prompt.
         max_tokens: most tokens of each answer.
         min_tokens: tokens before which no answer ends by itself.
@@ -88,12 +88,12 @@ class EmulatedRequest:
         usage_each: whether it tells usage in each event.
         stop: texts that end an answer.
         stop_ids: tokens that end it.
-        ends: whether the model may end it.
+        ends: whether the model may end it by itself (no ``ignore_eos``).
         seed: of sampled answers; None = greedy.
         logprobs: whether log probabilities are asked for.
         return_ids: whether token ids are.
-        transfer: ``kv_transfer_params`` as they came.
-        rank: the rank the body names, if any.
+        transfer: ``kv_transfer_params`` as they came; empty without.
+        rank: the rank that the body names, from 0 among those of the port; None without.
     """
 
     chat: bool
@@ -115,7 +115,7 @@ class EmulatedRequest:
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
+        """Tokens of all prompts together; each prompt counts once for any `n`."""
         return sum(int(prompt.size) for prompt in self.prompts)
 
     @property

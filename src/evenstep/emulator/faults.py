@@ -36,14 +36,14 @@ class Fault:
 
     Args:
         fault: which; ``docs/reference/emulator.md`` says what each does.
-        rank: rank it concerns; -1 = any.
+        rank: number in the fleet of the rank it concerns; -1 = any.
         count: requests it hits before it is over; 0 = no limit.
-        share: share of requests it hits, drawn from the emulator's seed and the request's number.
-        after_tokens: tokens that still come out before it.
+        share: share of requests it hits, 0 to 1, drawn from the emulator's seed and the request's number.
+        after_tokens: tokens of the answer, all its sequences together, that still come out before it; 0 = before the first.
         status: HTTP status of a ``status`` fault.
-        retry_after_s: Retry-After of a ``status`` fault; 0 = none.
-        location: where a ``status`` fault of 3xx points.
-        seconds: delay of ``slow-metrics``.
+        retry_after_s: Retry-After of a ``status`` fault, seconds; 0 = no such header.
+        location: Location header of a ``status`` fault; empty = no such header.
+        seconds: delay of ``slow-metrics``, wall-clock.
         peers_after_s: wall-clock seconds until a killed rank's group notices and dies, too.
         down_s: wall-clock seconds after `peers_after_s` until the group comes back, empty; 0 = never.
 
@@ -95,14 +95,14 @@ def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") 
 
 
 class Faults:
-    """The active faults, oldest first, each with the number of times it is still to strike."""
+    """The active faults in `on`, oldest first; `Fault.count` says how often each is still to strike, 0 = no limit."""
 
     def __init__(self, seed: int) -> None:
         self.on: list[Fault] = []
         self._seed, self._asked = seed, 0
 
     def hit(self, rank: int) -> Fault | None:
-        """The fault that strikes the next request to this rank, counted as used; None = none."""
+        """The first active fault that strikes the next request to this rank, counted as used; None = no fault does."""
         if not self.on:
             return None
         self._asked += 1
@@ -114,7 +114,7 @@ class Faults:
         return None
 
     def metrics_delay_s(self) -> float:
-        """Seconds by which to delay the next answer of ``/metrics``; the fault is counted as used."""
+        """Seconds, wall-clock, to delay the next answer of ``/metrics``; the fault is counted as used. 0 without one."""
         for index, fault in enumerate(self.on):
             if fault.fault == "slow-metrics":
                 return self._used(index).seconds

@@ -45,7 +45,7 @@ class Fleet:
 
     Args:
         loop: the event loop that runs it; its clock is the fleet's.
-        address: host and port other engines fetch KV from.
+        address: host and port that other engines fetch KV from, as this fleet's answers name it.
     """
 
     def __init__(self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> None:
@@ -73,7 +73,7 @@ class Fleet:
 
     @property
     def now_s(self) -> float:
-        """Engine seconds since the start."""
+        """Engine seconds since the start: wall-clock seconds times `speed`."""
         return (self._loop.time() - self._start_s) * self.settings.speed
 
     def rank(self, number: int) -> Rank:
@@ -82,11 +82,11 @@ class Fleet:
         return group.ranks[number - group.first]
 
     def group_of(self, number: int) -> Group:
-        """The group of a rank."""
+        """The barrier group of the rank with this number in the fleet."""
         return self._home[number]
 
     def lightest(self, ranks: Sequence[int]) -> int:
-        """The rank for a request that names no rank, by vLLM's score: four times waiting requests plus running ones.
+        """The living rank with the least score of vLLM's, four times waiting requests plus running ones; ties to the first.
 
         Raises:
             ConnectionError: all are dead.
@@ -97,7 +97,7 @@ class Fleet:
         return min(alive, key=lambda n: 4 * len(self.rank(n).waiting) + len(self.rank(n).running))
 
     def submit(self, asked: EmulatedRequest, rank: int, request_id: str, out: Out) -> Answer | None:
-        """Start an answer; returns None if it is over at once.
+        """Start an answer, which takes a fault if one hits it; returns None if the answer is over at once.
 
         Args:
             asked: the request.
@@ -130,19 +130,22 @@ class Fleet:
         return answer
 
     def gone(self, answer: Answer) -> None:
-        """Stop the sequences of an answer whose client has left."""
+        """Stop the sequences of an answer whose client has left, counted as aborted; the answer is over."""
         answer.over = True
         for part in answer.parts:
             self.stop(part.key, "abort")
 
     def stop(self, key: int, finish: str) -> None:
-        """Stop a sequence, whose further tokens are not wanted; see `answer.Host`."""
+        """Stop a sequence, whose further tokens are not wanted; an unknown key changes nothing (see `answer.Host`)."""
         if key in self._parts:
             answer, _ = self._parts.pop(key)
             self._tell(self._home[answer.rank], Cancelled(key, finish))
 
     def strike(self, rank: int, fault: Fault) -> None:
-        """Kill a rank, and the rest of its group at once (``kill-group``) or after `Fault.peers_after_s`."""
+        """Kill a rank, and the rest of its group at once (``kill-group``) or after `Fault.peers_after_s`.
+
+        With `Fault.down_s` above 0 the group is revived that long after `Fault.peers_after_s`, whichever fault it is.
+        """
         group = self._home[rank]
         members = range(group.first, group.first + len(group.ranks))
         if fault.fault == "kill-group":
@@ -163,14 +166,14 @@ class Fleet:
         self.revive()
 
     def kill(self, ranks: Sequence[int]) -> None:
-        """Kill ranks: their connections break, and new ones are not answered."""
+        """Kill ranks by number: their answers break off, their sequences and memory are lost. Calls `ranks_changed`."""
         for number in ranks:
             group = self._home[number]
             self._tell(group, Killed((number - group.first,)))
         self.ranks_changed()
 
     def revive(self, ranks: Sequence[int] | None = None) -> None:
-        """Restart these dead ranks, or all of them."""
+        """Restart the dead ones of these ranks, empty; None = of all. Calls `ranks_changed`."""
         for number in range(self.settings.ranks) if ranks is None else ranks:
             group = self._home[number]
             self._tell(group, Revived((number - group.first,)))
@@ -195,7 +198,7 @@ class Fleet:
         return False
 
     def close(self) -> None:
-        """Cancel all timers, and fetches of KV."""
+        """Cancel all timers, and fetches of KV; answers under way stay open."""
         for waiting in (*self._wishes.values(), *self._fetches, *self._strikes):
             waiting.cancel()
 

@@ -27,7 +27,7 @@ from evenstep.request import F8
 
 
 class Arrived(NamedTuple):
-    """Event: a sequence reached a rank, numbered within the group; with `awaits` its KV has to be fetched first."""
+    """Event: a sequence reached a rank, `rank` counted within the group; with `awaits` its KV has to be fetched first."""
 
     sequence: Sequence
     rank: int
@@ -42,7 +42,7 @@ class Fetched(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """Event: another engine has fetched the KV of a finished sequence, whose blocks are now free."""
+    """Event: another engine has fetched the KV of a finished sequence, whose blocks are then freed."""
 
     key: int
 
@@ -55,13 +55,13 @@ class Cancelled(NamedTuple):
 
 
 class Killed(NamedTuple):
-    """Event: ranks, numbered within the group, die with all their sequences and memory."""
+    """Event: ranks, numbered within the group, die with all their sequences and memory; each sequence is `Lost`."""
 
     ranks: tuple[int, ...]
 
 
 class Revived(NamedTuple):
-    """Event: dead ranks start again, empty."""
+    """Event: dead ranks, numbered within the group, start again, empty."""
 
     ranks: tuple[int, ...]
 
@@ -71,7 +71,7 @@ class Due(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Command: a sequence has one more token; with a `finish` (stop, length) it was the last."""
+    """Command: a sequence has one more token, this id; with a `finish` (stop, length) it was the last, else it is None."""
 
     key: int
     token: int
@@ -86,7 +86,7 @@ class Lost(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """Command: send `Due` at this engine time; it replaces an earlier one."""
+    """Command: send `Due` at this engine time, seconds; it replaces the group's earlier one."""
 
     at_s: float
 
@@ -100,7 +100,7 @@ class Group:
 
     Args:
         settings: of the emulator.
-        step_time: the step-time law, used without a batch-time law.
+        step_time: the step-time law, used if `settings` name no batch-time law.
         size: ranks in the group.
         first: number of its first rank in the fleet, since a law may differ by rank.
 
@@ -163,7 +163,7 @@ class Group:
         return self._wakes(now_s)
 
     def expire(self, now_s: float) -> None:
-        """Drop the expired leases; they are kept in order of their ends."""
+        """Drop the leases that end by `now_s`, engine seconds: their blocks are freed, and each counts as expired."""
         while self._leases:
             key, (one, end_s) = next(iter(self._leases.items()))
             if end_s > now_s:
@@ -176,7 +176,7 @@ class Group:
         return self._leases[key][0] if key in self._leases else None
 
     def awaiting(self, rank: int) -> int:
-        """Number of a rank's sequences whose KV is still being fetched."""
+        """Number of a rank's sequences whose KV is still being fetched; the rank is numbered within the group."""
         return sum(self._live[key].rank == rank for key in self._awaiting)
 
     def empty(self) -> bool:

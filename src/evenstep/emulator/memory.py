@@ -39,7 +39,7 @@ class Memory:
         return -(-tokens // self.block_size)
 
     def take(self, blocks: int) -> bool:
-        """Take private blocks, giving up idle ones where needed; False, and nothing taken, if there are not as many."""
+        """Take private blocks, giving up idle ones, least recently used first; False, and nothing is taken, if too few."""
         if blocks > self._free:
             if blocks > self.available:
                 return False
@@ -50,11 +50,11 @@ class Memory:
         return True
 
     def give(self, blocks: int) -> None:
-        """Give private blocks back."""
+        """Give back private blocks, as many as `blocks`; they are free."""
         self._free += blocks
 
     def found(self, chain: list[int]) -> int:
-        """How many leading blocks of a prompt are in memory."""
+        """How many leading blocks of a prompt are in memory, held or idle; 0 without `sharing`."""
         if not self.sharing:
             return 0
         for index, block in enumerate(chain):
@@ -63,20 +63,24 @@ class Memory:
         return len(chain)
 
     def hold(self, chain: list[int]) -> None:
-        """Hold shared blocks that `found` has found."""
+        """Add a holder to each of these shared blocks, which must be in memory (`found`); `leave` removes it."""
         for block in chain:
             self._idle.pop(block, None)
             self._holders[block] = self._holders.get(block, 0) + 1
 
     def publish(self, block: int) -> bool:
-        """Make one private block shared, held by its owner. Returns False if an equal shared block exists."""
+        """Make one private block shared, held by its owner; the caller no longer counts it as private.
+
+        Returns:
+            False if an equal shared block exists or without `sharing`: the block stays private.
+        """
         if not self.sharing or block in self._holders or block in self._idle:
             return False
         self._holders[block] = 1
         return True
 
     def leave(self, chain: list[int]) -> None:
-        """Release shared blocks. Blocks without a holder become idle, the last of a prompt counting as oldest."""
+        """Remove a holder from each of these shared blocks; those without become idle, the chain's last as the oldest."""
         for block in reversed(chain):
             left = self._holders[block] - 1
             if left:
@@ -86,7 +90,7 @@ class Memory:
                 self._idle[block] = None
 
     def clear(self) -> None:
-        """Forget everything, as a restart does."""
+        """Make all blocks free, also held and idle ones, as a restart does."""
         self._free = self.blocks
         self._holders.clear()
         self._idle.clear()

@@ -15,7 +15,7 @@ from evenstep.engines.metrics.page import Page
 
 
 def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
-    """The metrics page of these ranks, in the fleet's dialect."""
+    """The metrics page of these ranks, by their numbers in the fleet, in its dialect. Expired leases are dropped first."""
     page = Page()
     lines = _sglang if fleet.settings.dialect == "sglang" else _vllm
     for number in ranks:

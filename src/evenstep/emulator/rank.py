@@ -26,18 +26,18 @@ class Sequence:
         key: its name towards the host.
         prompt: prompt tokens.
         max_tokens: tokens it produces at most.
-        min_tokens: tokens before which it does not end by itself.
+        min_tokens: output tokens before which it does not end by itself.
         ends: whether the model may end it.
         stop_ids: tokens that end it.
         state: the model's state after the prompt and all that was produced.
-        salt: of its draws; 0 = greedy.
+        salt: of its draws, so another salt gives other tokens; 0 = greedy.
         chain: states of the prompt's full blocks, where prefixes are shared.
         leased: its blocks stay after its end, for another engine to fetch.
         fetched: prompt tokens whose KV comes from another engine.
-        arrived_s: engine time of its arrival.
+        arrived_s: engine time of its arrival, seconds.
         begun: the model's state after the prompt, which names the KV another engine may fetch.
         total: prompt and produced tokens.
-        resident: tokens whose KV is there.
+        resident: tokens whose KV is there, those of the planned step included.
         cached: prompt tokens found in the prefix cache at its first admission.
         private: number of blocks it holds alone.
         held: shared blocks it holds, in order of the prompt.
@@ -84,7 +84,7 @@ class Counts:
     """A rank's counters since it started.
 
     Args:
-        local_tokens: tokens of admitted sequences that it computed itself.
+        local_tokens: tokens of admitted sequences that it computed itself, again at each admission.
         cached_tokens: those it had in its prefix cache.
         fetched_tokens: those whose KV came from another engine.
         looked_up_tokens: tokens looked up in the prefix cache, once for each request.
@@ -93,7 +93,7 @@ class Counts:
         evictions: how often a running sequence lost its blocks.
         expired_leases: finished sequences whose KV was not fetched in time.
         busy_s: engine seconds of its own part of the steps.
-        finished: number of ended sequences by reason.
+        finished: number of ended sequences by reason: stop, length, abort.
     """
 
     local_tokens: int = 0
@@ -116,6 +116,11 @@ class Rank:
         memory: its KV memory.
         token_budget: tokens it computes in a step at most; 0 = no limit, whole prompts at once.
         batch: the content of its next step (`cost.batch`), float64[FEATURES], for a batch-time law; None = not counted.
+
+    Attributes:
+        waiting: sequences in order of admission: evicted ones, the last evicted first, then by arrival.
+        running: sequences with a slot, the oldest admission first.
+        dead: whether it was killed and not revived.
     """
 
     def __init__(self, slots: int, memory: Memory, token_budget: int, batch: F8 | None = None) -> None:
@@ -132,10 +137,10 @@ class Rank:
         self.dead = False
 
     def schedule(self) -> None:
-        """Plan the next step.
+        """Plan the next step: evict, admit, take its blocks, and count its tokens as resident.
 
-        Sets `scheduled`, `load` (KV tokens of all running sequences at its end), `longest` (of the one with the most),
-        `prefill_tokens` and `decode_tokens`.
+        Sets `scheduled` (the sequences that it computes), `load` (KV tokens of all running sequences at its end), `longest`
+        (of the one with the most), `prefill_tokens` and `decode_tokens`.
         """
         self.scheduled, self.prefill_tokens, self.decode_tokens = [], 0, 0
         if self.batch is not None:
@@ -147,13 +152,13 @@ class Rank:
         self.load, self.longest = sum(resident), max(resident, default=0)
 
     def release(self, one: Sequence) -> None:
-        """Free all that a sequence holds."""
+        """Free all blocks that a sequence holds; none of its tokens is resident then."""
         self.memory.give(one.private)
         self.memory.leave(one.held)
         one.private, one.held, one.published, one.resident = 0, [], 0, 0
 
     def remove(self, one: Sequence) -> None:
-        """Remove a sequence, waiting or running."""
+        """Remove a sequence, waiting or running, free its blocks, and mark it `gone`."""
         one.gone = True
         (self.running if one in self.running else self.waiting).remove(one)
         self.release(one)
@@ -254,7 +259,7 @@ class Rank:
         self.scheduled.append(one)
 
     def publish(self, one: Sequence) -> None:
-        """Share the prompt blocks of a sequence that are now full."""
+        """Share the prompt blocks of a sequence that are now full; a block that is shared already stays private to it."""
         full = min(one.resident // self.memory.block_size, len(one.chain))
         while one.published < full:
             if self.memory.publish(one.chain[one.published]):

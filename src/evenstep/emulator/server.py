@@ -15,7 +15,7 @@ _WHERE = "evenstep emulate"
 
 
 class Emulator:
-    """Emulated engines that listen; `open` in a running loop, `close` when done."""
+    """Emulated engines that listen; `open` in a running event loop, which sets `ports` and `fleet`, `close` when done."""
 
     def __init__(self, settings: EmulatorSettings) -> None:
         need_parser(_WHERE)
@@ -31,7 +31,7 @@ class Emulator:
         self.ports: list[tuple[int, tuple[int, ...]]] = []
 
     async def open(self) -> None:
-        """Start listening.
+        """Start the ranks, and listen at each port; `ports` then says which ranks each has.
 
         Raises:
             InputError: a port that is taken, or an address that is not this machine's.
@@ -57,7 +57,7 @@ class Emulator:
             await self._listen(index, bound)
 
     async def close(self) -> None:
-        """Stop listening, and close every connection."""
+        """Stop listening, and close every connection at once. It must have been opened."""
         self.fleet.close()
         for server in self._servers.values():
             server.close()
@@ -90,7 +90,7 @@ class Emulator:
 
 
 def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
-    """Listen until the process is told to end by SIGINT or SIGTERM.
+    """Run the emulated engines until the process is told to end by SIGINT or SIGTERM; then close them and return.
 
     Args:
         say: takes the start-up lines with the addresses.
@@ -113,7 +113,7 @@ async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None
 
 
 def introduction(emulator: Emulator) -> list[str]:
-    """The listening addresses, in lines."""
+    """The start-up lines of an open emulator: what it emulates, each address with its ranks, and where faults are sent."""
     settings = emulator.settings
     sizes = ", ".join(map(str, settings.sizes))
     groups = f"{len(settings.sizes)} barrier group{'s' * (len(settings.sizes) > 1)} of {sizes}"

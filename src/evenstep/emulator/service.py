@@ -31,14 +31,18 @@ class PortService:
     """The endpoints of one port.
 
     Args:
-        ranks: those at this port.
+        ranks: numbers in the fleet of the ranks at this port.
     """
 
     def __init__(self, fleet: Fleet, ranks: Sequence[int]) -> None:
         self._fleet, self._ranks = fleet, ranks
 
     def serve(self, head: RequestHead, body: bytes, out: Connection) -> Callable[[], None] | None:
-        """Answer a request, now or later."""
+        """Answer a request on `out`, now or later; what is wrong with it becomes an error answer.
+
+        Returns:
+            What to call if the client leaves before the answer is over; None if there is nothing to do.
+        """
         path = head.path
         try:
             if all(self._fleet.rank(n).dead for n in self._ranks) and not path.startswith("/emulator/"):

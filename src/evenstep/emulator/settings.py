@@ -80,28 +80,28 @@ class EmulatorSettings:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of the groups."""
+        """Ranks in each barrier group; one group of all ranks if `groups` is empty."""
         return tuple(self.groups) or (self.ranks,)
 
     @property
     def blocks(self) -> int:
-        """KV blocks a rank."""
+        """KV blocks of a rank: `kv_tokens` in whole blocks, rounded down."""
         return self.kv_tokens // self.block_size
 
     @property
     def longest(self) -> int:
-        """The most tokens of prompt and answer that a request may have."""
+        """The most tokens of prompt and answer together that a request may have, at most what a rank holds."""
         held = self.blocks * self.block_size
         return held if self.max_model_len is None else min(held, self.max_model_len)
 
     def step_time(self) -> StepTime:
-        """The step-time law that these settings describe."""
+        """The step-time law that these settings describe; it holds where they name no batch-time law."""
         from evenstep.cost.linear import law_of
 
         return law_of(self.law, overhead_s=self.overhead_s, per_token_s=self.per_token_s, sync_s=self.sync_s)
 
     def batch_law(self) -> BatchTime | None:
-        """The batch-time law of these settings, if they name one.
+        """The batch-time law that these settings name; None if they name none, so `step_time` holds.
 
         Raises:
             InputError: an unknown law or option, or one for another number of ranks.
@@ -142,7 +142,7 @@ _OF_STEPS = ("per_token_s", "sync_s", "law", "prefill_per_token_s", "decode_per_
 
 
 def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
-    """The settings, checked for ranges and consistency.
+    """The settings, checked for ranges and consistency. With a batch-time law a default `overhead_s` becomes 0.
 
     Raises:
         InputError: naming the field as its layer writes it.

@@ -7,7 +7,8 @@ class Stopping:
     """Watches one answer for its stop texts.
 
     Args:
-        stops: texts, none empty; the one that is complete first ends the answer.
+        stops: one or more texts, each not empty; the one that is complete first ends the answer. Of several complete at
+            once it is the first to begin, then the longest.
     """
 
     def __init__(self, stops: tuple[str, ...]) -> None:
@@ -30,7 +31,7 @@ class Stopping:
         return shown, None
 
     def rest(self) -> str:
-        """The text held back, to be shown if the answer ends for another reason."""
+        """The text held back, to be shown if the answer ends for another reason; it is held no longer."""
         rest, self._held = self._held, ""
         return rest
 

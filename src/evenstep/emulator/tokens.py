@@ -42,12 +42,12 @@ def tokenise(text: str) -> list[int]:
 
 
 def text_of(ids: Iterable[int]) -> str:
-    """Text of produced ids; ids of text pieces, which have none, show as ``<id>``."""
+    """Text of produced ids; ids of text pieces, which have none, show as a space and ``<id>``, the end as no text."""
     return "".join(TEXT[i] if i < _FIRST_PIECE else f" <{i}>" for i in ids)
 
 
 def ids_of(values: Sequence[int], where: str) -> I8:
-    """Ids as an array.
+    """Token ids as an int64 array. `where` names their place in the error.
 
     Raises:
         InputError: an id outside the vocabulary.
@@ -60,7 +60,7 @@ def ids_of(values: Sequence[int], where: str) -> I8:
 
 
 def state_of(ids: I8, start: int = 0) -> int:
-    """The model's state after these tokens, from a state before them; 64 bits."""
+    """The model's state after these tokens, 64 bits; `start` is the state before them, 0 at the beginning."""
     powers = _powers(1 << max(10, int(ids.size).bit_length()))[: ids.size]
     tail = int(np.dot(powers[::-1], ids.astype(np.uint64) + np.uint64(1)))
     first = int(powers[-1]) * _BASE if ids.size else 1
@@ -68,12 +68,12 @@ def state_of(ids: I8, start: int = 0) -> int:
 
 
 def after(state: int, token: int) -> int:
-    """The state after one token more."""
+    """The model's state, 64 bits, after one more token, from the state before it."""
     return (state * _BASE + token + 1) & _MASK
 
 
 def drawn(state: int, salt: int = 0) -> int:
-    """64 well mixed bits of a state (splitmix64's finaliser); another salt gives other bits."""
+    """64 well mixed bits of a state, an integer from 0 (splitmix64's finaliser); another salt gives other bits."""
     x = (state ^ salt) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -81,12 +81,15 @@ def drawn(state: int, salt: int = 0) -> int:
 
 
 def word(bits: int) -> int:
-    """The word that drawn bits stand for."""
+    """The token id of the word that drawn bits stand for."""
     return FIRST_WORD + bits % WORDS
 
 
 def blocks_of(ids: I8, block_size: int, start: int) -> list[int]:
-    """States at the end of each full block: two prompts share a block where these are equal."""
+    """States at the end of each full block, from the state `start`; a last block that is not full has none.
+
+    Two prompts share a block where these are equal.
+    """
     states: list[int] = []
     state = start
     for low in range(0, ids.size - block_size + 1, block_size):

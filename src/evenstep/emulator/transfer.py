@@ -26,7 +26,7 @@ class Transfer:
     Args:
         seed: of the engine, part of its id.
         address: host and port it can be reached at.
-        give: ``give(key, begun)`` gives away KV of this process.
+        give: ``give(key, begun)`` hands over KV of this process, as `Fleet.pulled`.
     """
 
     def __init__(self, seed: int, address: tuple[str, int], give: Callable[[int, int], bool]) -> None:
@@ -34,7 +34,12 @@ class Transfer:
         self.engine_id = f"emulated-{address[1]}-{seed}"
 
     def left(self, name: str, one: Sequence, settings: EmulatorSettings) -> dict[str, Any]:
-        """The ``kv_transfer_params`` of a prefill leg's answer."""
+        """The ``kv_transfer_params`` of a prefill leg's answer, which say where its KV is.
+
+        Args:
+            name: the answer's id.
+            one: the sequence that leaves its KV.
+        """
         blocks = -(-one.prompt // settings.block_size)
         return {
             "do_remote_prefill": True,
@@ -51,7 +56,7 @@ class Transfer:
         }
 
     def source(self, asked: EmulatedRequest) -> tuple[str, int, str]:
-        """Host, port and name of the KV that a decode leg brings.
+        """Host, port and name (``remote_request_id``) of the KV that a decode leg brings.
 
         Raises:
             RefusedError: the object is not one that a prefill leg's answer has.
@@ -67,7 +72,15 @@ class Transfer:
         return host, port, name
 
     async def fetch(self, source: tuple[str, int, str], begun: int) -> bool:
-        """Fetch KV from another engine. Returns False if it is gone, or belongs to another prompt."""
+        """Fetch KV from another engine, or from this one; its blocks there are then freed.
+
+        Args:
+            source: host, port and name, as `source` reads them.
+            begun: the model's state after the prompt.
+
+        Returns:
+            False if the KV is gone or belongs to another prompt, or if the engine cannot be reached within 10 s.
+        """
         host, port, name = source
         if (host, port) == self._address:
             return self.give(name, begun)
@@ -78,7 +91,7 @@ class Transfer:
             return False
 
     def give(self, name: str, begun: int) -> bool:
-        """Hand over the KV that `left` named. Returns False if it is gone, or belongs to another prompt."""
+        """Hand over the KV that `left` named, and free its blocks. Returns False if it is gone or of another prompt."""
         parts = name.rsplit("-", 2)
         if len(parts) != 3 or not parts[1].isdecimal() or parts[2] != f"{begun:016x}":
             return False

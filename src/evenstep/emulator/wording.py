@@ -36,7 +36,7 @@ class Choice:
         ids: token ids of the part.
         text: text of these tokens, without a stop text.
         finish: ``stop`` or ``length``; None while it runs.
-        stop_reason: the stop text or token, or ``recomputed``.
+        stop_reason: the stop text, the id of the stop token, or ``recomputed``; None otherwise.
         prompt: ids of its prompt, if requested.
         prompt_tokens: number of tokens of its prompt.
         produced: number of tokens it has produced so far.
@@ -75,7 +75,7 @@ class Wording:
         self._usual_tail = self._tail(Choice(0, []))
 
     def events(self, choice: Choice) -> list[bytes]:
-        """The events with the newest part of one answer. SGLang ends a chat with an event of its own."""
+        """The events with the newest part of one answer: one, or two where SGLang ends a chat."""
         if choice.finish is None or not (self._asked.chat and self._dialect == "sglang"):
             return [self.event(choice)]
         return [self.event(replace(choice, finish=None, stop_reason=None)), self._finish_event(choice)]
@@ -137,12 +137,12 @@ class Wording:
         return stop + b',"prompt_token_ids":' + prompt + ids
 
     def usage_event(self, completion_tokens: int, cached_tokens: int) -> bytes:
-        """The last event of a stream that was asked for usage: no choices."""
+        """The last event of a stream that was asked for usage: usage, and no choices."""
         usage = orjson.dumps(self.usage(completion_tokens, cached_tokens))
         return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
 
     def whole(self, choices: Sequence[Choice], cached_tokens: int, transfer: dict[str, Any] | None) -> bytes:
-        """The JSON of a whole answer that does not stream."""
+        """The JSON of a whole answer that does not stream; `transfer` is its ``kv_transfer_params``, with vLLM only."""
         completion_tokens = sum(len(choice.ids) for choice in choices)
         value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
         value["usage"] = self.usage(completion_tokens, cached_tokens)
@@ -153,7 +153,7 @@ class Wording:
         return orjson.dumps(value)
 
     def usage(self, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
-        """A usage object with these counts."""
+        """A usage object: these counts over all answers, cached tokens only if above 0, and the request's prompt tokens."""
         found: dict[str, Any] = {
             "prompt_tokens": self._asked.prompt_tokens,
             "total_tokens": self._asked.prompt_tokens + completion_tokens,
@@ -189,18 +189,18 @@ class Wording:
 
 
 def error_body(status: int, message: str, param: str | None = None) -> bytes:
-    """An OpenAI error object."""
+    """The JSON of an OpenAI error object: its `code` is the status, its `param` the invalid field."""
     kind = _TYPES.get(status, "BadRequestError" if status < 500 else "ServiceUnavailableError")
     return orjson.dumps({"error": {"message": message, "type": kind, "param": param, "code": status}})
 
 
 def error_event(message: str) -> bytes:
-    """An error in mid-stream."""
+    """An event with an error object of status 500, for a stream that fails."""
     return b"data: " + error_body(500, message) + b"\n\n"
 
 
 def models_body(model: str, longest: int, created: int) -> bytes:
-    """The body of ``/v1/models``."""
+    """The JSON of ``/v1/models``: one model, with `longest` as its most tokens, `created` at a Unix time."""
     one = {"id": model, "object": "model", "created": created, "owned_by": "evenstep", "root": model}
     return orjson.dumps({"object": "list", "data": [{**one, "parent": None, "max_model_len": longest}]})
 

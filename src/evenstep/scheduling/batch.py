@@ -22,14 +22,14 @@ class Batch(NamedTuple):
     Write it with the functions of this file, which keep the counts.
 
     Args:
-        picked, tokens: int64[R+W], the batch so far: positions, and the tokens that each runs.
-        evicted: int64[R], positions of running requests that give up their memory, in any order.
-        memory: int64[M], what the policy keeps.
-        given, gone: int64[1], entries of `picked` and of `evicted` that are written.
+        picked, tokens: int64[R+W], the batch so far: positions, and the tokens that each runs; `given` entries are valid.
+        evicted: int64[R], positions of running requests that give up their memory, in any order; `gone` entries are valid.
+        memory: int64[M], words that the policy keeps from one decision to the next, written in place.
+        given, gone: int64[1], numbers of entries written in `picked` and in `evicted`.
         budget, seats: int64[1], tokens and requests that the batch may still run.
-        free: int64[1], KV tokens of memory that are still free.
-        places: int64[1], requests that may still join those that hold memory.
-        wake_s: float64[1], when to ask again at the latest if nothing runs; inf on entry.
+        free: int64[1], KV tokens of memory that are still free, after the batch so far.
+        places: int64[1], requests without memory that may still get some (`resident_limit`).
+        wake_s: float64[1], the host's time to ask again at the latest if nothing runs, seconds; inf on entry.
     """
 
     picked: Ints
@@ -47,19 +47,19 @@ class Batch(NamedTuple):
 
 @part
 def kept(memory: Ints, word: int) -> float:
-    """Read a float64 whose bits are kept in a word of the policy's memory."""
+    """Read the float64 that `keep` wrote to a word of the policy's memory; 0.0 before that."""
     return np.int64(memory[word]).view(np.float64)
 
 
 @part
 def keep(memory: Ints, word: int, value: float) -> None:
-    """Keep the bits of a float64 in a word of the policy's memory."""
+    """Write the bits of a float64 to the int64 at index `word` of the policy's memory."""
     memory[word] = np.float64(value).view(np.int64)
 
 
 @part
 def opened(view: RuleView, batch: Batch) -> None:
-    """Reset the batch to empty, with all limits of the view."""
+    """Reset the batch to empty, with all limits of the view and `wake_s` inf; the policy's memory stays."""
     batch.given[0] = 0
     batch.gone[0] = 0
     batch.budget[0] = view.token_budget
@@ -71,7 +71,10 @@ def opened(view: RuleView, batch: Batch) -> None:
 
 @part
 def grows(view: RuleView, row: int, tokens: int) -> int:
-    """KV tokens of memory that running `tokens` more of a request takes, in whole blocks."""
+    """KV tokens of memory, in whole blocks, that running `tokens` more of a request takes beyond what it holds.
+
+    0 if they fit into blocks that it holds. A token that it produces counts if `hold_produced` is 1.
+    """
     held = view.prefilled[row] + tokens
     if tokens == view.left[row]:
         held += view.hold_produced
@@ -85,22 +88,28 @@ def grows(view: RuleView, row: int, tokens: int) -> int:
 
 @part
 def share_of_memory(view: RuleView, share: float) -> int:
-    """KV tokens of a share of the memory, in whole blocks."""
+    """KV tokens of a share, 0 to 1, of the whole memory, rounded down to whole blocks."""
     return int(share * (view.kv_capacity // view.block_tokens)) * view.block_tokens
 
 
 def check_watermark(policy: str, watermark: float) -> None:
-    """Refuse a watermark that is not a share.
+    """Refuse a watermark outside 0 <= watermark < 1.
+
+    Args:
+        policy: its name, for the error.
 
     Raises:
-        InputError: naming it.
+        InputError: naming the field ``watermark``.
     """
     check_range(policy, "a share of the memory, 0 <= share < 1", low=0, below=1, watermark=watermark)
 
 
 @part
 def most(view: RuleView, batch: Batch, row: int) -> int:
-    """The most tokens of a request that budget, seats and places let run now; 0 = none. Free memory is not checked."""
+    """The most tokens of a request that budget, seats and places let run now; 0 = it cannot run.
+
+    Only a request without memory needs a place. Free memory is not checked.
+    """
     if batch.seats[0] <= 0 or (batch.places[0] <= 0 and view.resident[row] == 0):
         return 0
     return min(view.left[row], batch.budget[0])
@@ -108,13 +117,16 @@ def most(view: RuleView, batch: Batch, row: int) -> int:
 
 @part
 def give(view: RuleView, batch: Batch, row: int, position: int, tokens: int) -> None:
-    """Add `tokens` of a request to the batch. The caller has checked that they fit."""
+    """Append `tokens` of a request to the batch, and lower all limits by what they take.
+
+    The caller has checked that they fit, and that the batch has none of the request's tokens yet.
+    """
     give_grown(view, batch, row, position, tokens, grows(view, row, tokens))
 
 
 @part
 def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: int, taken: int) -> None:
-    """`give`, for a caller that knows the KV tokens of memory this takes."""
+    """`give`, for a caller that knows `taken`, the KV tokens of memory that this takes (`grows`)."""
     given = batch.given[0]
     batch.picked[given], batch.tokens[given] = position, tokens
     batch.given[0] = given + 1
@@ -127,7 +139,9 @@ def give_grown(view: RuleView, batch: Batch, row: int, position: int, tokens: in
 
 @part
 def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
-    """Run the running requests that decode, in order of admission, up to the first that cannot run.
+    """Run a token of each running request that decodes, in order of admission, up to the first that cannot run.
+
+    A request cannot run if budget, seats or free memory do not suffice, or if it holds no memory.
 
     If requests were evicted in this batch, they must be those admitted last; they are left out.
 
@@ -161,10 +175,12 @@ def give_decodes(view: RuleView, batch: Batch, passes_prefills: bool) -> int:
 
 @part
 def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
-    """Run as much of a request as the budget allows, if `reserve` KV tokens of memory remain free.
+    """Run as many tokens of a request as `most` allows, if they fit and `reserve` KV tokens of memory remain free.
+
+    Memory is all or nothing: it does not lower the number of tokens.
 
     Returns:
-        Whether it runs.
+        Whether the request runs; if not, the batch is unchanged.
     """
     tokens: int = most(view, batch, row)
     taken: int = grows(view, row, tokens)
@@ -176,7 +192,10 @@ def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 
 @part
 def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
-    """`offer`, if memory holds the request's whole prefill and `reserve` more, not only the chunk that runs now."""
+    """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk that runs now.
+
+    Returns whether the request runs; if not, the batch is unchanged.
+    """
     if grows(view, row, view.left[row]) > batch.free[0] - reserve:
         return False
     return offer(view, batch, row, position, 0)
@@ -184,7 +203,7 @@ def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 
 @part
 def vacate(view: RuleView, batch: Batch, position: int) -> None:
-    """Evict a running request to which the batch has given no tokens."""
+    """Evict a running request to which the batch has given no tokens; its memory and its place are free at once."""
     batch.free[0] += view.resident[view.running[position]]
     batch.places[0] += 1
     batch.evicted[batch.gone[0]] = position
@@ -193,7 +212,10 @@ def vacate(view: RuleView, batch: Batch, position: int) -> None:
 
 @part
 def take_back(view: RuleView, batch: Batch, row: int, position: int) -> None:
-    """Take back the tokens that the batch has given to a request. Its entry remains, without tokens (`drop_empty`)."""
+    """Take back the tokens that the batch has given to a request, with the budget, seat, place and memory they took.
+
+    Its entry remains with 0 tokens (`drop_empty`). A request without tokens changes nothing.
+    """
     for p in range(batch.given[0]):
         if batch.picked[p] == position and batch.tokens[p] > 0:
             tokens: int = batch.tokens[p]
@@ -207,7 +229,7 @@ def take_back(view: RuleView, batch: Batch, row: int, position: int) -> None:
 
 @part
 def evict(view: RuleView, batch: Batch, position: int) -> None:
-    """Evict a running request, and take back the tokens the batch has given it."""
+    """Evict a running request, and take back the tokens the batch has given it; its memory and place are free at once."""
     take_back(view, batch, view.running[position], position)
     vacate(view, batch, position)
 
@@ -234,7 +256,7 @@ def in_queue_order(batch: Batch, start: int) -> None:
 
 @part
 def drop_empty(batch: Batch) -> None:
-    """Remove entries without tokens."""
+    """Remove entries of `picked` that have 0 tokens; the others keep their order."""
     written = 0
     for p in range(batch.given[0]):
         if batch.tokens[p] > 0:

@@ -19,7 +19,7 @@ from evenstep.scheduling.view import RuleView
 
 
 class KeyedWork(NamedTuple):
-    """The batch; the running requests sorted by key, as positions; and the key of each position."""
+    """The batch; the positions of running requests, smallest key first; and the key of each running position."""
 
     batch: Batch
     order: RunningInts
@@ -30,12 +30,14 @@ class KeyedWork(NamedTuple):
 def run_by_key(
     view: RuleView, options: Any, work: KeyedWork, key_of: Callable[..., float], makes_room: bool, watermark: float
 ) -> None:
-    """Form one batch by keys. Among equal keys, running requests go first, then the earlier admitted.
+    """Form one batch by keys: the smallest key runs first. Among equal keys, running requests go first, by admission.
+
+    Admissions end with the first waiting request that does not fit.
 
     Args:
         key_of: ``(view, options, row)``, the key that the policy's `order` keeps the queue sorted by.
-        makes_room: whether running requests with larger keys are evicted for one that waits and finds no memory or no
-            place otherwise.
+        makes_room: whether running requests with larger keys are evicted for one that waits and finds no memory or no place
+            otherwise.
         watermark: share of the memory that an admission leaves free while others run.
     """
     batch, runs, waits = work.batch, view.running.size, view.waiting.size
@@ -58,7 +60,10 @@ def run_by_key(
 
 @part
 def sort_running(view: RuleView, options: Any, work: KeyedWork, key_of: Callable[..., float]) -> None:
-    """Sort the running requests by key into `work.order`, equal ones by admission."""
+    """Write the keys of the running requests to `work.key`, and their positions to `work.order`.
+
+    The order is by key, equal ones by admission.
+    """
     for position in range(view.running.size):
         key = key_of(view, options, view.running[position])
         work.key[position] = key
@@ -78,7 +83,10 @@ def evict_last(view: RuleView, work: KeyedWork) -> None:
 
 @part
 def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
-    """Run the request at place `at` of `work.order`. Larger keys are evicted for it; if that is not enough, it pauses."""
+    """Run the request at place `at` of `work.order`, as many tokens as budget and seats allow.
+
+    While they do not fit the memory, the request with the largest key is evicted. If no larger key is left, it pauses.
+    """
     batch = work.batch
     position: int = work.order[at]
     row: int = view.running[position]
@@ -93,10 +101,12 @@ def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
 
 @part
 def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: bool, reserve: int) -> bool:
-    """Admit the waiting request at place i of the queue if its whole prefill and `reserve` KV tokens fit.
+    """Admit the waiting request at place i of the queue if its whole prefill fits and leaves `reserve` KV tokens free.
+
+    It runs as much of it as the budget allows.
 
     Args:
-        at: place in `work.order` from which on keys are larger.
+        at: place in `work.order` from which on keys are larger than its own.
         makes_room: whether requests from there on are evicted for it.
 
     Returns:

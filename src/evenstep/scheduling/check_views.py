@@ -14,10 +14,12 @@ from evenstep.scheduling.view import UNLIMITED, EngineView
 
 
 def check_views(order: QueueOrder, memory: int, spare: int = 0) -> Iterator[EngineView]:
-    """Views of up to 12 running and 12 waiting requests, the waiting ones in the policy's order; some are empty.
+    """60 views of 0 to 12 running and 0 to 12 waiting requests, the waiting ones in the policy's order.
+
+    They are the same at each call, but for `spare`.
 
     Args:
-        order: of the queue.
+        order: the policy's order of the queue.
         memory: words the policy keeps; all 0, as before its first decision.
         spare: fills the memory around the arrays, which are windows. A policy may not read it: equal views with different
             `spare` must get equal answers.

@@ -29,10 +29,10 @@ _NAMES = ("token budget", "batch limit", "resident limit", "memory", "evictions"
 
 
 def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Finding]:
-    """Run every check on a policy.
+    """Run every check on a policy; returns a finding for each, passed or failed.
 
-    A policy that raises, or does not answer with a `BatchDecision`, fails ``answers``; the checks that need its answers
-    are then left out.
+    A policy that raises, or does not answer with a `BatchDecision`, fails ``answers``; the checks that need its answers are
+    then left out.
 
     Args:
         policy: the policy.
@@ -57,13 +57,13 @@ def check(policy: SchedulingPolicy, simulate: Simulate | None = None) -> list[Fi
 
 
 def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None:
-    """The call that makes this decision through the compiled door; None when the policy has no kernel."""
+    """The call that makes this decision through the compiled door, not yet made; None if the policy has no kernel."""
     door = compiled.kernel_of(policy)
     return None if door is None else call_of(door, policy, view)
 
 
 def difference(plain: BatchDecision, kernel: BatchDecision) -> str:
-    """Where two decisions on one view differ, as a sentence; empty when they are equal in bits."""
+    """The first difference between two decisions on one view, as a sentence; empty when they are equal in bits."""
     for name in ("tokens", "evict", "memory"):
         one, other = getattr(plain, name), getattr(kernel, name)
         if one.shape != other.shape:

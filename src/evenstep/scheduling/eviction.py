@@ -12,7 +12,11 @@ from evenstep.scheduling.view import UNLIMITED, RuleView
 
 @part
 def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMITED) -> None:
-    """Run up to `cap` tokens of a running request; while they do not fit, evict the one admitted last, at the end itself."""
+    """Run up to `cap` tokens of a running request; while they do not fit, evict the one admitted last, at the end itself.
+
+    Evicted requests must be a tail of the running ones; for one of them nothing happens. Nor does it without budget or
+    seats.
+    """
     if position >= view.running.size - batch.gone[0]:
         return
     row: int = view.running[position]
@@ -32,7 +36,7 @@ def run_phase(view: RuleView, batch: Batch, decoding: int) -> int:
     """`run_or_evict` for the running requests of one phase, in order of admission: 1 = decodes, 0 = prefills.
 
     Returns:
-        How many are of the other phase.
+        How many running requests are of the other phase.
     """
     start, others = 0, 0
     if decoding == 1:  # counters stay in registers until the first request that something keeps from running

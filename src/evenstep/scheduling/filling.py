@@ -26,13 +26,16 @@ _facts, _columns = attrgetter(*_known[:11]), attrgetter(*_known[11:])
 
 
 def rule_view(view: EngineView) -> RuleView:
-    """A view as a rule sees it: rows are positions."""
+    """The view as a `RuleView` for rules: the row of a request is its position. Arrays are shared, not copied."""
     rows, running = np.arange(view.left.size), int(np.count_nonzero(view.running))
     return RuleView._make([*_facts(view), rows[:running], rows[running:], *_columns(view)])
 
 
 def batch_of(view: RuleView) -> batch.Batch:
-    """Make an empty batch with the view's limits. Its counts are lists, which plain Python reads faster than arrays."""
+    """Make an empty batch with the view's limits, and no words of policy memory.
+
+    Its counts are lists, which plain Python reads faster than arrays.
+    """
     many, counts = view.left.size, cast("list[Any]", [[0] for _ in range(7)])
     zeros = np.zeros((3, many), np.int64)
     found = batch.Batch(zeros[0], zeros[1], zeros[2, : view.running.size], np.zeros(0, np.int64), *counts)
@@ -46,13 +49,13 @@ def _left(name: str) -> Any:
 
 
 class Filling:
-    """One batch being filled. Positions are the view's.
+    """One batch being filled, empty at first, for one view. A request is named by its position in the view.
 
     Attributes:
         running: number of requests that hold memory; they have the positions 0 .. running - 1.
         budget, seats: tokens and requests that the batch may still run.
-        free: KV tokens of memory that are still free.
-        places: requests that may still join those that hold memory.
+        free: KV tokens of memory that are still free, after the batch so far.
+        places: requests without memory that may still get some (`resident_limit`).
     """
 
     budget, seats, free, places = (_left(name) for name in ("budget", "seats", "free", "places"))
@@ -64,60 +67,68 @@ class Filling:
 
     @property
     def tokens(self) -> I8:
-        """int64[N], the tokens that each request has been given."""
+        """int64[N], the tokens that each request has been given so far, 0 where none; a new array."""
         found, given = np.zeros(self.view.left.size, np.int64), int(self.batch.given[0])
         found[self.batch.picked[:given]] = self.batch.tokens[:given]
         return found
 
     @property
     def evicted(self) -> NDArray[np.bool_]:
-        """bool[N], the requests that lose their memory."""
+        """bool[N], whether each request has been evicted so far; a new array."""
         found = np.zeros(self.view.left.size, np.bool_)
         found[self.batch.evicted[: int(self.batch.gone[0])]] = True
         return found
 
     def grows(self, request: int, tokens: int) -> int:
-        """KV tokens of memory that running `tokens` more of a request takes."""
+        """KV tokens of memory, in whole blocks, that running `tokens` more of a request takes beyond what it holds."""
         return int(_grows(self.rows, request, tokens))
 
     def most(self, request: int) -> int:
-        """Tokens of a request that budget, seats and places in memory allow."""
+        """The most tokens of a request that budget, seats and places let run now, 0 = none. Memory is not checked."""
         return int(_most(self.rows, self.batch, request))
 
     def give(self, request: int, tokens: int) -> None:
-        """Add `tokens` of a request to the batch. The caller has checked that they fit."""
+        """Add `tokens` of a request to the batch, and lower the limits. The caller has checked that they fit."""
         _give(self.rows, self.batch, request, request, tokens)
 
     def offer(self, request: int, reserve: int = 0) -> bool:
-        """Run as much of a request as the budget allows, if `reserve` KV tokens of memory remain free.
+        """Run as many tokens of a request as `most` allows, if they fit and `reserve` KV tokens of memory remain free.
 
-        Returns:
-            Whether it runs.
+        Returns whether it runs; if not, the batch is unchanged.
         """
         return _offer(self.rows, self.batch, request, request, reserve)
 
     def admit(self, request: int, reserve: int = 0) -> bool:
-        """`offer`, if memory holds the request's whole prefill and `reserve` more, not only the chunk that runs now."""
+        """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk that runs.
+
+        Returns whether it runs; if not, the batch is unchanged.
+        """
         return _admit(self.rows, self.batch, request, request, reserve)
 
     def take_back(self, request: int) -> None:
-        """Take back the tokens that the batch has given to a request."""
+        """Take back the tokens that the batch has given to a request, with the budget, seat, place and memory they took."""
         _take_back(self.rows, self.batch, request, request)
         _drop_empty(self.batch)
 
     def evict(self, request: int) -> None:
-        """Evict a running request, and take back its tokens."""
+        """Evict a running request, and take back its tokens; its memory and place are free at once."""
         _evict(self.rows, self.batch, request)
 
     def decision(self, memory: I8 | None = None, wake_s: float = math.inf) -> BatchDecision:
-        """The answer with this batch; without `memory` the view's is kept."""
+        """The answer with this batch.
+
+        Args:
+            memory: int64[M], words to keep; None = those of the view.
+            wake_s: when to ask again at the latest if nothing runs, seconds.
+        """
         return BatchDecision(self.tokens, self.evicted, self.view.memory if memory is None else memory, wake_s)
 
 
 def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:
-    """Run up to `most` tokens of a running request; while they do not fit, evict the one admitted last.
+    """Run up to `most` tokens of a running request; while they do not fit, evict the one admitted last, at the end itself.
 
-    Unlike the function of `scheduling.eviction` it also works after the policy itself has evicted other requests.
+    For a request that is evicted already nothing happens. Unlike the function of `scheduling.eviction` it also works after
+    the policy itself has evicted other requests.
     """
     rows, filled = filling.rows, filling.batch
     if _is_evicted(filled, request):

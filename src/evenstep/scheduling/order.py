@@ -34,24 +34,28 @@ _ROWS, _KNOWN = LOST_AT + 1, [ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT,
 
 @dataclass(frozen=True, slots=True)
 class QueueOrder:
-    """Weights of the features in a request's sort key. The smallest key stands first.
+    """Weights of the features in a request's sort key, their weighted sum. The smallest key stands first.
 
     Args:
         arrival: of the arrival time, seconds: 1 alone is first come, first served.
         prompt: of the prompt, tokens.
         low, high: of the bounds of the output length, tokens.
         produced: of output tokens that are kept, tokens: -1 together with ``low`` 1 is the predicted remainder.
-        reached: of the most output tokens it ever had, tokens.
-        learned: of the lower bound as A_min learns it: `output_low` before the first eviction, afterwards the tokens it
-            had at the last one, as Interval scheduling, Algorithm 2, says literally.
-        raised: of the larger of `output_low` and the most tokens it had at an eviction: the same, repaired, so that a
-            known bound is never lowered.
+        reached: of the most output tokens it ever had, tokens, also before a restart from zero.
+        learned: of the lower bound as A_min learns it: `output_low` before the first eviction, afterwards the tokens it had
+            at the last one, as Interval scheduling, Algorithm 2, says literally.
+        raised: of the larger of `output_low` and the most tokens it had at an eviction: the same, repaired, so that a known
+            bound is never lowered.
         chance: of a number in [0, 1) drawn for the request, keyed by the run's seed.
-        level: of the level of `attained` service, tokens run so far: 0 below `quantum`, 1 below twice as much, and so on.
-        quantum: tokens of the first level.
-        served: of the level, by the same quantum, of the prompt and the most output tokens it ever had: a request joins
-            at the level of its prompt.
+        level: of the level of `attained` service, tokens run so far: 0 below `quantum`, 1 below 2 quanta, 2 below 4, and so
+            on.
+        quantum: tokens at which level 0 ends, > 0; each further level ends at twice as many.
+        served: of the level, by the same quantum, of the prompt and the most output tokens it ever had: a request joins at
+            the level of its prompt.
         request_class: of the number of its class.
+
+    Raises:
+        InputError: a weight that is not finite, or a quantum not above 0.
     """
 
     arrival: float = 0.0
@@ -81,13 +85,13 @@ class QueueOrder:
         return np.array(astuple(self))
 
     def keys_of(self, seed: int, known: I8, arrival_s: F8) -> F8:
-        """Keys of N requests: float64[N].
+        """Keys of N requests, float64[N], in the given order; they count no attained tokens.
 
         Args:
             seed: of the run.
             known: int64[9, N], in this order id, prompt, lower and upper bound, produced, reached, lost at, evictions and
                 class, as in `scheduling.view`.
-            arrival_s: float64[N].
+            arrival_s: float64[N], seconds.
         """
         rows, key = np.zeros((_ROWS, known.shape[1]), np.int64), np.empty(known.shape[1])
         rows[_KNOWN] = known
@@ -97,7 +101,15 @@ class QueueOrder:
     def keys(
         self, *, seed: int, request: I8, arrival_s: F8, prompt: I8, low: I8, high: I8, request_class: I8 | int = 0
     ) -> F8:
-        """Keys of requests that have run nothing yet: float64[N]; int64[N] each, arrivals float64[N]."""
+        """Keys of N requests that have produced nothing and were never evicted, float64[N], in the given order.
+
+        Args:
+            seed: of the run.
+            request: int64[N], ids, by which `chance` is drawn.
+            arrival_s: float64[N], seconds.
+            prompt, low, high: int64[N], tokens of the prompts, and bounds of the output lengths.
+            request_class: int64[N], or one class for all.
+        """
         rows, key = np.zeros((_ROWS, request.size), np.int64), np.empty(request.size)
         rows[_KNOWN[:4]] = request, prompt, low, high
         rows[CLASS] = request_class
@@ -106,13 +118,13 @@ class QueueOrder:
 
 
 def share_of_bounds(statistic: Statistic) -> tuple[float, float]:
-    """The weights of the lower and of the upper bound in a statistic of an output length."""
+    """Weights of the lower and of the upper bound in a statistic of an output length: (1, 0), (0.5, 0.5) or (0, 1)."""
     return {"low": (1.0, 0.0), "middle": (0.5, 0.5), "high": (0.0, 1.0)}[statistic]
 
 
 @jit
 def level(attained: int, quantum: float) -> int:
-    """How many times `quantum` must be doubled to exceed `attained`, both in tokens."""
+    """How many times `quantum` must be doubled to exceed `attained`, both in tokens; 0 if it exceeds it already."""
     found, edge = 0, quantum
     while attained >= edge:
         found, edge = found + 1, edge * 2.0
@@ -128,7 +140,7 @@ def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: 
         seed: of the run.
         row: of the request.
         rows: int64[13, *], what is known of all requests, in the rows of `scheduling.view`.
-        arrival_s: float64[*], when each came.
+        arrival_s: float64[*], by row, when each came, seconds.
         attained: tokens that the request has run so far.
     """
     low, reached = rows[LOW, row], rows[REACHED, row]
@@ -151,7 +163,10 @@ def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: 
 
 @jit
 def fill_keys(weights: F8, seed: int, rows: I8, arrival_s: F8, key: F8) -> None:
-    """Write the keys of requests that have run no tokens to `key`; arguments as in `key_of`."""
+    """Write to `key`, float64[N], the keys of the requests in rows 0 .. N - 1; other arguments as in `key_of`.
+
+    The requests count as having run no tokens (`attained` 0).
+    """
     for row in range(key.size):
         key[row] = key_of(weights, seed, row, rows, arrival_s, 0)
 

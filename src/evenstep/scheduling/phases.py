@@ -13,7 +13,10 @@ from evenstep.scheduling.view import RuleView
 
 @part
 def list_phase(view: RuleView, decoding: int, cap: int, listed: Ints) -> int:
-    """List positions of running decodes (`decoding` 1) or prefills (0), oldest first, `cap` at most; returns how many."""
+    """Write the positions of running decodes (`decoding` 1) or prefills (0) to `listed`; returns how many.
+
+    They stand in order of admission; the list ends after `cap` of them.
+    """
     count = 0
     for position in range(view.running.size):
         if view.decoding[view.running[position]] == decoding:
@@ -26,7 +29,10 @@ def list_phase(view: RuleView, decoding: int, cap: int, listed: Ints) -> int:
 
 @part
 def left_of_phase(view: RuleView, row: int) -> int:
-    """Remaining tokens as a sort key: of the prefill, or for a decoding request twice its believed remaining output."""
+    """Remaining tokens as a sort key: of the prefill, or for a decoding request twice its believed remaining output.
+
+    The latter is the sum of both bounds less twice the tokens produced; it can be negative.
+    """
     if view.decoding[row] == 1:
         return view.output_low[row] + view.output_high[row] - 2 * view.produced[row]
     return view.left[row]
@@ -34,7 +40,7 @@ def left_of_phase(view: RuleView, row: int) -> int:
 
 @part
 def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
-    """Sort the `count` positions of a list by `left_of_phase`, smallest first; equal ones keep their order."""
+    """Sort the first `count` positions of a list in place by `left_of_phase`, smallest first, equal ones as before."""
     for i in range(1, count):
         at = i
         position: int = listed[i]
@@ -50,14 +56,20 @@ def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
 
 @part
 def run_list(view: RuleView, batch: Batch, listed: Ints, count: int) -> None:
-    """Run the running requests of a list; if memory is short, the one admitted last is evicted."""
+    """Run the first `count` requests of a list of running ones, in its order, each as much as budget and seats allow.
+
+    While one does not fit the memory, the request admitted last is evicted (`run_or_evict`).
+    """
     for i in range(count):
         run_or_evict(view, batch, listed[i])
 
 
 @part
 def needed_by(view: RuleView, batch: Batch, listed: Ints, count: int) -> int:
-    """KV tokens of memory that the listed requests need to run one token each."""
+    """KV tokens of memory, beyond what they hold, that the listed requests need to run one token each.
+
+    Requests that this batch has evicted count nothing.
+    """
     needed = 0
     for i in range(count):
         position: int = listed[i]
@@ -68,7 +80,10 @@ def needed_by(view: RuleView, batch: Batch, listed: Ints, count: int) -> int:
 
 @part
 def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
-    """Admit the first `waits` requests of the queue, until a prefill and `reserve` KV tokens do not fit."""
+    """Admit the first `waits` requests of the queue in order, up to the first that cannot run.
+
+    A request runs, as much as the budget allows, if its whole prefill fits and leaves `reserve` KV tokens free.
+    """
     for i in range(waits):
         if not admit(view, batch, view.waiting[i], view.running.size + i, reserve):
             break
@@ -76,7 +91,10 @@ def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
 
 @part
 def admit_shortest(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
-    """As `admit_first`, but the request with the fewest tokens left first, the older of equals."""
+    """As `admit_first`, but the request with the fewest tokens left first, the older of equals.
+
+    The entries in the batch are then sorted by position.
+    """
     start, last_left, last = batch.given[0], -1, -1
     while True:
         best, least = -1, 0

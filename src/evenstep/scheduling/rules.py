@@ -72,22 +72,31 @@ def form_batch_into(
 
 
 def rule(function: F) -> F:
-    """Mark the rule of the policies of this file: the same text runs compiled and plain."""
+    """Register a function as the rule of the policies in its file, one a file; returns the function, marked.
+
+    The same text runs compiled if numba is installed, and as plain Python.
+    """
     return rule_of_file(_DOOR, function)
 
 
 class Ruled:
-    """Base of policies whose batch is formed by the rule in their file."""
+    """Base of policies whose batch is formed by the function in their file that is marked with `rule`."""
 
     __slots__ = ()
 
     def form_batch(self, view: EngineView) -> BatchDecision:
-        """Run the rule on a view: through the same text as the compiled loops."""
+        """Run the rule of the policy's file on a view, through the function that compiled loops call.
+
+        Raises:
+            PolicyError: the rule picks or evicts positions that the simulator refuses, as one twice or outside the view.
+        """
         return call_of(compiled.door_of(self), self, view).decision()
 
 
 def call_of(door: Any, policy: object, view: EngineView) -> KernelCall:
     """Prepare a call of the policy's compiled function for one view; `KernelCall.decision` makes the call.
+
+    The call works on copies, so the view and its `memory` stay unchanged.
 
     Args:
         door: of the policy's class (`compiled.door_of`).

@@ -58,32 +58,38 @@ UNLIMITED = 1 << 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineView:
-    """One engine before an iteration: N requests, the R running first in order of admission, then those that wait.
+    """One engine before an iteration: N requests, of which the first R run and the others wait.
+
+    Requests that run stand in order of admission, those that wait in the policy's `order`. Positions count from 0. A policy
+    must not write to the arrays.
 
     Args:
         iteration: running number of this iteration.
         seed: key of every random draw.
         now_s: the host's time, seconds; an observation, not a clock.
-        token_budget: tokens an iteration may run; `UNLIMITED` where nothing limits them.
-        batch_limit: requests an iteration may run.
-        kv_capacity, kv_free: KV tokens of memory, and those that no request holds; whole blocks.
-        block_tokens: memory is given in blocks of so many tokens.
-        hold_produced: 1 where memory counts the token produced last, else 0.
-        arrived: int64[C], requests of each class seen so far.
+        token_budget: tokens an iteration may run, prefills and decodes together; `UNLIMITED` where nothing limits them.
+        batch_limit: requests an iteration may run; `UNLIMITED` where nothing limits them.
+        kv_capacity, kv_free: KV tokens of the whole memory, and those of them that no request holds; whole blocks.
+        block_tokens: KV tokens of a block; a request holds whole blocks.
+        hold_produced: 1 where a request also holds memory for the token it produced last, whose KV is computed next, else
+            0.
+        arrived: int64[C], requests of each class that have arrived so far, finished ones included.
         memory: int64[M], what the policy asked to keep last time.
         request_id, request_class, prompt_tokens: int64[N].
-        prefilled: int64[N], tokens whose KV has been computed (of a swapped request: kept elsewhere).
+        prefilled: int64[N], tokens of prompt and output whose KV has been computed (of a swapped request: kept elsewhere).
         produced: int64[N], output tokens so far; after a restart from zero, since then.
-        reached: int64[N], the most output tokens it had when it lost its memory; 0 before. More than `produced` after a
+        reached: int64[N], the most output tokens it had at any eviction; 0 before the first. More than `produced` after a
             restart from zero.
-        lost_at: int64[N], the output tokens it had when it last lost its memory; 0 before.
+        lost_at: int64[N], the output tokens it had at the last eviction; 0 before the first.
         left: int64[N], tokens it could run now: the rest of its prefill, or 1 when it decodes.
         resident: int64[N], KV tokens of memory it holds, whole blocks; 0 while it waits.
-        output_low, output_high: int64[N], believed bounds of the output length; 0 and 0 where nothing is believed.
-        evictions: int64[N], times it lost its memory.
-        arrival_s, waited_s: float64[N], seconds; `waited_s` since arrival.
-        running, decoding: bool[N], whether it holds memory; whether its next token to run is one it produced.
-        first_decoded: 1 where the first token comes one iteration after the prefill, 0 where with its end.
+        output_low, output_high: int64[N], believed bounds of the output length, tokens; 0 and 0 where nothing is believed.
+        evictions: int64[N], times it was evicted, so lost its memory.
+        arrival_s, waited_s: float64[N], seconds: the host's time of arrival, and the time since then.
+        running, decoding: bool[N], whether it holds memory, paused or not; whether its next token to run is one it
+            produced.
+        first_decoded: 1 where the first output token comes one iteration after the prefill ends, 0 where in the iteration
+            that ends it.
         resident_limit: requests that may hold memory at a time, paused ones included.
     """
 
@@ -118,21 +124,29 @@ class EngineView:
 
     @property
     def waited_s(self) -> F8:
-        """float64[N], seconds since arrival."""
+        """float64[N], seconds from each request's arrival to `now_s`, also while it runs."""
         return self.now_s - self.arrival_s
 
     def held_after(self, request: int, tokens: int) -> int:
-        """KV tokens of memory, in whole blocks, that a request holds after it has run `tokens` (>= 1) more."""
+        """KV tokens of memory, in whole blocks, that a request holds in all after it has run `tokens` more.
+
+        With the last of its `left` tokens it produces one, which counts if `hold_produced` is 1.
+
+        Args:
+            request: its position in the view.
+            tokens: 1 .. left.
+        """
         produces = self.hold_produced if tokens == self.left[request] else 0
         return whole_blocks(int(self.prefilled[request]) + tokens + produces, self.block_tokens)
 
 
 class RuleView(NamedTuple):
-    """A rule's view: as `EngineView`, but facts of a request are in its row of one table.
+    """A rule's view: the fields of `EngineView`, with the facts of each request in its row of one table.
 
-    `running` and `waiting` list the rows, in order of admission and in the policy's `order`. All arrays from `request_id`
-    to `arrival_s` are read as ``view.left[row]``; `decoding` is 1 or 0. A position in an answer counts the entries of
-    `running` from 0 on, then those of `waiting`.
+    `running` lists the rows of the R requests that hold memory, in order of admission. `waiting` lists those of the W that
+    wait, in the policy's `order`. All arrays from `request_id` to `arrival_s` are read as ``view.left[row]``; `decoding` is
+    1 or 0. A position in an answer counts the entries of `running` from 0 to R - 1, then those of `waiting` from R on. The
+    policy's memory is in its `Batch`.
     """
 
     iteration: int
@@ -166,7 +180,7 @@ class RuleView(NamedTuple):
 
 
 def whole_blocks(tokens: int, block_tokens: int) -> int:
-    """Tokens rounded up to whole blocks."""
+    """Round tokens up to whole blocks of `block_tokens`; the result counts tokens."""
     return -(-tokens // block_tokens) * block_tokens
 
 
@@ -175,10 +189,11 @@ class BatchDecision:
     """The requests and tokens that the next iteration runs, and those it evicts.
 
     Args:
-        tokens: int64[N], tokens each request runs: 1 decodes, more prefills, 0 pauses with what it holds.
-        evict: bool[N], running requests that give up their memory before it starts.
-        memory: int64[M], what to show the policy next time.
-        wake_s: when nothing runs, ask again at that time at the latest, seconds; inf = at the next arrival.
+        tokens: int64[N], by the view's positions, tokens each request runs: at most its `left`. A decoding request runs 1;
+            0 pauses it with what it holds.
+        evict: bool[N], running requests that give up their memory before the iteration starts; their `tokens` are 0.
+        memory: int64[M], what the next view shows as `memory`.
+        wake_s: if no request runs, the host's time, seconds, to ask again at the latest; inf = at the next arrival.
     """
 
     tokens: I8
@@ -196,28 +211,32 @@ class SchedulingPolicy(Protocol):
     """A pure rule that forms the batches of one engine.
 
     Its batch runs 1..left tokens of each request in it, at most `token_budget` tokens in all and at most `batch_limit`
-    requests. After the batch at most `resident_limit` requests hold at most `kv_capacity` KV tokens.
+    requests. After the batch at most `resident_limit` requests hold at most `kv_capacity` KV tokens. It evicts running
+    requests only, gives them no tokens, and evicts only where another request runs.
 
     A policy may also have these attributes:
 
-    * `order`: a `QueueOrder`, the order of the waiting requests.
-    * `memory_size`: number of int64 words that it keeps between decisions.
+    * `order`: a `QueueOrder`, the order of the waiting requests; without it they stand in order of arrival.
+    * `memory_size`: number of int64 words that it keeps between decisions, all 0 before the first; without it 0.
     * `counts`: names of the first of these words, which a run's summary shows.
     * `believes`: a `Belief`, what it plans with.
     """
 
     def form_batch(self, view: EngineView) -> BatchDecision:
-        """Choose what the next iteration runs."""
+        """Choose the tokens that each request runs in the next iteration, and the running requests to evict.
+
+        The answer depends on the view alone, which stays unchanged.
+        """
         ...
 
 
 def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evict: bool = True) -> str:
-    """The first promise that a policy's answer breaks, as a sentence; empty if it keeps all.
+    """The first promise of `SchedulingPolicy` that a policy's answer breaks, as a sentence; empty if it keeps all.
 
     Args:
         view, decision: the question, and the policy's answer.
-        memory: number of words the policy keeps.
-        may_evict: whether the engine evicts at all.
+        memory: number of words that the policy keeps, its `memory_size`.
+        may_evict: whether the engine evicts at all; if not, every eviction breaks a promise.
     """
     tokens, evict = decision.tokens, decision.evict
     if tokens.shape != view.left.shape or evict.shape != view.left.shape:

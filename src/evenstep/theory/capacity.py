@@ -46,10 +46,10 @@ class Served:
 
     Args:
         law: batch time; it must depend on the tokens only (`by_tokens`), or `closed_form` gives no rate.
-        prefill, decode: int64[N], tokens that each request of a sample runs.
-        token_budget: b; 0 = no limit.
+        prefill, decode: int64[N], tokens that each request of a sample runs in each phase; N >= 1.
+        token_budget: b, tokens of an iteration at most; 0 = no limit.
         seats: requests in hand at most; 0 = no limit.
-        kv_tokens: M; 0 = no limit.
+        kv_tokens: M, KV tokens of memory; 0 = no limit.
         overhead_s: seconds of an iteration on top of its batch.
         ranks: data-parallel ranks, each with such a budget, seats and memory.
     """
@@ -77,9 +77,9 @@ class Served:
 
     @property
     def in_hand(self) -> float:
-        """Requests that fit at a time: the seats, or M E[o] / E[sum over k <= o of s + k] where memory holds fewer.
+        """Requests that fit at a time, a mean: the seats, or M E[o] / E[sum over k <= o of s + k] where memory holds fewer.
 
-        inf if neither limits.
+        s and o are a request's `prefill` and `decode`. inf if neither limits.
         """
         seats = float(self.seats or math.inf)
         if not self.kv_tokens:
@@ -88,7 +88,7 @@ class Served:
         return min(seats, self.kv_tokens * self.m_d / float((o * s + o * (o + 1) / 2).mean()))
 
     def seconds(self, tokens: float) -> float:
-        """t(b'), at the nearest whole number of tokens."""
+        """t(b'): seconds of an iteration of so many tokens, rounded to whole ones, with `overhead_s`."""
         return self.law.seconds(Batch(tokens=round(tokens))) + self.overhead_s
 
 
@@ -113,13 +113,19 @@ def by_tokens(law: BatchTime) -> bool:
 
 
 def conserves(policy: SchedulingPolicy) -> bool:
-    """Whether Theorem 1 is about a policy: it fills the budget whenever there is as much to run, a seat and memory."""
+    """Whether Theorem 1 is about a policy: it fills the budget whenever there is as much to run, a seat and memory.
+
+    It knows the policies of evenstep only; a `WorkConserving` with a cap does not count.
+    """
     is_capped = isinstance(policy, WorkConserving) and (policy.decode_cap or policy.prefill_cap)
     return isinstance(policy, _CONSERVING) and not is_capped
 
 
 def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
-    """The largest stable rate of a policy, requests a second, or why there is no closed form of it."""
+    """The largest stable rate of a policy, requests a second, or why there is no closed form of it.
+
+    `Closed.at_most` is Theorem 1's rate over all ranks; None only if the batch time depends on more than tokens.
+    """
     if not by_tokens(served.law):
         return Closed(None, "the batch time depends on more than the tokens of the batch, as Theorem 1 does not allow")
     most = served.ranks * conserving(served)
@@ -152,12 +158,12 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
 
 
 def conserving(served: Served) -> float:
-    """Requests a second under a policy that fills every batch: b / t_b / (m_p + m_d) (eq. 2.7)."""
+    """Requests a second of one rank under a policy that fills every batch: b / t_b / (m_p + m_d) (eq. 2.7)."""
     return served.budget / served.seconds(served.budget) / (served.m_p + served.m_d)
 
 
 def capped(served: Served, cap: float) -> float:
-    """Requests a second with at most `cap` decodes and a Poisson number of whole prompts an iteration.
+    """Requests a second of one rank with at most `cap` decodes and a Poisson number of whole prompts an iteration.
 
     x / (m_d E[t(x + m_p k)]) with x = min(cap, b m_d / (m_p + m_d)) and k prompts, of mean x / m_d. An iteration runs at
     most b tokens; that prompts beyond them have to wait is neglected.
@@ -169,12 +175,12 @@ def capped(served: Served, cap: float) -> float:
 
 
 def groups(served: Served, group: int) -> float:
-    """Requests a second in groups that prefill in whole budgets, then decode to the longest output.
+    """Requests a second of one rank in groups that prefill in whole budgets, then decode to the longest output.
 
     The sample is cut into groups in its order; a rest too small for a group is left out.
 
     Args:
-        group: requests of a group; 0 = the seats.
+        group: requests of a group; 0 = as many as fit. The budget, the sample and what fits at a time limit it.
     """
     size = int(min(group or math.inf, served.in_hand, served.decode.size, served.budget))
     count = served.decode.size // size * size
@@ -188,12 +194,12 @@ def groups(served: Served, group: int) -> float:
 
 
 def phases_apart(served: Served) -> float:
-    """Requests a second of vanilla vLLM: whole prompts while any wait, else a decode of each request.
+    """Requests a second of one rank of vanilla vLLM: whole prompts while any wait, else a decode of each request.
 
     With N requests in hand at most, all seats are full at the limit. N / m_d requests end in an iteration of decodes,
-    Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget. Prompts run
-    in batches of those that came during the batch before, until none came. The prompts that wait are a Markov chain.
-    Prompts are of mean length.
+    Poisson many, and as many prompts run in a batch of their own. Without a limit, decodes fill the budget. Prompts run in
+    batches of those that came during the batch before, until none came. The prompts that wait are a Markov chain. Prompts
+    are of mean length.
     """
     if not math.isinf(served.in_hand):
         seats = min(served.in_hand, served.budget)

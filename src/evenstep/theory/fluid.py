@@ -23,9 +23,9 @@ class Types:
     """Requests of known types on one engine.
 
     Args:
-        arrivals_per_s: lambda_j.
+        arrivals_per_s: lambda_j, requests a second.
         prompt_tokens, output_tokens: l_j and l'_j.
-        d0_s, d1_s: seconds of an iteration, and seconds for each KV token of its batch.
+        d0_s, d1_s: seconds of an empty iteration, > 0, and seconds more for each KV token of its batch.
 
     Raises:
         InputError: lists of unequal length, or a number out of range.
@@ -61,12 +61,16 @@ class Types:
         return float(self.d1_s * np.dot(self.arrivals_per_s, self.work))
 
     def at_load(self, load: float) -> Types:
-        """The types with arrivals in the same proportions, at this share of what the engine keeps up with."""
+        """The types with all arrivals scaled by one factor, so that their `load` is this; an engine keeps up below 1."""
         rate = load / self.load
         return replace(self, arrivals_per_s=[rate * share for share in self.arrivals_per_s])
 
     def iteration_s(self, per_stage: F8) -> float:
-        """d0 + d1 M, seconds, with float64[m] requests at each stage."""
+        """d0 + d1 M: seconds of an iteration with n_j requests at each stage of type j.
+
+        Args:
+            per_stage: float64[m], n_j.
+        """
         return float(self.d0_s + self.d1_s * np.dot(per_stage, self.work))
 
 
@@ -75,9 +79,9 @@ class Equilibrium:
     """The state in which as many requests arrive in an iteration as leave.
 
     Args:
-        iteration_s: tau*.
+        iteration_s: tau*, seconds of an iteration.
         kv_tokens: M*, KV tokens of the batch.
-        per_stage: float64[m], n_j requests at each stage.
+        per_stage: float64[m], n_j requests of type j at each of its l'_j + 1 stages.
         tokens_per_s: throughput counted as the paper does, prefills as one token: sum lambda_j (l'_j + 1).
     """
 
@@ -88,7 +92,7 @@ class Equilibrium:
 
 
 def equilibrium(types: Types) -> Equilibrium:
-    """tau* = d0 / (1 - rho), M* = d0 sum lambda_j W_j / (1 - rho), n_j = lambda_j tau*.
+    """tau* = d0 / (1 - rho), M* = d0 sum lambda_j W_j / (1 - rho), n_j = lambda_j tau*, with rho the `Types.load`.
 
     Raises:
         InputError: rho >= 1, so there is no equilibrium.

@@ -15,10 +15,12 @@ from evenstep.request import F8
 
 
 def a_max_ratio(alpha: float) -> tuple[float, float]:
-    """CR(A_max) lies between (1 + alpha^-1/2) / (2 alpha) and (1 + 1 / alpha) / (2 alpha).
+    """A lower and an upper bound of A_max's competitive ratio, its worst latency over H-SF's.
+
+    They are (1 + alpha^-1/2) / (2 alpha) and (1 + 1 / alpha) / (2 alpha).
 
     Args:
-        alpha: lower over upper bound, 0 < alpha <= 1.
+        alpha: lower over upper bound of the output lengths, 0 < alpha <= 1; else `InputError`.
 
     Source: Interval scheduling, Theorems 3.3 and 3.4.
     """
@@ -32,7 +34,7 @@ def a_max_on_instance(alpha: float, mix: float) -> float:
     (x + alpha)(1 + x) / (alpha (x^2 + 2 alpha x + 1)): below the bound the theorem prints for every alpha < 1 and every x.
 
     Args:
-        alpha: lower over upper bound, 0 < alpha <= 1.
+        alpha: lower over upper bound of the output lengths, l / u, 0 < alpha <= 1; else `InputError`.
         mix: x = a / b, of a u requests of the lower length and b l of the upper one.
 
     Source: Interval scheduling, proof of Theorem 3.4, for a and b -> inf.
@@ -42,7 +44,10 @@ def a_max_on_instance(alpha: float, mix: float) -> float:
 
 
 def a_random_ratio(alpha: float) -> float:
-    """CR(A_random) <= (1 + 1 / alpha) / 2. Source: Interval scheduling, Theorem 8.6."""
+    """A bound of A_random's competitive ratio for a lower over upper bound of alpha: (1 + 1 / alpha) / 2.
+
+    `InputError` unless 0 < alpha <= 1. Source: Interval scheduling, Theorem 8.6.
+    """
     _check(alpha)
     return (1 + 1 / alpha) / 2
 
@@ -50,7 +55,8 @@ def a_random_ratio(alpha: float) -> float:
 def a_min_forms(longest: int) -> tuple[F8, F8]:
     """The forms A and B whose quotient x'Ax / x'Bx is A_min's ratio with x_i requests of output i.
 
-    A_ij = min(i,j)^2 / (i j) ((i+j)^2 / 2 - min(i,j)^2), B_ij = min(i,j)^2: float64[u, u] each.
+    A_ij = min(i,j)^2 / (i j) ((i+j)^2 / 2 - min(i,j)^2), B_ij = min(i,j)^2: float64[u, u] each, u = `longest`. Index 0 is
+    an output of 1 token.
 
     Source: Interval scheduling, Lemma 4.6 with prompts of 0 and a lower bound of 1.
     """
@@ -61,21 +67,25 @@ def a_min_forms(longest: int) -> tuple[F8, F8]:
 
 
 def a_min_ratio(counts: F8) -> float:
-    """A_min's ratio with so many requests of each output: float64[u], of outputs 1..u."""
+    """A_min's latency over H-SF's with so many requests of each output, prompts of 0 and a lower bound of 1.
+
+    Args:
+        counts: float64[u], requests of each output 1..u, in proportion.
+    """
     form, base = a_min_forms(counts.size)
     return float(counts @ form @ counts / (counts @ base @ counts))
 
 
 def a_min_mixed(counts: F8, prompt: int, lower: int) -> float:
-    """A_min's ratio for prompts of any length and a lower bound above 1, as in the paper's proof.
+    """A_min's latency over H-SF's for prompts of one length s and a lower bound l, as in the paper's proof.
 
     The numerator is the sum over k of d_k (sum of i x_i) (sum of d_k x_i / (s + i) + 2 sum of (i - k) x_i / (s + i)), with
     i >= k. The denominator is the sum of k (s + k) x_k (x_k + 2 sum of x_i, i > k). d_k is s + l at k = l, else 1.
 
     Args:
         counts: float64[u], requests of each output 1..u; those below `lower` are not looked at.
-        prompt: s >= 0.
-        lower: l >= 1.
+        prompt: s >= 0, tokens.
+        lower: l, from 1 to u, tokens; else `InputError`.
 
     Source: Interval scheduling, Lemma 4.6. It holds for A_min as its proof has it; Algorithm 2 evicts fewer requests. See
         `interval-ratio`.
@@ -97,7 +107,9 @@ def _from(x: F8) -> F8:
 
 
 def a_min_worst(longest: int) -> tuple[float, F8]:
-    """CR(A_min): the largest ratio over mixes x >= 0 of outputs 1..u, and a mix that attains it.
+    """A_min's competitive ratio, the largest over mixes x >= 0 of outputs 1..u, and a mix float64[u] that attains it.
+
+    u is `longest`, and the largest count of the mix is 1.
 
     It is the largest eigenvalue of B^-1 A, by powers of it; B^-1 is tridiagonal (proof of Theorem 4.3). Its vector turns
     out to have one sign; that is checked.
@@ -126,25 +138,34 @@ def a_min_worst(longest: int) -> tuple[float, F8]:
 
 
 def a_min_bound(longest: int) -> float:
-    """CR(A_min) <= trace(B^-1 A), the harmonic number of u. Source: Interval scheduling, Theorem 4.7."""
+    """A bound of A_min's competitive ratio: the harmonic number of u = `longest`, trace(B^-1 A) of `a_min_forms`.
+
+    Source: Interval scheduling, Theorem 4.7.
+    """
     return math.fsum(1 / i for i in range(1, longest + 1))
 
 
 def a_min_fit(longest: float) -> float:
-    """0.2555 ln(u + 0.2793) + 1.1587, the paper's fit of `a_min_worst`. Source: Interval scheduling, Fig. 1."""
+    """0.2555 ln(u + 0.2793) + 1.1587 with u = `longest`, the paper's fit of `a_min_worst`.
+
+    Source: Interval scheduling, Fig. 1.
+    """
     return 0.2555 * math.log(longest + 0.2793) + 1.1587
 
 
 def a_min_two_points(alpha: float) -> float:
-    """CR(A_min) <= (3 - alpha) / 2 for outputs of two possible lengths. Source: Interval scheduling, Theorem 5.1."""
+    """A bound of A_min's competitive ratio for outputs of two lengths, the shorter alpha times the longer: (3 - alpha) / 2.
+
+    `InputError` unless 0 < alpha <= 1. Source: Interval scheduling, Theorem 5.1.
+    """
     _check(alpha)
     return (3 - alpha) / 2
 
 
 def a_min_weighted_geometric(q: float) -> float:
-    """A_min's ratio where an output is k with probability k p^2 q^(k-1), q = 1 - p; at most 14/9.
+    """A_min's latency over H-SF's where an output is k with probability k p^2 q^(k-1), q = 1 - p; at most 14/9.
 
-    Source: Interval scheduling, Theorem 5.3. Its law peaks near 1 / log(1/q), not log(1/q).
+    Source: Interval scheduling, Theorem 5.3. The most probable output is near 1 / log(1/q), not log(1/q).
     """
     check_range("a-min", "a number from 0 to 1", low=0, high=1, q=q)
     above = (1 + q) ** 2 * (1 + 3 * q + 6 * q**2 + 3 * q**3 + q**4)
@@ -152,7 +173,7 @@ def a_min_weighted_geometric(q: float) -> float:
 
 
 def a_ell_ratio(alpha: float, short: float, long: float) -> float:
-    """A_ell's latency over that of H-SF with so many requests of each of two lengths.
+    """A_ell's latency over H-SF's with x = `short` and y = `long` requests, the shorter alpha times as long as the others.
 
     1 + (alpha^2 x y + 2 alpha^2 y^2) / (alpha^2 x^2 + 2 alpha^2 x y + y^2).
 
@@ -164,7 +185,12 @@ def a_ell_ratio(alpha: float, short: float, long: float) -> float:
 
 
 def a_ell_bound(alpha: float) -> float:
-    """CR(A_ell) <= 1 + alpha / (2 (1 - alpha)) for alpha <= 1/2, 1 + 2 alpha^2 above. Source: Theorem 5.2."""
+    """A bound of A_ell's competitive ratio for outputs of two lengths, the shorter alpha times the longer.
+
+    1 + alpha / (2 (1 - alpha)) for alpha <= 1/2, 1 + 2 alpha^2 above. `InputError` unless 0 < alpha <= 1.
+
+    Source: Interval scheduling, Theorem 5.2.
+    """
     _check(alpha)
     return 1 + alpha / (2 * (1 - alpha)) if alpha <= 0.5 else 1 + 2 * alpha**2
 

@@ -32,13 +32,13 @@ class NestedThresholds:
     """Thresholds and what they need.
 
     Args:
-        thresholds: int64[m], n_i.
+        thresholds: int64[m], n_i requests, of segments 1 .. m.
         ends: int64[m - 1], l'_i: the last output token of each segment but the last.
-        go_on: float64[m - 1], p_i.
-        iteration_s: of a full batch.
-        kv_tokens: M^pi, of a full batch.
-        enough_kv_tokens: memory that suffices with the asked probability.
-        kappa: slack the thresholds were solved with.
+        go_on: float64[m - 1], p_i, the share of a segment's requests that go on to the next.
+        iteration_s: seconds of an iteration of a full batch.
+        kv_tokens: M^pi, KV tokens of a full batch.
+        enough_kv_tokens: KV tokens of memory that suffice with the asked probability, over the asked iterations.
+        kappa: slack that the thresholds were solved with, standard deviations.
     """
 
     thresholds: I8
@@ -51,13 +51,19 @@ class NestedThresholds:
 
 
 def go_on(arrivals_per_s: Sequence[float]) -> F8:
-    """p_i = sum_{j > i} lambda_j / sum_{j >= i} lambda_j, float64[m - 1]."""
+    """The share of requests in each segment that go on to the next, float64[m - 1], for types in order of their outputs.
+
+    p_i = sum_{j > i} lambda_j / sum_{j >= i} lambda_j.
+    """
     tails = np.cumsum(np.asarray(arrivals_per_s, float)[::-1])[::-1]
     return tails[1:] / tails[:-1]
 
 
 def segment_work(types: Types) -> F8:
-    """KV token-iterations of a request in each segment, float64[m]; their sum is W of the longest type."""
+    """KV token-iterations of a request that goes through each segment, float64[m]; their sum is W of the longest type.
+
+    Types are in order of their outputs, and the first one's prompt counts for all.
+    """
     prompt = float(types.prompt_tokens[0])
     ends = np.asarray(types.output_tokens, float)
     starts = np.concatenate([[0.0], ends[:-1]])
@@ -105,9 +111,12 @@ def theta(above: int, own: int, share: float) -> float:
 
 
 def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float) -> float:
-    """KV tokens that suffice over so many iterations with probability 1 - delta.
+    """KV tokens that suffice over S = `iterations` iterations with probability 1 - delta.
 
     M^pi + sum_{i >= 2} (l + l'_{i-1}) (n_i + ln((m - 1) S / delta) / theta_i).
+
+    Raises:
+        InputError: from `theta`, if a threshold n_i is at most p n_{i-1}.
 
     Source: WAIT eq. 12; of its three forms of the logarithm the one its proof gives.
     """
@@ -123,6 +132,8 @@ def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float)
 def queue_at_most(above: int, own: int, share: float) -> float:
     """A bound of the mean number of requests at a segment's head: n_i + n_{i-1} p (1-p) / (2 (n_i - n_{i-1} p)).
 
+    It holds for n_i > p n_{i-1} only, which is not checked.
+
     Arguments are those of `theta`.
 
     Source: WAIT, Kingman's bound in its appendix.
@@ -133,10 +144,12 @@ def queue_at_most(above: int, own: int, share: float) -> float:
 def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -> NestedThresholds:
     """The least thresholds with n_1 > Lambda T and n_{i+1} = floor(p_i n_i + kappa sqrt(n_i p_i (1 - p_i))) + 1.
 
+    Lambda is the sum of all arrivals a second, T the seconds of a full batch.
+
     Args:
         types: in order of their outputs, all of one prompt.
         kappa: slack, standard deviations of what reaches a segment.
-        iterations, delta: S, over which memory suffices, and the probability that it does not.
+        iterations, delta: iterations over which `enough_kv_tokens` suffices, and the probability that it does not.
 
     Raises:
         InputError: types out of order or of several prompts, or an engine that cannot keep up with such thresholds.
@@ -168,11 +181,11 @@ def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -
 
 
 def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> NestedThresholds:
-    """The thresholds that need the least memory among those of several slacks.
+    """The thresholds with the fewest `enough_kv_tokens` among those of several slacks, 0 to 3 standard deviations.
 
     Args:
         types: in order of their outputs, all of one prompt.
-        iterations, delta: S, over which memory suffices, and the probability that it does not.
+        iterations, delta: iterations over which `enough_kv_tokens` suffices, and the probability that it does not.
 
     Raises:
         InputError: there are no such thresholds even without slack; with the numbers.
@@ -188,7 +201,7 @@ def solve(types: Types, *, iterations: float = 1e6, delta: float = 0.01) -> Nest
 
 
 def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.0, is_timed: bool = True) -> list[str]:
-    """Sentences on conditions of eq. 10 and of the memory that these thresholds break, each with its numbers.
+    """Sentences on conditions of eq. 10 and of the memory that these thresholds break, with numbers; empty if all hold.
 
     Args:
         types: in order of their outputs, all of one prompt.
@@ -210,17 +223,17 @@ def doubts(types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.
 
 
 def doubts_of_memory(held: float, kv_tokens: float) -> list[str]:
-    """A sentence if full batches hold more KV tokens than the memory; empty otherwise."""
+    """A list with one sentence if full batches hold more KV tokens than the memory; empty otherwise."""
     if held <= kv_tokens:
         return []
     return [f"a full batch holds {held:.4g} KV tokens, the memory {kv_tokens:.4g}: the gates may block"]
 
 
 def check_types(types: Types) -> None:
-    """Refuse types that are not nested.
+    """Refuse types with different prompt lengths, or whose output lengths do not ascend strictly.
 
     Raises:
-        InputError: several prompts, or outputs that do not ascend.
+        InputError: naming `prompt_tokens` or `output_tokens`.
     """
     if len(set(types.prompt_tokens)) > 1:
         raise InputError("types", "prompt_tokens", types.prompt_tokens, "one length; solve each group by itself")

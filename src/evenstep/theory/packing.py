@@ -12,7 +12,7 @@ from evenstep.request import I8
 
 
 def occupied(starts: I8, prompt_tokens: I8, output_tokens: I8) -> I8:
-    """KV tokens held in each iteration, int64[T].
+    """KV tokens held in each iteration 0 .. T - 1, int64[T]; T is the first at which all have ended.
 
     Args:
         starts: int64[N], iteration in which each request starts.
@@ -30,12 +30,15 @@ def occupied(starts: I8, prompt_tokens: I8, output_tokens: I8) -> I8:
 
 
 def total_latency(starts: I8, output_tokens: I8) -> int:
-    """Iterations from time 0 until each request's end, added up."""
+    """Iterations from iteration 0 to each request's end, summed over the requests; all count as arrived at 0."""
     return int((starts + output_tokens).sum())
 
 
 def same_order(first: I8, second: I8) -> bool:
-    """Whether no two requests start in opposite orders in the two schedules; int64[N] start iterations each.
+    """Whether no two requests start in opposite orders in the two schedules; equal starts agree with any order.
+
+    Args:
+        first, second: int64[N], start iterations of the same requests.
 
     Source: Interval scheduling, Definition 8.1.
     """
@@ -44,7 +47,10 @@ def same_order(first: I8, second: I8) -> bool:
 
 
 def is_delayed(second: I8, first: I8) -> bool:
-    """Whether no request starts earlier in `second` than in `first`. Source: Interval scheduling, Definition 8.1."""
+    """Whether no request starts earlier in `second` than in `first`; start iterations of the same requests, int64[N].
+
+    Source: Interval scheduling, Definition 8.1.
+    """
     return bool((first <= second).all())
 
 

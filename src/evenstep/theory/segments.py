@@ -24,9 +24,9 @@ class Design:
     """A design of Nested WAIT with a given number of segments, and what it needs.
 
     Args:
-        segments: L.
+        segments: L, the number of segments.
         solved: its thresholds and what they need.
-        latency_s: about how long a request of the mix takes.
+        latency_s: about how long a request takes, seconds, as the mean over the mix (`expected_latency_s`).
     """
 
     segments: int
@@ -43,7 +43,9 @@ class Design:
 
 
 def merged(types: Types, segments: int) -> Types:
-    """Merge m types into L segments' types: rates are summed, and the longest output stands for all.
+    """Merge m types into L = `segments` types of consecutive ones, as many in each up to one more or less.
+
+    Rates are summed, and the longest output stands for all.
 
     Raises:
         InputError: types out of order or of several prompts, or more segments than types.
@@ -65,11 +67,11 @@ def merged(types: Types, segments: int) -> Types:
 def designs(
     types: Types, counts: Sequence[int] | None = None, *, iterations: float = 1e6, delta: float = 0.01
 ) -> list[Design]:
-    """The thresholds that need the least memory for each number of segments; unstable numbers are omitted.
+    """The design that needs the least memory for each number of segments, in their order; unstable numbers are omitted.
 
     Args:
         types: in order of their outputs, all of one prompt.
-        counts: numbers of segments to try; None = all.
+        counts: numbers of segments to try; None = 1 to the number of types.
         iterations, delta: as in `nested_thresholds.solve`.
 
     Raises:
@@ -102,7 +104,7 @@ def best(
     """The design whose number of segments needs the least memory; among equals the first in `counts`.
 
     Args:
-        kv_tokens: memory limit, or None; the others as in `designs`.
+        kv_tokens: memory that the design has to fit; None = no limit. The others are as in `designs`.
 
     Raises:
         InputError: every number is unstable, or memory is less than the best needs; with the numbers.
@@ -124,12 +126,13 @@ def best(
 def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> float:
     """Approximate latency of a request in seconds, as the mean over the mix.
 
-    A stage lasts as long as a full batch, or as long as n_1 arrivals take. A request waits before the first stage for
-    half the time in which n_1 - 1 more arrive. At each head it waits for that queue: Kingman's bound over the head's
-    rate.
+    A stage lasts as long as a full batch, or as long as n_1 arrivals take. A request waits before the first stage for half
+    the time in which n_1 - 1 more arrive. At each head it waits for that queue: Kingman's bound over the head's rate.
 
     Args:
-        parts: the types as merged for the thresholds.
+        types: the requests.
+        parts: the types as `merged` for the thresholds.
+        solved: the thresholds of `parts`.
     """
     n = solved.thresholds.tolist()
     rates, outputs = np.asarray(types.arrivals_per_s, float), np.asarray(types.output_tokens, float)
@@ -148,7 +151,7 @@ def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> 
 def least_kv_tokens(types: Types) -> float:
     """KV tokens in the fluid equilibrium of the types themselves: what no number of segments goes below.
 
-    The engine has to keep up with them: there is no check.
+    The engine has to keep up with them, or the result means nothing: there is no check.
     """
     rates = np.asarray(types.arrivals_per_s, float)
     reach = np.cumsum(rates[::-1])[::-1]

@@ -21,8 +21,8 @@ class Flow:
 
     Args:
         name: TASK.CALL.
-        engine: the engine or group that runs it.
-        load: share of the engine's capacity that these calls take.
+        engine: name of the engine or group that runs it.
+        load: share of the engine's capacity that all these calls take; above 1 if it is too small for them.
         rank: its priority there, 0 first.
         before: names of the calls of the same task that have to be done before it, each time that it runs.
     """
@@ -40,8 +40,8 @@ class Station:
 
     Args:
         calls: names of the calls.
-        engines: where they run.
-        load: above 1, work of these calls grows by ``load - 1`` seconds a second.
+        engines: names of the engines or groups that run them, each once.
+        load: the summed load; above 1, work of these calls grows by ``load - 1`` seconds a second.
     """
 
     calls: tuple[str, ...]
@@ -54,7 +54,7 @@ class Judged:
     """The analytical verdict on a network, from its loads.
 
     Args:
-        engines: each engine or group with its load.
+        engines: each engine or group as a station, with its calls and load.
         stations: virtual stations, the heaviest first.
         verdict: ``stable``, ``unstable`` or ``unknown``.
         why: the reason, a sentence.
@@ -71,8 +71,8 @@ class Checked:
     """The analytical verdict with the simulated one.
 
     Args:
-        judged: by loads.
-        run: one run.
+        judged: the verdict by loads.
+        run: a simulated run of the network.
         growth: for each overloaded virtual station, by the names of its calls, seconds of its work added per second: as its
             load predicts, and as seen in the second half of the run.
     """
@@ -83,13 +83,15 @@ class Checked:
 
 
 def engine_loads(flows: Sequence[Flow]) -> list[Station]:
-    """Each engine as a station, in order of first mention."""
+    """Each engine as a station with all its calls and their summed load, in order of first mention."""
     engines = dict.fromkeys(flow.engine for flow in flows)
     return [_station([flow for flow in flows if flow.engine == engine]) for engine in engines]
 
 
 def virtual_stations(flows: Sequence[Flow]) -> list[Station]:
     """The virtual stations over two or more engines, heaviest first; none is contained in another.
+
+    Of every two of its calls at different engines, each has priority over a call that comes before the other.
 
     Source: Throughput-optimal sec. 4.3; Rybko and Stolyar (1992); Dai and Vande Vate (2000) for the name. Where all calls
         are in pairs that exclude each other the load condition is necessary; with more than two engines it is not

@@ -20,9 +20,10 @@ class WaitThresholds:
 
     Args:
         thresholds: int64[m], n_j.
-        iteration_s: of a full batch, d0 + d1 M.
-        kv_tokens: M, of a full batch.
-        stage_s: float64[m], pace of a type below capacity: a stage lasts as long as n_j arrivals take, or the iteration.
+        iteration_s: seconds of an iteration of a full batch, d0 + d1 M.
+        kv_tokens: M, KV tokens of a full batch, n_j requests at each stage of type j.
+        stage_s: float64[m], seconds of a stage: as long as n_j arrivals take, or an iteration if that is longer; inf
+            without arrivals.
     """
 
     thresholds: I8
@@ -37,7 +38,7 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
     From T = d0, n_j(T) = floor(lambda_j T) + 1 and T = d0 + d1 sum n_j W_j climb to their least fixed point.
 
     Args:
-        kv_tokens: memory they have to fit, or None.
+        kv_tokens: memory that a full batch has to fit; None = no limit.
 
     Raises:
         InputError: rho >= 1, or more memory than there is; with the numbers.
@@ -68,7 +69,7 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
 
 
 def solved(types: Types, thresholds: I8) -> WaitThresholds:
-    """The costs of given thresholds, int64[m]."""
+    """The costs of given thresholds, int64[m]; whether the engine keeps up with them is not checked (`doubts`)."""
     seconds = types.iteration_s(thresholds.astype(float))
     rates = np.asarray(types.arrivals_per_s, float)
     with np.errstate(divide="ignore"):
@@ -80,7 +81,8 @@ def expected_latency_s(types: Types, solved: WaitThresholds) -> F8:
     """Approximate latency of a request of each type, float64[m], seconds.
 
     (l'_j + 1) stages at the type's pace; before the first there is half the time in which n_j - 1 more arrive, and the
-    queue by Kingman's bound, lambda_j T / (2 (n_j - lambda_j T)), over the rate.
+    queue by Kingman's bound, lambda_j T / (2 (n_j - lambda_j T)), over the rate. It is inf for a type without arrivals, and
+    means nothing where n_j <= lambda_j T, T the iteration.
 
     Source: WAIT, proof of Theorem 1.
     """

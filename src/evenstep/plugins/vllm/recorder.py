@@ -23,7 +23,7 @@ _LOOPS = ("EngineCoreProc", "DPEngineCoreProc")
 
 
 def install(asked: Recording) -> None:
-    """Make every engine core of this process record its steps once its loop begins.
+    """Make every engine core of this process record its steps once its loop begins; a second call changes nothing.
 
     Raises:
         EngineError: a version of vLLM that is not known here.
@@ -62,7 +62,7 @@ def attach(core: Any, file: StepFile, clock: Callable[[], float] = time.perf_cou
 
     Args:
         core: vLLM's engine core; methods of it and of its scheduler are replaced.
-        file: where the steps go.
+        file: where the steps go; a step is written when it ends.
         clock: seconds; only differences count.
     """
     scheduler = core.scheduler

@@ -13,7 +13,7 @@ FOLDER, RANK = "EVENSTEP_STEPS_FOLDER", "EVENSTEP_STEPS_RANK"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What to record.
+    """Where to record steps, and as which rank.
 
     Args:
         folder: where the files go; made when missing.
@@ -48,7 +48,7 @@ def rank_of(asked: Recording, launched: int, is_parallel: bool, pid: int) -> int
     """The engine's number: from the environment, else its data-parallel rank, else its process id.
 
     Args:
-        asked: what the environment says.
+        asked: what the environment says; its rank is used unless it is -1.
         launched: data-parallel rank in vLLM's own settings. A single engine has rank 0 there, which does not count.
         is_parallel: whether the engine is one of several.
         pid: its process id.

@@ -16,7 +16,7 @@ class StepFile:
 
     Args:
         folder: made when missing.
-        rank: of the engine; the file is ``steps-<rank>.csv``.
+        rank: of the engine; the file is ``steps-<rank>.csv``, and an old one is continued.
 
     Raises:
         InputError: the folder cannot be written, or another process writes this rank's file.
@@ -43,8 +43,8 @@ class StepFile:
 
         Args:
             wave, step: which one; ranks in lock-step give the same numbers to the same step.
-            start_s: Unix time.
-            seconds: from then until its tokens were known.
+            start_s: Unix time at which it began.
+            seconds: duration, from then until its tokens were known.
             running: requests that hold memory.
             kv_tokens: KV tokens that they held while it ran, the step's own tokens included.
             produced: output tokens that it made; a request whose prompt goes on in the next step makes none.

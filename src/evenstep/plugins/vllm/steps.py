@@ -14,16 +14,16 @@ from evenstep.request import F8, I8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSteps:
-    """Steps of G ranks that share a barrier, in order, without steps in which no rank ran anything.
+    """K steps of G ranks that share a barrier, in order, without steps in which no rank ran anything.
 
     Args:
-        rank: int64[G], ascending.
-        start_s: float64[K, G], Unix time.
-        seconds: float64[K, G].
-        running: int64[K, G], requests.
+        rank: int64[G], numbers of the ranks, ascending.
+        start_s: float64[K, G], Unix time at which each rank began the step.
+        seconds: float64[K, G], duration of the step on each rank.
+        running: int64[K, G], requests that hold memory.
         load: float64[K, G], KV tokens while the step ran.
         produced: int64[K, G], tokens of answers that the step made.
-        alone: number of steps that not every rank recorded; they are left out.
+        alone: number of steps that not every rank recorded and that are left out.
     """
 
     rank: I8
@@ -35,7 +35,7 @@ class GroupSteps:
     alone: int
 
     def between(self, first_s: float, last_s: float) -> GroupSteps:
-        """The steps that begin on their last rank at `first_s` or later and before `last_s`, Unix times."""
+        """The steps that begin on their last rank at `first_s` or later and before `last_s`, Unix times; `alone` stays."""
         begins = self.start_s.max(axis=1)
         kept = (begins >= first_s) & (begins < last_s)
         columns = ("start_s", "seconds", "running", "load", "produced")
@@ -43,7 +43,7 @@ class GroupSteps:
 
 
 def read_steps(folder: str | Path) -> GroupSteps:
-    """The step files of one barrier group.
+    """Read the step files of one barrier group, and match the steps of its ranks.
 
     Args:
         folder: holds the ``steps-<rank>.csv`` of the group's ranks and no others.

@@ -29,13 +29,13 @@ QUANTA = 1048576.0
 
 @jit
 def quantised(seconds: float) -> float:
-    """Seconds to the nearest quantum: equal for clocks that differ by rounding errors alone."""
+    """Seconds rounded to the nearest quantum, 1 / `QUANTA` s: equal for clocks that differ by rounding errors alone."""
     return np.floor(seconds * QUANTA + 0.5) / QUANTA
 
 
 @jit
 def fade(memory: I8, word: int, more: float) -> None:
-    """Add a value to the fading sum in a word of memory, whose former content decays first."""
+    """Multiply the float64 sum kept in a word of memory by `FADES`, then add `more`."""
     keep(memory, word, FADES * kept(memory, word) + more)
 
 
@@ -51,7 +51,10 @@ def fade_line(memory: I8, first: int, tokens: float, seconds: float) -> None:
 
 @jit
 def learned(memory: I8, now_s: float) -> None:
-    """Learn the duration of the last iteration: the time since the `note` of its batch."""
+    """Learn the duration of the last iteration: the time from `note` to `now_s`. Nothing happens if that batch was empty.
+
+    It updates the sums `COUNT` .. `PRODUCTS`.
+    """
     if memory[RAN] != 0:
         fade_line(memory, COUNT, float(memory[RAN]), quantised(now_s - kept(memory, SINCE)))
 
@@ -61,11 +64,12 @@ def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
     """Fit a line to the iterations in five sums: seconds of an iteration against its tokens.
 
     Args:
-        first: the word of the first sum.
+        first: the word of the first of the five sums, as in `fade_line`.
         fewest: iterations before a line is drawn.
 
     Returns:
-        Seconds a token, seconds at zero tokens, mean seconds; zeros if the data are too few or too alike for a line.
+        Seconds a token, seconds at zero tokens, mean seconds; all 0 if the data are too few or too alike for a line, or if
+        more tokens take no longer.
     """
     count, tokens, seconds = kept(memory, first), kept(memory, first + 1), kept(memory, first + 2)
     squares = kept(memory, first + 3)
@@ -79,7 +83,7 @@ def line(memory: I8, first: int, fewest: float) -> tuple[float, float, float]:
 
 @jit
 def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
-    """The number of tokens whose iteration lasts `target_s` seconds; `most` until this is known.
+    """The number of tokens whose iteration lasts `target_s` seconds by the learned line; `most` without a line.
 
     It is never above `most`, and otherwise never below `decodes` (requests that decode) and `LEAST` more.
     """
@@ -92,6 +96,6 @@ def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
 
 @jit
 def note(memory: I8, now_s: float, tokens: int) -> None:
-    """Remember when this batch was formed, and how many tokens it runs."""
+    """Remember that a batch of `tokens` is formed at `now_s`, for the next `learned`."""
     keep(memory, SINCE, now_s)
     memory[RAN] = tokens

@@ -46,7 +46,11 @@ FREE = 1e-9
 
 @jit
 def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
-    """Learn the seconds of prefill tokens, alone or with decodes, from a batch of `tokens`, `prefill` of them prefills."""
+    """Learn the seconds of prefill tokens, alone or with decodes, from a batch of `tokens`, `prefill` of them prefills.
+
+    A batch with both counts the `seconds` beyond the mean of decodes alone. Batches without prefills are ignored, and so
+    are those with both until decodes alone are known.
+    """
     if prefill > 0.0 and prefill == tokens:
         fade(memory, PURE_TOKENS, prefill)
         fade(memory, PURE_S, seconds)
@@ -57,9 +61,10 @@ def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> N
 
 @jit
 def apart(memory: I8) -> bool:
-    """Whether prefills run apart from decodes, because a prefill token then takes less time.
+    """Whether prefills run apart from decodes: a prefill token alone takes less than `PAYS` of what it adds to decodes.
 
-    Once in a while the answer is the opposite one, to keep learning.
+    One in `PROBES` batches with prefills gets the opposite answer, to keep learning; where running apart takes longer, one
+    in `PROBES` x `SELDOM`.
     """
     pure, mixed = kept(memory, PURE_TOKENS), kept(memory, MIXED_TOKENS)
     pays = kept(memory, PURE_S) * mixed < PAYS * kept(memory, MIXED_S) * pure
@@ -73,7 +78,8 @@ def apart(memory: I8) -> bool:
 def learned(memory: I8, now_s: float, running: int) -> None:
     """Learn the duration of the last iteration, unless no request is `running` now: the engine may have been idle.
 
-    Call it before `iteration_time.learned`.
+    An empty last batch teaches nothing either. Call it before `note` and `iteration_time.note`, which overwrite what it
+    reads.
     """
     if memory[RAN] == 0 or running == 0:
         return
@@ -95,7 +101,7 @@ def learned(memory: I8, now_s: float, running: int) -> None:
 
 @jit
 def note(memory: I8, prefill: int, decodes: int) -> None:
-    """Remember how many prefill tokens and decodes this batch runs."""
+    """Remember for `learned` how many prefill tokens this batch runs, and add both numbers to the totals since the start."""
     memory[RAN_PREFILL] = prefill
     if prefill > 0:
         memory[PREFILLS] += 1
@@ -105,11 +111,13 @@ def note(memory: I8, prefill: int, decodes: int) -> None:
 
 @jit
 def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
-    """Tokens of this batch, the `decodes` included; `behind` more requests could prefill as well. `most` if that is better.
+    """Tokens of this batch, the `decodes` included: about the knee, or `most` where more prefills at once delay less.
 
-    At the knee a prefill takes longer, and so do the prefills after it. With as many tokens as possible, every decode
-    waits for the prefill. The rule takes the choice with the smaller delay, summed over requests, for each token. It
-    never holds back the prefill tokens that each decode needs in the long run.
+    It is `most` also without decodes, and until the knee is known. `behind` more requests could prefill besides the first.
+
+    At the knee a prefill takes longer, and so do the prefills after it. With as many tokens as possible, every decode waits
+    for the prefill. The rule takes the choice with the smaller delay, summed over requests, for each token. It never holds
+    back the prefill tokens that each decode needs in the long run. It writes the words `KNEE` and `PRICE`.
     """
     memory[PRICE] = 0
     bare = kept(memory, BARE)

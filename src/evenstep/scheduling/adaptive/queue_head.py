@@ -35,8 +35,8 @@ class Joining(NamedTuple):
 
     Args:
         batch: the batch that is being formed.
-        chunk: positions of the running prefills.
-        start: the entry of the batch from which on requests join, among running prefills.
+        chunk: positions of the running prefills, fewest tokens left first.
+        start: the entry of the batch from which on newcomers may stand, among running prefills.
         newcomers: how many have joined.
     """
 
@@ -72,7 +72,7 @@ def doubled(view: RuleView, row: int) -> int:
 
 @part
 def has_joined(joining: Joining, position: int) -> bool:
-    """Whether the request at this position joins in this batch."""
+    """Whether the batch holds the request at this position, from the entry `start` on."""
     found = False
     for p in range(joining.start[0], joining.batch.given[0]):
         found = found or joining.batch.picked[p] == position
@@ -91,7 +91,7 @@ def joined_before(view: RuleView, joining: Joining, i: int) -> int:
 
 @part
 def recall(view: RuleView, joining: Joining, places: int, seen: int) -> None:
-    """Forget the remembered requests if the queue has changed otherwise than by arrivals; else `compare` what arrived.
+    """Forget the remembered requests if the queue has changed otherwise than by arrivals and joins; else `compare` arrivals.
 
     Args:
         places: how many places of the queue are looked at, including those of requests that join in this batch.
@@ -154,7 +154,7 @@ def keep_only(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def found(view: RuleView, joining: Joining) -> int:
-    """The present place in the queue of the request remembered as next; -1 if it is unknown."""
+    """The present place in the queue of the request remembered as next; -1 if it is unknown or not there."""
     memory = joining.batch.memory
     if memory[COUNT] == 0:
         return -1
@@ -171,7 +171,10 @@ def found(view: RuleView, joining: Joining) -> int:
 
 @part
 def leave(view: RuleView, joining: Joining, i: int) -> None:
-    """Drop a request that joins from the remembered ones; others of this batch may have joined before it."""
+    """Forget the request at place i of the queue, which joins the batch, and correct places and bounds of the others.
+
+    Others of this batch may have joined before it.
+    """
     memory = joining.batch.memory
     place, count, fewest = i - joined_before(view, joining, i), 0, memory[OTHERS]
     for k in range(memory[COUNT]):
@@ -191,7 +194,7 @@ def leave(view: RuleView, joining: Joining, i: int) -> None:
 
 @part
 def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[int, int]:
-    """Scan the queue, and remember the shortest requests.
+    """Scan the queue, and remember the `MOST` shortest requests, or only the first evicted one if there is one.
 
     Args:
         places: how many places of the queue are looked at.
@@ -229,7 +232,10 @@ def look_over(view: RuleView, joining: Joining, places: int, gap: Gap) -> tuple[
 
 @part
 def fits_gap(view: RuleView, gap: Gap, row: int) -> bool:
-    """Whether a whole request fits the gap, together with the growth of running requests during its prefill."""
+    """Whether a whole request fits the gap, together with the growth of running requests during its prefill.
+
+    That growth is a token a running request and iteration, at least `gap.reserve`.
+    """
     tokens: int = view.left[row]
     whole, others = grows(view, row, tokens), max(gap.reserve, view.running.size * tokens // gap.budget)
     return tokens <= gap.longest and whole <= gap.spare and whole + others <= gap.free

@@ -61,7 +61,7 @@ class Gates(NamedTuple):
         words: how many there are, and where the policy's memory keeps what.
         by_class: whether a request's group is its class; otherwise it is how many of `GatedWork.edges` its prompt reaches.
         max_hold_s: seconds after which a gate opens in any case.
-        solve_s: seconds of a window of what is observed; 0 = the thresholds stay as they are.
+        solve_s: seconds of a window of observations, from which thresholds are solved; 0 = they stay as given.
         slack: of solved thresholds, standard deviations.
     """
 
@@ -73,7 +73,9 @@ class Gates(NamedTuple):
 
 
 class GatedWork(NamedTuple):
-    """The batch and the gates, gate g * S + s. A policy writes `ends`, `edges` and `threshold`; the rest is working space.
+    """The batch and the gates; gate g * S + s is segment s of group g, both from 0. A policy writes three of the arrays.
+
+    These are `ends`, `edges` and `threshold`; the others are working space.
 
     Args:
         batch: the batch.
@@ -106,17 +108,20 @@ class GatedWork(NamedTuple):
 
 
 def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:
-    """Names of the first words a policy with so many gates keeps; the thresholds in force are shown where solved."""
+    """Names of the first words that a policy with so many gates keeps, which a run's summary shows.
+
+    With `solve_s` above 0 these include the thresholds in force, one a gate, numbered from 1.
+    """
     if solve_s == 0:
         return COUNTS
     return (*SOLVING_COUNTS, *(f"threshold_{gate + 1}" for gate in range(gates)))
 
 
 def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solve_s: float) -> None:
-    """Refuse thresholds below 1 and invalid times.
+    """Refuse an empty tuple, thresholds that are not integers >= 1, times below 0 or nan, and a `solve_s` of inf.
 
     Raises:
-        InputError: naming the field.
+        InputError: naming the field, of the policy `where`.
     """
     if not thresholds or min(thresholds) < 1 or any(n != int(n) for n in thresholds):
         raise InputError(where, "thresholds", thresholds, "at least one integer, each >= 1")
@@ -127,7 +132,11 @@ def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solv
 
 @part
 def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Form one batch of the requests that the gates let through."""
+    """Form one batch of the requests that the gates let through, as this module's text says.
+
+    The caller has written `ends`, `edges` and `threshold`. If no request runs and no gate with requests is open, `wake_s`
+    becomes the time at which the first gate opens.
+    """
     memory, words = work.batch.memory, gates.words
     if gates.solve_s > 0.0:
         observe(view, work, gates)
@@ -151,7 +160,7 @@ def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def group_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
-    """The group of a request: its class, or how many edges its prompt has reached."""
+    """The group of a request, from 0: its class, but at most the last group, or how many edges its prompt has reached."""
     if gates.by_class:
         return min(view.request_class[row], gates.words.groups - 1)
     group = 0
@@ -170,7 +179,11 @@ def gate_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
 
 @part
 def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
-    """Whether a request stands at the head of its segment, where it waits for enough others."""
+    """Whether a request stands at the head of its segment, where it waits for enough others.
+
+    It does before its prefill ends, and when its output is just as long as a segment's end. A request that was ever evicted
+    does not.
+    """
     if view.evictions[row] > 0:
         return False
     if view.decoding[row] == 0:
@@ -183,7 +196,7 @@ def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
 
 @part
 def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
-    """Count a request at its gate; returns whether it is at the head of its segment."""
+    """Count a request at its gate: members, heads, the oldest arrival; returns whether it is at the head of its segment."""
     gate, head = gate_of(view, work, gates, row), is_head(view, work, row)
     work.members[gate] += 1
     work.heads[gate] += 1 if head else 0
@@ -193,7 +206,9 @@ def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
 
 @part
 def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
-    """Count running requests, then the queue until each group has as many heads as its first threshold asks.
+    """Count running requests at their gates, then the queue in order.
+
+    It stops once the queue has given each group as many heads as its first threshold asks. All counts begin at 0.
 
     Returns:
         Number of requests of the queue that were looked at.
@@ -222,14 +237,17 @@ def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
 
 @part
 def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
-    """The time at which a gate with requests opens even without enough heads, seconds."""
+    """The host's time, seconds, at which a gate with requests opens even without enough heads.
+
+    That is `max_hold_s` after the gate last let a request run or was empty, or after its oldest request arrived if later.
+    """
     last_s = kept(work.batch.memory, gates.words.last + gate)
     return max(last_s, work.oldest[gate]) + gates.max_hold_s
 
 
 @part
 def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
-    """Set which gates are open; returns whether a request stands at an open one."""
+    """Write which gates are open, by thresholds or by `opens_s`; returns whether a request stands at an open one."""
     by_rule, has_open = False, False
     for gate in range(gates.words.gates):
         is_first = gate % gates.words.segments == 0
@@ -242,7 +260,10 @@ def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
 
 @part
 def passes(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
-    """Whether the gate lets a request into the batch; if so, it takes one of the places of its stage."""
+    """Whether the gate lets a request into the batch; if so, it takes one of the `threshold` places of its stage.
+
+    A request that was ever evicted passes and takes no place. With `solve_s` only heads take places.
+    """
     if view.evictions[row] > 0:
         return True
     gate = gate_of(view, work, gates, row)
@@ -264,7 +285,7 @@ def passes(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
 
 @part
 def run(view: RuleView, work: GatedWork, gates: Gates, position: int) -> None:
-    """Run a running request; if memory is short, the last admitted one is evicted. Notes that its gate let one run."""
+    """Run a running request; if memory is short, the last admitted one is evicted. If it runs, `ran` of its gate is 1."""
     before = work.batch.given[0]
     run_or_evict(view, work.batch, position)
     if work.batch.given[0] > before:
@@ -273,7 +294,10 @@ def run(view: RuleView, work: GatedWork, gates: Gates, position: int) -> None:
 
 @part
 def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) -> None:
-    """Run what the gates let through: decodes, then running prefills, then the first `seen` of the queue."""
+    """Run what the gates let through: decodes, then running prefills, then the first `seen` of the queue.
+
+    The queue is left out after an eviction, and ends with the first request that does not fit.
+    """
     for k in range(work.stage.size):
         work.stage[k] = 0
         work.taken[k] = 0
@@ -303,7 +327,10 @@ def runs_any(batch: Batch) -> bool:
 
 @part
 def break_open(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Run the deepest segment although its gate is closed; repeat with what evictions leave, until a request runs."""
+    """Run the requests of the deepest segment although its gate is closed; repeat with those left until a request runs.
+
+    Running one may evict others, so it ends too when all are evicted.
+    """
     segments, kept = gates.words.segments, view.running.size - work.batch.gone[0]
     while kept > 0 and not runs_any(work.batch):
         deepest = 0
@@ -317,7 +344,10 @@ def break_open(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Learn what has happened since the last batch, and set the thresholds in force."""
+    """Learn what has happened since the last batch, and set `work.threshold` to the thresholds in force.
+
+    The first call puts the policy's own thresholds in force.
+    """
     memory, words, waits = work.batch.memory, gates.words, view.waiting.size
     begun = memory[words.beside + BEGUN] == 1
     if begun:
@@ -350,7 +380,7 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 @part
 def count_arrivals(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Count the requests at the end of the queue that arrived after the last one seen."""
+    """Count by group the requests at the end of the queue that arrived after the last one seen, and remember the last."""
     memory, words, i = work.batch.memory, gates.words, view.waiting.size - 1
     before_s = kept(memory, words.beside + SEEN)
     while i >= 0 and view.arrival_s[view.waiting[i]] > before_s:
@@ -375,7 +405,13 @@ def count(view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int,
 
 @part
 def note_one(view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: int, was_there: bool, stays: bool) -> None:
-    """Move a request in the gates' sums, from where it was before this batch to where it will be after it."""
+    """Move a request in the gates' sums, from where it was before this batch to where it will be after it.
+
+    Args:
+        tokens: that it runs in this batch.
+        was_there: whether it was running, so that the sums count it.
+        stays: whether it runs on; False for an evicted one.
+    """
     if view.evictions[row] > 0:
         return
     reached = view.produced[row] if view.decoding[row] == 1 else -1
@@ -391,7 +427,7 @@ def note_one(view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: in
 
 @part
 def note(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Remember this batch, and where its requests stand after it."""
+    """Remember when this batch is formed and its KV tokens, and count its requests where they stand after it."""
     batch, memory, runs, held = work.batch, work.batch.memory, view.running.size, 0
     for p in range(batch.given[0]):
         position: int = batch.picked[p]

@@ -67,7 +67,7 @@ class Words(NamedTuple):
 
 
 def words_of(groups: int, segments: int) -> Words:
-    """The layout of memory for `groups` groups of `segments` segments each."""
+    """The layout of a gated policy's memory for `groups` groups of `segments` segments each."""
     gates = groups * segments
     beside, window = FORCE + 2 * gates, ARRIVED + groups + 3 * gates
     now = beside + BESIDE
@@ -75,7 +75,7 @@ def words_of(groups: int, segments: int) -> Words:
 
 
 def size_of(words: Words, solve_s: float) -> int:
-    """The number of memory words that a policy needs; more if thresholds are solved (`solve_s` > 0)."""
+    """The number of int64 words of memory that a policy needs; more if thresholds are solved (`solve_s` > 0)."""
     return words.members + 3 * words.gates if solve_s > 0 else words.beside
 
 
@@ -85,10 +85,10 @@ lay_out = part(words_of)
 
 @part
 def segment_of(ends: Ints, reached: int, runs: bool) -> int:
-    """The segment of a request that has produced `reached` tokens.
+    """The segment, from 0, of a request that has produced `reached` tokens.
 
-    `ends` are the output tokens at which the next segments begin. With `runs`, a request whose last token of a segment runs
-    now still counts as in that segment.
+    `ends` are the output tokens at which the next segments begin. With `runs`, a request at just an end still counts as in
+    the segment before: its last token there runs now.
     """
     segment = 0
     while segment < ends.size and (reached > ends[segment] or (reached == ends[segment] and not runs)):
@@ -126,7 +126,10 @@ def add(memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached:
 
 @part
 def begin(memory: Ints, words: Words, now_s: float, solve_s: float, last_arrival_s: float) -> None:
-    """Start observing at the first view; requests already there say nothing about rates."""
+    """Start observing at the first view: both windows begin now, and thresholds are solved after `solve_s` at the earliest.
+
+    Requests already there say nothing about rates: only those that arrive after `last_arrival_s` are counted.
+    """
     memory[words.beside + BEGUN] = 1
     keep(memory, words.beside + LOOK, now_s + solve_s)
     keep(memory, words.beside + SEEN, last_arrival_s)
@@ -152,14 +155,14 @@ def settle(memory: Ints, words: Words, sign: int) -> None:
 
 @part
 def forget_members(memory: Ints, words: Words) -> None:
-    """Set the counts of requests in each segment to zero."""
+    """Set to zero the sums of the requests in each segment: their number, their work, and those at its head."""
     for word in range(words.members, words.members + 3 * words.gates):
         memory[word] = 0
 
 
 @part
 def count_iteration(memory: Ints, words: Words, now_s: float, running: int) -> None:
-    """Add the last batch's duration and KV tokens to the window, if requests still run."""
+    """Add the last batch's duration and KV tokens to the window, if it was not empty and requests still run."""
     tokens, window = memory[words.beside + RAN], words.now
     if tokens == 0 or running == 0:
         return
@@ -173,7 +176,7 @@ def count_iteration(memory: Ints, words: Words, now_s: float, running: int) -> N
 
 @part
 def turn(memory: Ints, words: Words, now_s: float) -> None:
-    """Make the present window the previous one, and start a new one."""
+    """Make the present window the previous one, which is lost, and start a new one at `now_s`."""
     for word in range(words.now, words.now + words.window):
         memory[word + words.window] = memory[word]
         memory[word] = 0
@@ -205,7 +208,7 @@ def line(count: int, tokens: int, seconds: float, squares: int, products: float)
 
 @part
 def draw_line(memory: Ints, words: Words) -> bool:
-    """Fit the line of both windows, and keep it if there is one. Returns whether a line is known by now."""
+    """Fit the line over both windows, and keep it in memory if there is one. Returns whether a line is known by now."""
     now, then = words.now, words.now + words.window
     drawn, d0_s, d1_s = line(
         memory[now + COUNT] + memory[then + COUNT],
@@ -223,7 +226,10 @@ def draw_line(memory: Ints, words: Words) -> bool:
 
 @part
 def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool:
-    """Estimate arrival rates, shares that go on, and work from both windows, into `demand`. Returns whether data suffice."""
+    """Estimate arrival rates, shares that go on, and work from both windows, into `demand`. Returns whether data suffice.
+
+    They do with a line of iteration times and `KNOWN` ended requests. Otherwise `demand` is unchanged.
+    """
     now, size, gates = words.now, words.window, words.gates
     left, ended = now + ARRIVED + words.groups, 0
     for gate in range(gates):
@@ -248,7 +254,11 @@ def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool
 def solve_anew(
     memory: Ints, words: Words, now_s: float, kv_capacity: int, slack: float, demand: Demand, found: Ints
 ) -> None:
-    """Solve the thresholds, and replace the kept ones if they differ enough. `demand` and `found` are working space."""
+    """Solve the thresholds, and replace those in force if one differs by more than the share `MOVED`.
+
+    If the solver refuses, it tries again without slack. Without enough data, and if refused again, the old ones stay.
+    `demand` and `found` are working space.
+    """
     if not set_demand(memory, words, now_s, demand):
         return
     d0_s, d1_s = kept(memory, words.beside + D0), kept(memory, words.beside + D1)
@@ -270,7 +280,7 @@ def solve_anew(
 
 @part
 def is_time(memory: Ints, words: Words, now_s: float, solve_s: float) -> bool:
-    """Whether to solve thresholds now; if so, sets the next time."""
+    """Whether to solve thresholds now; if so, the next time is set to `solve_s` / `LOOKS` after `now_s`."""
     if now_s < kept(memory, words.beside + LOOK):
         return False
     keep(memory, words.beside + LOOK, now_s + solve_s / LOOKS)

@@ -59,13 +59,14 @@ def least(demand: Demand, d0_s: float, d1_s: float, kv_tokens: int, slack: float
 
     Args:
         demand: what arrives.
-        d0_s, d1_s: seconds of an iteration, and seconds for each KV token of its batch.
-        kv_tokens: memory.
+        d0_s, d1_s: seconds of an empty iteration, and seconds more for each KV token of its batch.
+        kv_tokens: memory, which a full batch must fit.
         slack: k, standard deviations.
-        found: int64[G * S].
+        found: int64[G * S], by gate, written in place.
 
     Returns:
-        `FOUND`, `OVERLOAD` or `NO_ROOM`; `found` is valid with `FOUND` only.
+        `FOUND`; `OVERLOAD` if the engine cannot keep up; `NO_ROOM` if a full batch exceeds the memory. `found` is valid
+        with `FOUND` only.
     """
     segments = demand.work.size // demand.arrivals_per_s.size
     if not d1_s * arriving_work(demand) < 1.0:

@@ -15,7 +15,10 @@ GROWS, PAUSES, LEAVES = range(3)
 
 @part
 def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
-    """KV tokens of memory that running requests marked `GROWS` need for the coming iteration, within budget and seats."""
+    """KV tokens of memory, beyond what they hold, that running requests marked `GROWS` need for the coming iteration.
+
+    They run as many tokens as budget and seats allow, decodes first, each phase in order of admission.
+    """
     budget, seats, total = batch.budget[0], batch.seats[0], 0
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
@@ -34,7 +37,10 @@ def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
 
 @part
 def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
-    """Run the running requests marked `GROWS`, decodes first."""
+    """Run the running requests marked `GROWS`, decodes first, each phase in order of admission.
+
+    Each runs as many tokens as the budget allows; one that does not fit the memory is skipped.
+    """
     for decoding in range(1, -1, -1):
         for position in range(view.running.size):
             row: int = view.running[position]
@@ -44,7 +50,7 @@ def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
 
 @part
 def leave(view: RuleView, batch: Batch, mark: Ints, position: int) -> None:
-    """Evict a running request, and mark it `LEAVES`."""
+    """Evict a running request without tokens in the batch, and mark it `LEAVES`."""
     mark[position] = LEAVES
     vacate(view, batch, position)
 

@@ -23,11 +23,11 @@ _OfAll: TypeAlias = Annotated[Ints, "running + waiting"]
 
 
 class Ahead(NamedTuple):
-    """Requests in order of remaining iterations, ties in order of insertion. Its user counts the entries.
+    """Requests in order of remaining iterations, the fewest first, ties by `number`. Its user counts the entries.
 
     Args:
         more: remaining iterations.
-        number: running number of the request.
+        number: a number of the request, by which its user knows it.
         base: KV tokens it holds before the first of them.
     """
 
@@ -38,7 +38,7 @@ class Ahead(NamedTuple):
 
 @part
 def base(view: RuleView, row: int) -> int:
-    """KV tokens a request holds before its first remaining iteration, with room for a started block.
+    """KV tokens a request holds before its first remaining iteration, plus `block_tokens` - 1 for a block just begun.
 
     One that is not through its prefill is taken to have run all of it but the last token.
     """
@@ -48,7 +48,10 @@ def base(view: RuleView, row: int) -> int:
 
 @part
 def remaining(view: RuleView, row: int, length: int) -> int:
-    """Iterations a request still needs if its output is `length` tokens, capped at what the memory holds for it alone."""
+    """Iterations a request still needs if its output is `length` tokens: at least 1, at most what memory holds for it alone.
+
+    One that is in its prefill is taken to end it in the first of them.
+    """
     more = 0 if view.decoding[row] == 1 else view.first_decoded
     most = view.kv_capacity - base(view, row)
     return max(min(length - view.produced[row] + more, most), 1)
@@ -62,7 +65,7 @@ def put(ahead: Ahead, at: int, more: int, number: int, own: int) -> None:
 
 @part
 def sort(ahead: Ahead, count: int) -> None:
-    """Bring the first `count` entries into order of remaining iterations, ties by running number (Shell's sort)."""
+    """Sort the first `count` entries in place by remaining iterations, the fewest first, ties by number (Shell's sort)."""
     gap = 1
     while gap < count:
         gap = 3 * gap + 1
@@ -79,7 +82,10 @@ def sort(ahead: Ahead, count: int) -> None:
 
 @part
 def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> bool:
-    """Whether the first `count` entries and one more request fit into `capacity` KV tokens; `more`, `own` as in `put`."""
+    """Whether the first `count` entries and one more request fit into `capacity` KV tokens until each has finished.
+
+    The entries must be sorted. `more` and `own` are as in `put`.
+    """
     held, many, is_in = 0, 0, False
     for i in range(count - 1, -1, -1):
         if not is_in and ahead.more[i] <= more:
@@ -97,7 +103,10 @@ def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> b
 
 @part
 def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
-    """Insert a request by its `more` remaining iterations, after its equals, with number `count`; returns `count` + 1."""
+    """Insert a request by its `more` remaining iterations into `count` sorted entries, after equals; returns `count` + 1.
+
+    Its number is `count`, its base `own`. The caller has checked that it fits.
+    """
     i = count
     while i > 0 and ahead.more[i - 1] > more:
         put(ahead, i, ahead.more[i - 1], ahead.number[i - 1], ahead.base[i - 1])

@@ -29,7 +29,7 @@ def learned(view: RuleView, options: Any, row: int) -> int:
 
 @part
 def raised(view: RuleView, options: Any, row: int) -> int:
-    """The lower bound of a request, in our reading: evictions raise it and never lower it."""
+    """The lower bound of a request, in our reading: an eviction raises it to the tokens it had, and never lowers it."""
     return max(view.output_low[row], view.reached[row])
 
 
@@ -48,12 +48,12 @@ def form_learned(
     key_of: Callable[..., float],
     share: float,
 ) -> None:
-    """Form one batch of A_min.
+    """Form one batch of A_min: if the running requests do not fit the memory, evict some; then admit from the queue.
 
     Args:
         believed: ``(view, options, row)``, the bound of a request, tokens; only evictions change it.
         key_of: ``(view, options, position)``, the smallest gives way first.
-        share: of the memory that admissions may fill.
+        share: of the memory that admissions may fill, 0 to 1.
     """
     batch, runs = work.batch, view.running.size
     for position in range(runs):
@@ -80,7 +80,15 @@ def form_learned(
 def cannot_join(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], row: int, capacity: int
 ) -> bool:
-    """Whether a request surely does not fit into `capacity` with those marked `GROWS`, even until the first of them ends."""
+    """Whether a request surely does not fit into `capacity` with those marked `GROWS`, even until the first of them ends.
+
+    False says only that `fits_with` has to decide.
+
+    Args:
+        believed: ``(view, options, row)``, output length of a request, tokens.
+        row: of the waiting request.
+        capacity: KV tokens.
+    """
     held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
     for position in range(view.running.size):
         if work.mark[position] == GROWS:

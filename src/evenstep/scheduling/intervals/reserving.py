@@ -22,7 +22,7 @@ from evenstep.scheduling.view import RuleView
 
 
 class ReservedWork(NamedTuple):
-    """The batch; a mark and a key for each running request; and the requests that stay (`feasible.Ahead`)."""
+    """The batch; a mark (`GROWS` ..) and an eviction key for each running position; and the requests that stay."""
 
     batch: Batch
     mark: RunningInts
@@ -53,7 +53,10 @@ def stays(view: RuleView, options: Any, row: int) -> bool:
 
 @part
 def stays_below_bound(view: RuleView, options: Any, row: int) -> bool:
-    """Whether a running request stays; False once, when it reaches its lower bound (A_ell moves it to the queue's end)."""
+    """Whether a running request stays; False as long as its output is just its lower bound and it was never evicted.
+
+    A_ell then moves it to the queue's end. Without a lower bound (0) it stays.
+    """
     return not (0 < view.output_low[row] == view.produced[row] and view.evictions[row] == 0)
 
 
@@ -61,12 +64,13 @@ def stays_below_bound(view: RuleView, options: Any, row: int) -> bool:
 def form_reserved(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], stays: Callable[..., bool], share: float
 ) -> None:
-    """Form a batch in which memory suffices for each request to its believed end.
+    """Form a batch in which memory suffices for each request to its believed end, as this module's text says.
 
     Args:
         believed: ``(view, options, row)``, output length of a request, tokens.
-        stays: ``(view, options, row)``, whether a running request stays; others are evicted, unless all that wait fit first.
-        share: of the memory that admissions may fill.
+        stays: ``(view, options, row)``, whether a running request stays; others are evicted, unless all that wait fit
+            first.
+        share: of the memory that admissions may fill, 0 to 1.
     """
     batch, ahead, count = work.batch, work.ahead, 0
     for position in range(view.running.size):
@@ -97,14 +101,14 @@ def form_reserved(
 def admit_believed(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> int:
-    """Start requests of the queue, up to the first that would not fit to its believed end; returns their number.
+    """Start requests of the queue in order, up to the first that would not fit to its believed end; returns their number.
 
     If no request holds memory, the first one starts in any case; the engine has checked that it fits alone.
 
     Args:
-        believed: output length of a request, tokens.
-        share: of the memory that may be filled.
-        count: entries of those that stay.
+        believed: ``(view, options, row)``, output length of a request, tokens.
+        share: of the memory that may be filled, 0 to 1.
+        count: entries of `work.ahead`, sorted, of those that stay; those that start are inserted.
     """
     ahead, capacity, joined = work.ahead, int(share * view.kv_capacity), 0
     for i in range(view.waiting.size):
@@ -123,7 +127,10 @@ def admit_believed(
 def take_back(
     view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
 ) -> None:
-    """Keep requests that this batch has evicted after all, in order, while they fit with the `count` entries of `ahead`."""
+    """Undo evictions of this batch, in their order, while the requests fit with the `count` entries of `work.ahead`.
+
+    A request that fits runs in this batch with what it holds, and is marked `GROWS`. The first that does not ends this.
+    """
     batch, ahead, capacity = work.batch, work.ahead, int(share * view.kv_capacity)
     gone, kept = batch.gone[0], 0
     for e in range(gone):

@@ -15,8 +15,8 @@ from evenstep.scheduling.view import Belief, RuleView
 class AEll(Ruled):
     """Admits in order of arrival by lower bounds of outputs; a request that is longer starts again at the back.
 
-    It gives up its memory, and from then on it is believed to be as long as its upper bound. Made for outputs that are
-    one of two lengths. While requests keep arriving, those at the back wait.
+    From then on it is believed to be as long as its upper bound. Requests are admitted up to the first that would not fit
+    to its believed end. Made for outputs that are one of two lengths. While requests keep arriving, those at the back wait.
 
     Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once. Where all that wait fit and it fits
         too, it would come back in the same iteration: it then goes on with what it holds.
@@ -31,7 +31,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
-    """Form a batch by lower bounds, and by upper bounds for requests past their lower bound."""
+    """Form a batch (`form_reserved`) by lower bounds, and by upper bounds for requests that have reached the lower."""
     form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
 
 

@@ -32,7 +32,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AMax, work: ReservedWork) -> None:
-    """Form a batch by upper bounds."""
+    """Form a batch (`form_reserved`) in which requests as long as their upper bounds fit to their ends."""
     form_reserved(view, options, work, highest, stays, 1.0)
 
 

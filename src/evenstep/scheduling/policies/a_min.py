@@ -16,17 +16,17 @@ from evenstep.scheduling.view import Belief, RuleView
 
 @dataclass(frozen=True, slots=True)
 class AMin(Ruled):
-    """Admits by lower bounds of outputs, the lowest first, as many as fit to their ends; evicts in that order.
+    """Admits by lower bounds, the lowest first, as many as fit until they end; if memory runs out, evicts by `victim`.
 
-    A request's lower bound is its own, so intervals of their own for requests (Algorithm 5) need nothing else. Ties in
-    the queue and among victims are by chance: one draw for the queue and an independent one for victims, each once for a
+    A request's lower bound is its own, so intervals of their own for requests (Algorithm 5) need nothing else. Ties in the
+    queue and among victims are by chance: one draw for the queue and an independent one for victims, each once for a
     request. While requests keep arriving, those of high bounds wait.
 
     Args:
         reading: ``literal``: an eviction makes the bound what the request had produced, even where that lowers it;
             ``repaired``: a known bound is never lowered.
-        victim: the request to evict first: the lowest ``bound`` (the paper), the one with the ``least-kv``, or the
-            ``last`` admitted.
+        victim: the request to evict first: the lowest ``bound`` (the paper), the one with the ``least-kv``, or the ``last``
+            admitted.
         watermark: share of the memory that admissions leave free, 0 <= watermark < 1; 0 is the paper.
 
     Raises:
@@ -45,7 +45,7 @@ class AMin(Ruled):
 
     @property
     def order(self) -> QueueOrder:
-        """The lowest bound first, ties by chance."""
+        """The lowest bound first, in the reading that the option chooses; ties by chance."""
         return ORDERS[self.reading]
 
 
@@ -54,7 +54,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: Any, work: ReservedWork) -> None:
-    """Form a batch by lower bounds, as evictions have changed them."""
+    """Form a batch (`form_learned`) by lower bounds, as evictions have changed them, in 1 - `watermark` of the memory."""
     form_learned(view, options, work, bound, key_of, 1.0 - options.watermark)
 
 
@@ -66,7 +66,10 @@ def bound(view: RuleView, options: Any, row: int) -> int:
 
 @part
 def key_of(view: RuleView, options: Any, position: int) -> float:
-    """The eviction key: the running request with the smallest key is evicted first."""
+    """The eviction key: the running request with the smallest key is evicted first.
+
+    It is the bound or the KV tokens held, plus a chance below 1, or for ``last`` the negative position.
+    """
     row: int = view.running[position]
     if options.victim_last:
         return -float(position)

@@ -40,7 +40,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: ARandom, work: ReservedWork) -> None:
-    """Form a batch by true lengths, shown as upper bounds."""
+    """Form a batch (`form_reserved`) by true lengths, shown as upper bounds, in `memory_scale` of the memory."""
     form_reserved(view, options, work, highest, stays, options.memory_scale)
 
 

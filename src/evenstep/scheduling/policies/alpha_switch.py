@@ -22,7 +22,7 @@ THRESHOLD: float = (3.0 - math.sqrt(5.0)) / 2.0
 
 @dataclass(frozen=True, slots=True)
 class AlphaSwitch(Ruled):
-    """Decides as a-ell where the bounds of outputs are far apart, and as a-min where they are close.
+    """Runs as `AEll` where the bounds are far apart, as `AMin` where they are close; `alpha` decides, not the requests.
 
     Args:
         alpha: ratio of the lower to the upper bound in the workload, 0 < alpha <= 1; below (3 - sqrt 5) / 2 it is A_ell.
@@ -41,7 +41,7 @@ class AlphaSwitch(Ruled):
 
     @property
     def order(self) -> QueueOrder:
-        """The order of the policy it chooses."""
+        """The queue's order of the policy that `alpha` chooses: `AEll` below `THRESHOLD`, else `AMin` with its defaults."""
         return AEll.order if self.alpha < THRESHOLD else AMin().order
 
 
@@ -50,7 +50,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AlphaSwitch, work: ReservedWork) -> None:
-    """Form the batch of the policy that `alpha` chooses: A_ell's or A_min's."""
+    """Form the batch of the policy that `alpha` chooses: A_ell's (`form_reserved`) or A_min's (`form_learned`)."""
     if options.alpha < THRESHOLD:
         form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
     else:

@@ -107,7 +107,7 @@ def form_batch(view: RuleView, options: Best, work: Joining) -> None:
 
 @part
 def list_chunks(view: RuleView, work: Joining) -> int:
-    """List the running prefills, fewest tokens left first, ties by admission; returns their number."""
+    """Write positions of running prefills to `work.chunk`, fewest tokens left first, ties by admission; returns how many."""
     chunks = 0
     for position in range(view.running.size):
         row: int = view.running[position]
@@ -123,7 +123,7 @@ def list_chunks(view: RuleView, work: Joining) -> int:
 
 @part
 def run_decodes(view: RuleView, work: Joining) -> None:
-    """Run the running requests that decode, in order of admission."""
+    """Run a token of each running request that decodes, in order of admission; if memory is short, `run_one` evicts."""
     first = give_decodes(view, work.batch, True) if work.batch.gone[0] == 0 else 0
     for position in range(first, view.running.size):
         if view.decoding[view.running[position]] == 1:
@@ -132,9 +132,9 @@ def run_decodes(view: RuleView, work: Joining) -> None:
 
 @part
 def run_one(view: RuleView, work: Joining, position: int) -> None:
-    """Run a running request; while it does not fit, evict the one that has computed least, the last of equals.
+    """Run a running request; while it does not fit, evict the one with the fewest computed tokens, the last of equals.
 
-    That is the least to compute again.
+    That is the least to compute again, and may be the request itself. An evicted request is left out.
     """
     batch = work.batch
     if is_evicted(batch, position):
@@ -174,7 +174,10 @@ def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
 
 @part
 def behind(view: RuleView, work: Joining, chunks: int) -> int:
-    """How many more requests could prefill besides the first: running prefills, and waiting ones that might fit."""
+    """How many more requests could prefill besides the first: running prefills, and waiting ones that might fit.
+
+    Of the latter it counts as many as free memory holds if each is as large as the queue's first; 0 after an eviction.
+    """
     others = max(chunks - 1, 0)
     if view.waiting.size == 0 or work.batch.gone[0] > 0:
         return others
@@ -185,7 +188,7 @@ def behind(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def promised(view: RuleView, work: Joining, chunks: int) -> int:
-    """KV tokens that prefills will need after this batch, of the `chunks` running ones and of newcomers."""
+    """KV tokens that prefills will need after this batch to end, of the `chunks` running ones and of newcomers."""
     batch, total = work.batch, 0
     for c in range(chunks):
         position: int = work.chunk[c]
@@ -204,7 +207,7 @@ def promised(view: RuleView, work: Joining, chunks: int) -> int:
 
 @part
 def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
-    """Run newcomers shorter than every running prefill, within part of the budget; then running prefills; then the queue."""
+    """Run newcomers shorter than all running prefills, in one part in `AHEAD` of the budget; then these; then the queue."""
     batch = work.batch
     for is_last in range(2):
         longest, spend = UNLIMITED, UNLIMITED
@@ -265,7 +268,7 @@ def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: in
 
 @part
 def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
-    """Let the request at place i of the queue join with `tokens`. Updates the mean wait, unless it was evicted before."""
+    """Let the request at place i of the queue join with `tokens`. Updates the mean wait, unless it was ever evicted."""
     memory = work.batch.memory
     row: int = view.waiting[i]
     leave(view, work, i)
@@ -280,16 +283,19 @@ def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
 
 @part
 def mean_wait(memory: Ints) -> float:
-    """Recent mean wait in seconds, weighted by tokens: about the wait under first come, first served."""
+    """Mean wait of recent admissions in seconds, weighted by tokens: about that of first come, first served; 0 before."""
     sizes = kept(memory, SIZES)
     return kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
 
 
 @part
 def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
-    """The place of the request that joins next: an overdue oldest, else the first evicted, else the shortest; or -1.
+    """The place of the request that joins next: an overdue oldest, else the first evicted, else the shortest.
 
-    The oldest is overdue once it has waited longer than `patience` times the mean wait of late.
+    Only the first `places` of the queue are looked at; -1 if all of them have joined.
+
+    The oldest is overdue once it has waited longer than `patience` times the mean wait of late; with `patience` 0 it always
+    is.
     """
     oldest = 0
     if work.newcomers[0] > 0:
@@ -347,7 +353,7 @@ def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, place
 
 @part
 def leaving(view: RuleView, largest: bool) -> int:
-    """KV tokens that a decoding request frees when it leaves: of the largest one, or the mean."""
+    """KV tokens that a decoding request frees when it leaves: of the largest one, or their mean; 0 if no request decodes."""
     total, many, most_held = 0, 0, 0
     for position in range(view.running.size):
         row: int = view.running[position]
@@ -364,9 +370,10 @@ def leaving(view: RuleView, largest: bool) -> int:
 def room_for(view: RuleView, options: Best, memory: Ints) -> int:
     """KV tokens an admission leaves free while anything runs: `room` mean outputs, or less where evictions are cheap.
 
-    As long as n requests decode, one leaves every n-th part of a mean output, in which all together grow by about one mean
-    output, however large the memory is. An eviction is cheap, compared with memory that stands empty, where prompts are
-    quick to compute again and outputs take long.
+    Until `KNOWN` requests have finished it is `watermark` of the memory. As long as n requests decode, one leaves every
+    n-th part of a mean output, in which all together grow by about one mean output, however large the memory is. An
+    eviction is cheap, compared with memory that stands empty, where prompts are quick to compute again and outputs take
+    long.
     """
     finished, prompts = -view.running.size - view.waiting.size, 0
     for k in range(view.arrived.size):

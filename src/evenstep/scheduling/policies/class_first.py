@@ -20,8 +20,8 @@ class ClassFirst(Ruled):
 
     A batch mixes classes only where the first cannot fill it. A call that has begun keeps its memory while calls of an
     earlier class take its place in the batch, so nothing is lost: the priority is non-preemptive. When a running request
-    does not fit the memory, the one admitted last gives up its own. A request is admitted when the whole of its prefill
-    fits.
+    does not fit the memory, the one admitted last gives up its own, and no request is admitted in this iteration. A request
+    is admitted when the whole of its prefill fits.
 
     Source: Throughput-optimal sec. 4.3, the scheduling of its Rybko-Stolyar network.
     """
@@ -33,7 +33,7 @@ class ClassFirst(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: ClassFirst, batch: Batch) -> None:
-    """Run one class after the other, from a queue sorted by class."""
+    """Run one class after the other, the lowest number first: decodes, running prefills, then the queue, sorted by class."""
     at, is_open = 0, True
     found = next_class(view, view.waiting.size, at, -1)
     while found >= 0 and batch.budget[0] > 0 and batch.seats[0] > 0:
@@ -47,7 +47,10 @@ def form_batch(view: RuleView, options: ClassFirst, batch: Batch) -> None:
 
 @part
 def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
-    """Run the running requests of class `found` in one phase (`decoding` 1 or 0), in order of admission."""
+    """Run the running requests of class `found` in one phase (`decoding` 1 or 0), in order of admission.
+
+    If memory is short, the request admitted last is evicted.
+    """
     for position in range(view.running.size):
         row: int = view.running[position]
         if view.request_class[row] == found and view.decoding[row] == decoding:
@@ -56,7 +59,10 @@ def run_class(view: RuleView, batch: Batch, found: int, decoding: int) -> None:
 
 @part
 def next_class(view: RuleView, waits: int, at: int, last: int) -> int:
-    """The next class after `last`, of running requests and of the queue's place `at`; -1 if there is none."""
+    """The lowest class above `last`, of running requests and the request at the queue's place `at`; -1 if there is none.
+
+    The queue counts only if `at` is below `waits`.
+    """
     found: int = -1
     if at < waits:
         head: int = view.waiting[at]

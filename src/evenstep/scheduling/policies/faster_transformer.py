@@ -18,12 +18,12 @@ class FasterTransformer(Ruled):
     """Runs requests in groups: a group is prefilled, then decodes, and the next one starts when all of it are done.
 
     Not work-conserving: batches shrink while the group's longest outputs end, and prompts wait for them. Prefills and
-    decodes do not mix; a group whose prompts exceed the budget takes several iterations of prefill. A request that does not
-    fit into memory whole is left for the next group. A decode that does not fit evicts the request admitted last. (The
-    engine itself reserves memory for the longest output it allows.)
+    decodes do not mix; a group whose prompts exceed the budget takes several iterations of prefill. The first request that
+    does not fit into memory whole is left for the next group, with all after it. A decode that does not fit evicts the
+    request admitted last. (The engine itself reserves memory for the longest output it allows.)
 
     Args:
-        group: requests of a group at most; 0 = the engine's batch limit.
+        group: requests of a group at most; 0 = the engine's batch limit, which limits every group.
 
     Raises:
         InputError: a negative size.
@@ -41,7 +41,10 @@ class FasterTransformer(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None:
-    """Run the group's prefills, admit its requests still queued, and decode once nothing is left to prefill."""
+    """Run the group's prefills, admit its requests still queued, and decode once nothing is left to prefill.
+
+    The policy's word then holds how many of the group are still queued.
+    """
     runs = view.running.size
     joining = batch.memory[0] if runs > 0 else group_size(view, options)
     run_phase(view, batch, 0)
@@ -60,7 +63,10 @@ def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None
 
 @part
 def group_size(view: RuleView, options: FasterTransformer) -> int:
-    """The size of the next group: requests at the head of the queue that are in the same phase."""
+    """The size of the next group: requests at the head of the queue that are all in the first one's phase.
+
+    At most `group`, the batch limit and the resident limit.
+    """
     group = options.group if options.group > 0 else UNLIMITED
     most = min(group, view.batch_limit, view.resident_limit, view.waiting.size)
     for i in range(1, most):

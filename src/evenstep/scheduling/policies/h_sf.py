@@ -30,7 +30,7 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: HindsightShortestFirst, work: ReservedWork) -> None:
-    """Form a batch by true lengths, shown as upper bounds."""
+    """Form a batch (`form_reserved`) in which requests fit to their ends by true lengths, shown as upper bounds."""
     form_reserved(view, options, work, highest, stays, 1.0)
 
 

@@ -22,7 +22,7 @@ class LeastAttained(Ruled):
     requests take turns in it, and each turn computes their KV again.
 
     Args:
-        prompt_weight: output tokens that a token of the prompt counts.
+        prompt_weight: output tokens that a token of the prompt counts; 0 = the prompt does not count.
         makes_room: evict running requests with more tokens for one that waits and finds no memory or no place otherwise.
         watermark: share of the memory that an admission leaves free while others run.
 
@@ -50,13 +50,13 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: LeastAttained, work: KeyedWork) -> None:
-    """Form a batch by the tokens that each request has got."""
+    """Form a batch by the tokens that each request has got, fewest first (`run_by_key`)."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 
 @part
 def key_of(view: RuleView, options: LeastAttained, row: int) -> float:
-    """The key of `LeastAttained.order`."""
+    """The key of `LeastAttained.order`: the most output tokens it ever had, plus `prompt_weight` for each prompt token."""
     ever = max(view.reached[row], view.produced[row])
     return options.prompt_weight * view.prompt_tokens[row] + ever
 

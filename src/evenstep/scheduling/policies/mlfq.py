@@ -17,13 +17,13 @@ from evenstep.scheduling.view import RuleView
 class Mlfq(Ruled):
     """A request joins the level whose quantum exceeds its prompt, and sinks a level each time its tokens reach the quantum.
 
-    Quanta double from level to level. Lower levels go first in every iteration; within a level, first come first. A request
-    that is not reached pauses with its KV and its place in memory. When memory is short the last in this order is evicted.
-    Neither predictions nor bounds are looked at. Service is counted in tokens, prompt and output together; the paper counts
-    seconds.
+    Quanta double from level to level. Level 0 goes first in every iteration, then 1, and so on (but see `level_wait_s`);
+    within a level, first come first. A request that is not reached pauses with its KV and its place in memory. When memory
+    is short the last in this order is evicted. Neither predictions nor bounds are looked at. Service is counted in tokens,
+    prompt and output together; the paper counts seconds.
 
     Args:
-        quantum: tokens of the first level.
+        quantum: tokens of the first level, > 0.
         level_wait_s: seconds of waiting that make up for a level, so that long requests are not starved. A request goes
             before one a level above that came so much later. (The paper lifts a request to the first level once it has
             waited too long; with such a sum of level and arrival the queue keeps its order.)
@@ -57,13 +57,13 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: Mlfq, work: KeyedWork) -> None:
-    """Form a batch by the level of each request's tokens and its arrival."""
+    """Form a batch by level and arrival (`run_by_key`): the smallest arrival plus `level_wait_s` for each level first."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 
 @part
 def key_of(view: RuleView, options: Mlfq, row: int) -> float:
-    """The key of `Mlfq.order`."""
+    """The key of `Mlfq.order`: the time of arrival plus `level_wait_s` for each level of the tokens it has got, seconds."""
     served = view.prompt_tokens[row] + max(view.reached[row], view.produced[row])
     return view.arrival_s[row] + options.level_wait_s * level(served, options.quantum)
 

@@ -13,12 +13,12 @@ from evenstep.scheduling.view import RuleView
 
 @dataclass(frozen=True, slots=True)
 class NestedWait(Ruled):
-    """Cuts outputs into segments, and runs them up to the deepest for which all segments so far hold their threshold.
+    """Cuts outputs into segments; segment i runs while each of the heads 1..i has as many requests as its threshold.
 
     A request that reaches a segment's end goes to the head of the next and pauses there until that segment runs. With
-    prompts of several lengths each length class has segments of its own. If memory is short, pausing requests fill it
-    and no new request gets in. The breaker then runs the deepest segment (see `gates.gated`). It looks down the queue
-    until every group has its first threshold.
+    prompts of several lengths each length class has segments of its own. If memory is short, pausing requests fill it and
+    no new request gets in. The breaker then runs the deepest segment (see `gates.gated`). It looks down the queue until
+    every group has its first threshold.
 
     Args:
         thresholds: n_1, n_2, ... of the segments, requests; for each group in turn, or once for all groups.
@@ -26,17 +26,18 @@ class NestedWait(Ruled):
         prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; empty = one group.
         max_hold_s: a segment that has stood still for so long runs in any case, seconds.
         solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
-            times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they
-            stay. Ends and edges stay in any case.
-        slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's head.
+            times so many seconds (see `gates.observed`). Until these are known the given ones are in force; 0 = they stay.
+            Ends and edges stay in any case.
+        slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's
+            head.
 
     Raises:
-        InputError: a threshold below 1, a time or slack that is not a number >= 0, ends or edges that do not ascend, or
-            a number of thresholds that does not match.
+        InputError: a threshold below 1, a time or slack that is not a number >= 0, ends or edges that do not ascend, or a
+            number of thresholds that does not match.
 
     Source: WAIT, Algorithm 2, sec. 5.1 for groups. Segment i owns stages l'_{i-1} + 1 .. l'_i, the first also the prefill
-        (its lines 1 and 19 sum the l', against its figure 6). `theory.nested_thresholds` solves for thresholds and says
-        how much memory they need.
+        (its lines 1 and 19 sum the l', against its figure 6). `theory.nested_thresholds` solves for thresholds and says how
+        much memory they need.
     """
 
     thresholds: tuple[int, ...] = (8, 4)
@@ -64,17 +65,17 @@ class NestedWait(Ruled):
 
     @property
     def words(self) -> Words:
-        """Groups, segments, and the places of their numbers in memory."""
+        """Numbers of groups and segments, and the places of their words in the policy's memory."""
         return words_of(len(self.prompt_edges) + 1, len(self.ends) + 1)
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Names of the memory words that a run's summary shows."""
+        """Names of the first words of memory, which a run's summary shows (`counts_of`)."""
         return counts_of(self.words.gates, self.solve_s)
 
     @property
     def memory_size(self) -> int:
-        """Words: counts, thresholds and a time for each segment of each group; with solving, observations too."""
+        """int64 words kept: counts, thresholds and a time for each segment of each group; with solving, observations too."""
         return size_of(self.words, self.solve_s)
 
 
@@ -91,7 +92,7 @@ def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
 
 @rule
 def form_batch(view: RuleView, options: NestedWait, work: GatedWork) -> None:
-    """Form a batch behind gates: one group for each range of prompts, each with all segments."""
+    """Form a batch behind gates (`form_gated`): one group for each range of prompt lengths, each with all segments."""
     words = lay_out(len(options.prompt_edges) + 1, len(options.ends) + 1)
     for gate in range(words.gates):
         work.threshold[gate] = int(options.thresholds[gate % len(options.thresholds)])

@@ -14,8 +14,9 @@ from evenstep.scheduling.rules import Ruled, RuleView, rule
 class Orca(Ruled):
     """Work-conserving: prefills of running requests, then of the head of the queue, then decodes in the rest of the budget.
 
-    A prompt longer than what is left of the budget runs in chunks, as the paper's model has it (Orca itself has no
-    budget and runs prompts whole). A request is admitted when the whole of its prefill fits next to the tokens that
+    A prompt longer than what is left of the budget runs in chunks, as the paper's model has it (Orca itself has no budget
+    and runs prompts whole). When a running request does not fit the memory, the one admitted last is evicted, and no
+    request is admitted in this iteration. A request is admitted when the whole of its prefill fits next to the tokens that
     decodes take next.
 
     Source: Throughput-optimal sec. 3; Orca (OSDI 2022).
@@ -24,7 +25,7 @@ class Orca(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: Orca, batch: Batch) -> None:
-    """Run running prefills, then the head of the queue, then decodes."""
+    """Run running prefills, then the queue in order unless a request was evicted, then decodes."""
     run_phase(view, batch, 0)
     if batch.gone[0] == 0:
         needed = 0

@@ -16,8 +16,9 @@ class Sjf(Ruled):
     """Sarathi with a queue sorted by predicted output length, the shortest first; running requests are not interrupted.
 
     Args:
-        statistic: of the believed bounds of the output length; requests without bounds go first.
-        prompt_weight: output tokens that a prompt token counts.
+        statistic: the predicted length: the ``low`` or ``high`` bound believed, or their ``middle``; requests without
+            bounds go first.
+        prompt_weight: output tokens that a prompt token counts in the order; 0 = the prompt does not count.
 
     Raises:
         InputError: a weight that is not a finite number.
@@ -39,7 +40,7 @@ class Sjf(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: Sjf, batch: Batch) -> None:
-    """Sarathi's batch: only the queue's order differs, which hosts keep."""
+    """Form Sarathi's batch (`decodes_first`): only the queue's order differs, which hosts keep."""
     decodes_first(view, batch)
 
 

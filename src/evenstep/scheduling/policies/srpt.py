@@ -21,7 +21,8 @@ class Srpt(Ruled):
     request that outgrows its prediction counts as ever shorter, and is not interrupted any more.
 
     Args:
-        statistic: of the believed bounds of the output length.
+        statistic: the predicted length: the ``low`` or ``high`` bound believed, or their ``middle``; without bounds it is
+            0.
         makes_room: evict running requests with more left for one that waits, has less and finds no memory or no place
             otherwise.
         watermark: share of the memory that an admission leaves free while others run.
@@ -50,13 +51,13 @@ Work = KeyedWork
 
 @rule
 def form_batch(view: RuleView, options: Srpt, work: KeyedWork) -> None:
-    """Form a batch by the predicted remainder of each output."""
+    """Form a batch by the predicted remainder of each output, the smallest first (`run_by_key`)."""
     run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
 
 
 @part
 def key_of(view: RuleView, options: Any, row: int) -> float:
-    """The key of `Srpt.order`."""
+    """The key of `Srpt.order`: the predicted output length less the tokens produced; negative once a request outgrows it."""
     low = 1.0 if options.statistic_low else 0.5 if options.statistic_middle else 0.0
     return low * view.output_low[row] + (1.0 - low) * view.output_high[row] - view.produced[row]
 

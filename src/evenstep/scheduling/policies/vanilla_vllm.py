@@ -36,7 +36,7 @@ class VanillaVllm(Ruled):
 
 @rule
 def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
-    """Form a batch of prompts if one fits, else a batch of decodes."""
+    """Form a batch of prompts, running ones then the queue's; if no token runs, of decodes."""
     watermark = share_of_memory(view, options.watermark)
     for decoding in range(2):
         run_phase(view, batch, decoding)
@@ -50,7 +50,8 @@ def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
 def join(view: RuleView, batch: Batch, decoding: int, watermark: int) -> None:
     """Admit requests from the head of the queue while they are in this phase (`decoding` 1 or 0) and fit whole.
 
-    Once a request runs, `watermark` KV tokens stay free. The first request of a batch may run a part.
+    Each leaves `watermark` KV tokens free, but for the first where no request runs. The first request of a batch may run in
+    chunks; another one longer than the rest of the budget ends the admissions.
     """
     runs = view.running.size
     for i in range(min(view.waiting.size, view.batch_limit - runs)):

@@ -14,9 +14,9 @@ from evenstep.scheduling.view import RuleView
 class Wait(Ruled):
     """Requests of a type join the next batch once as many of them wait for prefill as the threshold of their type.
 
-    At most as many are at each stage. The type is the request's class. Requests of a type that does not join do not
-    run: those that hold memory pause with it. The rules at the end of a burst, after evictions and when memory runs out
-    are ours: see `gates.gated`. The policy walks down the queue until every type has its threshold.
+    The type is the request's class; a stage is a number of tokens produced, or the prefill. Requests of a type that does
+    not join do not run: those that hold memory pause with it. The rules at the end of a burst, after evictions and when
+    memory runs out are ours: see `gates.gated`. The policy walks down the queue until every type has its threshold.
 
     Args:
         thresholds: n_j of each type, requests; classes beyond the last type belong to it.
@@ -39,12 +39,12 @@ class Wait(Ruled):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Names of the memory words that a run's summary shows."""
+        """Names of the first words of memory, which a run's summary shows (`counts_of`)."""
         return counts_of(len(self.thresholds), self.solve_s)
 
     @property
     def memory_size(self) -> int:
-        """Words: counts, thresholds and a time for each type; with solving, observations too."""
+        """int64 words kept: counts, thresholds and a time for each type; with solving, observations too."""
         return size_of(words_of(len(self.thresholds), 1), self.solve_s)
 
 
@@ -60,7 +60,7 @@ def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
 
 @rule
 def form_batch(view: RuleView, options: Wait, work: GatedWork) -> None:
-    """Form a batch behind gates: one group for each type, with one segment each."""
+    """Form a batch behind gates (`form_gated`): one group for each type, with one segment each."""
     gates = len(options.thresholds)
     for gate in range(gates):
         work.threshold[gate] = int(options.thresholds[gate])

@@ -48,7 +48,7 @@ class WorkConserving(Ruled):
 
 
 class Work(NamedTuple):
-    """The batch, and the running requests of each phase that this batch may run, by position."""
+    """The batch, and positions of the running requests that it may run: `chunks` are prefills, `decodes` decode."""
 
     batch: Batch
     chunks: RunningInts
@@ -57,7 +57,7 @@ class Work(NamedTuple):
 
 @rule
 def form_batch(view: RuleView, options: Any, work: Work) -> None:
-    """Run the phase that has priority, then the other one."""
+    """Run the phase that has priority, then the other one; the queue follows running prefills unless one was evicted."""
     prefill_cap = options.prefill_cap if options.prefill_cap > 0 else UNLIMITED
     chunks = list_phase(view, 0, prefill_cap, work.chunks)
     decodes = list_phase(view, 1, options.decode_cap if options.decode_cap > 0 else UNLIMITED, work.decodes)
