@@ -19,7 +19,8 @@ from evenstep.request import F8
 class Arrivals(Protocol):
     """An arrival process.
 
-    `times` returns float64[N] ascending seconds, the first 0, of N `requests`; None for a workload without times.
+    `times` returns float64[N] ascending seconds, the first 0, of N `requests`; None for a workload without times. The same
+    seed and replicate give the same times.
     """
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None: ...
@@ -46,7 +47,10 @@ def _from_gaps(gaps: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """No times: for saturated runs, which reveal requests as there is room."""
+    """No times: for saturated runs, which reveal requests as there is room.
+
+    `times` returns None.
+    """
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         return None
@@ -62,7 +66,10 @@ class AtOnce:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Poisson arrivals: exponential gaps."""
+    """Poisson arrivals: exponential gaps.
+
+    The first request arrives at 0; the mean gap is ``1 / requests_per_s`` seconds.
+    """
 
     requests_per_s: float
 
@@ -75,7 +82,10 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Arrivals with equal gaps."""
+    """Arrivals with equal gaps.
+
+    Request i arrives at ``i / requests_per_s`` seconds.
+    """
 
     requests_per_s: float
 
@@ -88,7 +98,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Gamma:
-    """Gamma gaps with this coefficient of variation, 0.001 to 1000 (1 is Poisson; above, bursts; below, steadier)."""
+    """Gamma gaps with this coefficient of variation, 0.001 to 1000 (1 is Poisson; above, bursts; below, steadier).
+
+    The coefficient is the standard deviation of the gaps over their mean, ``1 / requests_per_s`` seconds.
+    """
 
     requests_per_s: float
     cv: float
@@ -108,6 +121,8 @@ class Gamma:
 @dataclass(frozen=True, slots=True)
 class OnOff:
     """Poisson arrivals at one rate for a while, then at another (0: silence), each phase of exponential length.
+
+    The phases alternate, so the long-run rate is their rates weighted by their mean lengths in seconds (`mean_rate`).
 
     Args:
         on_requests_per_s, off_requests_per_s: rates of the phases.
@@ -140,6 +155,9 @@ class OnOff:
 @dataclass(frozen=True, slots=True)
 class Diurnal:
     """Poisson arrivals whose rate swings as a sine over a period.
+
+    ``rate(t) = requests_per_s * (1 + (peak_to_mean - 1) * cos(2 pi (t - peak_s) / period_s))``, t in seconds from the first
+    request.
 
     Args:
         requests_per_s: mean rate.
@@ -174,6 +192,9 @@ class LikeTrace:
     Args:
         gaps: float64[M], seconds between a trace's requests.
         requests_per_s: rate to scale to; None keeps the trace's own.
+
+    Raises:
+        InputError: no gap above 0, or a rate not above 0.
     """
 
     gaps: F8
@@ -193,7 +214,10 @@ class LikeTrace:
 
 
 def mean_rate(process: Arrivals) -> float:
-    """Requests a second of a process over a long time; 0 for one without times, or with all at once."""
+    """Requests a second of a process over a long time.
+
+    0 for one without times, with all requests at once, or of a class that has no `requests_per_s`.
+    """
     if isinstance(process, OnOff):
         expected = process.on_requests_per_s * process.on_s + process.off_requests_per_s * process.off_s
         return expected / (process.on_s + process.off_s)
