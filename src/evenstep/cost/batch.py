@@ -39,7 +39,7 @@ HEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One iteration's batch: counts in tokens unless said.
+    """One iteration's batch: counts in tokens unless said. "Before" means computed in earlier iterations.
 
     Args:
         tokens: tokens that run, decodes and prefill chunks together.
@@ -72,6 +72,7 @@ def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
     """Add a request to the content of a batch, float64[FEATURES], in place.
 
     Args:
+        batch: in the order of the fields of `Batch`; zeros before the first request.
         tokens: tokens that it runs.
         before: tokens computed before.
         decodes: whether it decodes; else the tokens are a prefill chunk.
@@ -91,7 +92,7 @@ def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
 
 @runtime_checkable
 class BatchTime(Protocol):
-    """Seconds of an iteration; `table` is the same law as numbers (this module's layout)."""
+    """A law of batch time: `seconds(batch)` of an iteration, and from `table()` the same law as `layout` makes it."""
 
     def seconds(self, batch: Batch) -> float: ...
     def table(self) -> F8: ...

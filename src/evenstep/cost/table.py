@@ -55,7 +55,7 @@ class Table(OfLoad):
 
 
 def read_steps(path: Path) -> list[tuple[float, float]]:
-    """Pairs of load and seconds from a measured file, in the order of the file.
+    """Pairs of load (KV tokens) and seconds from a CSV file ``load,seconds``, in its order, without blank lines.
 
     Raises:
         InputError: naming file, line and value.

@@ -46,11 +46,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def decoded(path: Path, data: bytes) -> str:
-    """Bytes of this file as text, without a byte order mark.
-
-    Raises:
-        InputError: not UTF-8, or a NUL byte; names the file and the line.
-    """
+    """Bytes of this file as text, without a byte order mark; InputError names the line of binary or non-UTF-8 bytes."""
     try:
         if b"\0" in data:
             raise UnicodeDecodeError("utf-8", data, data.index(b"\0"), data.index(b"\0") + 1, "a NUL byte")

@@ -82,10 +82,7 @@ class Table:
         return "It is too large." if number is not None and number >= _LARGEST else ""
 
     def number(self, field: str, low: float = -math.inf, absent: float | None = None, expected: str = "") -> F8:
-        """The field as float64[rows], finite numbers of at least `low`; text that holds a number counts.
-
-        A missing or null value is bad, or becomes `absent` if that is given. A bad row's number has no meaning. Raises as
-        `column` and `reject`.
+        """The field as float64[rows], finite numbers of at least `low`; else as `whole`, with text that holds any number.
 
         Args:
             field, low, absent: as in `whole`.

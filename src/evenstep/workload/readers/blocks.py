@@ -15,10 +15,7 @@ _SIZES = (512, 16, 32, 64, 128, 256, 1024)
 
 
 def flat(lists: Sequence[Any]) -> I8 | None:
-    """All block ids of the lists, one list after the other, in one int64 array; None if any is not a whole number.
-
-    An id from 2^63 to 2^64 - 1 keeps its bits, so it becomes negative.
-    """
+    """All block ids, one list after the other, int64 (unsigned ids keep their bits); None if any is not a whole number."""
     together: list[Any] = list(lists[0]) if len(lists) == 1 else list(chain.from_iterable(lists))
     if not together:
         return np.zeros(0, np.int64)

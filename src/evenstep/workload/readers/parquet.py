@@ -26,9 +26,7 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True) -> Trace:
-    """Read a Parquet trace; rows have to be in order of time.
-
-    Name, format and notes are those it was written with.
+    """Read a Parquet trace with the name, format and notes it was written with; rows have to be in order of time.
 
     Args:
         prefix_blocks: keep the prompts' block ids.

@@ -47,10 +47,7 @@ def _from_gaps(gaps: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """No times: for saturated runs, which reveal requests as there is room.
-
-    `times` returns None.
-    """
+    """No times: for saturated runs, which reveal requests as there is room."""
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
         return None
@@ -66,10 +63,7 @@ class AtOnce:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Poisson arrivals: exponential gaps.
-
-    The first request arrives at 0; the mean gap is ``1 / requests_per_s`` seconds.
-    """
+    """Poisson arrivals: exponential gaps."""
 
     requests_per_s: float
 
@@ -82,10 +76,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Arrivals with equal gaps.
-
-    Request i arrives at ``i / requests_per_s`` seconds.
-    """
+    """Arrivals with equal gaps."""
 
     requests_per_s: float
 
@@ -121,8 +112,6 @@ class Gamma:
 @dataclass(frozen=True, slots=True)
 class OnOff:
     """Poisson arrivals at one rate for a while, then at another (0: silence), each phase of exponential length.
-
-    The phases alternate, so the long-run rate is their rates weighted by their mean lengths in seconds (`mean_rate`).
 
     Args:
         on_requests_per_s, off_requests_per_s: rates of the phases.
@@ -190,11 +179,8 @@ class LikeTrace:
     """The gaps of a recorded trace, scaled to a rate, over and over, from a keyed gap on (replicate 0: from the first).
 
     Args:
-        gaps: float64[M], seconds between a trace's requests.
+        gaps: float64[M], seconds between a trace's requests, not all 0.
         requests_per_s: rate to scale to; None keeps the trace's own.
-
-    Raises:
-        InputError: no gap above 0, or a rate not above 0.
     """
 
     gaps: F8
@@ -214,10 +200,7 @@ class LikeTrace:
 
 
 def mean_rate(process: Arrivals) -> float:
-    """Requests a second of a process over a long time.
-
-    0 for one without times, with all requests at once, or of a class that has no `requests_per_s`.
-    """
+    """Requests a second of a process over a long time; 0 for one without times or `requests_per_s`."""
     if isinstance(process, OnOff):
         expected = process.on_requests_per_s * process.on_s + process.off_requests_per_s * process.off_s
         return expected / (process.on_s + process.off_s)

@@ -200,10 +200,7 @@ class Geometric(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Poisson(_Checked):
-    """Poisson law of this mean, before clipping; a length of 0 tokens is drawn as `low`.
-
-    Other lengths below `low` become `low` too; those above `high` become `high`.
-    """
+    """Poisson law of this mean, before clipping; a length of 0 tokens is drawn as `low`."""
 
     mean: float
     low: int = 1
@@ -290,10 +287,7 @@ class Bimodal(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Capped(_Checked):
-    """Another law cut at `cap`, as ``max_tokens`` does: what would be longer ends at the cap.
-
-    As the output law of a workload, it also sets `max_tokens` of its requests.
-    """
+    """Another law cut at `cap`, as ``max_tokens`` does: what would be longer ends at the cap."""
 
     of: Law
     cap: int
@@ -317,22 +311,14 @@ class Empirical:
 
 
 def empirical(values: I8) -> Empirical:
-    """The law that draws these lengths, int64[M] in any order, anew.
-
-    Raises:
-        InputError: there is no length.
-    """
+    """The law that draws these lengths, int64[M] in any order, anew; InputError if there is no length."""
     if values.size == 0:
         raise InputError("fitted", "values", 0, "at least one length")
     return Empirical(np.sort(values))
 
 
 def fitted_lognormal(values: I8) -> Lognormal:
-    """The lognormal law of maximum likelihood for these lengths, int64[M], clipped to their range.
-
-    Raises:
-        InputError: there is no length.
-    """
+    """The lognormal law of maximum likelihood for these lengths, clipped to their range; InputError without lengths."""
     if values.size == 0:
         raise InputError("fitted", "values", 0, "at least one length")
     logs = np.log(values)
@@ -341,10 +327,7 @@ def fitted_lognormal(values: I8) -> Lognormal:
 
 @lru_cache(maxsize=1024)
 def mean(law: Law) -> float:
-    """Mean tokens of a law after rounding and clipping, to about a thousandth of it; kept for each law.
-
-    The mean is numerical, on a grid finer towards both ends of the law, where tails and rare lengths lie.
-    """
+    """Mean tokens of a law after rounding and clipping, to about a thousandth: a numerical mean, kept for each law."""
     widths = 2.0 ** -np.array([*range(2, _HALVINGS), _HALVINGS - 1])  # from the middle to an end
     ends = 0.5 + np.cumsum(widths)
     u = (ends[:, None] - widths[:, None] * (np.arange(_POINTS) + 0.5) / _POINTS).ravel()

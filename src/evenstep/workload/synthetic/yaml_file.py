@@ -78,10 +78,7 @@ class TraceFile:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticSection:
-    """A workload that is drawn: see `Synthetic`.
-
-    Each field is the one of the same name there.
-    """
+    """A workload that is drawn: see `Synthetic`."""
 
     requests: int
     prompt: laws.Law
