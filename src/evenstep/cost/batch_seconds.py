@@ -125,7 +125,7 @@ def attention(law: F8, first: int, batch: F8) -> float:
 
 @jit
 def seconds_of(law: F8, batch: F8) -> float:
-    """Seconds of a batch, float64[FEATURES]: the sum at the top of `cost.batch`, with a law of `batch.layout`, float64[*]."""
+    """Seconds of a batch, float64[FEATURES], by a law of `batch.layout`, float64[*]: the sum at the top of `cost.batch`."""
     seconds = law[CONSTANT]
     seconds += law[PER_KV] * batch[KV]
     seconds += law[PER_SQUARE] * batch[CHUNK_SQUARES]

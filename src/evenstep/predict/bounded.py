@@ -59,11 +59,11 @@ class Bounded:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """What the other predictor counts, and `capped`: answers that a cap inside the window changed."""
+        """What the other predictor counts, and `capped`: answers about a request whose cap lay inside the window."""
         return {**counted_of(self._inner), "capped": self._capped}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """The other predictor's answer, with every request gone by its cap if the cap lies inside the window.
+        """The other predictor's answer; where the cap lies inside the window, that of its curve cut at the cap.
 
         Raises:
             InputError: a request has produced more than its `max_tokens`.
@@ -101,7 +101,7 @@ class Bounded:
         (self._inner.begin if self._in_parts else self._inner.learn)(finished)
 
     def advance(self, rows: int) -> int:
-        """As the other predictor."""
+        """As the other predictor; `rows` if it has no parts."""
         return self._inner.advance(rows) if self._in_parts else rows
 
     def gone(self, unfinished: Finished) -> None:
@@ -115,11 +115,11 @@ class Bounded:
         return self._inner.due if self._fits else None
 
     def put_in(self) -> None:
-        """As the other predictor."""
+        """As the other predictor, which must fit models (`due` is None otherwise)."""
         self._inner.put_in()
 
     def give_up(self) -> None:
-        """As the other predictor."""
+        """As the other predictor, which must fit models (`due` is None otherwise)."""
         self._inner.give_up()
 
 

@@ -73,7 +73,10 @@ class Learned:
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """Both stages from the models for this horizon; without such models, those of survival."""
+        """Both stages from the models for this horizon; without such models, those of survival.
+
+        A horizon asked for the first time becomes part of the next fit, which is due at once if `first` requests have ended.
+        """
         if not self._knows(horizon):
             return self._survival.predict(active, horizon)
         self._survival.history.asked(active.request_id, active.age)
@@ -81,7 +84,10 @@ class Learned:
         return Prediction(np.clip(leaves * inside + (1.0 - leaves) * horizon, 1.0, horizon), leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """Survival curve P(r > h), h = 0..H; leaving steps are spread evenly, as widely as the mean allows."""
+        """float64[N, H+1], P(r > h) for h = 0..H, from the same models as `predict`, or that of survival.
+
+        The steps at which a request may leave are spread evenly about their mean, as widely as 1..H allows.
+        """
         if not self._knows(horizon):
             return self._survival.curve(active, horizon)
         self._survival.history.asked(active.request_id, active.age)
@@ -133,7 +139,7 @@ class Learned:
             self._fits += 1
 
     def give_up(self) -> None:
-        """Keep the present models until the next fit, because the due one failed."""
+        """Drop the due fit, because it failed, and keep the present models until the next one."""
         self.due = None
 
     def _both(self, active: Active, horizon: int) -> tuple[F8, F8]:

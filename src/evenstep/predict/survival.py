@@ -59,7 +59,7 @@ class Survival:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """`too_short`: answers without enough history; `drifts`: changes of traffic noticed; `learned`: ended requests."""
+        """`too_short`: answers without enough history; `drifts`: changes of traffic noticed; `learned`: lengths kept."""
         history = self._history
         return {"too_short": self._too_short, "drifts": history.drifts, "learned": len(history)}
 
