@@ -112,11 +112,12 @@ def layout(
     """A law's numbers as one vector, float64[*]: the sum at the top of this file, each `per_...` a factor in it.
 
     Args:
-        constant: C, seconds.
-        per_kv, per_decode: seconds a token of K and of D.
+        constant: C, seconds of any batch.
+        per_kv, per_decode: seconds a KV token that the batch holds, and a context token of its decoding requests.
         per_square, per_crossed: seconds a squared token of a chunk, and a token of a chunk times one before it.
-        tokens, requests: float64[2, P], knots and seconds at them, P >= 2 ascending; None = nothing.
-        grid: float64[*], as `cost.profile` lays it out; None = nothing.
+        tokens, requests: float64[2, P], knots (tokens that run, or requests) and seconds at them, P >= 2 ascending; None =
+            nothing.
+        grid: float64[*], a table as `batch_seconds.on_grid` reads it; None = nothing.
     """
     parts = [np.zeros(0) if lines is None else lines.ravel() for lines in (tokens, requests)]
     head = np.array(

@@ -102,7 +102,7 @@ class TakenApart(Protocol):
 
 
 def parts_of(law: BatchTime, ranks: int) -> Parts:
-    """Split a law for so many ranks; without a common part, the whole law belongs to each rank.
+    """Split a law for `ranks` data-parallel ranks in lock-step; without a common part, the whole law belongs to each rank.
 
     Raises:
         InputError: the law is of another number of ranks.

@@ -174,7 +174,7 @@ def along(table: F8, at: F8) -> F8:
 
 
 def captured(most: int) -> list[int]:
-    """Batch sizes for which a CUDA graph is captured, up to `most` tokens.
+    """Batch sizes for which a CUDA graph is captured, up to `most` tokens, ascending.
 
     Source: vLLM's default `cudagraph_capture_sizes`: 1, 2, 4, steps of 8 below 256, of 16 from there.
     """

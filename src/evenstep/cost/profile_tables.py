@@ -346,7 +346,7 @@ def mixture_of(path: Path) -> Mixture:
 
 
 def facts_of(folder: Path) -> Facts:
-    """The content of ``profile.json``; the defaults of `Facts` without such a file.
+    """The content of ``profile.json``, without its field ``source``; the defaults of `Facts` without such a file.
 
     Raises:
         InputError: it is not a JSON object of known fields, or a value has the wrong type or is too small.

@@ -22,7 +22,7 @@ FITS: dict[str, tuple[float, float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """``c + a * max(0, tokens - b0)``.
+    """``c + a * max(0, tokens - b0)`` seconds, for the tokens that a batch runs.
 
     Args:
         fit: a fit of the paper, which `c_s`, `a_s` and `b0` overrule where given.

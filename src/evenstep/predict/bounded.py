@@ -82,7 +82,7 @@ class Bounded:
         return Prediction(all_steps, all_leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """The other predictor's curve, 0 from the cap on.
+        """The other predictor's curve, float64[N, H+1], 0 from the cap on but 1 at h = 0; counts in `capped` as `predict`.
 
         Raises:
             InputError: a request has produced more than its `max_tokens`.
@@ -97,15 +97,15 @@ class Bounded:
         self._inner.learn(finished)
 
     def begin(self, finished: Finished) -> None:
-        """As the other predictor; all at once if it has no parts."""
+        """As `begin` of the other predictor; its `learn`, all at once, if it does not learn in parts."""
         (self._inner.begin if self._in_parts else self._inner.learn)(finished)
 
     def advance(self, rows: int) -> int:
-        """As the other predictor; `rows` if it has no parts."""
+        """As `advance` of the other predictor; `rows` if it does not learn in parts."""
         return self._inner.advance(rows) if self._in_parts else rows
 
     def gone(self, unfinished: Finished) -> None:
-        """As the other predictor, if it keeps requests."""
+        """As `gone` of the other predictor, if it keeps requests; else without effect."""
         if self._keeps:
             self._inner.gone(unfinished)
 

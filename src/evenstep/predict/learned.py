@@ -73,7 +73,7 @@ class Learned:
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """Both stages from the models for this horizon; without such models, those of survival.
+        """The prediction of the models for this horizon; without such models, that of survival.
 
         A horizon asked for the first time becomes part of the next fit, which is due at once if `first` requests have ended.
         """
@@ -100,9 +100,10 @@ class Learned:
         return 1.0 - leaves[:, None] * gone
 
     def interval(self, active: Active, low: float, high: float) -> tuple[I8, I8]:
-        """Quantiles of the whole output length, by quantile regression of the trees on the tokens left.
+        """Quantiles of the whole output length, int64[N] each, by quantile regression of the trees on the tokens left.
 
-        Before the first fit with these quantiles, survival answers. The result is that of `intervals.interval`.
+        Until a fit with these quantiles is put in, `intervals.interval` of survival answers. Quantiles asked for the first
+        time become part of the next fit, as a horizon does in `predict`.
         """
         new = tuple(dict.fromkeys(chance for chance in (low, high) if chance not in self._chances))
         if new:
@@ -133,7 +134,7 @@ class Learned:
         self._survival.gone(unfinished)
 
     def put_in(self) -> None:
-        """Use the models of the due fit from now on; makes the fit if no host has made it."""
+        """Use the models of the due fit from now on, if one is due; makes the fit if no host has made it."""
         if self.due is not None:
             self._models, self.due = self.due.make(), None
             self._fits += 1

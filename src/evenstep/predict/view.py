@@ -48,7 +48,7 @@ class Prediction:
     Args:
         steps_left: float64[N], ``E[min(r, H)]`` in steps, r = remaining steps; >= H means it does not leave
             inside the window. The oracle answers r itself, not clipped.
-        leaves: float64[N], ``P(r <= H)``.
+        leaves: float64[N], ``P(r <= H)``, 0 to 1.
     """
 
     steps_left: F8
