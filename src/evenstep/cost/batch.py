@@ -39,7 +39,7 @@ HEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One iteration's batch: counts in tokens unless said.
+    """One iteration's batch: counts in tokens unless said. "Before" means computed in earlier iterations.
 
     Args:
         tokens: tokens that run, decodes and prefill chunks together.
@@ -72,6 +72,7 @@ def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
     """Add a request to the content of a batch, float64[FEATURES], in place.
 
     Args:
+        batch: in the order of the fields of `Batch`; zeros before the first request.
         tokens: tokens that it runs.
         before: tokens computed before.
         decodes: whether it decodes; else the tokens are a prefill chunk.
@@ -91,7 +92,7 @@ def add(batch: F8, tokens: int, before: int, decodes: bool) -> None:
 
 @runtime_checkable
 class BatchTime(Protocol):
-    """Seconds of an iteration; `table` is the same law as numbers (this module's layout)."""
+    """A law of batch time: `seconds(batch)` of an iteration, and from `table()` the same law as `layout` makes it."""
 
     def seconds(self, batch: Batch) -> float: ...
     def table(self) -> F8: ...
@@ -111,11 +112,12 @@ def layout(
     """A law's numbers as one vector, float64[*]: the sum at the top of this file, each `per_...` a factor in it.
 
     Args:
-        constant: C, seconds.
-        per_kv, per_decode: seconds a token of K and of D.
+        constant: C, seconds of any batch.
+        per_kv, per_decode: seconds a KV token that the batch holds, and a context token of its decoding requests.
         per_square, per_crossed: seconds a squared token of a chunk, and a token of a chunk times one before it.
-        tokens, requests: float64[2, P], knots and seconds at them, P >= 2 ascending; None = nothing.
-        grid: float64[*], as `cost.profile` lays it out; None = nothing.
+        tokens, requests: float64[2, P], knots (tokens that run, or requests) and seconds at them, P >= 2 ascending; None =
+            nothing.
+        grid: float64[*], a table as `batch_seconds.on_grid` reads it; None = nothing.
     """
     parts = [np.zeros(0) if lines is None else lines.ravel() for lines in (tokens, requests)]
     head = np.array(

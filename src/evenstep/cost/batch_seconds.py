@@ -32,7 +32,10 @@ from evenstep.request import F8
 
 @jit
 def before(law: F8, first: int, points: int, at: float) -> int:
-    """The segment 0..points - 2 that a value lies in, between knots stored from `law[first]` on; the nearest if outside."""
+    """The segment 0..points - 2 that a value lies in, between ascending knots from `law[first]` on; the nearest if outside.
+
+    A value on a knot lies in the segment above it.
+    """
     low, high = 0, points - 1
     while high - low > 1:
         middle = (low + high) >> 1
@@ -45,7 +48,10 @@ def before(law: F8, first: int, points: int, at: float) -> int:
 
 @jit
 def on_lines(law: F8, first: int, knots: int, at: float) -> float:
-    """Seconds by linear interpolation between `knots` knots stored at `first`; the end segments are extended."""
+    """Seconds by linear interpolation at the value `at`; the end segments are extended.
+
+    The knots stand from `law[first]` on, ascending, and after them as many seconds.
+    """
     k = before(law, first, knots, at)
     left, right = law[first + k], law[first + k + 1]
     low, high = law[first + knots + k], law[first + knots + k + 1]
@@ -54,7 +60,10 @@ def on_lines(law: F8, first: int, knots: int, at: float) -> float:
 
 @jit
 def cell(law: F8, first: int, points: int, at: float) -> tuple[int, float]:
-    """The cell of an axis that a value lies in, and its fraction within the cell, 0..1 (above 1 past the last point)."""
+    """The cell 0..points - 2 of an axis that a value lies in, and its fraction within the cell.
+
+    The fraction is in 0..1: it is 0 before the first point and above 1 past the last. An axis of one point gives (0, 0.0).
+    """
     if points == 1:
         return 0, 0.0
     k = before(law, first, points, at)
@@ -66,6 +75,9 @@ def cell(law: F8, first: int, points: int, at: float) -> tuple[int, float]:
 @jit
 def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: float, context: float) -> float:
     """Seconds by linear interpolation in the table that begins at `law[first]`; never below 0.
+
+    The table is four sizes, two shares of the longest context, the points of each axis (those of `profile_tables.AXES`),
+    then the seconds. Before an axis's first point the first counts; past its last the end cell is extended.
 
     Args:
         chunk, chunk_context: tokens of the prefill chunk, and those computed before it.
@@ -90,9 +102,10 @@ def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: fl
 
 @jit
 def attention(law: F8, first: int, batch: F8) -> float:
-    """Seconds of attention: chunks as one of equal work, decodes by their mean context and a share of the longest.
+    """Seconds of attention: chunks as one of equal work, decodes at their mean context and a share of the longest.
 
-    The table begins at `law[first]`; `batch` is float64[FEATURES].
+    The share is of the extra seconds if all decodes had the longest context. The table begins at `law[first]` (`on_grid`);
+    `batch` is float64[FEATURES].
     """
     chunk, decodes = batch[PREFILL_TOKENS], batch[DECODES]
     before_chunk = 0.0
@@ -112,7 +125,7 @@ def attention(law: F8, first: int, batch: F8) -> float:
 
 @jit
 def seconds_of(law: F8, batch: F8) -> float:
-    """Seconds of a batch: float64[*] law, float64[FEATURES] batch."""
+    """Seconds of a batch, float64[FEATURES], by a law of `batch.layout`, float64[*]: the sum at the top of `cost.batch`."""
     seconds = law[CONSTANT]
     seconds += law[PER_KV] * batch[KV]
     seconds += law[PER_SQUARE] * batch[CHUNK_SQUARES]
@@ -132,5 +145,5 @@ def seconds_of(law: F8, batch: F8) -> float:
 
 
 def seconds_by_table(law: F8, batch: Batch) -> float:
-    """Seconds of a batch by a law's numbers."""
+    """Seconds of a batch by a law's numbers, float64[*] of `batch.layout`."""
     return float(seconds_of(law, batch.features))

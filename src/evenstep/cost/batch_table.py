@@ -17,9 +17,9 @@ from evenstep.request import F8
 class BatchTable:
     """Straight lines through the mean seconds at each number of tokens.
 
-    ``batch-table:path=iterations.csv``. The file is CSV with the columns ``tokens`` and ``seconds``, others are not looked
-    at, a line an iteration, plain or gzipped. Below the first the seconds stay, beyond the last the last line goes on;
-    where noise would make more tokens take less, the larger value stands.
+    ``batch-table:path=iterations.csv``. The file is CSV with the columns ``tokens`` and ``seconds``, others are ignored,
+    a line an iteration, plain or gzipped (``.gz``); it is read once. Below the first number of tokens the seconds stay,
+    beyond the last the last line goes on; where noise would make more tokens take less, the larger value stands.
 
     Args:
         path: the file.

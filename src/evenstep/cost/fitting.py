@@ -57,8 +57,8 @@ class Fit:
 
     Args:
         law: its name.
-        options: its parameters, seconds and tokens.
-        r_squared: share of the variation of the seconds it explains.
+        options: its parameters by name: those ending in ``_s`` in seconds (a token, ...), `b0` in tokens.
+        r_squared: share of the variation of the seconds it explains; at most 1.
         score: n ln(residual variance) + parameters ln(n) (BIC); the lowest wins.
         seconds, residuals: float64[K], predicted seconds of each iteration, and measured minus predicted.
     """
@@ -86,9 +86,9 @@ class Fitted:
     """Everything a log gave.
 
     Args:
-        columns: float64[K] each, by name.
-        fits: the best first.
-        left_out: laws that were not fitted, and why.
+        columns: float64[K] each, by name, one value an iteration.
+        fits: the best (lowest score) first.
+        left_out: name of each law that was not fitted, and why.
     """
 
     columns: Mapping[str, F8]
@@ -97,7 +97,7 @@ class Fitted:
 
 
 def read_log(path: Any) -> dict[str, F8]:
-    """The columns of a log that fits use, by our names.
+    """The columns of a CSV log of iterations that fits use, float64[K] each by our names (`COLUMNS`); others are ignored.
 
     Raises:
         InputError: no ``seconds``, neither ``kv`` nor ``tokens``, fewer than `FEWEST` rows, seconds that are all equal, or a
@@ -134,7 +134,10 @@ def fit_laws(columns: Mapping[str, F8]) -> Fitted:
     """Fit every law whose columns are present, by least squares with no parameter below 0.
 
     Args:
-        columns: as `read_log` gives them.
+        columns: as `read_log` gives them; `LAWS` says which a law needs.
+
+    Returns:
+        The fits, poor ones too (`checked` refuses those), and the laws without their columns.
 
     Source: WAIT eq. 1; Throughput-optimal eq. 2.3 and App. A.1. The papers fit by eye or not at all; ours.
     """
@@ -158,7 +161,7 @@ def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
         law: name of the law; None = the best fit.
 
     Raises:
-        InputError: it explains less than `LEAST` of the variation, or the law was not fitted.
+        InputError: the fit explains less than `LEAST` of the variation; an unknown law, or one without its columns.
     """
     if law is not None:
         check_known("--law", "law", law, LAWS, "a law that is fitted")

@@ -25,7 +25,7 @@ Sync: TypeAlias = float | Pairs
 
 
 def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
-    """Pairs of finite numbers from themselves or from text.
+    """Pairs of finite numbers, in the order given, from pairs or from text such as ``0:0/100000:0.011``.
 
     Raises:
         InputError: text that is not ``x:y/x:y``, or a number that is not finite.
@@ -41,7 +41,10 @@ def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float],
 
 
 class OfLoad:
-    """Base of step-time laws made of an overhead, a synchronisation term, and straight lines over the load."""
+    """Base of step-time laws made of an overhead, a synchronisation term, and straight lines over the load.
+
+    A law is a dataclass that has these fields and a `name` for errors, defines `table`, and calls `check` when it is made.
+    """
 
     __slots__ = ()
     name: ClassVar[str]
@@ -49,7 +52,11 @@ class OfLoad:
     sync_s: Any
 
     def check(self, *seconds: str) -> None:
-        """Parse `sync_s` in place, and check that the fields of these names are finite seconds >= 0."""
+        """Replace `sync_s` by its parsed value, and check that the fields of these names are finite seconds >= 0.
+
+        Raises:
+            InputError: another value, or as `check_sync`.
+        """
         for field in seconds:
             check_seconds(self.name, field, getattr(self, field))
         object.__setattr__(self, "sync_s", check_sync(self.name, "sync_s", self.sync_s))
@@ -68,15 +75,18 @@ class OfLoad:
 
 
 def check_seconds(where: str, field: str, value: float) -> None:
-    """Refuse a value that is not a finite number of seconds >= 0."""
+    """Raise InputError for a value that is not a finite number of seconds >= 0."""
     check_range(where, "a finite number of seconds >= 0", low=0, finite=True, **{field: value})
 
 
 def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) -> None:
-    """Refuse invalid knots: fewer than two, loads not ascending, or seconds that fall or are negative.
+    """Refuse invalid knots: fewer than two, loads that do not ascend, or seconds that fall; equal seconds pass.
+
+    Args:
+        knots: pairs of KV load in tokens and seconds.
 
     Raises:
-        InputError: naming the first bad knot.
+        InputError: naming the first bad knot; also for a first knot with a negative number.
     """
     if len(knots) < 2:
         raise InputError(where, field, f"{len(knots)} knots", "two knots or more", "Give load:seconds pairs.")
@@ -92,7 +102,7 @@ def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) ->
 
 
 def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
-    """Parse knots of a line over KV load, and check that they form a law from load 0 on.
+    """The knots of a line over KV load, parsed, after a check that they form a law from load 0 on.
 
     Raises:
         InputError: as `pairs_of` and `check_knots`, or a first line below 0 at load 0.
@@ -106,10 +116,10 @@ def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float
 
 
 def check_sync(where: str, field: str, sync: Sync) -> Sync:
-    """The synchronisation term, parsed if it is text.
+    """The synchronisation term, parsed if it is text: seconds for any group, or pairs of group size and seconds.
 
     Raises:
-        InputError: negative seconds, a group size below 1, or sizes that do not ascend.
+        InputError: negative seconds, a group size that is not a whole number >= 1, or sizes that do not ascend.
     """
     if isinstance(sync, str) and ":" not in sync:
         sync = finite(where, field, sync)
@@ -127,7 +137,10 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
 
 
 def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
-    """Seconds the barrier of a group costs: the constant, or read from the pairs, straight between two sizes.
+    """Seconds the barrier of a group of `group_size` workers costs: the constant, or read straight between two pairs.
+
+    Args:
+        sync: as `check_sync` returns it.
 
     Raises:
         InputError: a group smaller or larger than every size given.
@@ -141,7 +154,7 @@ def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
 
 
 def as_lines(knots: Sequence[tuple[float, float]], above: float = 0.0) -> PiecewiseLinear:
-    """The knots as arrays for compiled loops, with `above` seconds subtracted."""
+    """The knots (KV tokens, seconds) as the same lines for all workers, with `above` seconds subtracted from each."""
     load, seconds = np.array(knots, np.float64).T
     return PiecewiseLinear(np.ascontiguousarray(load), np.ascontiguousarray(seconds[None, :] - above))
 

@@ -16,7 +16,7 @@ from evenstep.request import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class Linear(OfLoad):
-    """``dt = overhead_s + sync + per_token_s * L*``.
+    """``dt = overhead_s + sync + per_token_s * L*``, L* the KV tokens of the heaviest worker.
 
     Args:
         overhead_s: C, seconds of a step at any load.
@@ -46,10 +46,12 @@ class Linear(OfLoad):
 
 
 def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: float | str) -> StepTime:
-    """Build the step-time law from its name and options; None = the linear law with the other three arguments.
+    """Build the step-time law from its name and options, such as ``piecewise:knots=0:0/40000:0.003``.
+
+    None builds the linear law with the other three arguments, which a text makes without effect.
 
     Raises:
-        InputError: an unknown law or option, or a value out of range.
+        InputError: an unknown law or option, a value out of range, or a batch-time law.
     """
     if text is None:
         return Linear(overhead_s=overhead_s, per_token_s=per_token_s, sync_s=sync_s)

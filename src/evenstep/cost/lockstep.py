@@ -47,12 +47,12 @@ class Parts:
         """Seconds of a step, and of each rank's own part.
 
         Args:
-            batches: float64[R, FEATURES], each rank's batch; all zero without one.
+            batches: float64[R, FEATURES], each rank's batch; all zero without one. It is not changed.
             overhead_s: seconds of any rank's step on top of its batch.
             beside_s: float64[R], seconds each rank takes for moving memory.
 
         Returns:
-            Seconds of the step, and float64[R].
+            Seconds of the step, the longest own part plus the common part; and float64[R], own parts with both extra times.
         """
         from evenstep.cost.batch_seconds import seconds_of
 
@@ -68,13 +68,23 @@ class Parts:
         return float(own.max()) + together, own
 
     def share(self, tokens: F8) -> float:
-        """Tokens of each of equal ranks whose collectives would take as long as those of these ranks."""
+        """Tokens of each of equal ranks whose collectives would take as long as those of these ranks.
+
+        That is the mean where both directions share a path, else the mean of all ranks but the smallest.
+
+        Args:
+            tokens: float64[R], as `padded` gives them.
+        """
         if self.shares_path or tokens.size == 1:
             return float(tokens.sum()) / tokens.size
         return float(tokens.sum() - tokens.min()) / (tokens.size - 1)
 
     def padded(self, tokens: F8) -> F8:
-        """float64[R], tokens that each rank runs, including dummy batches and padding."""
+        """float64[R], tokens that each rank runs, including dummy batches and padding (rules at `Parts`).
+
+        Args:
+            tokens: float64[R], tokens of its batch; 0 without one.
+        """
         found = np.maximum(tokens, 1.0)
         if not self.sizes:
             return found
@@ -86,13 +96,13 @@ class Parts:
 
 @runtime_checkable
 class TakenApart(Protocol):
-    """A law that can split off the part that ranks do together."""
+    """A law that can split off the part that `ranks` data-parallel ranks do together."""
 
     def in_lockstep(self, ranks: int) -> Parts: ...
 
 
 def parts_of(law: BatchTime, ranks: int) -> Parts:
-    """Split a law for so many ranks; without a common part, the whole law belongs to each rank.
+    """Split a law for `ranks` data-parallel ranks in lock-step; without a common part, the whole law belongs to each rank.
 
     Raises:
         InputError: the law is of another number of ranks.

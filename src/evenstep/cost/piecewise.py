@@ -11,7 +11,7 @@ from evenstep.cost.view import PiecewiseLinear
 
 @dataclass(frozen=True, slots=True)
 class Piecewise(OfLoad):
-    """``dt = overhead_s + sync + line(L*)``, the line going through the knots.
+    """``dt = overhead_s + sync + line(L*)``, L* the heaviest worker's KV tokens, the line going through the knots.
 
     ``piecewise:knots=0:0/40000:0.003/110000:0.012,overhead-s=0.0049``. Beyond the ends the first and last line go on.
 
@@ -21,7 +21,7 @@ class Piecewise(OfLoad):
         sync_s: synchronisation term: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
 
     Raises:
-        InputError: a value outside the ranges above.
+        InputError: a value outside the ranges above, fewer than two knots, or a first line below 0 at load 0.
 
     Source: ours; BF-IO sec. 6.2 has the linear case.
     """

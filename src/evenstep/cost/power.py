@@ -19,7 +19,7 @@ FLOPS_PER_PARAMETER = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """``P(mfu) = idle_w + (max_w - idle_w) * min(1, mfu / mfu_sat) ** gamma``.
+    """``P(mfu) = idle_w + (max_w - idle_w) * min(1, mfu / mfu_sat) ** gamma``, mfu the share of `peak_flops` in use.
 
     Args:
         model_params: parameters of the served model (active ones, for a mixture of experts).

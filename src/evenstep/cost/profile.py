@@ -95,10 +95,11 @@ class Profile:
     def in_lockstep(self, ranks: int) -> Parts:
         """Split the law for data-parallel ranks that share their experts.
 
-        Dense layers, attention and head stay with each rank.
+        Dense layers, attention and head stay with each rank; experts and collectives are common. Without shared experts, or
+        for one rank, the whole law is the rank's own.
 
         Raises:
-            InputError: the experts lie on another number of devices.
+            InputError: the experts lie on another number of devices than `ranks`.
         """
         tables, facts = self.tables, self.tables.facts
         if tables.moe is None or facts.expert_ranks == 1 or ranks == 1:
@@ -173,7 +174,7 @@ def along(table: F8, at: F8) -> F8:
 
 
 def captured(most: int) -> list[int]:
-    """Batch sizes for which a CUDA graph is captured, up to `most` tokens.
+    """Batch sizes for which a CUDA graph is captured, up to `most` tokens, ascending.
 
     Source: vLLM's default `cudagraph_capture_sizes`: 1, 2, 4, steps of 8 below 256, of 16 from there.
     """
@@ -186,10 +187,10 @@ def padded(lines: F8, most: int) -> F8:
 
     Args:
         lines: float64[2, P], tokens and seconds.
-        most: most tokens of a batch that runs as a captured graph; 0 = none.
+        most: most tokens of a batch that runs as a captured graph; 0 = none, and `lines` comes back.
 
     Returns:
-        float64[2, Q], a step for each captured size, then the given lines.
+        float64[2, Q], a step for each captured size, then the given lines from ``most + 1`` tokens on.
     """
     sizes = captured(most)
     if not sizes:

@@ -48,10 +48,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
-    """Seconds of one layer's attention on a grid.
+    """Seconds of one layer's attention on a grid without holes.
 
     Args:
-        axes: float64[a], [b], [c], [d]: prefill tokens, their context, decoding requests, the context of each.
+        axes: float64[a], [b], [c], [d], ascending: prefill tokens, their context, decoding requests, the context of each.
         seconds: float64[a, b, c, d].
     """
 
@@ -64,7 +64,7 @@ class Mixture:
     """Seconds of one layer of experts.
 
     Args:
-        tokens, activated: float64[a], [b], points of the table: tokens of a rank, and experts that they activate.
+        tokens, activated: float64[a], [b], ascending points of the table: tokens of a rank, and experts that they activate.
         table: float64[a, b], seconds.
     """
 
@@ -73,10 +73,10 @@ class Mixture:
     table: F8
 
     def seconds(self, tokens: F8, facts: Facts) -> F8:
-        """Seconds by tokens of a rank, float64[K], with as many active experts as a fair gate activates on one rank.
+        """float64[K], seconds by tokens of a rank, with as many active experts as a fair gate activates on one rank.
 
         A rank runs tokens of all ranks on its own experts. With a fair gate these are as many pairs of token and expert
-        as its own tokens make. Outside the table the nearest point counts.
+        as its own tokens make. Outside the table the nearest point counts. `facts` must have experts.
         """
         untouched = (1.0 - facts.experts_each / facts.experts) ** (tokens * facts.expert_ranks)
         active = facts.experts / facts.expert_ranks * (1.0 - untouched)
@@ -89,9 +89,10 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Everything of a folder. A line is float64[2, P]: tokens (sequences, bytes) and the seconds at them.
+    """Everything of a folder. A line is float64[2, P]: tokens (sequences, bytes), ascending, and the seconds at them.
 
-    `dense` and `per_sequence` hold a line for each layer, by its name.
+    `dense` (by tokens) and `per_sequence` (by sequences) hold a line for each layer, by its name: the time of running it
+    once. `moe` and `collective` (by bytes) are None without their files.
     """
 
     dense: dict[str, F8]
@@ -103,7 +104,7 @@ class Tables:
 
 
 def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
-    """The tables of a folder, or of the bundled profile of that name.
+    """The tables of a folder, or of the bundled profile of that name; a folder of the name comes first.
 
     Args:
         path: the folder, or the name.
@@ -137,12 +138,16 @@ def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
 
 
 def bundled() -> tuple[str, ...]:
-    """Names of the bundled profiles."""
+    """Names of the bundled profiles, sorted."""
     return tuple(sorted(one.name for one in BUNDLED.iterdir() if one.is_dir()))
 
 
 def needed(folder: Path, name: str) -> Path:
-    """The path of a required table; an error if the file is missing."""
+    """The path of a required table in a folder, `name` or else `name` with ``.gz``.
+
+    Raises:
+        InputError: neither file is there.
+    """
     found = _file(folder, name)
     if found is None:
         raise InputError(f"profile {folder}", "table", name, f"a file {name} or {name}.gz")
@@ -157,7 +162,7 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file, gzipped or not.
+    """The text of a file, decompressed if its name ends in ``.gz``, without a byte order mark.
 
     Raises:
         InputError: it cannot be read.
@@ -170,7 +175,9 @@ def text_of(path: Path) -> str:
 
 
 def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, Any]:
-    """Columns of a CSV file by name, as float64. The column `label`, if given, is text.
+    """Columns of a CSV file by name, float64 in the order of its rows. The column `label`, if given, is a list of text.
+
+    Other columns of the file are ignored.
 
     Raises:
         InputError: a column is missing, there is no row, or a cell is not a finite number >= 0; row and column are named.
@@ -202,7 +209,11 @@ def _number(path: Path, row: int, column: str, text: str | None) -> float:
 
 
 def lines_of(path: Path, by: str) -> dict[str, F8]:
-    """The measured line of each layer in a table, by name: float64[2, P], the column `by`, ascending, and seconds."""
+    """The measured line of each layer in a table, by name: float64[2, P], the column `by`, ascending, and seconds.
+
+    Raises:
+        InputError: as `rows_of`; or a layer with fewer than two points, or two rows at one point.
+    """
     rows = rows_of(path, (by, "time_us"), "layer")
     names = np.array(rows["layer"])
     return {
@@ -222,7 +233,11 @@ def _line(path: Path, rows: dict[str, Any]) -> F8:
 
 
 def attention_of(path: Path) -> Attention:
-    """The grid of an attention table, holes filled."""
+    """The grid of an attention table, in seconds, holes filled; of several rows at one point the last counts.
+
+    Raises:
+        InputError: as `rows_of` and `filled`.
+    """
     rows = rows_of(path, (*AXES, "time_us"))
     axes = tuple(np.unique(rows[name]) for name in AXES)
     grid = np.full([axis.size for axis in axes], np.nan)
@@ -232,7 +247,7 @@ def attention_of(path: Path) -> Attention:
 
 
 def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
-    """Fill the holes (nan) of a grid of attention seconds, so that every batch has a time.
+    """A copy of a grid of attention seconds with its holes (nan) filled, so that every batch has a time.
 
     Holes are points that cannot be measured, did not fit in memory, or lie on another grid of the same table. They are
     filled in this order:
@@ -247,7 +262,7 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
     Args:
         where: the file, for errors.
         grid: float64[a, b, c, d], seconds by `AXES`.
-        axes: the points of each axis.
+        axes: the points of each axis, ascending.
 
     Raises:
         InputError: the table has too few points.
@@ -303,7 +318,10 @@ def between(grid: F8, points: F8, axis: int) -> None:
 
 
 def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
-    """Fill the holes (nan) at index `at` of an axis, in place, on the line through the two points before it."""
+    """Fill the holes (nan) at index `at` of an axis, in place, on the line through the two points before it.
+
+    `points` are the coordinates of the axis, ascending; `at` is at least 2. A hole stays where one of the two is a hole.
+    """
     lines = np.moveaxis(grid, axis, -1)
     slope = (lines[..., at - 1] - lines[..., at - 2]) / (points[at - 1] - points[at - 2])
     beyond = lines[..., at - 1] + slope * (points[at] - points[at - 1])
@@ -328,7 +346,7 @@ def mixture_of(path: Path) -> Mixture:
 
 
 def facts_of(folder: Path) -> Facts:
-    """The content of ``profile.json``; the defaults of `Facts` without such a file.
+    """The content of ``profile.json``, without its field ``source``; the defaults of `Facts` without such a file.
 
     Raises:
         InputError: it is not a JSON object of known fields, or a value has the wrong type or is too small.

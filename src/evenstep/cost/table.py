@@ -19,11 +19,11 @@ _HEADER = ("load", "seconds")
 
 @dataclass(frozen=True, slots=True)
 class Table(OfLoad):
-    """``dt = sync + line(L*)``, the line going through the measured steps.
+    """``dt = sync + line(L*)``, L* the heaviest worker's KV tokens, the line going through the measured steps.
 
     ``table:path=h100.csv``. The file is CSV with the header ``load,seconds``: the KV load of a worker in tokens, and
     how long its whole decode step took. Several measurements of one load are averaged. C is the line at load 0, never
-    below 0.
+    below 0; beyond the largest load the last line goes on.
 
     Args:
         path: the file.
@@ -55,7 +55,7 @@ class Table(OfLoad):
 
 
 def read_steps(path: Path) -> list[tuple[float, float]]:
-    """Pairs of load and seconds from a measured file, in the order of the file.
+    """Pairs of load (KV tokens) and seconds from a CSV file ``load,seconds``, in its order, without blank lines.
 
     Raises:
         InputError: naming file, line and value.

@@ -22,7 +22,7 @@ FITS: dict[str, tuple[float, float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """``c + a * max(0, tokens - b0)``.
+    """``c + a * max(0, tokens - b0)`` seconds, for the tokens that a batch runs.
 
     Args:
         fit: a fit of the paper, which `c_s`, `a_s` and `b0` overrule where given.
@@ -68,7 +68,7 @@ class TokenBudget:
         return layout(tokens=self.knots())
 
     def knots(self) -> F8:
-        """float64[2, 3], tokens, and seconds at those."""
+        """float64[2, 3], tokens, and seconds at those: flat up to `b0`, then rising, as `layout` takes it."""
         flat = [0.0] if self._b0 > 0 else [-1.0]
         tokens = np.array([*flat, self._b0, self._b0 + 1.0])
         return np.stack([tokens, np.array([self._c, self._c, self._c + self._a])])

@@ -16,7 +16,7 @@ class PiecewiseLinear:
 
     Args:
         load: float64[P], KV tokens at the knots, strictly ascending, P >= 2.
-        seconds: float64[1, P] for all workers alike, or float64[G, P]; without the step's overhead.
+        seconds: float64[R, P], without the step's overhead: worker g reads row ``g % R``, so R = 1 is all workers alike.
         longest_share: where above 0, the lines are read at `effective_load` in place of the load.
     """
 
@@ -25,16 +25,23 @@ class PiecewiseLinear:
     longest_share: float = 0.0
 
     def effective_load(self, load: F8, running: I8, longest: F8) -> F8:
-        """float64[G], KV tokens at which the lines are read: the load plus a share of the padding.
+        """float64[G], KV tokens at which the lines are read: the load plus `longest_share` of the padding.
 
-        The padding is what the load lacks to `running` requests that are all as long as the longest.
+        The padding is what the load lacks to `running` requests that are all as long as the longest, at least 0.
+
+        Args:
+            load, longest: float64[G], KV tokens of each worker, and of its longest request.
+            running: int64[G], requests of each worker.
         """
         if self.longest_share == 0.0:
             return load
         return load + self.longest_share * np.maximum(running * longest - load, 0.0)
 
     def local_seconds(self, load: F8) -> F8:
-        """float64[G] seconds from float64[G] KV tokens: the plain form of the compiled loop's interpolation."""
+        """float64[G] seconds from float64[G] KV tokens: the plain form of the compiled loop's interpolation.
+
+        `load` is used as it is; pass `effective_load` where `longest_share` counts.
+        """
         cell = np.clip(np.searchsorted(self.load, load, side="right") - 1, 0, self.load.size - 2)
         row = np.arange(load.size) % self.seconds.shape[0]
         low, high = self.seconds[row, cell], self.seconds[row, cell + 1]
@@ -44,10 +51,11 @@ class PiecewiseLinear:
 
 @runtime_checkable
 class StepTime(Protocol):
-    """A step of a barrier group lasts ``overhead(size) + max_g local_seconds[g]``.
+    """A step of a barrier group lasts ``overhead_seconds(size) + max_g local_seconds[g]``.
 
-    `overhead_seconds` holds C and the synchronisation term; the host takes the maximum: the barrier. `running` counts the
-    requests of a worker, `longest` is the KV tokens of its longest, 0 where none runs.
+    `overhead_seconds` holds C and the synchronisation term, by the group's number of workers; the host takes the maximum:
+    the barrier. `local_seconds` is float64[G] from G workers: `running` counts the requests of each, `longest` is the KV
+    tokens of its longest, 0 where none runs. `table` gives the same as arrays.
     """
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8: ...

@@ -59,11 +59,11 @@ class Bounded:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """What the other predictor counts, and `capped`: answers that a cap inside the window changed."""
+        """What the other predictor counts, and `capped`: answers about a request whose cap lay inside the window."""
         return {**counted_of(self._inner), "capped": self._capped}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """The other predictor's answer, with every request gone by its cap if the cap lies inside the window.
+        """The other predictor's answer; where the cap lies inside the window, that of its curve cut at the cap.
 
         Raises:
             InputError: a request has produced more than its `max_tokens`.
@@ -82,7 +82,7 @@ class Bounded:
         return Prediction(all_steps, all_leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """The other predictor's curve, 0 from the cap on.
+        """The other predictor's curve, float64[N, H+1], 0 from the cap on but 1 at h = 0; counts in `capped` as `predict`.
 
         Raises:
             InputError: a request has produced more than its `max_tokens`.
@@ -97,15 +97,15 @@ class Bounded:
         self._inner.learn(finished)
 
     def begin(self, finished: Finished) -> None:
-        """As the other predictor; all at once if it has no parts."""
+        """As `begin` of the other predictor; its `learn`, all at once, if it does not learn in parts."""
         (self._inner.begin if self._in_parts else self._inner.learn)(finished)
 
     def advance(self, rows: int) -> int:
-        """As the other predictor."""
+        """As `advance` of the other predictor; `rows` if it does not learn in parts."""
         return self._inner.advance(rows) if self._in_parts else rows
 
     def gone(self, unfinished: Finished) -> None:
-        """As the other predictor, if it keeps requests."""
+        """As `gone` of the other predictor, if it keeps requests; else without effect."""
         if self._keeps:
             self._inner.gone(unfinished)
 
@@ -115,11 +115,11 @@ class Bounded:
         return self._inner.due if self._fits else None
 
     def put_in(self) -> None:
-        """As the other predictor."""
+        """As the other predictor, which must fit models (`due` is None otherwise)."""
         self._inner.put_in()
 
     def give_up(self) -> None:
-        """As the other predictor."""
+        """As the other predictor, which must fit models (`due` is None otherwise)."""
         self._inner.give_up()
 
 

@@ -9,7 +9,9 @@ from evenstep.request import F8, I8
 
 @jit
 def curve(lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
-    """Write P(r > h) for h = 0..H of every request whose prompt is remembered well enough.
+    """Write P(r > h) for h = 0..H, r = tokens left, of every request whose prompt is remembered well enough.
+
+    It is the share of the prompt's lengths above the age that are also above age + h.
 
     Args:
         lengths: int64[K, M], output lengths of each remembered prompt.
@@ -19,7 +21,7 @@ def curve(lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int
         horizon: H, steps.
         minimum: lengths of a prompt that it takes to say something, at least one of them above the age.
         stays: float64[N, H+1], written; rows that are silent have no meaning.
-        silent: bool[N], written: where nothing is.
+        silent: bool[N], written: True where too few lengths are remembered.
     """
     for i in range(place.size):
         silent[i] = True
@@ -46,11 +48,12 @@ def curve(lengths: I8, held: I8, place: I8, ages: I8, horizon: int, minimum: int
 
 @jit
 def stay_until(further: I8, place: I8, stays: F8) -> None:
-    """Shift curves that begin `further` steps ahead to where they belong; before that, a request stays.
+    """Shift curves that begin `further` steps ahead to where they belong, in place; before that, a request stays (1).
 
     Args:
         further: int64[N], at least 0.
-        place: int64[N], rows of `stays`, float64[M, H+1], which are changed.
+        place: int64[N], the row of `stays` that each shift is for.
+        stays: float64[M, H+1], changed in these rows; values shifted beyond H are lost.
     """
     for i in range(place.size):
         row, steps = stays[place[i]], further[i]

@@ -13,7 +13,13 @@ from evenstep.request import F8, I8
 
 @jit
 def enter(counts: I8, loads: I8 | F8, column: int, load: float, sign: int) -> None:
-    """Enter (sign 1) or take back (sign -1) one departure in a worker's ring: int64 `counts` and load units `loads`."""
+    """Enter (sign 1) or take back (sign -1) one departure in a worker's ring, in place.
+
+    Args:
+        counts, loads: the ring: departures (int64), and their load in units, by column.
+        column: ``t & mask`` for a departure before step t; mask is the ring's length minus 1.
+        load: its load at step t, in units.
+    """
     counts[column] += sign
     loads[column] += sign * load
 
@@ -22,15 +28,15 @@ def enter(counts: I8, loads: I8 | F8, column: int, load: float, sign: int) -> No
 def project(
     load: float, running: int, step: int, delta: int, unit: float, counts: I8, loads: I8 | F8, projected: F8
 ) -> None:
-    """Projected load of one worker h = 0..H steps ahead, written to `projected`, float64[H+1].
+    """Projected load of one worker h = 0..H steps ahead, in KV tokens, written to `projected`, float64[H+1].
 
     Args:
         load: its load now, in units.
         running: its running requests now.
-        step: the coming step.
+        step: number of the coming step, h = 0.
         delta: units every request gains a step.
         unit: KV tokens of one unit.
-        counts, loads: the worker's ring of departures; its length is a power of two above H.
+        counts, loads: the worker's ring of departures (`enter`), only read; its length is a power of two above H.
     """
     mask = counts.size - 1
     projected[0] = load * unit

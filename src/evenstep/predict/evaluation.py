@@ -32,12 +32,12 @@ class Score:
         predictions: how many were judged.
         leaves_share: share of them whose request left within H steps.
         auc: chance that a request that left got a higher P(r <= H) than one that did not; None without both kinds.
-        brier: mean square of P(r <= H) less what happened.
+        brier: mean square of P(r <= H) less what happened (1 = left, 0 = stayed).
         mae: mean distance of E[r | r <= H] from r over those that left, steps; None when none left.
-        gate_share: share of predictions that pass the gate.
+        gate_share: share of predictions that pass the predictor's gate.
         too_short: predictions without enough history.
-        reliability: float64[3, BINS], for P(r <= H) in tenths: its mean, the share that left, predictions; nan in empty
-            bins.
+        reliability: float64[3, BINS], for P(r <= H) in tenths: its mean, the share that left (both nan in an empty bin),
+            and the number of predictions.
         coverage: share of outputs inside their 10-90 % interval at age 0, of those that have one; None without any.
     """
 
@@ -90,8 +90,8 @@ def evaluate(
         train_share: share of the requests that is learned from.
 
     Raises:
-        InputError: an unknown predictor or option, a horizon below 1, a share not between 0 and 1, or a part without
-            requests.
+        InputError: an unknown predictor or option, an oracle, a horizon below 1, a share not between 0 and 1, or a part
+            without requests.
     """
     count = len(trace)
     if not 0.0 < train_share < 1.0:
@@ -128,6 +128,10 @@ def evaluate(
 def area_under_curve(chance: F8, happened: F8) -> float | None:
     """ROC-AUC from ranks, ties counting half; None when all or none happened.
 
+    Args:
+        chance: float64[N], predicted probabilities.
+        happened: float64[N], 1 or 0.
+
     Source: Mann-Whitney U over the product of both counts.
     """
     positive = int(happened.sum())
@@ -140,7 +144,10 @@ def area_under_curve(chance: F8, happened: F8) -> float | None:
 
 
 def reliability(chance: F8, happened: F8) -> F8:
-    """float64[3, BINS]: mean chance, share that happened and number of predictions of each tenth; nan where empty."""
+    """float64[3, BINS], by tenth of the chance: mean chance, share that happened, and number of predictions.
+
+    An empty bin has nan, nan and 0; a chance of 1 is in the last bin. `happened` is 1 or 0 for each.
+    """
     place = np.minimum((chance * BINS).astype(np.int64), BINS - 1)
     number = np.bincount(place, minlength=BINS).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):

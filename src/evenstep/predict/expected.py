@@ -16,7 +16,7 @@ ROUNDING = 1.5 * 2.0**32
 
 @jit
 def steps_between(horizon: int) -> int:
-    """The number of evaluated steps before the last step H. Loads at other steps are interpolated."""
+    """How many of the evaluated steps `EXPECTED_AT` are before the last step H. Loads at other steps are interpolated."""
     n = 0
     while n < len(EXPECTED_AT) and EXPECTED_AT[n] < horizon:
         n += 1
@@ -43,14 +43,15 @@ def rounded(expected: float) -> float:
 
 @jit
 def add_expected(load: float, growth: F8, copies: float, between: int, curve: F8, since: int, ahead: F8) -> None:
-    """Add one request to its worker's expected loads.
+    """Add one request to its worker's expected loads, at the evaluated steps of `ahead` (`step_at`).
 
     Args:
         load: its KV tokens now.
         growth: float64[H+1], KV tokens that each of its `copies` has gained after h steps.
         between: how many of the evaluated steps are before the last, from `steps_between`.
-        curve: float64[K], chance to be there h steps after the prediction, which was `since` steps ago.
-        ahead: float64[H+1], changed at the steps that are added up.
+        curve: float64[K], K > since + H, chance to be there h steps after the prediction, which was `since` steps ago.
+            It is above 0 at `since`.
+        ahead: float64[H+1], changed in place; `fill_between` fills the other steps after the last request.
     """
     H, share = ahead.size - 1, 1.0 / curve[since]
     for n in range(between + 1):
@@ -60,7 +61,7 @@ def add_expected(load: float, growth: F8, copies: float, between: int, curve: F8
 
 @jit
 def fill_between(ahead: F8) -> None:
-    """Fill the steps of `ahead`, float64[H+1], that are not evaluated, by linear interpolation."""
+    """Fill the steps of `ahead`, float64[H+1], that are not evaluated, by linear interpolation, in place."""
     H = ahead.size - 1
     for n in range(1, steps_between(H) + 1):
         low, high = EXPECTED_AT[n - 1], min(EXPECTED_AT[n], H) if n < len(EXPECTED_AT) else H

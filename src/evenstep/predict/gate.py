@@ -14,14 +14,14 @@ from evenstep.request import F8
 
 
 class Gate:
-    """Asks a predictor about running requests that are due.
+    """Asks a predictor about running requests that are due, and counts its answers.
 
     A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not leave inside
     the window: not before its next prediction (``refresh = "anchored"``), or H steps from now (``"literal"``). A curve
     passes no gate.
 
     Args:
-        predictor: the predictor to ask.
+        predictor: the predictor to ask; its attributes `gate` (default 0.5) and `refresh` (default anchored) are read once.
         horizon: H, steps.
 
     Source: BalanceRoute App. C.
@@ -34,10 +34,12 @@ class Gate:
         self._asked, self._accepted = 0, 0
 
     def steps_left(self, active: Active) -> F8:
-        """float64[N], expected steps until each request leaves, 1..H; -1 where it does not leave inside the window.
+        """float64[N], expected steps until each request leaves, 1..H.
+
+        A request that does not leave inside the window gets -1, or H where the predictor's `refresh` is ``literal``.
 
         Raises:
-            PolicyError: the answer has the wrong shape, or is not finite.
+            PolicyError: the answer has the wrong shape, or its steps are not finite.
         """
         prediction, count = self.predictor.predict(active, self.horizon), active.age.size
         steps, leaves = prediction.steps_left, prediction.leaves
@@ -70,7 +72,10 @@ class Gate:
         return found
 
     def counted(self) -> dict[str, int]:
-        """The predictions asked for, those that passed the gate, and the predictor's own counts."""
+        """Counts since the start: `predictions`, `predictions_accepted`, and the predictor's own as ``predictor_<name>``.
+
+        A prediction is accepted if it passes the gate; a curve always is.
+        """
         own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
         return {"predictions": self._asked, "predictions_accepted": self._accepted, **own}
 

@@ -13,11 +13,14 @@ _COUNTED = 1 << 16  # lengths up to which there is a place for each; of longer o
 def differ(records: I8, half: int, drift: float, ahead: int = 0) -> bool:
     """Whether the laws of two samples, some of it censored, lie further apart than chance explains.
 
+    The distance is the largest gap D between their distribution functions (Kaplan-Meier). They differ if D is above
+    ``drift * sqrt(1/n + 1/m)``.
+
     Args:
         records: int64[n], lengths, or minus the age of a request that runs.
         half: the first sample is the first `half` of the records, the second the others.
-        drift: D times ``1 / sqrt(1/n + 1/m)`` from which they do; for n and m stands, at each length, how many requests
-            without censoring would leave as many at risk.
+        drift: the factor above; for n and m stands, at each length, how many requests without censoring would leave as
+            many at risk.
         ahead: tokens by which the ages may be too high; the laws differ when they do with any ages in between.
     """
     younger = np.maximum(-records - ahead, 0)

@@ -37,9 +37,9 @@ def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9
     """Quantiles of the whole output length, given what has been produced.
 
     Args:
-        predictor: one with a method `curve`, or with one of its own, ``interval(active, low, high)``.
+        predictor: one with a method `curve`, or with one of its own, ``interval(active, low, high)``, which then answers.
         active: N requests; age 0 = still waiting.
-        low, high: chances in 0..1 that the length is at most the lower, at most the upper bound.
+        low, high: chances that the length is at most the lower, at most the upper bound; 0 < low <= high <= 1.
 
     Returns:
         int64[N] each, tokens, lower at most upper. 0 and 0 where a curve does not reach the upper bound within 262,144
@@ -108,6 +108,8 @@ def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
 
 def around(output_tokens: I8, share: float) -> tuple[I8, I8]:
     """The true lengths minus and plus a share of them, int64[N] each, rounded outwards, at least 1; simulation only.
+
+    A share above 1 counts as 1 for the lower bound.
 
     Raises:
         InputError: a share below 0.

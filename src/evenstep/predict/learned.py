@@ -73,7 +73,10 @@ class Learned:
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """Both stages from the models for this horizon; without such models, those of survival."""
+        """The prediction of the models for this horizon; without such models, that of survival.
+
+        A horizon asked for the first time becomes part of the next fit, which is due at once if `first` requests have ended.
+        """
         if not self._knows(horizon):
             return self._survival.predict(active, horizon)
         self._survival.history.asked(active.request_id, active.age)
@@ -81,7 +84,10 @@ class Learned:
         return Prediction(np.clip(leaves * inside + (1.0 - leaves) * horizon, 1.0, horizon), leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """Survival curve P(r > h), h = 0..H; leaving steps are spread evenly, as widely as the mean allows."""
+        """float64[N, H+1], P(r > h) for h = 0..H, from the same models as `predict`, or that of survival.
+
+        The steps at which a request may leave are spread evenly about their mean, as widely as 1..H allows.
+        """
         if not self._knows(horizon):
             return self._survival.curve(active, horizon)
         self._survival.history.asked(active.request_id, active.age)
@@ -94,9 +100,10 @@ class Learned:
         return 1.0 - leaves[:, None] * gone
 
     def interval(self, active: Active, low: float, high: float) -> tuple[I8, I8]:
-        """Quantiles of the whole output length, by quantile regression of the trees on the tokens left.
+        """Quantiles of the whole output length, int64[N] each, by quantile regression of the trees on the tokens left.
 
-        Before the first fit with these quantiles, survival answers. The result is that of `intervals.interval`.
+        Until a fit with these quantiles is put in, `intervals.interval` of survival answers. Quantiles asked for the first
+        time become part of the next fit, as a horizon does in `predict`.
         """
         new = tuple(dict.fromkeys(chance for chance in (low, high) if chance not in self._chances))
         if new:
@@ -127,13 +134,13 @@ class Learned:
         self._survival.gone(unfinished)
 
     def put_in(self) -> None:
-        """Use the models of the due fit from now on; makes the fit if no host has made it."""
+        """Use the models of the due fit from now on, if one is due; makes the fit if no host has made it."""
         if self.due is not None:
             self._models, self.due = self.due.make(), None
             self._fits += 1
 
     def give_up(self) -> None:
-        """Keep the present models until the next fit, because the due one failed."""
+        """Drop the due fit, because it failed, and keep the present models until the next one."""
         self.due = None
 
     def _both(self, active: Active, horizon: int) -> tuple[F8, F8]:

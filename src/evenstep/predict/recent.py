@@ -44,7 +44,7 @@ class Recent:
         self._last = np.zeros((2, _ROLLING))
 
     def learn(self, finished: Finished) -> None:
-        """Enter completions in order."""
+        """Enter completions in order; beyond `window` the oldest are forgotten."""
         for prompt, output in zip(finished.prompt_tokens.tolist(), finished.output_tokens.tolist(), strict=True):
             place = self.learned % self.window
             self._prompt[place], self._output[place] = prompt, output
@@ -52,7 +52,7 @@ class Recent:
             self._advance(prompt, output)
 
     def features(self, active: Active) -> F8:
-        """float64[N, 7], features of running requests now."""
+        """float64[N, 7], features of running requests now, in the order of `Recent`; statistics are 0 at first."""
         count = active.age.size
         rows: F8 = np.zeros((count, 2 + _STATISTICS))
         rows[:, 0] = active.prompt_tokens
@@ -61,10 +61,12 @@ class Recent:
         return rows
 
     def walked(self, ages: int) -> tuple[F8, I8, F8]:
-        """Training rows: every completion at up to `ages` ages, one drawn in each equal part of its life.
+        """Training rows: every kept completion at up to `ages` ages, one drawn in each equal part of its life.
+
+        The draw is keyed, so the same completions give the same rows. Statistics are those before the completion.
 
         Returns:
-            features float64[M, 7]; tokens left int64[M], >= 1; weights float64[M], tokens a row stands for.
+            features float64[M, 7], as `features`; tokens left int64[M], >= 1; weights float64[M], tokens a row stands for.
         """
         held = min(self.learned, self.window)
         output = self._output[:held]

@@ -59,19 +59,19 @@ class Survival:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """`too_short`: answers without enough history; `drifts`: changes of traffic noticed; `learned`: ended requests."""
+        """`too_short`: answers without enough history; `drifts`: changes of traffic noticed; `learned`: lengths kept."""
         history = self._history
         return {"too_short": self._too_short, "drifts": history.drifts, "learned": len(history)}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        """Both stages by age, and note that the requests run; H and 0 where the history says nothing."""
+        """`steps_left` and `leaves` by age; H and 0 where the history says nothing. Notes that the requests run."""
         self._history.asked(active.request_id, active.age)
         prediction, silent = self._history.leaving(active.age, horizon, self.minimum)
         self._too_short += int(np.count_nonzero(silent))
         return prediction
 
     def curve(self, active: Active, horizon: int) -> F8:
-        """Survival curves by age, float64[N, H+1], and note that the requests run; 1 where the history says nothing."""
+        """Survival curves by age, float64[N, H+1]; 1 where the history says nothing. Notes that the requests run."""
         self._history.asked(active.request_id, active.age)
         stays, silent = self._history.curve(active.age, horizon, self.minimum)
         self._too_short += int(np.count_nonzero(silent))

@@ -58,7 +58,7 @@ class TreesFit:
     models: Trees | None = field(default=None, init=False)
 
     def make(self) -> Trees:
-        """The models; the first call fits them."""
+        """The models, kept in `models`; the first call fits them. Raises as `lightgbm`."""
         if self.models is None:
             rows, left, weight = self.recent.walked(self.ages)
             made = Trees()
@@ -102,7 +102,7 @@ def _read(text: str) -> Any:
 
 
 def told(model: Any, features: F8) -> F8:
-    """float64[N], the model's predictions; empty without rows, because LightGBM rejects empty input."""
+    """float64[N], the model's predictions for features float64[N, 7]; empty without rows (LightGBM rejects empty input)."""
     if features.shape[0] == 0:
         return np.zeros(0)
     return np.asarray(model.predict(features, num_threads=1), np.float64)

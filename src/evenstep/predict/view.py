@@ -17,7 +17,8 @@ class Active:
     Args:
         request_id, age, prompt_tokens, prompt_key, max_tokens: int64[N]; `age` is tokens produced so far,
             `prompt_key` and `max_tokens` are 0 where unknown.
-        true_left: int64[N], true remaining decode steps; only for a predictor with ``oracle = True``, else empty.
+        true_left: int64[N], true remaining decode steps (one a token); only for a predictor with ``oracle = True``, else
+            empty.
     """
 
     request_id: I8
@@ -28,7 +29,7 @@ class Active:
     true_left: I8
 
     def take(self, rows: I8) -> Active:
-        """The requests in these rows, in this order."""
+        """A copy with the requests in these rows, in this order."""
         left = self.true_left[rows] if self.true_left.size else self.true_left
         return Active(
             self.request_id[rows],
@@ -47,7 +48,7 @@ class Prediction:
     Args:
         steps_left: float64[N], ``E[min(r, H)]`` in steps, r = remaining steps; >= H means it does not leave
             inside the window. The oracle answers r itself, not clipped.
-        leaves: float64[N], ``P(r <= H)``.
+        leaves: float64[N], ``P(r <= H)``, 0 to 1.
     """
 
     steps_left: F8
@@ -56,7 +57,10 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
-    """N requests that ended, in order of completion: int64[N] each. `prompt_key` is 0 where unknown."""
+    """N requests that ended, in order of completion: int64[N] each.
+
+    Lengths are tokens; `output_tokens` is all that the request produced. `prompt_key` is 0 where unknown.
+    """
 
     request_id: I8
     prompt_tokens: I8
@@ -64,14 +68,18 @@ class Finished:
     prompt_key: I8
 
     def part(self, start: int, end: int) -> Finished:
-        """The requests from row `start` to `end` - 1."""
+        """The requests from row `start` to `end` - 1, as views of the same arrays."""
         rows = slice(start, end)
         return Finished(self.request_id[rows], self.prompt_tokens[rows], self.output_tokens[rows], self.prompt_key[rows])
 
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Predicts when running requests leave within `horizon` steps, and learns from requests that ended."""
+    """Predicts when running requests leave within `horizon` decode steps, and learns from requests that ended.
+
+    A host tells `learn` of each ended request once, in order. It reads these attributes where there are any: `gate` and
+    `refresh` (see `Gate`), `refresh_every` (tokens between two predictions of a request, 16), `oracle`, `counted`.
+    """
 
     def predict(self, active: Active, horizon: int) -> Prediction: ...
     def learn(self, finished: Finished) -> None: ...
@@ -88,7 +96,10 @@ class SurvivalCurve(Protocol):
 
 @runtime_checkable
 class Keeps(Protocol):
-    """A predictor that keeps requests it was asked about until they end; its host reports those that leave unfinished."""
+    """A predictor that keeps requests it was asked about until they end.
+
+    Its host reports those that leave unfinished to `gone`, all others to `learn`.
+    """
 
     def gone(self, unfinished: Finished) -> None:
         """Note requests that left unfinished, with `output_tokens` produced so far."""
@@ -107,10 +118,10 @@ class LearnsInParts(Protocol):
         ...
 
     def advance(self, rows: int) -> int:
-        """Continue learning until `rows` rows are processed.
+        """Continue learning, in the order of `begin`, until `rows` rows are processed.
 
         Returns:
-            Rows of the allowance that are left; 0 if there is more to learn.
+            0 if there is more to learn. Otherwise the rows of the allowance that are left, but 1 at least.
         """
         ...
 
@@ -128,17 +139,17 @@ class Fits(Protocol):
     """A predictor that fits models to what it learned, and lets its host choose when and where a fit runs.
 
     Its answers never run a fit; they change only when the host installs one. That is an event like any other, so runs
-    repeat. `due` is the same object until it is installed, dropped, or replaced by the next due fit.
+    repeat. `due` is None, or a fit: the same object until it is installed, dropped, or replaced by the next due fit.
     """
 
     @property
     def due(self) -> Fit | None: ...
     def put_in(self) -> None:
-        """Use the due fit's models from now on; makes the fit if no host has made it."""
+        """Use the due fit's models from now on, so that none is due; makes the fit if no host has made it."""
         ...
 
     def give_up(self) -> None:
-        """Keep the present models, because the due fit failed."""
+        """Drop the due fit, because it failed, and keep the present models."""
         ...
 
 
@@ -149,12 +160,12 @@ def fit_now(predictor: object) -> None:
 
 
 def counted_of(predictor: object) -> dict[str, int]:
-    """A predictor's own counts by name, for instance answers given without enough history."""
+    """A predictor's own counts so far, by name, for instance answers without enough history; {} if it counts nothing."""
     return dict(getattr(predictor, "counted", {}))
 
 
 def is_oracle(predictor: object) -> bool:
-    """Whether the predictor is shown true lengths, which a live host cannot have. Tables mark it."""
+    """Whether the predictor is shown true lengths (attribute `oracle`), which a live host cannot have. Tables mark it."""
     return bool(getattr(predictor, "oracle", False))
 
 

@@ -25,11 +25,15 @@ _LOWEST = {
 
 
 def check_trace(trace: Trace, where: str) -> Trace:
-    """Check that a trace keeps every promise of `Trace`, and return it.
+    """Check that a trace keeps every promise of `Trace`, and return the same trace.
+
+    Args:
+        where: what errors call the trace.
 
     Raises:
-        InputError: a column of the wrong type or length, a value out of range, or times that go back; a row that waits
-            for itself, a later row or another session; blocks whose offsets, size or scope are wrong. Rows count from 0.
+        InputError: no rows; a column of the wrong type or length, a value out of range, or times that go back; a row that
+            waits for itself, a later row or another session; blocks whose offsets, size or scope are wrong. Rows count
+            from 0.
     """
     rows = len(trace)
     if rows == 0:

@@ -31,9 +31,10 @@ def content(path: Path) -> bytes:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file one by one, so that a long file is never whole in memory; raises as `head`.
+    """The lines of a file one by one, so that a long file is never whole in memory.
 
-    The lines of a file of `HEAD_BYTES` or more keep their newlines, those of a shorter one do not.
+    The lines of a file of `HEAD_BYTES` or more keep their newlines, those of a shorter one do not. Raises as `head` when
+    the first line is asked for.
     """
     first = head(path)
     if len(first) < HEAD_BYTES:
@@ -45,7 +46,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def decoded(path: Path, data: bytes) -> str:
-    """Bytes of this file as text, without a byte order mark; binary data is an `InputError`."""
+    """Bytes of this file as text, without a byte order mark; InputError names the line of binary or non-UTF-8 bytes."""
     try:
         if b"\0" in data:
             raise UnicodeDecodeError("utf-8", data, data.index(b"\0"), data.index(b"\0") + 1, "a NUL byte")

@@ -25,10 +25,11 @@ def source_of(path: Path, format: str | None = None, *, limit: int | None = None
     """The origin of a file's replicates: a recorded trace, or the generator a format describes (ServeGen).
 
     Args:
-        path, format, limit, options: as `read_trace`.
+        path: a file; `file_of` resolves ``sample:`` first.
+        format, limit, options: as `read_trace`; `seed` and `skip_bad_rows` do nothing for a generator.
 
     Returns:
-        A `Trace`, or the generator that the format's ``source`` returns.
+        A `Trace`, or the generator (`replicate.Drawn`) that the format's function ``source`` returns.
 
     Raises:
         InputError: as `read_trace`.
@@ -85,10 +86,10 @@ def read_trace(
 
 
 def detect(path: Path) -> str:
-    """Name of the format of a file.
+    """Name of the format of a file: the only one that recognises its name and its first `files.HEAD_BYTES` bytes.
 
     Raises:
-        InputError: none recognises it, or more than one does.
+        InputError: no format recognises it, or more than one does; or as `files.head`.
     """
     head = files.head(path)
     found = [name for name in names.members("workload") if names.find("workload", name).recognises(head, path.name)]
@@ -110,8 +111,13 @@ def detect(path: Path) -> str:
 def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str, ModuleType, dict[str, Any]]:
     """Find the format of a file, as asked for or recognised.
 
+    Args:
+        path: the file; it is read only if `format` is None.
+        format: a name, maybe with options (``mooncake:ticks=keep``); None = as `detect`.
+        options: further options by name; one that `format` gives too wins over it.
+
     Returns:
-        Its name, its module, and all its options converted to their types.
+        The format's name, its reader module, and all its options converted to their types.
 
     Raises:
         InputError: as `detect`, an unknown format, an unknown option (with the nearest), or a value that does not fit.
@@ -139,7 +145,7 @@ def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str
 
 
 def file_of(path: str | Path) -> Path:
-    """The path, with ``sample:NAME`` resolved to the bundled sample.
+    """The path, with ``sample:NAME`` resolved to the bundled sample; another file need not exist.
 
     Raises:
         InputError: no such sample, or an object that is not a path.
@@ -155,7 +161,7 @@ def file_of(path: str | Path) -> Path:
 
 
 def sample_path(name: str) -> Path:
-    """The bundled sample of this name.
+    """The file of the bundled sample of this name, given without ``sample:``.
 
     Raises:
         InputError: no such sample, with the nearest.
@@ -166,7 +172,7 @@ def sample_path(name: str) -> Path:
 
 
 def samples() -> tuple[str, ...]:
-    """Names of the bundled samples, as ``sample:NAME`` takes them."""
+    """Names of the bundled samples, in the order of their files; ``sample:NAME`` takes one."""
     return tuple(_bundled())
 
 

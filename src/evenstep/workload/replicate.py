@@ -17,7 +17,10 @@ _LEAST_RATE, _MOST_RATE = 1e-6, 1e9
 
 @runtime_checkable
 class Drawn(Protocol):
-    """Something that draws a trace for a key: a synthetic workload, or ServeGen's clients."""
+    """A workload that draws a trace for a key (synthetic, or ServeGen's clients); `name` is what reports call it.
+
+    `draw(seed, replicate)` returns the same trace for the same pair, and an independent one for another replicate.
+    """
 
     @property
     def name(self) -> str: ...
@@ -37,13 +40,13 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
 
     Args:
         number: 0, 1, ...; 0 of a recorded trace is the trace itself.
-        seed: the comparison's seed.
+        seed: the comparison's seed: key of the offset, or of the draw.
 
     Returns:
-        The trace, its rows renumbered from 0.
+        The trace, its rows renumbered from 0 and its first arrival at 0 s.
 
     Raises:
-        InputError: a negative number, or a synthetic trace without its generator.
+        InputError: a negative number; or a number above 0 of a trace that a generator drew, given without the generator.
     """
     check_range("replicate", "a whole number >= 0", low=0, number=number)
     if not isinstance(source, Trace):
@@ -94,7 +97,10 @@ def _offset(units: int, number: int, seed: int) -> int:
 
 
 def units_of(trace: Trace) -> tuple[I8, int]:
-    """The unit (session, or single request) of each row, numbered in order of their first rows, and their number."""
+    """int64[N], the unit (session, or single request) of each row, and the number of units.
+
+    Units are numbered from 0 in order of their first rows.
+    """
     session = trace.column("session")
     alone = session < 0
     label = np.where(alone, -1 - np.arange(len(trace)), session)
@@ -113,9 +119,9 @@ def _rotated_times(first: F8, offset: int) -> F8:
 
 
 def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicate: int = 0) -> Trace:
-    """The trace with its times scaled to a rate; a trace without times gets Poisson ones, keyed by seed and replicate.
+    """The trace with its times multiplied so that `rate` is `requests_per_s`, and a note on it.
 
-    Think times stay as they are.
+    A trace without times gets Poisson ones, keyed by seed and replicate. Think times stay as they are.
 
     Raises:
         InputError: as `check_rate`, and a trace whose rows all share one time.
@@ -148,11 +154,12 @@ def scaled_to_load(
     """The trace with its times scaled to a share of the cluster's capacity (see `capacity`).
 
     Args:
-        load: offered load over capacity, for instance 0.9.
-        workers, slots, overhead_s, per_token_s: the cluster.
+        load: arrivals a second over `capacity`, for instance 0.9.
+        workers, slots, overhead_s, per_token_s: the cluster, as in `capacity`.
+        seed, replicate: as in `scaled_to_rate`.
 
     Raises:
-        InputError: as `check_rate` and `scaled_to_rate`.
+        InputError: as `capacity`, `check_rate` and `scaled_to_rate`.
     """
     most = capacity(source, workers=workers, slots=slots, overhead_s=overhead_s, per_token_s=per_token_s)
     check_rate("--load", load, load * most)
@@ -167,7 +174,8 @@ def check_rate(flag: str, value: float, requests_per_s: float) -> None:
         requests_per_s: the rate that follows from the value.
 
     Raises:
-        InputError: `value` is no finite number above 0, or seconds have too few digits for such a rate.
+        InputError: `value` is no finite number above 0; or the rate is outside 1e-6 to 1e9 requests a second, for which
+            seconds have too few digits.
     """
     if not (np.isfinite(value) and value > 0):
         raise InputError(flag, flag.removeprefix("--"), value, "a finite number > 0")
@@ -179,11 +187,11 @@ def check_rate(flag: str, value: float, requests_per_s: float) -> None:
 def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_token_s: float) -> float:
     """Requests a second of a perfectly balanced, always full cluster under +1 drift.
 
-    ``G B / (C + t Lbar) / mean(o)`` with ``Lbar = B sum(o s + o (o - 1) / 2) / sum(o)``: G workers, B slots,
-    C overhead (s), t seconds a token, s prompt and o output tokens.
+    ``G B / (C + t Lbar) / mean(o)`` with ``Lbar = B sum(o s + o (o - 1) / 2) / sum(o)``: G workers, B slots a worker,
+    C seconds of fixed time a step, t seconds a KV token of the heaviest worker, s prompt and o output tokens.
 
     Raises:
-        InputError: a cluster without workers or slots, or a step without a length.
+        InputError: a cluster without workers or slots, a negative time, or a step that takes 0 s.
     """
     check_range("--load", "a finite number >= 1", low=1, finite=True, workers=workers, slots=slots)
     check_range("--load", "a finite number >= 0", low=0, finite=True, overhead_s=overhead_s, per_token_s=per_token_s)
@@ -202,8 +210,9 @@ class Rescaled:
     Args:
         drawn: the workload.
         requests_per_s: rate to scale to; None where `load` is given.
-        load: share of `capacity` to scale to.
-        cluster: workers, slots, overhead_s, per_token_s for `load`.
+        load: share of `capacity` to scale to; None where `requests_per_s` is given. Without either, `draw` raises
+            InputError.
+        cluster: for `load`: workers, slots a worker, seconds of fixed time a step, seconds a KV token.
     """
 
     drawn: Drawn
@@ -231,12 +240,16 @@ def rescaled(
     per_token_s: float = 1.1e-7,
     seed: int = 0,
 ) -> Source:
-    """The workload at another rate, or at a load on this cluster; unchanged when neither is given.
+    """The workload at another rate, or at a load on this cluster; the same object when neither is given.
 
-    A recorded trace is scaled at once (`scaled_to_rate`, `scaled_to_load`), a drawn workload after each draw.
+    A recorded trace is scaled at once (`scaled_to_rate`, `scaled_to_load`), a drawn workload after each draw (`Rescaled`).
+
+    Args:
+        workers, slots, overhead_s, per_token_s: the cluster, as in `capacity`; only `load` needs it.
+        seed: key of the times that a recorded trace without times gets.
 
     Raises:
-        InputError: both are given, and as those two.
+        InputError: both rate and load are given; or, for a recorded trace, as `scaled_to_rate` and `scaled_to_load`.
     """
     if requests_per_s is not None and load is not None:
         hint = f"The rate is {requests_per_s:g}; leave one of them out."
@@ -273,7 +286,7 @@ def _scaled(
 
 
 def rate(source: Trace) -> float:
-    """Requests a second over the span of the recorded times; nan without times, or if all requests have the same time."""
+    """Requests a second: N - 1 over the seconds from first to last time; nan without times, or if that span is 0."""
     if source.arrival_s is None or len(source) < 2:
         return float("nan")
     span = float(source.arrival_s[-1] - source.arrival_s[0])

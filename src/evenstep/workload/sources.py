@@ -27,8 +27,12 @@ def open_source(
 
     Args:
         path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`; a path ending in ``.yaml`` or
-            ``.yml`` is a workload file, of which `limit` cuts the requests and to which nothing else applies but
-            ``prefix_blocks=False``.
+            ``.yml`` without a format is a workload file, of which `limit` cuts the requests and to which nothing else
+            applies but ``prefix_blocks=False``.
+
+    Returns:
+        The source as the field `source`, not yet scaled to a rate. `requests_per_s` and `load` are what a workload file
+        asks for (see `Workload.at`); None for any other file.
 
     Raises:
         InputError: as `read_trace` and `yaml_file.load`.

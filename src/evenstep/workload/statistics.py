@@ -23,9 +23,11 @@ _FEWEST = 20  # arrivals in a window that counts
 def describe(trace: Trace) -> dict[str, Any]:
     """All statistics that `evenstep trace inspect` shows of a request trace; None for those that do not apply.
 
-    ``cv_gaps`` is the standard deviation of the gaps between arrivals over their mean; ``cv_gaps_5min`` the median of
-    that inside 5-minute windows, which leaves slow drift out. ``share_at_largest`` is the share of outputs equal to
-    the largest. ``prefix_share`` is the share of prompt blocks that were a prefix already seen.
+    ``span_s`` is the seconds from the first arrival to the last. ``cv_gaps`` is the standard deviation of the gaps between
+    arrivals over their mean; ``cv_gaps_5min`` the median of that inside 5-minute windows, which leaves slow drift out. The
+    two token entries are those of `lengths`. ``share_at_largest`` is the share of outputs equal to the largest.
+    ``sessions`` has their count, requests a session and think times. ``classes`` is their count. ``prefix_share`` is the
+    share of prompt blocks in a leading run of blocks already seen (`seen_share`).
     """
     return {
         "name": trace.name,
@@ -47,7 +49,7 @@ def describe(trace: Trace) -> dict[str, Any]:
 
 
 def lengths(tokens: I8) -> dict[str, float]:
-    """Mean, median, two high quantiles and the largest of token counts, as ``mean``, ``p50``, ``p95``, ``p99``, ``max``."""
+    """Mean, median, two quantiles and maximum, in tokens, under ``mean``, ``p50``, ``p95``, ``p99`` and ``max``."""
     low, high, highest = (float(q) for q in np.quantile(tokens, [0.5, 0.95, 0.99]))
     return {"mean": float(tokens.mean()), "p50": low, "p95": high, "p99": highest, "max": int(tokens.max())}
 
@@ -62,7 +64,10 @@ def cv_of_gaps(arrival_s: F8 | None) -> float:
 
 
 def cv_in_windows(arrival_s: F8 | None) -> float:
-    """Median of `cv_of_gaps` over the windows that hold at least 20 arrivals; nan without any."""
+    """Median of `cv_of_gaps` over windows of `CV_WINDOW_S` seconds, counted from the first arrival.
+
+    Only windows with at least 20 arrivals count; nan without such a window or without times.
+    """
     if arrival_s is None:
         return math.nan
     window = ((arrival_s - arrival_s[0]) // CV_WINDOW_S).astype(np.int64)
@@ -73,7 +78,10 @@ def cv_in_windows(arrival_s: F8 | None) -> float:
 
 
 def digest(trace: Trace) -> str:
-    """SHA-256 over every column and the blocks, hex; equal exactly when those are. An absent column is not one of zeros."""
+    """SHA-256 over every column and the prefix blocks, as 64 hex digits; equal exactly when those are.
+
+    An absent column differs from one of zeros. Name, format and notes do not count.
+    """
     sha = hashlib.sha256()
     for name in COLUMNS:
         column = getattr(trace, name)
@@ -86,7 +94,7 @@ def digest(trace: Trace) -> str:
 
 
 def is_generator(path: Path) -> bool:
-    """Whether a file holds clients to draw requests from (ServeGen), not requests."""
+    """Whether a file is a ServeGen tar: clients to draw requests from, not requests. Raises as `files.head`."""
     from evenstep.workload import files
     from evenstep.workload.readers import servegen
 
@@ -96,8 +104,10 @@ def is_generator(path: Path) -> bool:
 def describe_clients(path: Path) -> dict[str, Any]:
     """The content of a ServeGen tar: clients, their rates and burstiness, and their length laws weighted by rate.
 
-    ``cv_gaps`` is the clients' own coefficient of variation, weighted by rate. ``top_10_share`` is the share of the
-    requests that the ten busiest clients send.
+    Rates count from second 0 of the file to its last window: ``requests_per_s`` is their mean, ``peak_to_mean`` the busiest
+    600-s window over it, ``requests_implied`` their sum. ``cv_gaps`` is the clients' own coefficient of variation, weighted
+    by rate. ``top_10_share`` is the share of the requests that the ten busiest clients send. ``lengths`` has, by field of
+    the file, the entries of `lengths`. None stands where a figure has no value. Raises as `servegen_clients.load`.
     """
     clients = load(path)
     total = _total_rate(clients)

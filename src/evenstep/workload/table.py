@@ -20,7 +20,7 @@ _LARGEST = 2**53  # whole numbers up to here survive a float
 
 
 class Missing:
-    """The value in a column where a row has no such field."""
+    """The type of `MISSING`, the value in a column where a row lacks the field; a null in the file is None."""
 
     def __repr__(self) -> str:
         return "missing"
@@ -30,16 +30,18 @@ MISSING = Missing()
 
 
 class Doubt(Exception):  # noqa: N818  not an error: the signal to read again slowly and name the row
-    """A fast table met a problem it cannot describe; the slow table reads the file again."""
+    """Raised by a table without line numbers when a row is bad; `csv_table.parse` then reads the file again with them."""
 
 
 class Table:
-    """Rows of one file as columns, with the rows found bad so far.
+    """Rows of one file as columns, with the rows found bad so far in `bad`, bool[rows].
+
+    `whole`, `number`, `ascending` and `reject` set `bad`. A bad row keeps its position in every column.
 
     Args:
         where: the file's name, for messages.
-        columns: values by field, as text or JSON left them (a list) or already converted (an array).
-        lines: int64[N], line of each row in the file; None in a fast table, which raises `Doubt` where it would
+        columns: values by field, one a row, as text or JSON left them (a list) or already converted (an array).
+        lines: int64[rows], line of each row in the file; None in a fast table, which raises `Doubt` where it would
             have to name a row.
         rows: number of rows.
         skip: count bad rows instead of stopping at the first.
@@ -53,15 +55,19 @@ class Table:
 
     @property
     def good(self) -> I8:
-        """int64[M], positions of the rows not found bad."""
+        """int64[M], positions of the rows not found bad so far, ascending from 0."""
         return np.flatnonzero(~self.bad).astype(np.int64)
 
     def has(self, field: str) -> bool:
-        """Whether any row has this field."""
+        """Whether the table has a column for this field; single rows may still lack a value."""
         return field in self.columns
 
     def whole(self, field: str, low: int = 1, absent: int | None = None) -> I8:
-        """The field as int64[N], whole numbers of at least `low`; a missing value is bad, or `absent` if that is given."""
+        """The field as int64[rows], whole numbers of at least `low`; text such as ``"12"`` and 12.0 count as 12.
+
+        A missing or null value is bad, or becomes `absent` if that is given. A bad row's number has no meaning. Raises as
+        `column` and `reject`.
+        """
         values, wrong = self._converted(field, _as_whole, np.int64, absent)
         wrong |= values < low
         wrong &= ~self._is_absent(field, absent)
@@ -76,7 +82,7 @@ class Table:
         return "It is too large." if number is not None and number >= _LARGEST else ""
 
     def number(self, field: str, low: float = -math.inf, absent: float | None = None, expected: str = "") -> F8:
-        """The field as float64[N], finite numbers of at least `low`; a missing value is bad, or `absent` if that is given.
+        """The field as float64[rows], finite numbers of at least `low`; else as `whole`, with text that holds any number.
 
         Args:
             field, low, absent: as in `whole`.
@@ -89,30 +95,31 @@ class Table:
         return values
 
     def texts(self, field: str) -> list[str]:
-        """The column as text; "" where it is missing or null."""
+        """The column as text, one a row; "" where the value is missing or null. Raises as `column`."""
         return ["" if v is None or v is MISSING else str(v) for v in self.column(field)]
 
     def column(self, field: str) -> Column:
-        """The column as it was read, before any check.
+        """The column as it was read, before any check; the table's own list or array, not a copy.
 
         Raises:
-            InputError: no row has this field.
+            InputError: the table has no column for this field.
         """
         if field not in self.columns:
             raise InputError(self.where, field, "missing", f"a field {field!r} in every row")
         return self.columns[field]
 
     def reject(self, field: str, wrong: Bool, expected: str, hint: str = "", shown: Column | None = None) -> None:
-        """Mark rows bad for this field; without `skip` the first of them ends the reading.
+        """Set rows in `bad` and count them under this field for `notes`; without `skip` raise for the first of them.
 
         Args:
-            wrong: bool[N]; rows that are bad already do not count again.
-            expected, hint: for the error.
-            shown: values that the error shows; None = those of the field.
+            field: name in the error and in the notes; a column of the table unless `shown` is given.
+            wrong: bool[rows]; rows that are bad already do not count again.
+            expected, hint: for the error; the hint is a sentence on how to mend it, or empty.
+            shown: values that the error shows, one a row; None = those of the field.
 
         Raises:
-            InputError: names file, line, field and value.
-            Doubt: the table has no lines.
+            InputError: a row is newly bad and `skip` is off; names file, line, field and value.
+            Doubt: a row is newly bad and the table has no lines, with or without `skip`.
         """
         wrong = wrong & ~self.bad
         if not wrong.any():
@@ -131,7 +138,11 @@ class Table:
         self.bad |= wrong
 
     def ascending(self, field: str, times: F8 | I8) -> None:
-        """Reject the good rows whose time is before that of a good row above; raises as `reject`."""
+        """Reject the good rows whose time is before that of a good row above; equal times pass. Raises as `reject`.
+
+        Args:
+            times: one a row of the table, in any unit.
+        """
         ok = np.flatnonzero(~self.bad)
         seen = times[ok]
         if seen.size == 0 or bool((seen[1:] >= seen[:-1]).all()):
@@ -141,14 +152,14 @@ class Table:
         self.reject(field, wrong, "a time not before the row above", "Sort the rows by time.")
 
     def notes(self) -> tuple[str, ...]:
-        """The skipped rows, as one sentence, or empty."""
+        """One sentence that counts the skipped rows by field and names the first line; () if no row was skipped."""
         if not self._reasons:
             return ()
         what = ", ".join(f"{field} {count:,}" for field, count in sorted(self._reasons.items()))
         return (f"{int(self.bad.sum()):,} bad rows were skipped ({what}; the first in line {self._first_line}).",)
 
     def require_rows(self) -> None:
-        """Raises InputError when no good row is left."""
+        """Raises InputError when the table has no rows, or none that is good."""
         if self.rows == 0:
             raise InputError(self.where, "rows", 0, "at least one row below the header", "The file holds no request.")
         if bool(self.bad.all()):
@@ -227,7 +238,10 @@ def codes(values: Sequence[str]) -> tuple[I8, tuple[str, ...]]:
 
 
 def session_numbers(table: Table, field: str) -> I8:
-    """int64[N], one number for each session named in this field; -1 for rows without a session."""
+    """int64[N], a number from 0 for each session named in this field, in sorted order of the names as text.
+
+    A row gets -1 where the name is empty, missing or null; all rows do if the table has no such column.
+    """
     if not table.has(field):
         return np.full(table.rows, -1, np.int64)
     numbers, known = codes(table.texts(field))

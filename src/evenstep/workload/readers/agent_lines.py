@@ -30,7 +30,11 @@ _ROUNDING_S = 1.0  # recorded times are whole seconds
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: its session, its sub-agent (-1 = main line), and its recorded times in seconds."""
+    """One request: its session, its sub-agent's index in the list of helpers (-1 = main line), and its recorded times.
+
+    All are seconds. `start_s` counts from the session's start; a sub-agent's may count from any time, since only gaps
+    matter. `model_s` is the time the request took. `think_s` is None where it is not recorded.
+    """
 
     session: int
     helper: int
@@ -41,7 +45,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """One sub-agent: the time of its marker, its duration if recorded, and whether its result was waited for."""
+    """One sub-agent: the time of its marker in seconds from the session's start, and its duration if recorded (else None).
+
+    `awaited` says whether the main line waits for its result.
+    """
 
     marker_s: float
     duration_s: float | None
@@ -49,15 +56,16 @@ class Helper:
 
 
 def linked(calls: list[Call], helpers: list[Helper], good: Bool) -> tuple[I8, I8, I8, F8]:
-    """Order and links of the good calls.
+    """Order and links of the good calls, by the rules at the top of this file.
 
     Args:
-        calls: in the order of the file, a sub-agent's calls where its marker stands.
+        calls: in the order of the file, each session's together, a sub-agent's calls where its marker stands.
+        helpers: the sub-agents that `Call.helper` counts.
         good: bool[N], calls that are not bad.
 
     Returns:
-        The good calls' indices in `calls`, in the order of the trace. Then, in that order, session, row of the predecessor
-        in the trace (-1 = none), and think time in seconds.
+        The good calls' indices in `calls`, in the order of the trace: by session, in it by start. Then, in that order,
+        session from 0, row of the predecessor in the trace (-1 = none), and think time in seconds.
     """
     order: list[int] = []
     after: list[int] = []
@@ -162,7 +170,7 @@ def trace(
         rows: int64[N], row of the table of each call.
 
     Returns:
-        The trace, and the rows of its requests.
+        The trace, and int64, the row of the table of each of its requests.
 
     Raises:
         InputError: no request is left.

@@ -24,15 +24,15 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, prefix_blocks: bool = True) -> Trace:
     """Read agentic sessions: closed loop, no absolute times, blocks local to their session.
 
-    How requests follow each other, sub-agents included, is said in `agent_lines`. Requests with an empty output are
-    dropped, counted, and their session linked anew.
+    How requests follow each other, sub-agents included, is said in `agent_lines`. Times are seconds, a sub-agent's
+    duration milliseconds. Requests with an empty output are dropped, counted, and their session linked anew.
 
     Args:
         limit: stop after the session that brings the count to this many requests.
         prefix_blocks: keep the prompts' block ids (about 15 kB a request).
 
     Raises:
-        InputError: a bad session or request (file, line, field, value), or a file without requests.
+        InputError: a bad session or request unless skipped (file, line, field, value), or a file without requests.
 
     Source: callanjfox/kv-cache-tester.
     """

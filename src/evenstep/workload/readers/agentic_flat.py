@@ -22,12 +22,12 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read the flat form of agentic sessions: closed loop, no absolute times, no blocks.
 
-    `t` is relative to the session's start; a sub-agent's first `t` is its marker (see `agent_lines`). Empty
-    `api_time` and `think_time` mean not recorded. Requests with an empty output are dropped, counted, and their
+    All times are seconds. `t` is relative to the session's start; a sub-agent's first `t` is its marker (see `agent_lines`).
+    Empty `api_time` and `think_time` mean not recorded. Requests with an empty output are dropped, counted, and their
     session linked anew.
 
     Raises:
-        InputError: a bad row (file, line, field, value), or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
     """
     types: dict[str, type] = dict(zip(_FIELDS, (str, str, float, int, int, str, str), strict=True))
     return csv_table.parse(path, types, _trace, skip_bad_rows=skip_bad_rows)

@@ -26,10 +26,10 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read an Azure 2023 or 2024 CSV file.
 
-    Times may have a fraction of up to nine digits or none, and a zone or none. Rows have to be in order of time.
+    Times may have a fraction of up to nine digits or none, and a zone or none (UTC). Rows have to be in order of time.
 
     Raises:
-        InputError: a bad row (file, line, field, value), or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
 
     Source: Azure Public Dataset; Splitwise (2023), DynamoLLM (2024).
     """
@@ -69,7 +69,10 @@ def _nanoseconds(table: Table) -> I8:
 
 
 def nanoseconds(text: Any) -> int | None:
-    """Parse a time in Azure's notation to nanoseconds since 1970, up to 2262; without a zone it is UTC. None if invalid."""
+    """Parse text such as ``2023-11-16 18:15:46.6805900`` to nanoseconds since 1970, up to 2262; without a zone it is UTC.
+
+    None if it is not such a time, or before 1970.
+    """
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
         return None

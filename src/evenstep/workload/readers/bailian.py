@@ -18,16 +18,16 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True) -> Trace:
-    """Read Bailian JSONL; rows have to be in order of time.
+    """Read Bailian JSONL; times are seconds, and rows have to be in order of time.
 
     A chat with a parent follows it, in its session; think times are the gaps between the two times, which include the
-    time the model took. A parent outside the file makes its child the start of a session. The type is the class.
+    time the model took. A parent that no row above has makes its child the start of a session. The type is the class.
 
     Args:
-        prefix_blocks: keep the prompts' block ids.
+        prefix_blocks: keep the prompts' block ids, of 16 tokens each.
 
     Raises:
-        InputError: a bad row (file, line, field, value), times out of order, or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value; also a time out of order), or a file without rows.
 
     Source: alibaba-edu/qwen-bailian-usagetraces-anon.
     """

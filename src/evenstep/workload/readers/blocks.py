@@ -15,7 +15,7 @@ _SIZES = (512, 16, 32, 64, 128, 256, 1024)
 
 
 def flat(lists: Sequence[Any]) -> I8 | None:
-    """All block ids in one int64 array (unsigned ids keep their bits); None if any is not a whole number."""
+    """All block ids, one list after the other, int64 (unsigned ids keep their bits); None if any is not a whole number."""
     together: list[Any] = list(lists[0]) if len(lists) == 1 else list(chain.from_iterable(lists))
     if not together:
         return np.zeros(0, np.int64)
@@ -36,7 +36,7 @@ def of_table(
     prompt_tokens: I8,
     sizes: tuple[int, ...] = _SIZES,
 ) -> tuple[PrefixBlocks, str]:
-    """The prefix blocks of a table's rows. A row without the field has no blocks.
+    """The prefix blocks of a table's rows, scope ``global``. A row without the field has no blocks.
 
     Args:
         field: the column that lists the block ids of each row.
@@ -45,6 +45,9 @@ def of_table(
 
     Returns:
         The blocks of all rows, good and bad, and a note when no size fits, else "".
+
+    Raises:
+        InputError, Doubt: a value that is not a list of whole numbers, as `Table.reject`.
     """
     raw = table.column(field)
     lists = [v if isinstance(v, list) else [] for v in raw]

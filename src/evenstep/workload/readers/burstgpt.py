@@ -21,13 +21,14 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read a BurstGPT CSV file, with or without `Session ID` and `Elapsed time`.
+    """Read a BurstGPT CSV file, with or without `Session ID` and `Elapsed time`; times are seconds, in order.
 
     Rows with 0 request or response tokens are failed requests: dropped and counted. The model becomes the request class.
-    In a session a request follows the one above it; its think time is the gap between them less that one's elapsed time.
+    In a session a request follows the one above it; its think time is the gap between them less that one's elapsed time,
+    at least 0.
 
     Raises:
-        InputError: a bad row (file, line, field, value), or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
 
     Source: BurstGPT (KDD 2025).
     """

@@ -30,7 +30,7 @@ _TIME_TEXT = "a finite number >= 0, or a time such as 2026-03-01 18:15:46.25"
 
 
 def recognises(head: bytes, name: str) -> bool:
-    """A header of our own field names: both lengths, and at least one more field of a request."""
+    """Whether the first line names both lengths (any name in `lengths`), and one more field of a request by our own name."""
     first = csv_table.header(head)
     own = set(first) & set(COLUMNS)
     return bool(first_of(first, PROMPT) and first_of(first, OUTPUT) and own - {"prompt_tokens", "output_tokens"})
@@ -51,7 +51,8 @@ def read(
     """Read a CSV file whose first line names its columns.
 
     A column that is not named here is looked for under the field's own name (``arrival_s`` for `time`), one of token counts
-    under any name in `lengths`. Rows need not be in order of time: they are sorted, and counted in the notes.
+    under any name in `lengths`. Rows need not be in order of time: they are sorted, and counted in the notes. If there are
+    sessions and no column `after`, a request follows the one above it in its session.
 
     Args:
         path: the file.
@@ -62,7 +63,7 @@ def read(
         skip_bad_rows: leave out and count bad rows.
 
     Raises:
-        InputError: no such column, a unit without a time, or a bad row (file, line, field, value).
+        InputError: no such column, a unit without a column of numbers, or a bad row (file, line, field, value).
     """
     first = csv_table.header(files.head(path))
     asked = {
@@ -95,10 +96,10 @@ def read(
 
 
 def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str = "columns") -> Trace:
-    """A trace of columns in memory; see `Trace.from_columns`.
+    """A trace of columns in memory, by field of `Trace`; a column that is None is absent. See `Trace.from_columns`.
 
     Raises:
-        InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row).
+        InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row, from 0).
     """
     where = "Trace.from_columns"
     unknown = [field for field in columns if field not in COLUMNS]

@@ -17,7 +17,7 @@ from evenstep.workload.table import Doubt, Table
 
 
 def header(head: bytes) -> list[str]:
-    """The column names in a file's first line; empty if it is not text."""
+    """The column names in a file's first line, without spaces and quotes around them; empty if it is not UTF-8."""
     try:
         line = head.split(b"\n", 1)[0].decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -53,12 +53,16 @@ def parse(
 
     Args:
         fields: the type of each needed column: int, float, str or an Arrow type. Other columns of the file are ignored.
+            The slow table holds all of them as text; in the fast one a timestamp is int64 in its Arrow unit.
         build: columns to trace; it checks every field through the table.
         skip_bad_rows: leave out and count bad rows; the fast table skips none.
         names: column names of a file without a header line.
 
+    Returns:
+        What `build` returned last.
+
     Raises:
-        InputError: a missing column, a short or long row, or what `build` rejects.
+        InputError: a missing or double column, a short or long row, or what `build` rejects.
     """
     data = files.content(path)
     first = names or header(data[: files.HEAD_BYTES])

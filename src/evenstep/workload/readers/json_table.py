@@ -18,7 +18,10 @@ _KEY = re.compile(rb'"([A-Za-z_][A-Za-z0-9_ ]*)"\s*:')
 
 
 def keys(head: bytes) -> set[str]:
-    """Top-level field names of the first object; a guess from the text if its line is longer than the head."""
+    """Top-level field names of the first object; empty if the head does not begin with a JSON object.
+
+    If that object's line is longer than the head, or holds NaN, they are all names in the text that look like fields.
+    """
     import orjson
 
     stripped = head.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -37,7 +40,10 @@ def objects(path: Path, *, blank_lines: bool = False) -> Iterator[tuple[int, dic
     """Each line's number, from 1, with its object; or, if it is not an object, with text that shows what stands there.
 
     Args:
-        blank_lines: skip blank lines instead of reporting them.
+        blank_lines: skip blank lines, which still count in the numbers, instead of yielding the text "a blank line".
+
+    Raises:
+        InputError: as `files.head`.
     """
     import orjson
 
@@ -76,12 +82,14 @@ def table(
     skip_bad_rows: bool,
     blank_lines: bool = False,
 ) -> Table:
-    """The wanted fields of every line as columns.
+    """The wanted fields of every line as columns of Python values, `MISSING` where a row lacks the field.
 
     Args:
         fields: field -> the names it may have in the file, the first found in a row is taken. A field that no row
             has is left out of the table.
-        needed: fields that a row must have.
+        needed: fields that some row must have; `Table.whole` and others check each row.
+        skip_bad_rows: mark lines that are no JSON object as bad rows instead of stopping at the first.
+        blank_lines: skip blank lines; else such a line is a bad row.
 
     Raises:
         InputError: a line that is no JSON object (unless skipped), no line at all, or a needed field that no row has.

@@ -47,12 +47,12 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read a CSV file of lengths: with a header that names both columns, or two bare columns, prompt first.
+    """Read a CSV file of lengths in tokens: with a header that names both columns, or two bare columns, prompt first.
 
-    The trace has no times: timed arrivals on it need a rate.
+    The names are those in `PROMPT` and `OUTPUT`. The trace has no times: timed arrivals on it need a rate.
 
     Raises:
-        InputError: a bad row (file, line, field, value), no such columns, or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value), no such columns, or a file without rows.
     """
     head = files.head(path)
     names = ["prompt_tokens", "output_tokens"] if _BARE.match(head) else None
@@ -72,6 +72,6 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
 
 def first_of(names: list[str], known: tuple[str, ...]) -> str:
-    """The first known name that the header has, spelled as in the header; empty if it has none."""
+    """The first of the `known` lower-case names that is in `names` in any case, as spelled there; empty without one."""
     written = {name.lower(): name for name in names}
     return next((written[k] for k in known if k in written), "")

@@ -13,13 +13,14 @@ from evenstep.workload.table import Bool, Table
 
 
 def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **columns: Any) -> Trace:
-    """A trace of these rows of a table.
+    """A trace of these rows of a table, named after the table's file.
 
     Args:
         rows: int64[N], rows of the table, in the order of the trace.
         format: name of the trace's format.
         notes: added to the notes of the table.
-        columns: the full columns by field of `Trace`, None if absent. Arrival times are shifted so that the first is 0.
+        columns: the full columns (as long as the table) by field of `Trace`, None if absent. Arrival times are shifted so
+            that the first is 0. `after` would not be renumbered: set it on the result.
     """
     taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
     if taken.get("arrival_s") is not None:
@@ -28,11 +29,12 @@ def trace(table: Table, format: str, rows: I8, notes: Sequence[str] = (), **colu
 
 
 def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
-    """int64[N], the good rows in order of time, and notes.
+    """int64[N], the good rows in order of time, and notes; rows of equal time keep their order.
 
     Args:
         times: float64[rows of the table].
-        moved: the only note, with a ``{}`` for the number of rows that stood below a later one; left out if there are none.
+        moved: the only note, with a ``{}`` for the number of good rows earlier than the good row directly above; left out
+            if there are none.
     """
     rows = table.good
     late = int((np.diff(times[rows]) < 0).sum())
@@ -54,7 +56,10 @@ def previous_in_session(session: I8) -> I8:
 
 
 def gaps_after(after: I8, times: F8) -> F8:
-    """float64[N], seconds from a row's predecessor to the row by the recorded times; 0 without a predecessor."""
+    """float64[N], time from a row's predecessor to the row, in the unit of `times`.
+
+    0 where `after` is -1 or the predecessor is later.
+    """
     return np.where(after >= 0, np.maximum(times - times[np.maximum(after, 0)], 0.0), 0.0)
 
 
@@ -69,7 +74,7 @@ def relinked(after: I8, think_s: F8, keep: Bool) -> tuple[I8, F8]:
         keep: bool[N], rows that stay.
 
     Returns:
-        `after` and `think_s` in the old numbering; meaningful in kept rows.
+        Copies of `after` and `think_s`, still in the old numbering of all N rows; meaningful in kept rows.
     """
     after, think_s = after.copy(), think_s.copy()
     while True:
@@ -82,7 +87,13 @@ def relinked(after: I8, think_s: F8, keep: Bool) -> tuple[I8, F8]:
 
 
 def keep_rows(trace: Trace, keep: Bool, note: str = "") -> Trace:
-    """The trace without the rows that are not kept, its sessions relinked, and `note` added when any was dropped."""
+    """The trace without the rows that are not kept, renumbered, its sessions relinked (`relinked`).
+
+    `note` is added when any was dropped. If all rows are kept, it is the same trace.
+
+    Args:
+        keep: bool[N].
+    """
     if bool(keep.all()):
         return trace
     if trace.after is not None:
@@ -93,7 +104,7 @@ def keep_rows(trace: Trace, keep: Bool, note: str = "") -> Trace:
 
 
 def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
-    """The trace without the rows that are dropped, its sessions relinked.
+    """The trace without the rows that are dropped, renumbered, its sessions relinked (`relinked`).
 
     Args:
         dropped: bool[N].

@@ -24,12 +24,13 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read LMCache JSONL. Lengths are characters / 4, rounded up, at least 1; the prompt's key is a hash of its text.
 
-    The format's own defects are mended and counted. Rows are grouped by session and here sorted by time. Blank lines
-    are passed over, rows with an empty output (tool calls) are dropped and their session linked anew. A request
-    follows the one before it in its session; think times are the gaps between the two times, the model's time included.
+    Rows, which the format groups by session, are sorted by time. Blank lines are skipped. Rows with an empty output (tool
+    calls) are dropped: their follower then follows the row before them. Notes count what was sorted or dropped. Time 0 is
+    the first row's, dropped or not. A request follows the one before it in its session; think times are the gaps between
+    the two times, the model's time included.
 
     Raises:
-        InputError: a bad row (file, line, field, value), or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
 
     Source: LMCache/lmcache-agent-trace.
     """

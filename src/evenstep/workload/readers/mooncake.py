@@ -47,10 +47,11 @@ def read(
     """Read Mooncake JSONL; times and delays are milliseconds.
 
     Times may be rounded to ticks of a second or more, with several requests a tick (the published traces: 3 s). They are
-    then spread over their tick, in the order of the rows and by keyed chance.
+    then spread over their tick, in the order of the rows and by keyed chance (`tick_ms`, `spread_ticks`).
 
     A row of a session follows the row above it of the same session. Its think time is `delay`, or else the gap
-    between the two times, which includes the time the model took. Such a row may lack a time.
+    between the two times, which includes the time the model took. Such a row may lack a time: it then arrives `delay`
+    after the row it follows.
 
     Args:
         seed: key of the spread.
@@ -58,7 +59,7 @@ def read(
         ticks: ``spread``, or ``keep`` for the times as they are: a batch arrives at each tick.
 
     Raises:
-        InputError: a bad row (file, line, field, value), times out of order, or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value; also a time out of order), or a file without rows.
 
     Source: Mooncake (FAST 2025); the other names of the fields are those of AIPerf and Dynamo.
     """
@@ -145,7 +146,12 @@ def tick_ms(milliseconds: F8) -> float:
 
 
 def spread_ticks(milliseconds: F8, tick: float, seed: int) -> F8:
-    """Times within ``[time, time + tick)``, in the order of the rows, the same for the same seed."""
+    """float64[N], ascending milliseconds: each time moved by chance within its tick, keyed by seed and row.
+
+    Args:
+        milliseconds: float64[N], ascending.
+        tick: the longest move, milliseconds; a move also ends before the next distinct time.
+    """
     u = streams.uniform(seed, "mooncake-tick", np.arange(milliseconds.size, dtype=np.int64))
     ends = np.append(np.flatnonzero(np.diff(milliseconds)) + 1, milliseconds.size)
     room = np.full(ends.size, tick)

@@ -26,14 +26,14 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True) -> Trace:
-    """Read a Parquet trace; rows have to be in order of time.
+    """Read a Parquet trace with the name, format and notes it was written with; rows have to be in order of time.
 
     Args:
         prefix_blocks: keep the prompts' block ids.
 
     Raises:
-        InputError: damaged, without the needed columns, a newer version, or a bad row (file, row, column, value);
-            rows count from 1.
+        InputError: damaged, without the needed columns, another version of the format, or a bad row unless skipped
+            (file, row, column, value); rows count from 1.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -73,7 +73,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
 
 def write(trace: Trace, path: Path) -> None:
-    """Write every column of a trace, its blocks, and its metadata.
+    """Write every column of a trace, its blocks, and its metadata; an existing file is replaced as a whole.
 
     Raises:
         InputError: the file cannot be written; an existing file is left as it was.

@@ -54,7 +54,10 @@ def read(
 def source(
     path: Path, *, limit: int | None = None, start_s: float | None = None, duration_s: float | None = None
 ) -> ServeGen:
-    """The clients of a tar, which draw traces; see `read` for the arguments and what it raises."""
+    """The clients of a tar and the window to draw from.
+
+    Arguments and errors are those of `read`, but only `draw` raises for a window without requests.
+    """
     clients = load(path)
     complete = [c for c in clients if c.laws_at(0.0)]
     if not complete:
@@ -101,7 +104,7 @@ class ServeGen:
     notes: tuple[str, ...] = ()
 
     def draw(self, seed: int, replicate: int = 0) -> Trace:
-        """The requests of the window under this key.
+        """The requests of the window under this key, by time, the first at 0 s; `request_class` is the client's number.
 
         Raises:
             InputError: the window holds none.

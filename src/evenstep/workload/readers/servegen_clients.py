@@ -34,15 +34,15 @@ class Law:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """One client of a ServeGen tar.
+    """One client of a ServeGen tar, in K windows of `WINDOW_S` seconds.
 
     Args:
-        number: its chunk.
-        start_s: float64[K], starts of its windows.
-        rate: float64[K], requests a second.
+        number: that in the names of its files, ``chunk-<number>-...``.
+        start_s: float64[K], starts of its windows, in the file's time.
+        rate: float64[K], requests a second, 0 or more.
         cv: float64[K], coefficient of variation of its gaps.
         kind: K names: ``Gamma``, ``Weibull`` or "" (no fit: exponential gaps).
-        shape: float64[K], shape of that law; its scale follows from the rate.
+        shape: float64[K], shape of that law (1 where there is no fit); its scale follows from the rate.
         laws: window start (s) -> field -> law of its tokens or counts; fields as the file names them. Empty: rates only.
     """
 
@@ -55,14 +55,23 @@ class Client:
     laws: dict[float, dict[str, Law]] = field(default_factory=dict)
 
     def laws_at(self, time_s: float) -> dict[str, Law]:
-        """The laws of the last window at or before this time that has any, else of the first that has."""
+        """The laws, by field, of the last window at or before this time that has any, else of the first that has.
+
+        Args:
+            time_s: seconds, in the file's time.
+
+        Returns:
+            {} if the client has no laws.
+        """
         known = [start for start, laws in sorted(self.laws.items()) if laws]
         before = [start for start in known if start <= time_s]
         return self.laws[before[-1] if before else known[0]] if known else {}
 
 
 def load(path: Path) -> list[Client]:
-    """All clients of the tar, by number.
+    """All clients of the tar, ascending by number: one for each ``chunk-<number>-trace.csv``.
+
+    A client without a ``-dataset.json`` has no laws.
 
     Raises:
         InputError: no tar, no client in it, or a damaged window (file, line, field, value).

@@ -22,14 +22,14 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read TraceLab rounds.
+    """Read TraceLab rounds; prompts are `input_tokens_total`, rows are sorted by arrival.
 
-    A round arrives with the last of its inputs (user message, tool result) and ends with its last event. It follows
-    the round before it in its session. Its think time is the gap between that one's end and its arrival. Rows
-    are sorted by arrival.
+    A round arrives with the last of its inputs (user message, tool result; else its first listed event) and ends with its
+    last event. It follows the round before it in its session. Its think time is the seconds from that one's end to its
+    arrival, at least 0.
 
     Raises:
-        InputError: a bad row (file, line, field, value), or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
 
     Source: uw-syfi/TraceLab.
     """

@@ -16,10 +16,10 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read a Vidur CSV file with arrival times; rows have to be in order of time.
+    """Read a Vidur CSV file with arrival times in seconds; rows have to be in order of time.
 
     Raises:
-        InputError: a bad row (file, line, field, value), or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
 
     Source: microsoft/vidur, data/processed_traces.
     """

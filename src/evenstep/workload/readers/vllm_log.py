@@ -15,10 +15,12 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read a vLLM request log. A log is written as requests end: rows out of order of arrival are sorted, and counted.
+    """Read a vLLM request log, `arrival_time` in seconds.
+
+    A log is written as requests end: rows out of order of arrival are sorted, and counted in the notes.
 
     Raises:
-        InputError: a bad row (file, line, field, value), or a file without rows.
+        InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
 
     Source: the format of LLMServingSim's measured runs.
     """

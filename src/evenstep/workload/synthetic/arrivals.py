@@ -19,7 +19,8 @@ from evenstep.request import F8
 class Arrivals(Protocol):
     """An arrival process.
 
-    `times` returns float64[N] ascending seconds, the first 0, of N `requests`; None for a workload without times.
+    `times` returns float64[N] ascending seconds, the first 0, of N `requests`; None for a workload without times. The same
+    seed and replicate give the same times.
     """
 
     def times(self, requests: int, seed: int, replicate: int) -> F8 | None: ...
@@ -88,7 +89,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Gamma:
-    """Gamma gaps with this coefficient of variation, 0.001 to 1000 (1 is Poisson; above, bursts; below, steadier)."""
+    """Gamma gaps with this coefficient of variation, 0.001 to 1000 (1 is Poisson; above, bursts; below, steadier).
+
+    The coefficient is the standard deviation of the gaps over their mean, ``1 / requests_per_s`` seconds.
+    """
 
     requests_per_s: float
     cv: float
@@ -141,6 +145,9 @@ class OnOff:
 class Diurnal:
     """Poisson arrivals whose rate swings as a sine over a period.
 
+    ``rate(t) = requests_per_s * (1 + (peak_to_mean - 1) * cos(2 pi (t - peak_s) / period_s))``, t in seconds from the first
+    request.
+
     Args:
         requests_per_s: mean rate.
         peak_to_mean: in [1, 2]; 2 falls to nothing at the trough.
@@ -172,7 +179,7 @@ class LikeTrace:
     """The gaps of a recorded trace, scaled to a rate, over and over, from a keyed gap on (replicate 0: from the first).
 
     Args:
-        gaps: float64[M], seconds between a trace's requests.
+        gaps: float64[M], seconds between a trace's requests, not all 0.
         requests_per_s: rate to scale to; None keeps the trace's own.
     """
 
@@ -193,7 +200,7 @@ class LikeTrace:
 
 
 def mean_rate(process: Arrivals) -> float:
-    """Requests a second of a process over a long time; 0 for one without times, or with all at once."""
+    """Requests a second of a process over a long time; 0 for one without times or `requests_per_s`."""
     if isinstance(process, OnOff):
         expected = process.on_requests_per_s * process.on_s + process.off_requests_per_s * process.off_s
         return expected / (process.on_s + process.off_s)

@@ -109,7 +109,10 @@ class Uniform(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Choice(_Checked):
-    """One of a few lengths, in proportion to their weights; equally likely when no weights are given."""
+    """One of a few lengths, in proportion to their weights; equally likely when no weights are given.
+
+    Weights are relative: one for each length, >= 0, not all 0.
+    """
 
     tokens: tuple[int, ...]
     weights: tuple[float, ...] = ()
@@ -131,7 +134,10 @@ class Choice(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Lognormal(_Checked):
-    """``exp(mu + sigma Z)``, Z standard normal; give either `mu` or the `median`, exp(mu)."""
+    """``exp(mu + sigma Z)``, Z standard normal; give either `mu` or the `median`, exp(mu).
+
+    Tokens are rounded to the nearest whole number, then clipped to ``low..high``.
+    """
 
     sigma: float
     mu: float | None = None
@@ -155,7 +161,10 @@ class Lognormal(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Gamma(_Checked):
-    """Gamma law of this shape and scale (mean = shape times scale)."""
+    """Gamma law of this shape and scale (mean = shape times scale).
+
+    Tokens are rounded to the nearest whole number, then clipped to ``low..high``; so the mean holds before both.
+    """
 
     shape: float
     scale: float
@@ -170,7 +179,10 @@ class Gamma(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Geometric(_Checked):
-    """Geometric law on 1, 2, ... of this mean, before clipping."""
+    """Geometric law on 1, 2, ... of this mean, before clipping.
+
+    Lengths below `low` become `low`, those above `high` become `high`.
+    """
 
     mean: float
     low: int = 1
@@ -206,7 +218,10 @@ class Poisson(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class Pareto(_Checked):
-    """Pareto law of this tail exponent; give its `mean` (alpha > 1) or its `minimum`, both before clipping."""
+    """Pareto law of this tail exponent; give its `mean` (alpha > 1) or its `minimum`, both before clipping.
+
+    ``P(length > x) = (minimum / x) ** alpha``, in tokens. Lengths are rounded, then clipped to ``low..high``.
+    """
 
     alpha: float
     mean: float | None = None
@@ -230,7 +245,11 @@ class Pareto(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class ParetoTailed(_Checked):
-    """A lognormal body whose top `tail_share` is a Pareto tail of exponent `alpha`, joined where the body ends."""
+    """A lognormal body whose top `tail_share` is a Pareto tail of exponent `alpha`, joined where the body ends.
+
+    `sigma` and `median` (tokens) are those of the uncut lognormal. `tail_share` is a probability in (0, 1). Lengths are
+    rounded, then clipped to ``low..high``.
+    """
 
     sigma: float
     median: float
@@ -282,7 +301,7 @@ class Empirical:
     """The lengths of a trace, drawn anew: every recorded value is equally likely.
 
     Args:
-        values: int64[M], ascending.
+        values: int64[M], ascending, M >= 1; `empirical` sorts and checks them.
     """
 
     values: I8
@@ -292,14 +311,14 @@ class Empirical:
 
 
 def empirical(values: I8) -> Empirical:
-    """The law that draws these lengths, int64[M] in any order, anew; none is an `InputError`."""
+    """The law that draws these lengths, int64[M] in any order, anew; InputError if there is no length."""
     if values.size == 0:
         raise InputError("fitted", "values", 0, "at least one length")
     return Empirical(np.sort(values))
 
 
 def fitted_lognormal(values: I8) -> Lognormal:
-    """The lognormal law of maximum likelihood for these lengths, clipped to their range; none is an `InputError`."""
+    """The lognormal law of maximum likelihood for these lengths, clipped to their range; InputError without lengths."""
     if values.size == 0:
         raise InputError("fitted", "values", 0, "at least one length")
     logs = np.log(values)
@@ -308,7 +327,7 @@ def fitted_lognormal(values: I8) -> Lognormal:
 
 @lru_cache(maxsize=1024)
 def mean(law: Law) -> float:
-    """Mean tokens of a law, to a thousandth: on a grid finer towards its ends, where tails and rare lengths lie."""
+    """Mean tokens of a law after rounding and clipping, to about a thousandth: a numerical mean, kept for each law."""
     widths = 2.0 ** -np.array([*range(2, _HALVINGS), _HALVINGS - 1])  # from the middle to an end
     ends = 0.5 + np.cumsum(widths)
     u = (ends[:, None] - widths[:, None] * (np.arange(_POINTS) + 0.5) / _POINTS).ravel()
@@ -321,14 +340,15 @@ def _parts(law: Law, u: F8) -> F8:
 
 
 def check_mean(where: str, law: Law, place: str = "") -> None:
-    """Refuse a law of lengths whose mean is infinite.
+    """Refuse a law of lengths whose mean is infinite: its own or a part's `alpha` is at most 1, and `high` cuts nothing off.
 
     Args:
         where: what errors call the file or flag.
-        place: the place of the law in it, for instance ``synthetic.output``.
+        law: any law; of a `Bimodal`, each part with a share above 0 is checked. A `Capped` law always passes.
+        place: the place of the law in the file, for instance ``synthetic.output``.
 
     Raises:
-        InputError: it says so, and names the field.
+        InputError: such a law; names the field `alpha` with its place.
     """
     dot = f"{place}." if place else ""
     if isinstance(law, Bimodal):

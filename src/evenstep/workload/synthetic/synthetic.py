@@ -21,7 +21,8 @@ class Recurring:
     """Prompts that come back: each request has one of `keys` prompts, each equally likely.
 
     A prompt has one prompt length and one output length, drawn from the workload's laws; a request's output is its
-    prompt's, plus a whole number from ``-jitter..jitter``, at least 1.
+    prompt's, plus a whole number from ``-jitter..jitter``, at least 1. The number of its prompt, from 1, is its
+    `prompt_key`. `keys` below 1 or a negative `jitter` is an `InputError`.
     """
 
     keys: int
@@ -34,7 +35,10 @@ class Recurring:
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
-    """A class of requests, or a tenant: its share of them, and its laws of lengths where they are its own."""
+    """A class of requests, or a tenant: its share of them, and its laws of lengths where they are its own.
+
+    `share` is above 0 and relative to the sum over all classes. A law that is None is the workload's.
+    """
 
     share: float
     prompt: Law | None = None
@@ -49,15 +53,18 @@ class Synthetic:
     """A workload that is drawn.
 
     Args:
-        requests: number of requests.
+        requests: number of requests, 1 to `MOST_REQUESTS`.
         prompt, output: laws of the lengths, drawn independently.
         arrivals: arrival process; without one there are no times (saturated runs).
         recurring: prompts that come back, or None.
         seed: added to the seed of a draw, so that two workloads in one file differ.
         name: for reports.
         notes: sentences for every trace drawn.
-        classes: drawn for each request in proportion to their shares; a class's number is its place in the list.
+        classes: drawn for each request in proportion to their shares; a class's number is its place in the list, from 0.
             Empty = one class, without a column.
+
+    Raises:
+        InputError: `requests` out of range, or classes with laws of their own together with `recurring`.
     """
 
     requests: int
@@ -77,9 +84,9 @@ class Synthetic:
         check_range("synthetic", f"a whole number in 1..{MOST_REQUESTS}", low=1, high=MOST_REQUESTS, requests=self.requests)
 
     def draw(self, seed: int, replicate: int = 0) -> Trace:
-        """The trace under this key; another replicate is another draw.
+        """The trace under this key: the same for the same seed and replicate, and independent for another replicate.
 
-        A capped output law also sets `max_tokens`.
+        If an output law is `Capped`, `max_tokens` is its cap, and 0 for classes without one. Else it is absent.
         """
         key = seed + self.seed
         ids = np.arange(self.requests, dtype=np.int64)

@@ -34,7 +34,11 @@ VERSION = config.VERSION
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The lengths of a trace file: drawn anew from them (empirical), or from the lognormal law fitted to them."""
+    """The lengths of a trace file: drawn anew from them (empirical), or from the lognormal law fitted to them.
+
+    `column` is the column of the trace to take. `file` is ``sample:NAME`` or a path from the YAML file's folder on; without
+    a `format` every format is asked.
+    """
 
     file: str
     column: Literal["prompt_tokens", "output_tokens"]
@@ -44,7 +48,10 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class LikeTrace:
-    """The gaps of a trace file, scaled to a rate (without one, as they are)."""
+    """The gaps of a trace file, scaled to a rate (without one, as they are).
+
+    `file` and `format` are as in `Fitted`. A trace without times is an `InputError`.
+    """
 
     file: str
     requests_per_s: float | None = None
@@ -53,7 +60,10 @@ class LikeTrace:
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """A trace file and how to read it; a relative path starts at the YAML file's folder."""
+    """A trace file and how to read it; a relative path starts at the YAML file's folder.
+
+    The fields are the arguments of `reading.read_trace`; `options` holds those of the format by name.
+    """
 
     file: str
     format: str | None = None
@@ -81,7 +91,10 @@ class SyntheticSection:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The whole file: one of `synthetic` and `trace`, and at most one of `requests_per_s` and `load`."""
+    """The whole file: one of `synthetic` and `trace`, and at most one of `requests_per_s` and `load`.
+
+    `load` is a share of a cluster's capacity (`replicate.capacity`). Without a `name` the workload has the file's name.
+    """
 
     version: int
     name: str | None = None
@@ -97,8 +110,8 @@ class Workload:
     """The content of a workload file.
 
     Args:
-        source: the origin of replicates, before scaling.
-        requests_per_s, load: rate or load the file asks for, or None.
+        source: the origin of replicates (a trace, or a generator), before scaling to the rate or load.
+        requests_per_s, load: rate or load (share of a cluster's capacity) the file asks for, or None; at most one is set.
         description: the file's own words.
         path: the file; None = the source comes from elsewhere.
     """
@@ -110,7 +123,10 @@ class Workload:
     path: Path | None = None
 
     def at(self, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0) -> Source:
-        """The trace source at the file's rate, or at its load on this cluster."""
+        """The source at the file's rate, or at its load on this cluster; the source itself if the file asks for neither.
+
+        The arguments and errors are those of `replicate.rescaled`.
+        """
         return rescaled(
             self.source,
             requests_per_s=self.requests_per_s,
@@ -151,15 +167,15 @@ PROCESSES: dict[str, type] = {
 
 
 def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
-    """Read a workload file.
+    """Read a workload file; trace files that it names are read as well.
 
     Args:
         path: the file.
         prefix_blocks: keep the block ids of a trace file, unless its own options say otherwise.
 
     Raises:
-        InputError: no YAML, another version, an unknown key (with the nearest), or a value that does not fit; each
-            names its place as ``section.key``.
+        InputError: not YAML, another version, an unknown key (with the nearest), or a value that does not fit; both or
+            neither of `synthetic` and `trace`, or both a rate and a load. Each names its place as ``section.key``.
     """
     file = config.read_yaml(path)
     document: Document = Reading(path, file).made(Document, {"version": VERSION, **file.values}, "")
@@ -174,7 +190,7 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
 
 
 def check_means(workload: Workload) -> None:
-    """Refuse a drawn workload with a law of infinite mean.
+    """Refuse a drawn workload with a law of infinite mean (`laws.check_mean`); recorded traces and ServeGen pass.
 
     Raises:
         InputError: naming the law, with its place in the file if there is one.
@@ -195,10 +211,11 @@ def check_means(workload: Workload) -> None:
 def check_arriving(workload: Workload, at_rate: bool) -> None:
     """Refuse a law of infinite mean if requests arrive over time: no rate above 0 is then stable.
 
-    Requests that all wait from the start are a closed batch. Its work is finite, so it may run under any law.
+    Requests that all wait from the start (`Saturated`, `AtOnce`) are a closed batch. Its work is finite, so it may run
+    under any law.
 
     Args:
-        at_rate: whether arrivals are scaled to a rate or load; a source has its own arrival times otherwise.
+        at_rate: whether arrivals are scaled to a rate or load; if so, a closed batch is checked as well.
 
     Raises:
         InputError: see `check_means`.
@@ -229,18 +246,26 @@ def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
 
 
 class Reading:
-    """Builds values of one file; has its lines for messages and its folder for relative paths."""
+    """Builds the values of one YAML file.
+
+    Args:
+        path: the file; relative paths in it start at its folder.
+        file: its parsed content, which knows the line of each key for errors.
+    """
 
     def __init__(self, path: Path, file: config.Document) -> None:
         self.path, self.file = path, file
 
     def made(self, kind: Any, content: Any, place: str) -> Any:
-        """Build a dataclass from a mapping, with every field converted to its type.
+        """Build a dataclass from a mapping, with every field converted to its type, also inside nested dataclasses.
 
         Args:
             kind: the dataclass.
             content: the mapping.
             place: its keys in the file, joined by dots, for errors; empty = the whole file.
+
+        Returns:
+            An instance of `kind`. A law or process inside it that names a trace file is made from that trace, which is read.
 
         Raises:
             InputError: not a mapping, an unknown or missing key, or a value that does not fit.
@@ -325,7 +350,7 @@ class Reading:
 
 
 def beside(path: Path, file: str) -> str:
-    """A file that a YAML file names: a sample, or a path from the YAML file's folder on."""
+    """A file that a YAML file names: ``sample:NAME`` as it is, any other path taken from the YAML file's folder."""
     return file if file.startswith("sample:") else str(path.parent / file)
 
 

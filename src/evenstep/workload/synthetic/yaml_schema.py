@@ -22,12 +22,18 @@ _RULES = {"oneOf": [{"required": ["synthetic"]}, {"required": ["trace"]}], "not"
 
 
 def schema() -> dict[str, Any]:
-    """The schema as plain values."""
+    """The JSON Schema of WORKLOAD.yaml as dicts, lists and text, ready for `json.dumps`."""
     return schema_of(yaml_file.Document, TITLE, _RULES)
 
 
 def schema_of(kind: type[Any], title: str, rules: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a YAML file that holds this dataclass, with laws and processes chosen by name."""
+    """The JSON Schema of a YAML file that holds this dataclass, with laws and processes chosen by name; as `schema`.
+
+    Args:
+        kind: the dataclass of the whole file.
+        title: of the schema.
+        rules: further JSON Schema keywords for the top object, which win over its own.
+    """
     tagged = [(tag, name, kind) for tag, known in _CHOICES.items() for name, kind in known.items()]
     (top, *names), parts = config.objects(kind, *(kind for *_, kind in tagged), hook=_choice)
     definitions: dict[str, Any] = {tag: {"oneOf": []} for tag in _CHOICES}
