@@ -26,7 +26,7 @@ def _kebab(name: str) -> str:
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=_kebab, omit_defaults=True, gc=False):
-    """The base of all events.
+    """The base of all events. In a decision log the field ``event`` holds the class name in kebab case.
 
     Args:
         now_s: the host's time, seconds on any clock that never goes back.
@@ -39,8 +39,8 @@ class Arrived(Base, frozen=True):
     """A client's request was parsed and may be served.
 
     Args:
-        request: the host's number of it.
-        prompt_tokens: KV tokens at admission; an estimate until the engine reports them.
+        request: the host's number of the request, larger than all before it.
+        prompt_tokens: KV tokens at admission, 1 or more; an estimate until the engine reports them.
         tenant: the tenant to charge; limits are per tenant.
         request_class: class as policies see it.
         key: salted hash of the prompt, 0 = unknown; predictors remember prompts by it.
@@ -75,14 +75,14 @@ class Arrived(Base, frozen=True):
 
 
 class PromptCounted(Base, frozen=True):
-    """An engine reported the true number of prompt tokens."""
+    """An engine reported the true number of prompt tokens. 0, or a request that has ended, changes nothing."""
 
     request: int
     prompt_tokens: int
 
 
 class PrefillDone(Base, frozen=True):
-    """The prefill leg answered; the host keeps the hand-over for the decode leg.
+    """The prefill leg answered; the host keeps the hand-over for the decode leg. The request now waits in the pool.
 
     Args:
         prompt_tokens: as the prefiller counted, 0 = not reported.
@@ -131,7 +131,10 @@ class ClientGone(Base, frozen=True):
 
 
 class Sampling(Base, frozen=True):
-    """A worker's metrics are about to be read. Its `Sampled` may miss requests that are sent or end from now on."""
+    """A worker's metrics are about to be read; send it just before the read that `Sampled` will report.
+
+    The reading may or may not show requests that are sent or end between the two events.
+    """
 
     worker: str
 
@@ -160,29 +163,36 @@ class Sampled(Base, frozen=True):
 
 
 class ScrapeFailed(Base, frozen=True):
-    """A worker's metrics could not be read."""
+    """A worker's metrics could not be read. A prefiller counts as full until its next `Sampled`; else nothing changes."""
 
     worker: str
 
 
 class Probed(Base, frozen=True):
-    """A worker was asked for its health, because of a `Probe` or by the host itself. `ok`: it is healthy."""
+    """A worker was asked for its health, because of a `Probe` or by the host itself. `ok`: it is healthy.
+
+    If it is not, a worker in use is ejected, unless it is the last healthy one. An ejected one that is healthy comes back.
+    """
 
     worker: str
     ok: bool
 
 
 class WorkerAdded(Base, frozen=True):
-    """A worker joined the fleet, or came back from being drained."""
+    """A worker joined the fleet, or came back from being drained. A known name gets the new description `spec`.
+
+    Handling it raises `InputError` if the worker is known with another role.
+    """
 
     spec: WorkerSpec
 
 
 class WorkerRemoved(Base, frozen=True):
-    """Remove a worker.
+    """Remove a worker: it gets nothing new, and the command `Removed` follows once it has no requests left.
 
     Args:
-        drain: let its requests finish there; otherwise they continue elsewhere at once.
+        worker: its name; an unknown name changes nothing.
+        drain: let its requests finish there; otherwise they are retried or continued elsewhere at once.
     """
 
     worker: str
@@ -190,7 +200,10 @@ class WorkerRemoved(Base, frozen=True):
 
 
 class Tick(Base, frozen=True):
-    """Time passed, or a batch of reads is done; due rounds and deadlines are handled."""
+    """Time passed, or a batch of reads is done. Due rounds are decided, and requests past a deadline end.
+
+    Send it when `WakeAt` asks for it, and when `Dispatcher.due` is true after a batch of reads.
+    """
 
 
 class Reloaded(Base, frozen=True):
@@ -217,7 +230,7 @@ class Fitted(Base, frozen=True):
 
 
 class Draining(Base, frozen=True):
-    """The host is about to stop: no new requests are accepted, accepted ones finish."""
+    """The host is about to stop: from now on new requests get a 503, accepted ones finish. It cannot be undone."""
 
 
 Event: TypeAlias = (

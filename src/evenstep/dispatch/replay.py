@@ -21,10 +21,11 @@ class Difference:
     """The first decision that differs from the log.
 
     Args:
-        decision: running number.
-        now_s: the host's time at the decision.
-        what: ``view`` (the policy saw something else), ``answer``, ``fallback``, ``missing`` or ``extra``.
-        recorded, replayed: what the log says, and what was decided now; None where there is no such decision.
+        decision: running number, from 0.
+        now_s: the host's time at the decision, in seconds.
+        what: ``view``: the policy saw something else. ``answer``: other requests or workers. ``fallback``: only the reason
+            of the fallback differs. ``missing``: the replay did not decide here. ``extra``: the log has no such decision.
+        recorded, replayed: the decision in the log, and that of the replay; None where there is no such decision.
     """
 
     decision: int
@@ -66,11 +67,11 @@ class Watch(Protocol):
     """Observes a replay, step by step."""
 
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """Called after each record is handled, and after each decision is compared."""
+        """Called after each record is handled, and after each decision (`Round`) is compared and found equal."""
         ...
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """Called before a chunk of the request in this row is counted."""
+        """Called before a chunk of the request in this row is counted; `dispatcher.now_s` is the chunk's time."""
         ...
 
 
