@@ -70,10 +70,7 @@ class Columns(Generic[T]):
 
 
 def numbers(column: Any) -> Any:
-    """A writable memory view of a contiguous int64 or float64 array; an empty list for an empty array.
-
-    An element is a Python number.
-    """
+    """A writable memory view of a contiguous int64 or float64 array, for Python numbers; an empty list for an empty one."""
     if not column.size:
         return []
     return memoryview(column).cast("B").cast("q" if column.dtype == np.int64 else "d")

@@ -153,10 +153,7 @@ class Dispatcher:
         self.requests.correct(row, prompt_tokens)
 
     def flush(self) -> None:
-        """Write the chunks counted since the last record to the decision log; without a log nothing happens.
-
-        Each event does so by itself; call it before the log is closed.
-        """
+        """Write the chunks counted since the last record to the decision log, if any; call it before the log is closed."""
         self._journal.flush()
 
     def snapshot(self) -> dict[str, Any]:

@@ -80,11 +80,7 @@ class Deliveries:
                 self._barriers.stepped()
 
     def deliver(self, row: int, tokens: int) -> None:
-        """Count a chunk that `count_chunks` leaves to the host: a first token, or one that needs more room.
-
-        Raises:
-            RuntimeError: the row has no request on a worker.
-        """
+        """Count a chunk that `count_chunks` leaves to the host: a first token, or one that needs more room in the tables."""
         worker, last, joined = self._on[row], self._step_of[row], -1
         if last == NEW:
             self._requests.first_token(row, worker)

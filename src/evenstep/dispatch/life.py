@@ -319,11 +319,7 @@ class Requests:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def rows_on(self, name: str) -> list[int]:
-        """Rows of the requests sent to or seated on this worker, in order of arrival; of a prefiller, ascending.
-
-        Raises:
-            KeyError: the fleet has no such worker.
-        """
+        """Rows of the requests with slots on this worker, in order of arrival; of those at this prefiller, ascending."""
         place = self._mirror.place.get(name)
         if place is None:
             return sorted(self._fleet.prefill.prefillers[name].requests)

@@ -33,11 +33,7 @@ _TOGETHER = 256
 
 @jit
 def count(value: float, counts: I8, bounds: F8, sums: F8) -> None:
-    """Count one observation in a histogram's arrays, which are changed; see `Histogram`.
-
-    Args:
-        counts, bounds, sums: of `Histogram.arrays`.
-    """
+    """Count one observation in the arrays of a histogram, as `Histogram.arrays` returns them; changes counts and sums."""
     low, high = 0, bounds.size
     while low < high:
         middle = (low + high) // 2

@@ -22,7 +22,7 @@ ERROR = 0.25
 
 @part
 def add(groups: GroupColumns, group: int, envelope: float, seconds: float) -> None:
-    """Count a step, and add it to the group's fit, weight 0.999 times the weight of each later step; then renew the law.
+    """Count a step, add it to the group's fit, and renew the law. Each step multiplies the weight of earlier ones by 0.999.
 
     Args:
         envelope: KV tokens of the group's heaviest worker at the start of the step.

@@ -16,9 +16,8 @@ _PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
 
 
 def without_usage(data: bytes, off: Off) -> bytes:
-    """The chunk `data`, with its ``usage`` member removed (`off` is ``absent``) or set to null (``null``).
+    """The chunk `data` with its ``usage`` member, which must be present, removed (`off` is ``absent``) or set to null.
 
-    The member must be present.
     A flat usage object at the end is cut off without parsing: with no brace between it and the end it is a member of the
     chunk itself. Inside a string its quotes would be escaped. Otherwise the members are parsed one by one.
     """
