@@ -21,7 +21,7 @@ _FEWEST = 8  # requests that a round looks at however few slots there are
 
 
 class Admission:
-    """Decides rounds, and sends what they admit.
+    """Decides rounds: asks the policy about the waiting requests, and sends those it admits to their workers.
 
     Args:
         parts: where everything about requests and workers is kept.

@@ -21,7 +21,7 @@ _ARRIVES = Cause.ARRIVES_FOR_DECODE
 
 
 class Arrivals:
-    """Admits or refuses requests that arrive.
+    """Admits requests that arrive, with a row and a queue for each, or refuses them with a `Reject`.
 
     Args:
         parts: where everything about requests and workers is kept.

@@ -45,7 +45,7 @@ class Continue(msgspec.Struct, frozen=True, gc=False):
     """Continue a stream on this worker. Prompt and tokens produced so far are the new prompt; the client sees one stream.
 
     Args:
-        row: as in `SendDecode`.
+        request, leg, worker, row: as in `SendDecode`.
         produced: tokens that the client already has; the host lowers `max_tokens` by as many.
     """
 
@@ -72,7 +72,7 @@ Broken: TypeAlias = Literal["failed", "expired", "overdue", "cannot-continue"]
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """Let the prefiller drop the request's KV, because no decode leg will fetch it."""
+    """Let the prefiller `worker` drop the request's KV, because it is not needed there any more; no answer is expected."""
 
     request: int
     worker: str
@@ -128,8 +128,8 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
     Args:
         kind: ``fallback``, ``policy-off``, ``foreign``, ``divergence``, ``disagreement``, ``ejected``, ``recovered``,
             ``last-healthy``.
-        about: the worker, or the reason of a fallback.
-        text: a sentence.
+        about: name of the worker; of a ``fallback`` its reason (`rounds.fallback.Reason`); of ``policy-off`` the policy.
+        text: one sentence without a full stop.
     """
 
     kind: str

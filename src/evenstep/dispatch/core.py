@@ -115,7 +115,7 @@ class Dispatcher:
 
     @property
     def settings(self) -> Settings:
-        """The limits and deadlines in force."""
+        """The limits and deadlines in force: those of the constructor, or of the last `Reloaded` with settings."""
         return self._turn.settings
 
     @property
@@ -146,9 +146,9 @@ class Dispatcher:
         return None if self.parts.deciding.ahead is None else self.parts.deciding.ahead.fit
 
     def counted(self, row: int, prompt_tokens: int) -> None:
-        """Correct the prompt tokens of the request in this row, as the event `PromptCounted` would.
+        """Set the true number of prompt tokens (1 or more) of the request in this row, as `PromptCounted` would.
 
-        Call it only without a decision log, and when all events so far have been handled.
+        Call it only without a decision log, which would lack it, and when all events so far have been handled.
         """
         self.requests.correct(row, prompt_tokens)
 
@@ -184,7 +184,9 @@ class Dispatcher:
         self._take(parts)
 
     def reload(self, policy: str, predictor: str) -> None:
-        """Use another policy and predictor from now on; empty = the present one. The policy's memory begins anew either way.
+        """Use another policy and predictor, ``NAME[:key=value,...]``; empty = the present one. Policy memory begins anew.
+
+        It is not logged: a host sends `Reloaded` instead.
 
         Raises:
             InputError: no such policy or predictor; nothing has changed then.

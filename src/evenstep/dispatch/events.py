@@ -97,8 +97,9 @@ class Finished(Base, frozen=True):
     """The decode leg ended correctly, with a finish reason.
 
     Args:
-        prompt_tokens: as the engine counted, if not reported before; 0 = not reported.
-        output_tokens: of an answer that came whole, of all its copies together; 0 if its chunks were reported.
+        prompt_tokens: prompt tokens as the engine counted them, if not reported before; 0 = not reported.
+        output_tokens: output tokens, over all copies, of an answer that came whole; 0 if its chunks were counted by
+            `Dispatcher.produced`.
     """
 
     request: int
@@ -108,11 +109,11 @@ class Finished(Base, frozen=True):
 
 
 class Failed(Base, frozen=True):
-    """A call to an engine (a leg) failed.
+    """A prefill or decode call (a leg) failed. The request is retried or continued elsewhere, or ends.
 
     Args:
-        kind: see `Kind`.
-        retry_after_s: the engine's Retry-After, seconds; 0 = none.
+        kind: why: ``connect``, ``status``, ``stream``, ``stall``, ``stale``, ``client``, ``recomputed`` or ``unable``.
+        retry_after_s: the engine's Retry-After in seconds; 0 = no such header.
     """
 
     request: int
@@ -124,7 +125,7 @@ class Failed(Base, frozen=True):
 class ClientGone(Base, frozen=True):
     """The request ends without an answer, because its client left or the host gave it up.
 
-    It may wait, prefill or decode. Its row and its slot become free.
+    It may be in any state. Its row and slots become free, and a call that is open is closed by an `Abort`.
     """
 
     request: int
@@ -144,12 +145,12 @@ class Sampled(Base, frozen=True):
 
     Args:
         worker: its name.
-        running, waiting: requests that run there, and that wait there, by its own count.
+        running, waiting: requests that run there, and that wait there, by its own count, those of other senders included.
         kv_used: share of its KV memory in use, 0..1.
-        kv_tokens: capacity in tokens as it says, 0 = it does not.
-        slots: requests it runs at most as it says, 0 = it does not.
+        kv_tokens: KV capacity in tokens that the worker states, 0 = not stated.
+        slots: most requests it runs at a time, as it states, 0 = not stated; only compared with the configured slots.
         prefix_queried, prefix_hit: prompt tokens it looked up in its prefix cache, and found there, since it started;
-            -1 = it does not say.
+            -1 = not stated.
     """
 
     worker: str
@@ -220,7 +221,7 @@ class Reloaded(Base, frozen=True):
 
 
 class Fitted(Base, frozen=True):
-    """The fit that is due (`Dispatcher.fit`) was made.
+    """The host has run the fit that is due (`Dispatcher.fit`); its models are used from now on.
 
     Args:
         ok: whether the fit succeeded; if not, the present models stay until the next fit.

@@ -25,7 +25,7 @@ _LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
 class Requests:
-    """Moves requests through their states: first token, failure, retry, end.
+    """Moves requests through their states: first token, failure, retry, end. Methods append the commands that follow.
 
     Args:
         parts: where everything about requests and workers is kept.
@@ -350,7 +350,7 @@ class Requests:
         self._prefixes.resize(self._mirror.names)
 
     def give_up_stranded(self) -> None:
-        """End waiting requests that failed on all workers that remain: those that do not leave."""
+        """End waiting requests (``failed``) for which no engine is left: those that stay are excluded for them."""
         at, excluded = self._rows.at, self._exclusions.excluded
         for row in list(excluded):
             waits = at.state[row] in (_POOLED, _FOR_PREFILLER)

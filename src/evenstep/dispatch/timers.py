@@ -22,7 +22,7 @@ class Timers:
         self.is_new = False  #: a deadline was set since the owner last cleared this flag
 
     def set(self, name: tuple[str, int], at_s: float) -> None:
-        """Set the deadline of a name, in place of an earlier one."""
+        """Set the deadline of a name, in seconds on the host's clock, in place of an earlier one; sets `is_new`."""
         self.at[name] = at_s
         self.is_new = True
         line, entry = self._line, (at_s, name)

@@ -87,16 +87,16 @@ class EngineSample:
 
 
 class EngineAdapter(Protocol):
-    """One engine: paths, headers, dialect, and how to read its metrics. A frozen dataclass, found by name."""
+    """One kind of engine: paths, headers, dialect, and how to read its metrics. A frozen dataclass, found by name."""
 
     @property
     def dialect(self) -> Dialect:
-        """The ways in which this engine's streams differ."""
+        """How this engine's streams and bodies differ from those of other engines."""
         ...
 
     @property
     def health_path(self) -> str:
-        """The path that answers 200 while the engine serves."""
+        """The path, with its leading slash, at which GET answers 200 while the engine serves."""
         ...
 
     @property
@@ -106,7 +106,7 @@ class EngineAdapter(Protocol):
 
     @property
     def rank_header(self) -> str:
-        """Header that pins a request to a data-parallel rank; empty if the engine has no such header."""
+        """Name of the HTTP header that pins a request to a data-parallel rank by its number; empty = no such header."""
         ...
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:

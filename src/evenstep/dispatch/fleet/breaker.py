@@ -92,7 +92,7 @@ class Breaker:
         self._doubted.pop(request, None)
 
     def eject(self, name: str) -> float:
-        """Open the engine's circuit; returns the seconds until it is probed."""
+        """Open the engine's circuit; returns the seconds until it is to be probed, which the caller schedules."""
         circuit = self.circuits[name]
         circuit.state = "open"
         return circuit.cooldown_s

@@ -42,7 +42,7 @@ class Fleet:
         return bool(found) and any(not one.leaves for one in found.values())
 
     def lost_with(self, name: str) -> list[str]:
-        """Names of the engines that fail together with this one: its barrier group, or only itself if it is unknown."""
+        """Names of the engines that fail with this one: its barrier group, itself included; of a prefiller only its own."""
         place = self.mirror.place.get(name)
         return [name] if place is None else self.mirror.peers(place)
 

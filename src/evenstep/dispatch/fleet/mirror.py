@@ -277,12 +277,15 @@ class Mirror:
         self._open = None
 
     def reserve(self, place: int, slots: int) -> None:
-        """Reserve more slots of a worker for a request that wants several; a negative number releases them."""
+        """Add to the reserved slots of the worker in this place, for requests that want several; negative releases them."""
         self.at.reserved[place] += slots
         self._open = None
 
     def lets_go(self, place: int, requests: int, *, ran: bool) -> None:
-        """Free `requests` slots of a worker. `ran`: their requests were running, else sent without a token yet."""
+        """Free `requests` slots of the worker in this place. `ran`: they were running slots, else sent ones.
+
+        Loads and the number of running requests (`leaves`) are changed elsewhere.
+        """
         self._open = None
         (self.at.running if ran else self.at.sent)[place] -= requests
         self.at.went[place] += requests

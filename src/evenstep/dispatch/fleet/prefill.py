@@ -103,7 +103,7 @@ class PrefillBudget:
             found.capacity = float(kv_tokens)
 
     def unreadable(self, name: str) -> None:
-        """Count a prefiller as full, because its metrics could not be read."""
+        """Count a prefiller as full until its next report, because its metrics could not be read."""
         self.prefillers[name].used = 1.0
 
     def free(self, name: str) -> float:

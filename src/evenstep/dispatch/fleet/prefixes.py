@@ -94,7 +94,7 @@ class Prefixes:
 
     @property
     def has_any(self) -> bool:
-        """Whether the prompt blocks of any request are known."""
+        """Whether the prompt blocks of any request in the dispatcher, waiting or sent, are known."""
         return bool(self._blocks)
 
     def resize(self, names: Sequence[str]) -> None:
@@ -136,7 +136,7 @@ class Prefixes:
             self._let_go(row)
 
     def lost(self, worker: int) -> None:
-        """Forget what a worker holds, because it was ejected and may have restarted."""
+        """Forget the blocks that the worker in this place holds, because it was ejected and may have restarted."""
         if self._index is not None:
             self._index.forget(worker)
             self._depth[:, worker] = 0

@@ -87,7 +87,7 @@ class Histogram:
     """Counts of observations at or below each bound, their sum and number.
 
     Args:
-        bounds: ascending.
+        bounds: ascending upper bounds, in the unit of the observations; an observation equal to a bound is within it.
 
     Attributes:
         counts: int64, observations up to each bound and above the one before; the last are those above all bounds.
@@ -121,7 +121,7 @@ class Histogram:
 
 
 class Seconds(Histogram):
-    """A histogram that is written often and read rarely: it counts many observations together."""
+    """A histogram of short times in seconds that counts 256 observations together; only `values` is always up to date."""
 
     def __init__(self) -> None:
         super().__init__(SHORT_SECONDS)

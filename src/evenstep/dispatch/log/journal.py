@@ -48,7 +48,7 @@ class Journal:
 
     @property
     def part_is_full(self) -> bool:
-        """Whether the log should begin a new part before the next event."""
+        """Whether the log should begin a new part before the next event; always False for a log without parts."""
         return self._parts is not None and self._parts.is_full
 
     def begin_part(self, state: bytes) -> None:

@@ -43,7 +43,7 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="event", tag="checkpoint
     """The state of a dispatcher at the start of a later part of its log, so that the part replays alone.
 
     Args:
-        state: as `checkpoint.dump` writes it; empty = it could not be saved.
+        state: bytes of `checkpoint.dump`, for `Dispatcher.resume`; empty = the state could not be saved.
     """
 
     state: bytes

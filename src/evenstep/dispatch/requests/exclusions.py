@@ -47,11 +47,11 @@ class Exclusions:
         return self._fleet.has_left(out, with_prefill=not had_tokens, is_up=is_up)
 
     def forbids(self, row: int, name: str) -> bool:
-        """Whether an engine is excluded or to be avoided for a request."""
+        """Whether the engine `name` is excluded or to be avoided for the request in this row."""
         return self.avoided.get(row) == name or (row in self.excluded and name in self.excluded[row])
 
     def concerns(self, rows: Collection[int]) -> bool:
-        """Whether an engine is excluded or avoided for one of these requests."""
+        """Whether any engine is excluded or avoided for any of the requests in these rows."""
         return any(not found.keys().isdisjoint(rows) for found in (self.excluded, self.avoided) if found)
 
     def forget(self, row: int) -> bool:

@@ -13,7 +13,7 @@ from evenstep.dispatch.turn import Turn
 
 
 class PrefillQueue:
-    """The queue, oldest first, and the prefiller of each request that has one.
+    """The queue of requests for a prefiller, in order of entry, and the prefiller of each request that has one.
 
     Args:
         turn: what all parts share.

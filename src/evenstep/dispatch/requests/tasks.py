@@ -46,7 +46,7 @@ class Tasks:
         """Drop the key of a request that is over, and add its tokens to its task.
 
         Args:
-            tokens: prompt and output that an engine ran for it; 0 = none did.
+            tokens: prompt and output tokens that engines ran for the request; 0 if it got no token.
         """
         del self.keys[row]
         task = self._task.pop(row, 0)

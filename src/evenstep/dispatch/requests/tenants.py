@@ -24,7 +24,7 @@ class Tenants:
     """The limits of tenants, which several dispatchers may share.
 
     Attributes:
-        present: for each dispatcher that shares them, tenant -> what it has there.
+        present: for each dispatcher that shares them, tenant -> its requests there; a dispatcher adds its own dictionary.
     """
 
     def __init__(self) -> None:

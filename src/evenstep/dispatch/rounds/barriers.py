@@ -25,11 +25,11 @@ class Barriers:
     Args:
         rows: the table of requests.
         mirror: the workers.
-        rounds: told when a step has ended, so that they no longer wait for it.
+        rounds: the rounds that gather; this object ends their gathering when a step has ended.
 
     Attributes:
         all: the steps of all groups.
-        steps: the figures of each group.
+        steps: the figures of each group, by its number.
         quiet: one number, 1 while no request waits for the end of a step.
         ended: one number, the group of which a step ended while a request waited for that; -1 = none.
     """

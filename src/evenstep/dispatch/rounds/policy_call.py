@@ -69,7 +69,7 @@ class PolicyCall:
         return self._kernel is not None
 
     def forget(self) -> None:
-        """Clear the policy's memory, because worker numbers in it may be invalid after a fleet change."""
+        """Set the policy's memory to zeros, because worker numbers in it may be invalid after a fleet change."""
         self.memory[:] = 0
 
     def answer(self, shown: Shown) -> I8:

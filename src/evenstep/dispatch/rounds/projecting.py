@@ -28,7 +28,8 @@ class Seen(NamedTuple):
     """Columns of each worker at the last projection, [G] each, to find workers that changed since.
 
     Args:
-        changed: written by `due`: 1 for workers that look otherwise now.
+        changes, load, foreign_load: the workers' columns at that time, written by `see`; -1 in `changes` = never projected.
+        changed: written by `due`: 1 for workers whose columns differ now, else 0.
     """
 
     changes: Ints
@@ -228,11 +229,11 @@ def project_expected(
     seen: Seen,
     projections: F8,
 ) -> int:
-    """As `project_all`, but each request's load counts with its probability of still running.
+    """As `project_all`, but each request's load is multiplied by its probability of still running then; returns 0.
 
     Args:
-        curves: float64[R, K], chance to be there h tokens after the prediction, K > H + tokens between predictions.
-        growth: float64[H+1], 0, 1, ..., H.
+        curves: float64[R, K], chance to run still h tokens after the prediction; K > H + tokens between predictions.
+        growth: float64[H+1], 0, 1, ..., H: tokens that a copy gains.
     """
     G, H = projections.shape[0], projections.shape[1] - 1
     between, changed = steps_between(H), seen.changed

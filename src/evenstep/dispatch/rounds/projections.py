@@ -76,7 +76,7 @@ class Projections:
                 self._failed = error
 
     def gone(self, request: int, prompt: int, produced: int, key: int) -> None:
-        """Tell the predictor, if it keeps requests, of one that went away unfinished; `produced`: tokens of each copy."""
+        """Tell a predictor that keeps requests of one that went away unfinished; `produced`: output tokens of each copy."""
         if not self._keeps:
             return
         columns = np.array([[request], [prompt], [produced], [key]], np.int64)

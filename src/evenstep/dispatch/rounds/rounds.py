@@ -24,9 +24,9 @@ class Rounds:
         mirror: the workers.
 
     Attributes:
-        binds_at_once: the policy sends each request as soon as it can; no round opens.
-        opened_s: group -> when its round was opened, in order of opening; -inf = it need not gather.
-        ripe: whether an open round need not wait any longer.
+        binds_at_once: the policy sends each request as soon as it can (pool bypass); no round opens.
+        opened_s: group -> time at which its round was opened, in order of opening; -inf = it need not gather.
+        ripe: whether an open round, of any group, need not wait any longer.
     """
 
     def __init__(self, turn: Turn, pool: Pool, mirror: Mirror) -> None:
@@ -73,7 +73,7 @@ class Rounds:
         self.ripe = is_ripe
 
     def stepped(self, group: int) -> None:
-        """End the gathering of a group whose step is complete, even if a request already delivers the next one."""
+        """End the gathering of a group whose step is complete; its round is ripe. Without an open round, try to open one."""
         if group in self.opened_s:
             self.opened_s[group] = -math.inf
             self.ripe = True

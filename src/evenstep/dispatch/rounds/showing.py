@@ -147,9 +147,9 @@ def show_workers(workers: WorkerColumns, free: I8, reserve: float, workers_i: I8
 
     Args:
         workers: the mirror's columns.
-        free: int64[G], slots each may be sent.
-        reserve: KV tokens kept free for the growth of every request.
-        workers_i, workers_f: as in `routing.view`, written.
+        free: int64[G], slots that each worker is offered.
+        reserve: KV tokens kept free for the growth of every request that the worker has.
+        workers_i, workers_f: [4, G], written; rows as in `routing.view`.
     """
     for g in range(len(workers.group)):
         running, load = workers.running[g] + workers.foreign[g], workers.load[g] + workers.foreign_load[g]
@@ -225,7 +225,7 @@ def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
     Args:
         waiting: requests that are shown.
         now_s: the time: waits are listed, not times of arrival.
-        words: int64[>= all], written: the numbers, bit by bit.
+        words: int64, long enough (`Packed.words`), written: each int64, or the bits of each float64.
 
     Returns:
         The number of words written.

@@ -25,8 +25,8 @@ class GroupSteps:
     """The steps of all groups. Each request is tracked by the number of its last delivered step, which its row keeps.
 
     Args:
-        members: places of each group's workers in the mirror.
-        running: running requests of each group.
+        members: for each group, the places of its workers in the mirror.
+        running: number of running requests of each group.
 
     Attributes:
         at: columns of the groups (`GroupColumns`), for single numbers.
@@ -165,7 +165,7 @@ class Steps:
 
     @property
     def members(self) -> list[int]:
-        """Places of the group's workers in the mirror."""
+        """Places of the group's workers in the mirror, ascending."""
         return self._of_members(self._all.members.arrays.place)
 
     @property

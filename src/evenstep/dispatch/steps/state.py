@@ -61,7 +61,7 @@ class EarlySteps(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The workers of each group, group after group."""
+    """The workers of each group, group after group; `GroupColumns.begin` and `size` say which rows are a group's."""
 
     place: Ints  # in the mirror
     load: Floats  # in the last step counted, before its own tokens

@@ -38,7 +38,7 @@ class VLLM:
 
     @property
     def dialect(self) -> Dialect:
-        """vLLM's dialect for the version: up to 0.19 null usage in completions; from 0.32 chats continue from ids."""
+        """vLLM's dialect for the version: null ``usage`` in completions up to 0.19; from 0.32 on it continues chats from ids."""
         version = _numbers(self.version)
         return Dialect(
             completion_usage_off="null" if version < (0, 20) else "absent",

@@ -90,11 +90,11 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def stops_at_recomputed(self) -> bool:
-        """Whether the client itself uses ``recomputed`` as a stop string."""
+        """Whether the client's ``stop`` has the string ``recomputed``, which some engines report when they hand back."""
         return "stop" in self.fields and b'"recomputed"' in self.value("stop")
 
     def value(self, name: str) -> bytes:
-        """The bytes of one member of the body; empty if it is absent."""
+        """The JSON of the member `name` of the body; empty if it is absent."""
         return bytes(self.fields.get(name, _NOTHING))
 
 

@@ -39,7 +39,7 @@ class PromptSizes:
         return round(prompt_bytes / (self._prior if found is None else found[2])) or 1
 
     def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
-        """Learn from a prompt's size and the tokens that an engine reported for it; ignored unless both are above 0."""
+        """Learn from a prompt's size and the tokens that an engine reported for it; ignored if one of them is 0 or less."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
         known = self._known

@@ -77,9 +77,9 @@ class Choice(msgspec.Struct, gc=False):
 
 
 class Chunk(msgspec.Struct, gc=False):
-    """One chunk, or an error in its place: it has ``error``, or its ``object`` is ``error``.
+    """One chunk of a stream, or an error in place of a chunk: then ``error`` is given, or ``object`` is ``error``.
 
-    ``choices`` is None if the key is missing.
+    ``choices`` is None if the key is missing; an empty list comes with the usage at the end.
     """
 
     choices: list[Choice] | None = None

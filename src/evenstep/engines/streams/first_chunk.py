@@ -27,11 +27,11 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     """The first chunk of a stream; it must not count a token.
 
     Args:
-        size: bytes of its event.
-        request_id: its ``id``, as JSON.
-        created: its time, as JSON.
-        prompt_tokens: of the prompt; -1 = not reported.
-        prompt_ids: as JSON; empty = not reported.
+        size: length of its event in bytes, the empty line included.
+        request_id: the stream's ``id``, as JSON.
+        created: the stream's ``created`` time, as JSON.
+        prompt_tokens: tokens of the prompt; -1 = not reported.
+        prompt_ids: token ids of the prompt, a JSON list; empty = not reported.
         out: the bytes for the client.
     """
 

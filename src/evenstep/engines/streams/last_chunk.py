@@ -22,11 +22,11 @@ class LastChunks:
         self._usage, self._order, self._fingerprint = b"", list[int](), b""  # with what differs left open
 
     def keep_last(self, usual: ChunkTemplate | None, last: ChunkTemplate | None) -> None:
-        """Learn from the last chunk of a stream.
+        """Learn from the last chunk of a stream; up to 8 forms are known at once.
 
         Args:
-            usual: form of the events before it; nothing is learned unless its text follows the same bytes as theirs.
-            last: form of the chunk. Nothing is learned if either is None.
+            usual: form of the events before it.
+            last: form of the chunk. Nothing is learned if either is None, or if their bytes before the text differ.
         """
         if usual is not None and last is not None and usual.prefix == last.prefix:
             if len(self._lasts) >= _MOST:
@@ -59,9 +59,9 @@ class LastChunks:
         """Learn the form in which a stream reports usage.
 
         Args:
-            raw: the event.
-            told: its values, of `told`; nothing is learned unless each occurs once.
-            fingerprint: its ``system_fingerprint``, as JSON.
+            raw: the event with the usage.
+            told: values in the event, of the function `told`; nothing is learned unless each occurs once in it.
+            fingerprint: ``system_fingerprint`` of the event, as JSON.
         """
         if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
             usage, self._order = raw.replace(b"%", b"%%"), sorted(range(len(told)), key=lambda i: raw.index(told[i]))

@@ -20,7 +20,7 @@ _SEVERAL = re.compile(r'[^\s"]\s+[^\s"]')
 
 
 class ReplyStream(FullReply):
-    """One stream from one engine; see `FullReply`."""
+    """One stream from one engine: as `FullReply`, with the same results, but usual events are compared, not parsed."""
 
     __slots__ = ()
 

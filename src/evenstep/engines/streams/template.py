@@ -132,11 +132,11 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
     """The probable form of the events after this one; None if it cannot be derived.
 
     Args:
-        raw: an event of one choice, as it came.
-        out: the bytes the client gets for it.
-        content: its parsed text.
-        chat: whether it belongs to a chat.
-        is_counted: it told token ids or counts; else tokens of the events like it are estimated from their texts.
+        raw: an event with one choice, as it came.
+        out: the bytes that the client gets for the event.
+        content: the event's parsed text.
+        chat: whether the event belongs to a chat.
+        is_counted: the event reports token ids or counts; else tokens of events like it are estimated from their texts.
     """
     key = b'"content":"' if chat else b'"text":"'
     if not raw.startswith(b'data: {"') or not raw.endswith(b"}\n\n") or raw.count(key) != 1:

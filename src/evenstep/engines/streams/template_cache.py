@@ -21,7 +21,7 @@ _MOST = 64  # kinds of streams that are known at once
 
 
 class StreamTemplates:
-    """Recognises the usual events of streams of one kind.
+    """Guesses the usual events of a stream from the last stream of the same kind.
 
     Attributes:
         starts: recognises their first chunks.
