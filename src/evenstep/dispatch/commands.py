@@ -12,7 +12,7 @@ import msgspec
 
 
 class SendPrefill(msgspec.Struct, frozen=True, gc=False):
-    """Send the prefill leg to this prefiller; its end is told as `PrefillDone` or `Failed` with the same `leg`.
+    """Send the prefill leg to this prefiller. Tell its end as `PrefillDone` or `Failed` with the same `leg`.
 
     Args:
         request: the host's number of the request.
@@ -83,8 +83,9 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         status: 400, 429, 502, 503 or 504; 0 = pass the engine's own answer on (a client's fault, as the engine says).
-        reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long``, ``too-wide``, ``expired``,
-            ``overdue``, ``draining``, ``failed``, ``no-worker``, ``cannot-continue``, ``client``.
+        reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long`` (prompt above any worker's KV memory),
+            ``too-wide`` (copies above any worker's slots), ``expired`` (`ttl_s`), ``overdue`` (`total_s`), ``draining``,
+            ``failed``, ``no-worker``, ``cannot-continue``, ``client``.
         retry_after_s: whole seconds for the header Retry-After, 0 = leave the header out.
     """
 
@@ -95,7 +96,10 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fail(msgspec.Struct, frozen=True, gc=False):
-    """End a stream of which the client has tokens with an error event, because it cannot go on. The request is over."""
+    """End a stream of which the client has tokens with an error event, because it cannot go on. The request is over.
+
+    Reasons are as in `Reject`: ``failed``, ``expired``, ``overdue`` and ``cannot-continue``.
+    """
 
     request: int
     reason: Broken

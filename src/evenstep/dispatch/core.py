@@ -161,7 +161,7 @@ class Dispatcher:
         return snapshot(self.parts)
 
     def check(self) -> None:
-        """Check the invariants that hold between all parts.
+        """Check the invariants that hold between all parts; for tests, between two events.
 
         Raises:
             RuntimeError: one does not hold: a bug of the dispatcher.

@@ -47,9 +47,9 @@ class Arrived(Base, frozen=True):
         session: salted hash of session, user or task, 0 = none; used by policies that pin sessions.
         task: salted hash of the agent task that it is a call of, 0 = none; see `Settings.order`.
         priority: the smallest is sent first; ignored where the order of the pool is ``fcfs``.
-        max_tokens: cap of the client, 0 = none.
-        expected_tokens: output tokens the client expects, 0 = unknown.
-        copies: answers asked for (`n`, `best_of`): slots it takes, and outputs that grow on its prompts.
+        max_tokens: most output tokens of each answer, as the client says, 0 = no limit.
+        expected_tokens: output tokens of each answer that the client expects, 0 = unknown.
+        copies: answers that the engine computes for it (`n` or `best_of`, of all prompts), 1 or more: slots it takes.
         can_continue: whether its stream can be joined exactly on another engine after the first token.
         blocks: salted hashes of the prompt's blocks in order; each covers its whole prefix.
         judged: the verdict of its tenant's limits, which hold over all models: ``in``, or the reason of the refusal, as in a

@@ -62,11 +62,11 @@ class Observed:
         kv_tokens: KV memory of each of `workers` in tokens, inf where it is not known.
         group_sizes: number of workers of each barrier group, in the order of `workers`.
         replayed: how the replay went.
-        fleet_changed: whether a worker left.
-        prefillers: workers that only prefilled.
-        requests: times of the requests that ended as they should, in order of arrival, in seconds since the first arrived.
-        steps: of each step: group, KV tokens of each worker at its start, running requests of the group and of all groups,
-            seconds, and its end on the clock of `requests`.
+        fleet_changed: whether a worker was removed during the run.
+        prefillers: number of workers that only prefilled.
+        requests: times of the requests that ended correctly, in order of arrival, in seconds since the first arrived.
+        steps: a tuple for each step: group, KV tokens of its workers at the start, running requests of the group and of all
+            groups, seconds, and its end on the clock of `requests`.
     """
 
     policy: str

@@ -84,9 +84,9 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
         ttl_s: longest wait in the pool, or for a prefiller, from entering that queue on. Then the request ends: with 503,
             or with an error event if its stream has begun.
         pool_limit: requests that may wait, in the pool and for a prefiller together; beyond it requests get 503.
-        stale_s: age of a shared worker's metrics page from which rounds fall back to least load. Left out = three times
+        stale_s: age of a shared worker's metrics page above which rounds fall back to least load. Left out = three times
             engines.scrape_s plus engines.scrape_timeout_s.
-        budget_ms: processor time a policy may take for one decision.
+        budget_ms: processor time a policy may take for one decision; an answer that took longer is not used.
         policy_cooldown_s: seconds after a fault of the policy until it is asked again.
         gateways: how many gateways send to the same engines, including this one. Until the next reading of an engine's
             metrics, each takes its part of the slots that a reading shows free. 0 = 2 where a reading shows requests that
@@ -105,8 +105,8 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
         prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
         pool_window: waiting requests that a round looks at: the oldest, with a part for every class; 0 = all.
-        window_per_slot: the most of them for each slot of the fleet, at least 8 in all. Without this bound a policy could
-            pass over large requests until only these are left. 0 = no bound.
+        window_per_slot: most requests a round looks at for each slot of the fleet, at least 8 in all. Without this bound a
+            policy could pass over large requests until only these are left. 0 = no bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client
             first. ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by

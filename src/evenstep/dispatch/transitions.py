@@ -19,7 +19,12 @@ from enum import IntEnum
 
 
 class State(IntEnum):
-    """The state of a request, as its row holds it; the steps of a life in the module's text explain each."""
+    """The state of a request, as its row holds it.
+
+    FREE: the row is unused. FOR_PREFILLER, POOLED: it waits for a prefiller, or for a worker. PREFILLING: a prefiller
+    computes its prompt. SEATING: it waits for the rest of its slots. SENT, RUNNING: on a worker, before and after its first
+    token. BACKING_OFF: it waits before its next try.
+    """
 
     FREE = 0  # the row is unused
     FOR_PREFILLER = 1

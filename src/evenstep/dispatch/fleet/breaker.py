@@ -74,7 +74,7 @@ class Breaker:
     def answered(self, name: str, request: int) -> list[str]:
         """Note that a request got a token from the engine `name`: its failures in doubt now count against other engines.
 
-        The engine's own failures in a row begin at 0 again.
+        The number of the engine's own failures in a row becomes 0.
 
         Returns:
             Names of the engines that should be ejected because of it; usually empty.

@@ -146,7 +146,7 @@ class Fleet:
                 self.notice("disagreement", event.worker, text, now_s)
 
     def eject(self, name: str, now_s: float) -> bool:
-        """Eject a worker or prefiller: it gets nothing new until a probe succeeds. The first probe is set to its cooldown.
+        """Eject a worker or prefiller: it gets nothing new until a probe succeeds. The first is due after its cooldown.
 
         Returns:
             Whether it was ejected now. False if it is unknown, ejected already, or the last of its role that is healthy.

@@ -70,13 +70,13 @@ class Worker:
     def slots_of_ours(self, gateways: int) -> int:
         """Slots that this gateway's requests may hold in all until the next sample; -2**40 if the worker is not open.
 
-        On a worker of its own these are all slots but the foreign ones. Of the free slots of a shared worker this gateway
-        takes its part. It takes the last one only while it has less than
-        an even share of all slots. If no slot is free, every gateway gives some up, and one that has more than its share
-        gives up more. So a gateway that came late gets slots too.
+        On a worker that is not shared these are all slots but the foreign ones. Of the free slots of a shared worker this
+        gateway takes its part. It takes the last one only while it has less than an even share of all slots. If no slot
+        is free, every gateway gives some up, and one that has more than its share gives up more. So a gateway that came
+        late gets slots too.
 
         Args:
-            gateways: that send to it, this one included; 0 = not known.
+            gateways: number that send to it, this one included; 0 = not known. A shared worker has at least 2.
         """
         if not self.is_open:
             return _CLOSED

@@ -95,7 +95,7 @@ class Barriers:
     def leaves(self, row: int, worker: int) -> None:
         """Note that the running request in this row leaves its worker; the group's next steps are complete without it.
 
-        Call it before the row loses its worker. `worker`: place of that worker. A step that ends so ends the gathering.
+        Call it before the row loses its worker, whose place is `worker`. If a step ends by it, its group's gathering ends.
         """
         group = self._mirror.group[worker]
         self._mirror.leaves(worker)

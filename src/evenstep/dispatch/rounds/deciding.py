@@ -128,7 +128,7 @@ class Deciding:
         self.limit()
 
     def limit(self) -> None:
-        """Pass `gateways` and the bypass margin to the mirror; call it after the policy or settings changed."""
+        """Pass `gateways` and the bypass margin (0 before a policy bypasses the pool) to the mirror, after they changed."""
         self.mirror.go_by(self.settings.gateways, self.settings.bypass_margin if self.has_bypassed else 0)
 
     def look(self) -> None:

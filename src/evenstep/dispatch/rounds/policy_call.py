@@ -34,9 +34,9 @@ class PolicyCall:
         policy: the policy of that text, if it is built already; None = it is built here.
 
     Attributes:
-        horizon: steps it looks ahead, 0 = it does not.
-        reads_cached, binds_at_once: it reads `cached_tokens`; it is of the mode pool bypass.
-        memory: int64[M], what it asked to keep at the last valid answer; zeros at first.
+        horizon: steps that the policy looks ahead; 0 = it does not.
+        reads_cached, binds_at_once: whether the policy reads `cached_tokens`; whether it bypasses the pool.
+        memory: int64[M], what the policy asked to keep at its last valid answer; zeros at first.
 
     Raises:
         InputError: an unknown policy, an invalid option, or an object without ``route``.

@@ -127,8 +127,8 @@ class Projections:
         """Do part of the next round's learning and predictions, if many are due. Returns whether it did.
 
         Call it once a turn until it returns False; then `project`. Fewer than 32 predictions are left to the round itself.
-        A part is `_LOOKED_AT` requests that learning looks at, or up to `_AT_ONCE` predictions; the last part also computes
-        the projections.
+        A part is 1024 requests that learning looks at, or up to 128 predictions; the last part also computes the
+        projections.
         """
         self._found = -2
         if self._failed is not None:
@@ -155,9 +155,10 @@ class Projections:
         return True
 
     def project(self, rows: Rows, mirror: Mirror) -> F8:
-        """float64[G, H+1], projected load in KV tokens of every worker, column h in h tokens; asks the predictor first.
+        """float64[G, H+1], projected load (KV tokens) of every worker, column h after h more tokens of each request.
 
-        The row of a worker without changes since the last round is kept. The array is reused by the next call.
+        Requests that are due are predicted first. The row of a worker without changes since the last round is kept. The
+        array is reused by the next call.
 
         Raises:
             PolicyError: the predictor's answer has the wrong shape, or is not finite.

@@ -38,7 +38,7 @@ class VLLM:
 
     @property
     def dialect(self) -> Dialect:
-        """vLLM's dialect for the version: null ``usage`` in completions up to 0.19; from 0.32 on it continues chats from ids."""
+        """vLLM's dialect for the version: null ``usage`` in completions up to 0.19; chats continue from ids since 0.32."""
         version = _numbers(self.version)
         return Dialect(
             completion_usage_off="null" if version < (0, 20) else "absent",

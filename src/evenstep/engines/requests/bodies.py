@@ -18,7 +18,7 @@ _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
 def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False) -> tuple[bytes, UsageOptions]:
-    """The body to send to an engine: the client's, with the accounting options we need.
+    """The body to send to an engine: the client's; of a stream, with options that make the engine report token counts.
 
     Args:
         request: the client's.

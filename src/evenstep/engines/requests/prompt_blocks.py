@@ -105,10 +105,7 @@ def _keyed(key: bytes) -> hashlib.blake2b:
 
 
 def name_key(name: str, key: bytes) -> int:
-    """The keyed hash of a user's, session's or tenant's name, 1 to 2**63-1; 0 for an empty name.
-
-    `key` is the secret of this install, 1 to 64 bytes; with another key the same name has another id.
-    """
+    """The id of a user's, session's or tenant's name, hashed with the install's secret `key`: 1 to 2**63-1; 0 = no name."""
     if not name:
         return 0
     return _id(hashlib.blake2b(name.encode(), digest_size=8, key=key, person=b"name").digest()) or 1

@@ -103,10 +103,10 @@ _HEAD = msgspec.json.Decoder(Head)
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """Parse the data of one event other than ``[DONE]``.
+    """Parse the data of one event other than ``[DONE]``; an error object is returned as a `Chunk`, not raised.
 
     Raises:
-        EngineError: not JSON, or a field of another type than the protocol's.
+        EngineError: not UTF-8, not JSON, or a field of another type or range than the protocol's.
     """
     try:
         if not data.isascii():  # skipped texts are not validated either

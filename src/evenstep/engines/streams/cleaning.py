@@ -66,10 +66,7 @@ def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
-    """The event with the lists that `cut_prompt_ids` removed put into its empty ``prompt_token_ids`` lists, in order.
-
-    If the event has another number of empty lists, it is returned unchanged.
-    """
+    """The event with the lists that `cut_prompt_ids` removed put back, in order; unchanged if their number does not fit."""
     empty, (first, *pieces) = _PROMPT_IDS_KEY + b"]", event.split(_PROMPT_IDS_KEY + b"]")
     if len(pieces) != len(lists):  # the client gets none, or the engine sent empty ones, too
         return event
@@ -102,10 +99,7 @@ def _nulled(found: re.Match[bytes]) -> bytes:
 
 
 def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
-    """The event with a member ``system_fingerprint`` added at the end of its JSON object.
-
-    It is returned unchanged if it has such a member, or if `fingerprint` (JSON) is empty or null.
-    """
+    """The event with a last member ``system_fingerprint`` (JSON), unless it has one or the value is empty or null."""
     at = event.rfind(b"}")
     if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
         return event

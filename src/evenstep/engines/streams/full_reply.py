@@ -43,15 +43,15 @@ class FullReply:
         client: options the client asked for.
         engine: options the engine was asked for.
         choices: answers to each prompt; every choice of every prompt has its own index.
-        prompts: of the request.
+        prompts: number of prompts in the request.
         before: the part of this answer from other engines (`so_far`), even if only its first chunk; None for a new answer.
         given: token ids from which the engine continues, as a JSON list; empty = none were given.
         keep: keep id, ids and text, so that another engine can continue, before or after the first token (`so_far`).
         fingerprint: the engine's ``system_fingerprint`` as JSON, if an earlier stream reported it (`fingerprint`).
-        bytes_per_token: for estimates; 0 counts one token an event.
-        limit: bytes of the largest event.
+        bytes_per_token: bytes of a token's text, for estimates where events tell no counts; 0 = one token an event.
+        limit: bytes of the largest event; a larger one is a failure.
         hands_back: ``recomputed`` means that the engine hands the request back, and is not a stop string of the request.
-        templates: the form of this engine's earlier streams.
+        templates: forms of this engine's earlier streams, used and learned by `ReplyStream`; None = not used.
     """
 
     __slots__ = (
