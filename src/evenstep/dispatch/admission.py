@@ -21,7 +21,7 @@ _FEWEST = 8  # requests that a round looks at however few slots there are
 
 
 class Admission:
-    """Decides rounds, and sends what they admit.
+    """Decides rounds: asks the policy about the waiting requests, and sends those it admits to their workers.
 
     Args:
         parts: where everything about requests and workers is kept.
@@ -33,7 +33,11 @@ class Admission:
         self._exclusions, self._timers, self._meters = parts.exclusions, parts.fleet.timers, parts.meters
 
     def close_rounds(self) -> None:
-        """Decide the rounds that need not wait any longer, if there are any."""
+        """Decide the rounds that need not wait any longer, if there are any; called at each `Tick`.
+
+        One decision covers all groups but those that still gather. If many predictions are due, a call may only make some of
+        them and set `due`; the decision then follows at a later tick.
+        """
         turn, rounds, deciding = self._turn, self._rounds, self._deciding
         gather_s = turn.settings.gather_ms / 1000
         if not rounds.ripe and rounds.deadline_s(gather_s) > turn.now_s:
@@ -51,7 +55,10 @@ class Admission:
             self._decide(0, gathering)
 
     def bind_waiting(self) -> None:
-        """Pool bypass: bind waiting requests to workers as soon as possible (BalanceRoute App. D.6)."""
+        """Pool bypass: decide at once about the waiting requests, also beyond workers' slots (BalanceRoute App. D.6).
+
+        As many requests are looked at as in a round. A worker may be sent `bypass_margin` requests more than its slots.
+        """
         self._decide(self._turn.settings.bypass_margin)
 
     def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:

@@ -21,7 +21,7 @@ _ARRIVES = Cause.ARRIVES_FOR_DECODE
 
 
 class Arrivals:
-    """Admits or refuses requests that arrive.
+    """Admits requests that arrive, with a row and a queue for each, or refuses them with a `Reject`.
 
     Args:
         parts: where everything about requests and workers is kept.
@@ -35,10 +35,10 @@ class Arrivals:
         self._most: tuple[float, int] | None = None
 
     def arrived(self, events: Sequence[Arrived]) -> int:
-        """Admit or refuse requests, in order.
+        """Admit or refuse requests, in order: an admitted one gets a row and is queued, a refused one gets a `Reject`.
 
         Returns:
-            How many were handled: all, or those before one that is an error of the host.
+            How many of `events` were handled: all, or those before one that is an error of the host.
 
         Raises:
             InputError: the first request has no tokens or no copies.
@@ -120,10 +120,10 @@ class Arrivals:
         return row
 
     def refusal(self, event: Arrived, now_s: float) -> tuple[int, str, int] | None:
-        """The refusal of a request; None for an admitted one, which counts against its tenant's rate.
+        """The refusal of a request; None if it is admitted, which counts against its tenant's rate.
 
         Returns:
-            HTTP status, reason, and Retry-After in seconds.
+            HTTP status, reason as in `Reject`, and Retry-After in whole seconds, 0 = without that header.
         """
         if self._turn.is_draining:
             return 503, "draining", 1
@@ -144,7 +144,7 @@ class Arrivals:
 
     @property
     def most(self) -> tuple[float, int]:
-        """As `Dispatcher.most`."""
+        """Largest KV capacity (tokens) and largest slots among workers that do not leave, as `Dispatcher.most`."""
         if self._most is None:
             workers = [worker for worker in self._mirror.workers if not worker.leaves]
             self._most = (
@@ -154,7 +154,7 @@ class Arrivals:
         return self._most
 
     def fleet_changed(self) -> None:
-        """Forget the sizes of the largest workers, because workers or their sizes changed."""
+        """Forget `most`, which is then computed anew; call it when workers or their capacities changed."""
         self._most = None
 
 

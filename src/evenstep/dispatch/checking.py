@@ -12,10 +12,10 @@ _TIMED = (State.FOR_PREFILLER, State.POOLED, State.SEATING)
 
 
 def check(parts: Parts) -> None:
-    """Check that queues, slots, limits and deadlines agree with the requests' states.
+    """Check that queues, slots, limits and deadlines agree with the requests' states; for tests, between two events.
 
     Raises:
-        RuntimeError: one does not.
+        RuntimeError: one does not. The message says which, with both values.
     """
     rows = parts.rows
     states = {row: rows.state(row) for row in rows.by_request.values()}

@@ -55,7 +55,10 @@ _NAMES = {
 
 
 def dump(parts: Parts) -> bytes:
-    """The state of a dispatcher between two events, as bytes; empty if its predictor is a user's or cannot be pickled."""
+    """The state of a dispatcher between two events, as bytes for `load`.
+
+    Empty if its predictor is not one of evenstep's own, or if the state cannot be pickled.
+    """
     predictor = parts.deciding.predictor
     if predictor is not None and not type(predictor).__module__.startswith(_PREDICTORS):
         return b""
@@ -69,7 +72,8 @@ def load(state: bytes) -> Parts:
     """Rebuild the parts of a dispatcher from the bytes of `dump`.
 
     Raises:
-        InputError: bytes that are no state of a dispatcher, that name something else, or that an earlier version wrote.
+        InputError: bytes that are no state of a dispatcher, that name classes of other packages, or that another version
+            of the layout wrote.
     """
     try:
         whole = state if state.startswith(pickle.PROTO) else zlib.decompress(state)  # earlier logs: not compressed

@@ -21,7 +21,7 @@ class Columns(Generic[T]):
     """The columns of a table, all of the same length.
 
     Args:
-        shape: a `NamedTuple` class with a field for each column, annotated `Ints` or `Floats`.
+        shape: a `NamedTuple` class with a field for each column, annotated `Ints` (int64) or `Floats` (float64).
         size: rows at first; every number is 0.
 
     Attributes:
@@ -39,7 +39,10 @@ class Columns(Generic[T]):
         self.take(np.zeros((whole, size), np.int64), np.zeros((len(hints) - whole, size)))
 
     def take(self, ints: I8, floats: F8) -> None:
-        """Replace all values of the table by these, int64[columns, rows] and float64[columns, rows]."""
+        """Replace all values of the table by these, int64[whole columns, rows] and float64[other columns, rows].
+
+        `arrays`, `at` and `given` are made anew: columns that other code holds are no longer those of the table.
+        """
         self.ints, self.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
         whole, others = iter(self.ints), iter(self.floats)
         self.arrays: T = self.shape(*(next(whole if is_int else others) for is_int in self._is_int))
@@ -57,17 +60,17 @@ class Columns(Generic[T]):
         return self.ints.shape[1]
 
     def add(self, rows: int) -> None:
-        """Append rows to the table, filled with 0."""
+        """Append `rows` rows to the table, filled with 0; the columns are made anew, as by `take`."""
         ints, floats = np.zeros((len(self.ints), rows), np.int64), np.zeros((len(self.floats), rows))
         self.take(np.concatenate([self.ints, ints], axis=1), np.concatenate([self.floats, floats], axis=1))
 
     def remove(self, row: int) -> None:
-        """Delete a row; the rows after it move up by one."""
+        """Delete the row with this index; the rows after it move up by one. The columns are made anew, as by `take`."""
         self.take(np.delete(self.ints, row, axis=1), np.delete(self.floats, row, axis=1))
 
 
 def numbers(column: Any) -> Any:
-    """A memory view of a column; an empty list for an empty column, which has no memory to view."""
+    """A writable memory view of a contiguous int64 or float64 array, for Python numbers; an empty list for an empty one."""
     if not column.size:
         return []
     return memoryview(column).cast("B").cast("q" if column.dtype == np.int64 else "d")

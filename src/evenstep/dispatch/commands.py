@@ -12,7 +12,13 @@ import msgspec
 
 
 class SendPrefill(msgspec.Struct, frozen=True, gc=False):
-    """Send the prefill leg to this prefiller."""
+    """Send the prefill leg to this prefiller. Tell its end as `PrefillDone` or `Failed` with the same `leg`.
+
+    Args:
+        request: the host's number of the request.
+        leg: number of this upstream call, unique in the dispatcher.
+        worker: name of the prefiller.
+    """
 
     request: int
     leg: int
@@ -23,6 +29,9 @@ class SendDecode(msgspec.Struct, frozen=True, gc=False):
     """Send the request to this worker; after a prefill, with the prefiller's hand-over.
 
     Args:
+        request: the host's number of the request.
+        leg: number of this upstream call, to be given back in `Finished` or `Failed`.
+        worker: name of the worker.
         row: the row to pass to `Dispatcher.produced` for its chunks.
     """
 
@@ -36,7 +45,7 @@ class Continue(msgspec.Struct, frozen=True, gc=False):
     """Continue a stream on this worker. Prompt and tokens produced so far are the new prompt; the client sees one stream.
 
     Args:
-        row: as in `SendDecode`.
+        request, leg, worker, row: as in `SendDecode`.
         produced: tokens that the client already has; the host lowers `max_tokens` by as many.
     """
 
@@ -48,7 +57,10 @@ class Continue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Abort(msgspec.Struct, frozen=True, gc=False):
-    """Close the leg's upstream call in any state."""
+    """Close the upstream call `leg` of the request at this worker, in any state; no event is expected for it.
+
+    The request itself may go on: another command says how it ends or where it continues.
+    """
 
     request: int
     leg: int
@@ -60,7 +72,7 @@ Broken: TypeAlias = Literal["failed", "expired", "overdue", "cannot-continue"]
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """Let the prefiller drop the request's KV, because no decode leg will fetch it."""
+    """Let the prefiller `worker` drop the request's KV, because it is not needed there any more; no answer is expected."""
 
     request: int
     worker: str
@@ -71,9 +83,10 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         status: 400, 429, 502, 503 or 504; 0 = pass the engine's own answer on (a client's fault, as the engine says).
-        reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long``, ``too-wide``, ``expired``,
-            ``overdue``, ``draining``, ``failed``, ``no-worker``, ``cannot-continue``, ``client``.
-        retry_after_s: whole seconds for Retry-After, 0 = leave it out.
+        reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long`` (prompt above any worker's KV memory),
+            ``too-wide`` (copies above any worker's slots), ``expired`` (`ttl_s`), ``overdue`` (`total_s`), ``draining``,
+            ``failed``, ``no-worker``, ``cannot-continue``, ``client``.
+        retry_after_s: whole seconds for the header Retry-After, 0 = leave the header out.
     """
 
     request: int
@@ -83,20 +96,23 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fail(msgspec.Struct, frozen=True, gc=False):
-    """End a stream that has begun with an error event: it cannot go on. The request is over."""
+    """End a stream of which the client has tokens with an error event, because it cannot go on. The request is over.
+
+    Reasons are as in `Reject`: ``failed``, ``expired``, ``overdue`` and ``cannot-continue``.
+    """
 
     request: int
     reason: Broken
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False):
-    """Ask a worker for its health and tell the answer as `Probed`."""
+    """Ask an ejected worker for its health, and tell the answer as `Probed`. Without an answer it is repeated after 5 s."""
 
     worker: str
 
 
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
-    """Send a `Tick` at this time at the latest; a time that is not later than now means after the reads at hand.
+    """Send a `Tick` at `at_s`, on the clock of the events, at the latest; a time up to now means after the reads at hand.
 
     It replaces the `WakeAt` before it. Ticks that come earlier do not cancel it.
     """
@@ -116,8 +132,8 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
     Args:
         kind: ``fallback``, ``policy-off``, ``foreign``, ``divergence``, ``disagreement``, ``ejected``, ``recovered``,
             ``last-healthy``.
-        about: the worker, or the reason of a fallback.
-        text: a sentence.
+        about: name of the worker; of a ``fallback`` its reason (`rounds.fallback.Reason`); of ``policy-off`` the policy.
+        text: one sentence without a full stop.
     """
 
     kind: str

@@ -47,14 +47,14 @@ class Dispatcher:
         policy: routing policy, ``NAME[:key=value,...]``.
         predictor: for a policy with a horizon; empty = ``bounded``, around the policy's usual predictor if it names one.
         settings: limits and deadlines.
-        stopwatch: returns seconds of the host's clock, to time decisions only; None = they have no budget.
+        stopwatch: returns seconds of the host's clock, to time decisions only; None = they have no budget in time.
         processor: returns seconds of processor time of the host's thread, for the budget; None = `stopwatch` does.
         log: takes the records of a decision log, in order, and may come in parts (`records.InParts`); None = no log.
         overruns: numbers of the decisions that count as over budget, where no stopwatch tells (replay).
 
     Attributes:
         parts: where everything about requests and workers is kept.
-        produced: as in `Deliveries`.
+        produced: `produced(row, tokens)` counts a chunk of the request in this row; see `Deliveries.produced`.
 
     Raises:
         InputError: an unknown policy, predictor or option.
@@ -95,7 +95,10 @@ class Dispatcher:
 
     @property
     def now_s(self) -> float:
-        """The dispatcher's time in seconds. Events set it; the host may set it before a batch of chunks."""
+        """The dispatcher's time in seconds, on the clock of the events; -inf before the first event.
+
+        Events set it, but never back. Before a batch of chunks the host sets it to the time at which they were read.
+        """
         return self._turn.now_s
 
     @now_s.setter
@@ -104,17 +107,20 @@ class Dispatcher:
 
     @property
     def due(self) -> bool:
-        """Whether the host should send a `Tick` after the reads at hand. A call of `produced` may make one due."""
+        """Whether the host should send a `Tick` after the reads at hand; look after `handle` and after calls of `produced`.
+
+        Handling a `Tick` clears it, unless a further decision is due.
+        """
         return self._turn.due
 
     @property
     def settings(self) -> Settings:
-        """The limits and deadlines in force."""
+        """The limits and deadlines in force: those of the constructor, or of the last `Reloaded` with settings."""
         return self._turn.settings
 
     @property
     def history(self) -> deque[tuple[Event, list[Command]]]:
-        """The last events, each with the commands it led to, for debugging."""
+        """The last 64 events, oldest first, for debugging; each with all commands returned by the same call."""
         return self._journal.history
 
     @property
@@ -126,13 +132,13 @@ class Dispatcher:
     def most(self) -> tuple[float, int]:
         """Largest KV capacity (tokens) and largest number of slots among workers that do not leave; 0, 0 without one.
 
-        They may be of two workers.
+        The two may be of different workers. The capacity is inf if a worker's is not known. Larger requests are refused.
         """
         return self.arrivals.most
 
     @property
     def fit(self) -> Fit | None:
-        """The fit of the predictor's models that is due, or None.
+        """The fit of the predictor's models that is due; None if none is due, or the predictor has no models to fit.
 
         A decision never runs a fit. The host runs it outside the decisions and tells `Fitted`: the new models decide from
         that event on. In a replay no host has run the fit, so that event runs it, from the same data.
@@ -140,22 +146,22 @@ class Dispatcher:
         return None if self.parts.deciding.ahead is None else self.parts.deciding.ahead.fit
 
     def counted(self, row: int, prompt_tokens: int) -> None:
-        """Correct the prompt tokens of the request in this row, as the event `PromptCounted` would.
+        """Set the true number of prompt tokens (1 or more) of the request in this row, as `PromptCounted` would.
 
-        Call it only without a decision log, and when all events so far have been handled.
+        Call it only without a decision log, which would lack it, and when all events so far have been handled.
         """
         self.requests.correct(row, prompt_tokens)
 
     def flush(self) -> None:
-        """Log the chunks since the last record."""
+        """Write the chunks counted since the last record to the decision log, if any; call it before the log is closed."""
         self._journal.flush()
 
     def snapshot(self) -> dict[str, Any]:
-        """All measured values, as plain numbers by metric name."""
+        """All measured values by metric name without ``evenstep_``: numbers, texts, and lists and dictionaries of them."""
         return snapshot(self.parts)
 
     def check(self) -> None:
-        """Check the invariants that hold between all parts.
+        """Check the invariants that hold between all parts; for tests, between two events.
 
         Raises:
             RuntimeError: one does not hold: a bug of the dispatcher.
@@ -163,7 +169,9 @@ class Dispatcher:
         check(self.parts)
 
     def resume(self, state: bytes) -> None:
-        """Continue from the state in a checkpoint of a decision log.
+        """Continue from `state`, that of a `Checkpoint` of a decision log. All present requests and workers are dropped.
+
+        The log, the history and `overruns` of this dispatcher stay in use; its stopwatch does not.
 
         Raises:
             InputError: bytes that are no state of a dispatcher, or that an earlier version wrote.
@@ -176,7 +184,9 @@ class Dispatcher:
         self._take(parts)
 
     def reload(self, policy: str, predictor: str) -> None:
-        """Use another policy and predictor from now on; empty = the present one. The policy's memory begins anew either way.
+        """Use another policy and predictor, ``NAME[:key=value,...]``; empty = the present one. Policy memory begins anew.
+
+        It is not logged: a host sends `Reloaded` instead.
 
         Raises:
             InputError: no such policy or predictor; nothing has changed then.
@@ -190,23 +200,24 @@ class Dispatcher:
     # --- events --------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> list[Command]:
-        """Handle one event, and return the commands it leads to, in order; see `handle_all`.
+        """Handle one event; returns the commands to carry out, in order, before the next event. See `handle_all`.
 
         Raises:
-            InputError: a new policy, predictor or worker that is invalid; a request of no tokens. Nothing but the time has
-                changed then.
-            RuntimeError: a request that arrived already.
+            InputError: a new policy, predictor or worker that is invalid; a request without tokens or copies. Nothing but
+                the time has changed then.
+            RuntimeError: a request whose number is in use already.
         """
         return self.handle_all(deque((event,)))
 
     def handle_all(self, events: deque[Event], ticks: bool = False) -> list[Command]:
-        """Handle events in order, and return the commands. Handled events are removed from `events`.
+        """Handle events in order, and return the commands of all of them. Handled events are removed from `events`.
 
         Decisions, state and log are as if each event had been handled by itself and its commands carried out. Time never
         goes back: an event with an earlier stamp than the last one happens now.
 
         Args:
-            ticks: a `Tick` follows them, if they make one due.
+            events: oldest first, changed.
+            ticks: handle one `Tick` after them, if they make one due.
 
         Raises:
             InputError: as `handle`. The event is left first in `events`, and the next call returns the commands so far.

@@ -28,7 +28,7 @@ class Deliveries:
 
     Args:
         parts: where everything about requests and workers is kept.
-        requests: moves a request on that has its first token.
+        requests: moves a request to running at its first token.
     """
 
     def __init__(self, parts: Parts, requests: Requests) -> None:
@@ -42,7 +42,15 @@ class Deliveries:
         self.look()
 
     def produced(self, row: int, tokens: int) -> None:
-        """Count a chunk of the request in this row: `tokens` (1 or more) over all its copies."""
+        """Count a chunk of the request in this row, at the dispatcher's present time (`Dispatcher.now_s`).
+
+        Call it for each chunk of the current decode leg. The first one makes the request run. It returns no commands, but
+        may make `Dispatcher.due` true.
+
+        Args:
+            row: as in `SendDecode` or `Continue`.
+            tokens: new output tokens, 1 or more, of all copies of the request together.
+        """
         now_s = self._turn.now_s
         if self._is_logged:
             self._chunks.append((row, tokens, now_s))
@@ -72,7 +80,7 @@ class Deliveries:
                 self._barriers.stepped()
 
     def deliver(self, row: int, tokens: int) -> None:
-        """Count a chunk that `count_chunks` leaves to the host: a first token, or one that needs more room."""
+        """Count a chunk that `count_chunks` leaves to the host: a first token, or one that needs more room in the tables."""
         worker, last, joined = self._on[row], self._step_of[row], -1
         if last == NEW:
             self._requests.first_token(row, worker)
@@ -85,7 +93,7 @@ class Deliveries:
             self._bind()
 
     def look(self) -> None:
-        """Refresh references to columns that may have been replaced, and whether a decision waits for a step to end."""
+        """Refresh references to columns that may have been replaced, and `Barriers.quiet`; call it after each event."""
         barriers, rounds, bound = self._barriers, self._rounds, self._bound
         steps = barriers.all
         is_bound = self._rows.at is bound[0] and self._mirror.group is bound[1] and steps is bound[2]

@@ -26,7 +26,7 @@ def _kebab(name: str) -> str:
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=_kebab, omit_defaults=True, gc=False):
-    """The base of all events.
+    """The base of all events. In a decision log the field ``event`` holds the class name in kebab case.
 
     Args:
         now_s: the host's time, seconds on any clock that never goes back.
@@ -39,17 +39,17 @@ class Arrived(Base, frozen=True):
     """A client's request was parsed and may be served.
 
     Args:
-        request: the host's number of it.
-        prompt_tokens: KV tokens at admission; an estimate until the engine reports them.
+        request: the host's number of the request, larger than all before it.
+        prompt_tokens: KV tokens at admission, 1 or more; an estimate until the engine reports them.
         tenant: the tenant to charge; limits are per tenant.
         request_class: class as policies see it.
         key: salted hash of the prompt, 0 = unknown; predictors remember prompts by it.
         session: salted hash of session, user or task, 0 = none; used by policies that pin sessions.
         task: salted hash of the agent task that it is a call of, 0 = none; see `Settings.order`.
         priority: the smallest is sent first; ignored where the order of the pool is ``fcfs``.
-        max_tokens: cap of the client, 0 = none.
-        expected_tokens: output tokens the client expects, 0 = unknown.
-        copies: answers asked for (`n`, `best_of`): slots it takes, and outputs that grow on its prompts.
+        max_tokens: most output tokens of each answer, as the client says, 0 = no limit.
+        expected_tokens: output tokens of each answer that the client expects, 0 = unknown.
+        copies: answers that the engine computes for it (`n` or `best_of`, of all prompts), 1 or more: slots it takes.
         can_continue: whether its stream can be joined exactly on another engine after the first token.
         blocks: salted hashes of the prompt's blocks in order; each covers its whole prefix.
         judged: the verdict of its tenant's limits, which hold over all models: ``in``, or the reason of the refusal, as in a
@@ -75,14 +75,14 @@ class Arrived(Base, frozen=True):
 
 
 class PromptCounted(Base, frozen=True):
-    """An engine reported the true number of prompt tokens."""
+    """An engine reported the true number of prompt tokens. 0, or a request that has ended, changes nothing."""
 
     request: int
     prompt_tokens: int
 
 
 class PrefillDone(Base, frozen=True):
-    """The prefill leg answered; the host keeps the hand-over for the decode leg.
+    """The prefill leg answered; the host keeps the hand-over for the decode leg. The request now waits in the pool.
 
     Args:
         prompt_tokens: as the prefiller counted, 0 = not reported.
@@ -97,8 +97,9 @@ class Finished(Base, frozen=True):
     """The decode leg ended correctly, with a finish reason.
 
     Args:
-        prompt_tokens: as the engine counted, if not reported before; 0 = not reported.
-        output_tokens: of an answer that came whole, of all its copies together; 0 if its chunks were reported.
+        prompt_tokens: prompt tokens as the engine counted them, if not reported before; 0 = not reported.
+        output_tokens: output tokens, over all copies, of an answer that came whole; 0 if its chunks were counted by
+            `Dispatcher.produced`.
     """
 
     request: int
@@ -108,11 +109,11 @@ class Finished(Base, frozen=True):
 
 
 class Failed(Base, frozen=True):
-    """A call to an engine (a leg) failed.
+    """A prefill or decode call (a leg) failed. The request is retried or continued elsewhere, or ends.
 
     Args:
-        kind: see `Kind`.
-        retry_after_s: the engine's Retry-After, seconds; 0 = none.
+        kind: why: ``connect``, ``status``, ``stream``, ``stall``, ``stale``, ``client``, ``recomputed`` or ``unable``.
+        retry_after_s: the engine's Retry-After in seconds; 0 = no such header.
     """
 
     request: int
@@ -124,14 +125,17 @@ class Failed(Base, frozen=True):
 class ClientGone(Base, frozen=True):
     """The request ends without an answer, because its client left or the host gave it up.
 
-    It may wait, prefill or decode. Its row and its slot become free.
+    It may be in any state. Its row and slots become free, and a call that is open is closed by an `Abort`.
     """
 
     request: int
 
 
 class Sampling(Base, frozen=True):
-    """A worker's metrics are about to be read. Its `Sampled` may miss requests that are sent or end from now on."""
+    """A worker's metrics are about to be read; send it just before the read that `Sampled` will report.
+
+    The reading may or may not show requests that are sent or end between the two events.
+    """
 
     worker: str
 
@@ -141,12 +145,12 @@ class Sampled(Base, frozen=True):
 
     Args:
         worker: its name.
-        running, waiting: requests that run there, and that wait there, by its own count.
+        running, waiting: requests that run there, and that wait there, by its own count, those of other senders included.
         kv_used: share of its KV memory in use, 0..1.
-        kv_tokens: capacity in tokens as it says, 0 = it does not.
-        slots: requests it runs at most as it says, 0 = it does not.
+        kv_tokens: KV capacity in tokens that the worker states, 0 = not stated.
+        slots: most requests it runs at a time, as it states, 0 = not stated; only compared with the configured slots.
         prefix_queried, prefix_hit: prompt tokens it looked up in its prefix cache, and found there, since it started;
-            -1 = it does not say.
+            -1 = not stated.
     """
 
     worker: str
@@ -160,29 +164,36 @@ class Sampled(Base, frozen=True):
 
 
 class ScrapeFailed(Base, frozen=True):
-    """A worker's metrics could not be read."""
+    """A worker's metrics could not be read. A prefiller counts as full until its next `Sampled`; else nothing changes."""
 
     worker: str
 
 
 class Probed(Base, frozen=True):
-    """A worker was asked for its health, because of a `Probe` or by the host itself. `ok`: it is healthy."""
+    """A worker was asked for its health, because of a `Probe` or by the host itself. `ok`: it is healthy.
+
+    If it is not, a worker in use is ejected, unless it is the last healthy one. An ejected one that is healthy comes back.
+    """
 
     worker: str
     ok: bool
 
 
 class WorkerAdded(Base, frozen=True):
-    """A worker joined the fleet, or came back from being drained."""
+    """A worker joined the fleet, or came back from being drained. A known name gets the new description `spec`.
+
+    Handling it raises `InputError` if the worker is known with another role.
+    """
 
     spec: WorkerSpec
 
 
 class WorkerRemoved(Base, frozen=True):
-    """Remove a worker.
+    """Remove a worker: it gets nothing new, and the command `Removed` follows once it has no requests left.
 
     Args:
-        drain: let its requests finish there; otherwise they continue elsewhere at once.
+        worker: its name; an unknown name changes nothing.
+        drain: let its requests finish there; otherwise they are retried or continued elsewhere at once.
     """
 
     worker: str
@@ -190,7 +201,10 @@ class WorkerRemoved(Base, frozen=True):
 
 
 class Tick(Base, frozen=True):
-    """Time passed, or a batch of reads is done; due rounds and deadlines are handled."""
+    """Time passed, or a batch of reads is done. Due rounds are decided, and requests past a deadline end.
+
+    Send it when `WakeAt` asks for it, and when `Dispatcher.due` is true after a batch of reads.
+    """
 
 
 class Reloaded(Base, frozen=True):
@@ -207,7 +221,7 @@ class Reloaded(Base, frozen=True):
 
 
 class Fitted(Base, frozen=True):
-    """The fit that is due (`Dispatcher.fit`) was made.
+    """The host has run the fit that is due (`Dispatcher.fit`); its models are used from now on.
 
     Args:
         ok: whether the fit succeeded; if not, the present models stay until the next fit.
@@ -217,7 +231,7 @@ class Fitted(Base, frozen=True):
 
 
 class Draining(Base, frozen=True):
-    """The host is about to stop: no new requests are accepted, accepted ones finish."""
+    """The host is about to stop: from now on new requests get a 503, accepted ones finish. It cannot be undone."""
 
 
 Event: TypeAlias = (

@@ -25,7 +25,7 @@ _LONGEST_ASKED_S = 5.0  # the longest Retry-After of an engine that counts
 
 
 class Requests:
-    """Moves requests through their states: first token, failure, retry, end.
+    """Moves requests through their states: first token, failure, retry, end. Methods append the commands that follow.
 
     Args:
         parts: where everything about requests and workers is kept.
@@ -40,7 +40,7 @@ class Requests:
         self._deciding, self._journal, self._barriers = parts.deciding, parts.journal, parts.barriers
 
     def row_of(self, request: int, leg: int) -> int:
-        """The row of a request if `leg` is its current call; otherwise -1, and the event is counted as late."""
+        """The row of a request if an engine works on its call `leg`; otherwise -1, and one more late event is counted."""
         row = self._rows.by_request.get(request, -1)
         if row >= 0:
             at = self._rows.at
@@ -52,9 +52,10 @@ class Requests:
     # --- queues --------------------------------------------------------------------------------------------------
 
     def enqueue(self, row: int, cause: Cause) -> None:
-        """Put a request into the queue that the cause leads to, with a deadline.
+        """Move a request by `cause`, and put it into the queue of its new state: for a prefiller, or the pool.
 
-        If the request has failed before and all engines left for it are ejected, it waits two times `cooldown_s` at most.
+        Its deadline is `ttl_s` from now. If the request has failed before and all engines left for it are ejected, it waits
+        two times `cooldown_s` at most. A request for the pool opens rounds.
         """
         rows, now_s, settings = self._rows, self._turn.now_s, self._turn.settings
         rows.move(row, cause)
@@ -70,7 +71,7 @@ class Requests:
             self._rounds.open()
 
     def correct(self, row: int, prompt_tokens: int) -> None:
-        """Correct a request's number of prompt tokens, and the loads that include it."""
+        """Set a request's number of prompt tokens, and correct the loads of its worker or prefiller that include it."""
         at, mirror = self._rows.at, self._mirror
         more = prompt_tokens - at.prompt[row]
         if self._prefills.prefiller_of:
@@ -83,7 +84,14 @@ class Requests:
             mirror.at.changes[worker] += 1
 
     def first_token(self, row: int, worker: int) -> None:
-        """Handle the first token of a request: from now on it runs on its worker."""
+        """Move a sent request to running: its slots and load on the worker count as running from now on.
+
+        Its prefiller's memory becomes free, its TTFT is counted, and earlier failures may now eject other engines. The token
+        itself is counted elsewhere.
+
+        Args:
+            worker: place of its worker in the mirror.
+        """
         rows, mirror, at, now_s = self._rows, self._mirror, self._rows.at, self._turn.now_s
         rows.move(row, _FIRST_TOKEN)
         load = rows.load(row)
@@ -105,11 +113,15 @@ class Requests:
     def leg_failed(self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True) -> None:
         """Handle a failed call: retry or continue the request elsewhere, or end it.
 
+        It ends for a client's fault, after more than `retries` failed tries, if no engine is left for it, or if it has
+        tokens and cannot be continued. A request without tokens backs off; one with tokens goes back to the pool at once,
+        except when an engine handed it back without a new token.
+
         Args:
             name: the engine.
             kind: how the call failed.
-            retry_after_s: Retry-After of the engine; 0 = none.
-            is_counted: whether the failure may count against the engine.
+            retry_after_s: Retry-After of the engine, seconds, at most 5 count; 0 = no such header.
+            is_counted: whether the failure may count against the engine (`Breaker`).
         """
         at, exclusions = self._rows.at, self._exclusions
         was_placed = at.state[row] in _PLACED
@@ -163,12 +175,15 @@ class Requests:
         self._timers.set(("backoff", row), self._turn.now_s + (0.0 if kind == "stale" else delay_s))
 
     def backed_off(self, row: int) -> None:
-        """Queue a request whose wait before its next try is over."""
+        """Queue a request whose wait before its next try is over: for a prefiller if it needs one, else in the pool."""
         needs_prefill = self._fleet.is_split and not self._rows.at.produced[row]
         self.enqueue(row, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
 
     def give_up(self, row: int, reason: co.Broken | Literal["client"]) -> None:
-        """End a request: with a status (`Reject`) before its first token, else with an error event (`Fail`)."""
+        """End a request: with a status (`Reject`) before its first token, else with an error event (`Fail`).
+
+        It does not close the upstream call; call `abort` first if one is open.
+        """
         self._deciding.gone(row)
         request, meters, out = self._rows.at.request[row], self._meters, self._turn.out
         if self._rows.at.produced[row]:
@@ -182,13 +197,19 @@ class Requests:
         self.end(row, told=True)
 
     def answered(self, row: int, name: str) -> None:
-        """Note that an engine served the request, and eject engines that its earlier failures now count against."""
+        """Note that the engine `name` gave the request an answer or a token.
+
+        The request's earlier failures on other engines now count against these, and those with too many are ejected.
+        """
         for other in self._breaker.answered(name, self._rows.at.request[row]):
             self.eject(other)
             self._turn.due = True
 
     def eject(self, name: str) -> None:
-        """Eject an engine, if another one is healthy."""
+        """Eject an engine, if another of its role is healthy: it gets nothing new, and its prefix cache counts as lost.
+
+        Requests that hold only some of their slots there go back to the pool.
+        """
         place = self._mirror.place.get(name)
         if self._fleet.eject(name, self._turn.now_s) and place is not None:
             self._slots.clear(place)
@@ -198,7 +219,10 @@ class Requests:
     # --- ends ----------------------------------------------------------------------------------------------------
 
     def finished(self, events: Sequence[Finished]) -> None:
-        """Handle decode calls that ended correctly, in order."""
+        """Handle decode calls that ended correctly, in order: log each, set the time, and end its request.
+
+        An event whose leg is not the request's current one only counts as late.
+        """
         turn, journal, is_logged = self._turn, self._journal, self._journal.log is not None
         at, mirror = self._rows.at, self._mirror
         for event in events:
@@ -238,7 +262,7 @@ class Requests:
             meters.prediction_error.add(abs(at.leave[row] - tokens))
 
     def gone(self, row: int) -> None:
-        """End a request without an answer, as `ClientGone` asks."""
+        """End a request without an answer, as `ClientGone` asks: close its upstream call, and count it as cancelled."""
         self._meters.cancelled += 1
         self._meters.requests["cancelled"] += 1
         self.abort(row)
@@ -246,7 +270,7 @@ class Requests:
         self.end(row, told=True)
 
     def abort(self, row: int) -> None:
-        """Close the upstream call of a request, if it has one."""
+        """Append the command `Abort` for the upstream call of a request, if it has one; the request's state stays."""
         at = self._rows.at
         state = at.state[row]
         if state in _CALLED:
@@ -255,10 +279,10 @@ class Requests:
             self._turn.out.append(co.Abort(at.request[row], at.leg[row], name))
 
     def end(self, row: int, told: bool) -> None:
-        """End a request, and drop everything kept about it.
+        """End a request: free its slots and its row, and drop everything kept about it. The client is told elsewhere.
 
         Args:
-            told: whether a prefiller that keeps its KV gets a `Release`.
+            told: whether a prefiller that has finished its prompt and keeps its KV gets a `Release`.
         """
         rows, state = self._rows, self._rows.at.state[row]
         request, worker = rows.at.request[row], rows.at.worker[row]
@@ -295,14 +319,17 @@ class Requests:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def rows_on(self, name: str) -> list[int]:
-        """Rows of the requests on this worker or prefiller."""
+        """Rows of the requests with slots on this worker, in order of arrival; of those at this prefiller, ascending."""
         place = self._mirror.place.get(name)
         if place is None:
             return sorted(self._fleet.prefill.prefillers[name].requests)
         return [row for row in self._rows.by_request.values() if self._rows.at.worker[row] == place]
 
     def forget_if_empty(self, name: str) -> None:
-        """Remove a leaving worker from the fleet if it has no requests left."""
+        """Remove a worker from the fleet if it is leaving and has no requests left; the command `Removed` tells the host.
+
+        Workers after it move up by one place, and rounds and steps begin anew.
+        """
         place = self._mirror.place.get(name)
         if place is None:
             self._prefills.forget_if_empty(name)
@@ -318,12 +345,12 @@ class Requests:
         self.regroup()
 
     def regroup(self) -> None:
-        """Begin rounds and steps anew, because places or groups of workers changed."""
+        """Begin rounds, steps and believed prefixes anew, because places or groups of workers changed."""
         self._barriers.begin()
         self._prefixes.resize(self._mirror.names)
 
     def give_up_stranded(self) -> None:
-        """End waiting requests that failed on all workers that remain: those that do not leave."""
+        """End waiting requests (``failed``) for which no engine is left: those that stay are excluded for them."""
         at, excluded = self._rows.at, self._exclusions.excluded
         for row in list(excluded):
             waits = at.state[row] in (_POOLED, _FOR_PREFILLER)

@@ -33,14 +33,14 @@ FAR = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """Seconds of a step against the load of its heaviest worker, by least squares.
+    """Seconds of a step against the load (KV tokens) of its heaviest worker, by least squares.
 
     The slope is that of usual steps, since one pause would bend it; the fixed part keeps the mean of all steps.
 
     Args:
-        overhead_s: fixed seconds of a step.
-        seconds_per_token: the slope; 0 where it is not clearly above 0.
-        r_squared: share of the variation of usual steps it explains.
+        overhead_s: fixed seconds of a step; without a slope the mean seconds of a step.
+        seconds_per_token: the slope, seconds a KV token; 0 where it is not clearly above 0.
+        r_squared: share of the variation of usual steps that the law explains, 0..1; 0 without a slope.
         steps: number of all steps, usual and others.
         slope_error: two standard errors of the slope, divided by the slope; 0 without a slope.
     """
@@ -57,16 +57,16 @@ class Observed:
     """A recorded run, as read from a decision log.
 
     Args:
-        policy, predictor: names and options of those that decided.
-        workers: those that decoded, group by group, as they were when most of them were there.
-        kv_tokens: KV memory of each, inf where it is not known.
-        group_sizes: workers of each barrier group.
+        policy, predictor: those that decided, as ``NAME[:key=value,...]``.
+        workers: the decode workers, group by group, as they were when most of them were there.
+        kv_tokens: KV memory of each of `workers` in tokens, inf where it is not known.
+        group_sizes: number of workers of each barrier group, in the order of `workers`.
         replayed: how the replay went.
-        fleet_changed: whether a worker left.
-        prefillers: workers that only prefilled.
-        requests: times of the requests that ended as they should, in order of arrival, in seconds since the first arrived.
-        steps: of each step: group, KV tokens of each worker at its start, running requests of the group and of all groups,
-            seconds, and its end on the clock of `requests`.
+        fleet_changed: whether a worker was removed during the run.
+        prefillers: number of workers that only prefilled.
+        requests: times of the requests that ended correctly, in order of arrival, in seconds since the first arrived.
+        steps: a tuple for each step: group, KV tokens of its workers at the start, running requests of the group and of all
+            groups, seconds, and its end on the clock of `requests`.
     """
 
     policy: str
@@ -82,7 +82,11 @@ class Observed:
 
     @property
     def law(self) -> Law | None:
-        """The fitted time of a step by its heaviest load; None with fewer than `FEWEST` steps."""
+        """The fitted law of step time, computed at each access; None with fewer than 50 steps.
+
+        Steps are left out of the fit of the slope if a request waited for its first token in them, or if they lie far from
+        the line.
+        """
         if len(self.steps) < FEWEST:
             return None
         envelope = np.array([max(load) for _, load, _, _, _, _ in self.steps])
@@ -113,10 +117,13 @@ class Observed:
         return found
 
     def summary(self, slo: Slo | None = None) -> dict[str, Any]:
-        """Every metric of a recorded run, named as for a simulated one; None for metrics it lacks.
+        """Every metric of a recorded run, by the names of a simulated one (`measure.tally`).
+
+        A metric that a log cannot tell, such as energy, is None. So are time lost at barriers without a fitted slope, and
+        figures of steps without any step.
 
         Args:
-            slo: objective for goodput.
+            slo: objective for goodput; None = no objective.
         """
         law = self.law
         slope = law.seconds_per_token if law is not None and law.seconds_per_token > 0 else math.nan
@@ -199,7 +206,10 @@ def _line(x: F8, y: F8) -> tuple[float, float, float]:
 
 
 class Watch:
-    """Collects requests, steps and workers while a log is replayed (`replay.Watch`)."""
+    """Collects requests, steps and workers while a log is replayed; pass it to `replay.replay` as `watch`.
+
+    The attributes `arrived`, `sent`, `first` and `done` hold facts by request; times are those of the dispatcher.
+    """
 
     def __init__(self) -> None:
         self.arrived: dict[int, float] = {}
@@ -212,7 +222,7 @@ class Watch:
         self._counted: list[int] = []
 
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """Collect what a record tells. Called after each record is handled, and after each decision is compared."""
+        """Collect what a record tells; `replay` calls it after it has handled the record, or compared the decision."""
         now = dispatcher.now_s
         if isinstance(record, ev.Arrived):
             self.arrived[record.request] = now
@@ -232,7 +242,7 @@ class Watch:
         self._look(dispatcher)
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """Note the time of a first token. Called before a chunk of the request in this row is counted."""
+        """Note the time of a request's first token; `replay` calls it before each chunk of the request is counted."""
         request = int(dispatcher.rows.at.request[row])
         if request not in self.first:
             self.first[request] = dispatcher.now_s
@@ -259,7 +269,7 @@ def observe(path: str | Path) -> Observed:
         path: the log, or one of its parts; the later ones in its folder are read too.
 
     Raises:
-        InputError: it cannot be read, shows no worker, or no request that ended as it should.
+        InputError: the log cannot be read, shows no worker, or has no request that arrived, was sent and ended correctly.
     """
     watch = Watch()
     found = replay(path, watch=watch)

@@ -25,7 +25,7 @@ class Parts:
 
     Args:
         settings: limits and deadlines.
-        options: how it decides.
+        options: policy, predictor, stopwatch and log of the dispatcher.
     """
 
     def __init__(self, settings: Settings, options: Options) -> None:

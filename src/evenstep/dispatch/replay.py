@@ -21,10 +21,11 @@ class Difference:
     """The first decision that differs from the log.
 
     Args:
-        decision: running number.
-        now_s: the host's time at the decision.
-        what: ``view`` (the policy saw something else), ``answer``, ``fallback``, ``missing`` or ``extra``.
-        recorded, replayed: what the log says, and what was decided now; None where there is no such decision.
+        decision: running number, from 0.
+        now_s: the host's time at the decision, in seconds.
+        what: ``view``: the policy saw something else. ``answer``: other requests or workers. ``fallback``: only the reason
+            of the fallback differs. ``missing``: the replay did not decide here. ``extra``: the log has no such decision.
+        recorded, replayed: the decision in the log, and that of the replay; None where there is no such decision.
     """
 
     decision: int
@@ -46,7 +47,7 @@ class Replayed:
         events: events handled; a record of chunks counts as one.
         fallbacks: how many of the compared decisions fell back to least load in the log.
         difference: None when all are alike.
-        cut_off: bytes at the end of the log that are no whole record, since its writer was killed.
+        cut_off: bytes after the last whole record of the log, left by a writer that was killed.
         gaps: places at which the log lost records, since they could not be written; each later part is replayed from the
             state that it began with.
     """
@@ -63,21 +64,22 @@ class Replayed:
 
 
 class Watch(Protocol):
-    """Observes a replay, step by step."""
+    """Observes a replay, record by record and chunk by chunk; it may read the dispatcher, and must not change it."""
 
     def record(self, record: Record, dispatcher: Dispatcher) -> None:
-        """Called after each record is handled, and after each decision is compared."""
+        """Called after each record is handled, and after each decision (`Round`) is compared and found equal."""
         ...
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
-        """Called before a chunk of the request in this row is counted."""
+        """Called before a chunk of the request in this row is counted; `dispatcher.now_s` is the chunk's time."""
         ...
 
 
 def replay(path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None) -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
-    With the rules of the log, what the policy saw must be equal, too. With named rules only the answers are compared.
+    With the rules of the log, what the policy saw must be equal, too. With a named policy or predictor only the requests
+    sent, their workers, the number of waiting requests and the reason of a fallback are compared.
 
     Args:
         path: the log, or the part of it to begin with; the later ones in its folder are read too.

@@ -27,9 +27,9 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     """What one tenant may have at a time, at all models together; 0 = no limit.
 
     Args:
-        concurrent: requests that wait or run.
-        waiting: requests that wait.
-        per_s: requests a second, with bursts.
+        concurrent: requests that wait or run at the same time.
+        waiting: requests that wait at the same time.
+        per_s: mean rate of admitted requests a second (a token bucket of size `burst`).
         burst: requests that may come at once; 0 = as many as in one second, at least 1.
     """
 
@@ -40,20 +40,23 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantLimits(Tenant, frozen=True, kw_only=True, omit_defaults=True):
-    """As `Tenant`, in a dispatcher's settings; a decision log leaves out the limits that are not set."""
+    """The limits of `Tenant` as a dispatcher's settings hold them; encoded, fields with their default are left out."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One worker, as its operator describes it.
 
     Args:
-        name: unique.
+        name: unique in the fleet, not empty.
         group: barrier group; workers of equal text share a barrier. Empty = a group of its own.
-        slots: requests it runs at a time.
-        kv_tokens: KV capacity in tokens, 0 = as it says in its metrics, else unlimited.
-        role: ``decode`` (also: does both) or ``prefill``.
-        speed: how fast it decodes compared with the other workers; 2 = half the step seconds for each KV token.
+        slots: requests the worker runs at a time, 1 or more.
+        kv_tokens: KV capacity in tokens, 0 = as its metrics report it, else unlimited.
+        role: ``decode`` (also: prefills and decodes) or ``prefill``.
+        speed: how fast it decodes compared with the other workers, above 0; 2 = half the step seconds for each KV token.
         scraped: whether its metrics are read; until the first reading such a worker counts as full.
+
+    Raises:
+        InputError: a value out of range.
     """
 
     name: str
@@ -78,11 +81,12 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
-        ttl_s: longest wait in the pool, or for a prefiller.
-        pool_limit: requests that may wait; beyond it requests get 503.
-        stale_s: age of a shared worker's metrics page from which rounds fall back to least load. Left out = three times
+        ttl_s: longest wait in the pool, or for a prefiller, from entering that queue on. Then the request ends: with 503,
+            or with an error event if its stream has begun.
+        pool_limit: requests that may wait, in the pool and for a prefiller together; beyond it requests get 503.
+        stale_s: age of a shared worker's metrics page above which rounds fall back to least load. Left out = three times
             engines.scrape_s plus engines.scrape_timeout_s.
-        budget_ms: processor time a policy may take for one decision.
+        budget_ms: processor time a policy may take for one decision; an answer that took longer is not used.
         policy_cooldown_s: seconds after a fault of the policy until it is asked again.
         gateways: how many gateways send to the same engines, including this one. Until the next reading of an engine's
             metrics, each takes its part of the slots that a reading shows free. 0 = 2 where a reading shows requests that
@@ -90,18 +94,19 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
         retries: how often a request is tried again: on other engines after a failure, or on any engine with room if an
             engine handed it back without a new token.
         total_s: longest time from a request's arrival to the end of its answer, running streams included; 0 = no limit.
-        backoff_s: wait before the first retry, doubled for each further one.
+        backoff_s: seconds before the first retry, doubled for each further one.
         backoff_cap_s: longest such wait.
         breaker_failures: failures in a row after which a worker is ejected.
-        cooldown_s: wait before an ejected worker is probed, doubled after each bad probe.
+        cooldown_s: seconds before an ejected worker is probed, doubled after each bad probe.
         cooldown_cap_s: longest such wait.
-        kv_reserve: KV tokens kept free for the growth of every request a worker has; as measured when left out.
+        kv_reserve: KV tokens kept free for the growth of every request a worker has. Left out = a running request's mean
+            remaining output, estimated from the lengths of completed requests.
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
         prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
         prefix_block_bytes: bytes of a block at the front of a prompt; after 64 of them a block has eight times as many.
         pool_window: waiting requests that a round looks at: the oldest, with a part for every class; 0 = all.
-        window_per_slot: the most of them for each slot of the fleet, at least 8 in all. Without this bound a policy could
-            pass over large requests until only these are left. 0 = no bound.
+        window_per_slot: most requests a round looks at for each slot of the fleet, at least 8 in all. Without this bound a
+            policy could pass over large requests until only these are left. 0 = no bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         order: the order of the pool. ``fcfs``: by arrival. ``priority``: the smallest priority of a client
             first. ``oldest-task``: by priority, then by the first call of the request's task. ``least-attained``: by
@@ -141,7 +146,7 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
     """Limits and deadlines of a dispatcher: those of the section, and the limits of its tenants.
 
     Args:
-        stale_s: as of the section; here there is no engine to derive it from.
+        stale_s: as in `Dispatch`, seconds; there is no engine here to derive a default from.
         tenants: limits by tenant; ``*`` stands for those not listed.
 
     Raises:

@@ -11,7 +11,10 @@ from evenstep.measure.metrics import known
 
 
 def snapshot(parts: Parts) -> dict[str, Any]:
-    """All measured values as numbers, lists and dictionaries, with None in place of inf and nan."""
+    """All measured values by metric name without ``evenstep_``: numbers, texts, and lists and dictionaries of them.
+
+    A value that is not known is None. Each item of `workers`, `prefillers` and `groups` is a dictionary. Times are seconds.
+    """
     return {
         "pool_depth": len(parts.pool),
         "pool_oldest_seconds": _oldest_s(parts),

@@ -11,7 +11,7 @@ class Timers:
     """Named deadlines; a name has one at most. A name is a kind and a number, for instance ``("ttl", row)``.
 
     Attributes:
-        at: deadline in seconds, by name.
+        at: name -> deadline in seconds on the host's clock. Change it only by `set`, `clear` and `pop`.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Timers:
         self.is_new = False  #: a deadline was set since the owner last cleared this flag
 
     def set(self, name: tuple[str, int], at_s: float) -> None:
-        """Set the deadline of a name, in place of an earlier one."""
+        """Set the deadline of a name, in seconds on the host's clock, in place of an earlier one; sets `is_new`."""
         self.at[name] = at_s
         self.is_new = True
         line, entry = self._line, (at_s, name)
@@ -39,7 +39,10 @@ class Timers:
         self.at.pop(name, None)
 
     def pop(self, now_s: float) -> tuple[str, int] | None:
-        """The name with the earliest deadline, if it has passed, else None. Equal deadlines go by name. Clears it."""
+        """Remove the earliest deadline if it is at or before `now_s`, and return its name; else None.
+
+        Of equal deadlines the smallest name comes first. Call it until it returns None.
+        """
         found = self._first()
         if found is None or found[0] > now_s:
             return None
@@ -48,7 +51,7 @@ class Timers:
 
     @property
     def next_s(self) -> float:
-        """The earliest deadline; inf without any."""
+        """The earliest deadline in seconds on the host's clock; inf if no deadline is set."""
         found = self._first()
         return math.inf if found is None else found[0]
 

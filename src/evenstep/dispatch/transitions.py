@@ -19,7 +19,12 @@ from enum import IntEnum
 
 
 class State(IntEnum):
-    """The state of a request, as its row holds it."""
+    """The state of a request, as its row holds it.
+
+    FREE: the row is unused. FOR_PREFILLER, POOLED: it waits for a prefiller, or for a worker. PREFILLING: a prefiller
+    computes its prompt. SEATING: it waits for the rest of its slots. SENT, RUNNING: on a worker, before and after its first
+    token. BACKING_OFF: it waits before its next try.
+    """
 
     FREE = 0  # the row is unused
     FOR_PREFILLER = 1
@@ -32,7 +37,7 @@ class State(IntEnum):
 
 
 class Cause(IntEnum):
-    """What moves a request from one state to the next."""
+    """What moves a request from one state to the next; `TABLE` has the next state for each state and cause."""
 
     ARRIVES_FOR_PREFILL = 0
     ARRIVES_FOR_DECODE = 1
@@ -73,5 +78,5 @@ NEXT = [[int(TABLE.get((state, cause), -1)) for cause in Cause] for state in Sta
 
 
 def impossible(state: int, cause: Cause) -> RuntimeError:
-    """The error for a cause that is not allowed in a state: a bug of the dispatcher."""
+    """The error, for the caller to raise, if `TABLE` has no entry for this state and cause: a bug of the dispatcher."""
     return RuntimeError(f"a request that is {State(state).name} cannot go through {cause.name}")

@@ -15,11 +15,11 @@ class Turn:
         settings: limits and deadlines.
 
     Attributes:
-        now_s: the host's time; it never goes back.
+        now_s: the host's time in seconds; it never goes back; -inf before the first event.
         due: whether a `Tick` is wanted as soon as the reads at hand are done.
-        legs: number of the last upstream call.
-        is_draining: nothing new is accepted.
-        out: commands so far.
+        legs: number of the last upstream call (leg); 0 before the first.
+        is_draining: no new request is accepted.
+        out: commands since the last call of `Dispatcher.handle_all` returned, in order; parts append to it.
     """
 
     __slots__ = ("due", "is_draining", "legs", "now_s", "out", "settings")

@@ -13,7 +13,9 @@ _LONG = 2100  # tokens of one answer: more than a predictor first has room for
 
 
 def warm(policy: str, predictor: str = "") -> None:
-    """Run made-up requests through a small fleet, so that every compiled part for these rules is loaded.
+    """Run made-up requests through a dispatcher of its own, so that every compiled part for these rules is loaded.
+
+    It takes seconds at first; nothing is kept but the compiled code.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``, as for a `Dispatcher`.

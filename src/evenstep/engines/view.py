@@ -18,12 +18,12 @@ class NotItsPageError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class UsageOptions:
-    """The accounting a request asks for.
+    """The accounting that a request asks for, as three flags.
 
     Args:
-        usage: one usage object at the end of the stream.
-        continuous: a usage object in every chunk.
-        token_ids: the ids of prompt and output.
+        usage: one usage object at the end of the stream (``stream_options.include_usage``).
+        continuous: a usage object in every chunk (``stream_options.continuous_usage_stats``).
+        token_ids: the token ids of prompt and output in the chunks (``return_token_ids``).
     """
 
     usage: bool = False
@@ -36,15 +36,16 @@ class Dialect:
     """The ways in which engines differ in their streams.
 
     Args:
-        counts: can tell the tokens of every chunk, by usage or ids; else they are estimated from events.
-        finish_reasons: ends every choice with a finish_reason; else ``[DONE]`` alone is its end.
-        usage_needs_final: continuous usage comes only together with the usage at the end.
-        completion_usage_off: form of ``usage`` in the chunks of a completion that did not ask for it.
+        counts: the engine can report the tokens of every chunk, by usage or ids; else they are estimated from events.
+        finish_reasons: the engine ends every choice with a finish_reason; else ``[DONE]`` alone ends a stream.
+        usage_needs_final: a request for continuous usage must also ask for the usage at the end.
+        completion_usage_off: form of ``usage`` in chunks of a completion whose request asked for no usage.
         chat_usage_off: the same in chunks of a chat.
-        token_ids_off: form of ``token_ids`` and ``prompt_token_ids`` where they were not asked for.
-        chat_from_ids: a chat body with ``kv_transfer_params.prompt_token_ids`` is continued from these ids.
-        completions_go_on: a completion is continued from the prompt it is given.
-        handover: how prefill and decode legs find each other's KV; empty where only one leg is spoken.
+        token_ids_off: form of ``token_ids`` and ``prompt_token_ids`` in chunks if the request did not ask for ids.
+        chat_from_ids: the engine continues a chat from the ids in ``kv_transfer_params.prompt_token_ids`` of its body.
+        completions_go_on: given a prompt with the answer so far appended, the engine returns only the rest of the answer.
+            False = it answers from the start.
+        handover: body member that hands the KV of a prefill leg to the decode leg; empty = no split into two legs.
     """
 
     counts: bool = True
@@ -64,14 +65,14 @@ class EngineSample:
 
     Args:
         rank: data-parallel rank, 0 where there is only one.
-        running: requests that run.
-        waiting: requests that wait.
-        kv_tokens: resident KV tokens, to a block; nan where it does not say.
-        kv_capacity: KV tokens it can hold; inf where it does not say.
-        block_size: tokens of a KV block; 0 where it does not say.
-        generated_tokens: output tokens since it started; nan where it does not say.
-        prefix_queried: prompt tokens it looked up in its prefix cache since it started; nan where it does not say.
-        prefix_hit: those of them that it found there.
+        running: requests that run now.
+        waiting: requests that wait inside the engine now.
+        kv_tokens: resident KV tokens, possibly rounded to whole blocks; nan = not on the page.
+        kv_capacity: KV tokens the rank can hold; inf = not on the page.
+        block_size: tokens of a KV block; 0 = not on the page.
+        generated_tokens: output tokens since the engine started; nan = not on the page.
+        prefix_queried: prompt tokens looked up in the prefix cache since the engine started; nan = not on the page.
+        prefix_hit: of `prefix_queried`, the tokens that were in the cache; nan = not on the page.
     """
 
     rank: int
@@ -86,16 +87,16 @@ class EngineSample:
 
 
 class EngineAdapter(Protocol):
-    """One engine: paths, headers, dialect, and how to read its metrics. A frozen dataclass, found by name."""
+    """One kind of engine: paths, headers, dialect, and how to read its metrics. A frozen dataclass, found by name."""
 
     @property
     def dialect(self) -> Dialect:
-        """The ways in which this engine's streams differ."""
+        """How this engine's streams and bodies differ from those of other engines."""
         ...
 
     @property
     def health_path(self) -> str:
-        """The path that answers 200 while the engine serves."""
+        """The path, with its leading slash, at which GET answers 200 while the engine serves."""
         ...
 
     @property
@@ -105,11 +106,11 @@ class EngineAdapter(Protocol):
 
     @property
     def rank_header(self) -> str:
-        """Header that pins a request to a data-parallel rank; empty if the engine has no such header."""
+        """Name of the HTTP header that pins a request to a data-parallel rank by its number; empty = no such header."""
         ...
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
-        """Parse each rank's state from a metrics page, by rank.
+        """Parse a metrics page: one sample for each rank, in ascending order; empty if the engine has no such page.
 
         Raises:
             NotItsPageError: a line that is needed is not there.

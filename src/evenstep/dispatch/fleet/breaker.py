@@ -18,9 +18,9 @@ class Circuit:
     """The circuit breaker of one engine.
 
     Args:
-        failures: in a row.
+        failures: failures in a row that count against the engine.
         state: ``closed`` = it gets requests; ``open`` = ejected; ``probing`` = ejected, and a probe was sent.
-        cooldown_s: length of its next ejection.
+        cooldown_s: seconds from its next ejection, or bad probe, to the probe after it.
     """
 
     failures: int = 0
@@ -29,14 +29,15 @@ class Circuit:
 
 
 class Breaker:
-    """Circuit breakers of all engines, by the engine's name.
+    """Circuit breakers of all engines, by the engine's name. It only says when to eject and probe; the fleet acts.
 
     Args:
-        failures: in a row, after which an engine is ejected.
-        cooldown_s, cap_s: wait before it is probed, doubled after each bad probe, and the cap.
+        failures: failures in a row after which an engine is ejected.
+        cooldown_s, cap_s: seconds before it is probed, doubled after each bad probe, and the cap.
 
     Attributes:
-        failing: engines that have failed since they last answered.
+        circuits: name -> circuit of each engine in the fleet.
+        failing: names of engines with a counted failure since they last answered.
     """
 
     def __init__(self, failures: int, cooldown_s: float, cap_s: float) -> None:
@@ -46,7 +47,7 @@ class Breaker:
         self._doubted: dict[int, list[str]] = {}  # request -> engines it failed on, perhaps by its own fault
 
     def limits(self, failures: int, cooldown_s: float, cap_s: float) -> None:
-        """Set other limits, from the next failure on."""
+        """Set other limits, as in the constructor, from the next failure on; a present circuit keeps its `cooldown_s`."""
         self.failures, self.cooldown_s, self.cap_s = failures, cooldown_s, cap_s
 
     def add(self, name: str) -> None:
@@ -59,8 +60,11 @@ class Breaker:
     def failed(self, name: str, request: int, is_certain: bool) -> bool:
         """Count a failed call to this engine, or keep it in doubt if the request itself may be the cause.
 
+        Args:
+            is_certain: the failure is the engine's own, whatever the request.
+
         Returns:
-            Whether the engine should be ejected now.
+            Whether the engine should be ejected now; always False for a failure in doubt.
         """
         if is_certain:
             return self._count(name)
@@ -68,10 +72,12 @@ class Breaker:
         return False
 
     def answered(self, name: str, request: int) -> list[str]:
-        """Note that a request got a token here, so that its failures elsewhere count against those engines.
+        """Note that a request got a token from the engine `name`: its failures in doubt now count against other engines.
+
+        The number of the engine's own failures in a row becomes 0.
 
         Returns:
-            The engines that should be ejected because of it.
+            Names of the engines that should be ejected because of it; usually empty.
         """
         if name in self.failing:
             self.failing.discard(name)
@@ -82,11 +88,11 @@ class Breaker:
         return [other for other in blamed if other != name and other in self.circuits and self._count(other)]
 
     def forget(self, request: int) -> None:
-        """Drop the doubtful failures of a request that is over; they remain unproven."""
+        """Drop the failures in doubt of a request that is over; they never count against an engine."""
         self._doubted.pop(request, None)
 
     def eject(self, name: str) -> float:
-        """Open the engine's circuit; returns the seconds until it is probed."""
+        """Open the engine's circuit; returns the seconds until it is to be probed, which the caller schedules."""
         circuit = self.circuits[name]
         circuit.state = "open"
         return circuit.cooldown_s
@@ -96,7 +102,11 @@ class Breaker:
         self.circuits[name].state = "probing"
 
     def probed(self, name: str, ok: bool) -> float:
-        """Handle a probe's result; returns the seconds until the next probe, 0 if the engine is back."""
+        """Handle a probe's result: `ok` closes the circuit and clears its failures, else its cooldown is doubled.
+
+        Returns:
+            Seconds until the next probe; 0 if the engine is back.
+        """
         circuit = self.circuits[name]
         if ok:
             self.circuits[name] = Circuit(cooldown_s=self.cooldown_s)

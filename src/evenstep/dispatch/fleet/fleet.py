@@ -20,8 +20,12 @@ class Fleet:
     """Decode workers, prefillers, and the circuit of each.
 
     Args:
-        turn: what all parts share.
-        timers: deadlines.
+        turn: what all parts share; commands for the host are appended to it.
+        timers: deadlines, here those of probes.
+
+    Attributes:
+        mirror, prefill: the decode workers and the prefillers.
+        breaker: the circuits of both.
     """
 
     def __init__(self, turn: Turn, timers: Timers) -> None:
@@ -33,22 +37,22 @@ class Fleet:
 
     @property
     def is_split(self) -> bool:
-        """Whether prompts go to a prefiller first: the fleet has one that stays."""
+        """Whether prompts go to a prefiller first: the fleet has one that is not leaving, ejected or not."""
         found = self.prefill.prefillers
         return bool(found) and any(not one.leaves for one in found.values())
 
     def lost_with(self, name: str) -> list[str]:
-        """Names of the engines that fail together with this one: its barrier group, or only itself if it is unknown."""
+        """Names of the engines that fail with this one: its barrier group, itself included; of a prefiller only its own."""
         place = self.mirror.place.get(name)
         return [name] if place is None else self.mirror.peers(place)
 
     def has_left(self, out: set[str], with_prefill: bool, is_up: bool = False) -> bool:
-        """Whether the fleet can serve a request without the engines `out`.
+        """Whether the fleet can serve a request without the engines `out`; engines that leave never count.
 
         Args:
-            out: names.
-            with_prefill: it needs a prefiller, where the fleet has some.
-            is_up: ejected engines do not count.
+            out: names of engines.
+            with_prefill: the request needs a prefiller too, if the fleet has one that stays.
+            is_up: count only engines that are not ejected; False counts all.
         """
         prefillers = list(self.prefill.prefillers.values()) if with_prefill and self.is_split else []
         left = [w for w in (*self.mirror.workers, *prefillers) if not w.leaves and (w.is_up or not is_up)]
@@ -61,13 +65,13 @@ class Fleet:
         return self.prefill.prefillers.get(name) if place is None else self.mirror.workers[place]
 
     def add(self, spec: WorkerSpec, now_s: float) -> bool:
-        """Add a worker, or change the description of a known one.
+        """Add a worker, or change the description of a known one, which then no longer leaves.
 
         Returns:
-            Whether places or groups in the mirror changed.
+            Whether places or groups in the mirror changed; the caller then begins rounds and steps anew.
 
         Raises:
-            InputError: it is there with another role.
+            InputError: the worker is there with another role.
         """
         known = self.find(spec.name)
         if known is None:
@@ -93,7 +97,7 @@ class Fleet:
         return moved
 
     def remove(self, name: str) -> None:
-        """Remove a worker that runs nothing any more."""
+        """Remove a worker or prefiller that has no requests; those after it in the mirror move up by one place."""
         self.breaker.remove(name)
         self.timers.clear(("probe", self._numbers.pop(name)))
         if name in self.prefill.prefillers:
@@ -102,7 +106,7 @@ class Fleet:
             self.mirror.remove(self.mirror.place[name])
 
     def leave(self, name: str) -> None:
-        """Mark a worker as leaving: it gets no new requests."""
+        """Mark a worker or prefiller of the fleet as leaving: it gets no new requests; those it has stay."""
         found = self.find(name)
         assert found is not None
         found.leaves = True
@@ -110,7 +114,11 @@ class Fleet:
             self.mirror.changed(self.mirror.place[name])
 
     def sampled(self, event: Sampled, now_s: float) -> None:
-        """Take a worker's or prefiller's metrics, and notify the operator of what they contradict."""
+        """Take a worker's or prefiller's metrics; an unknown name is ignored.
+
+        The operator is notified of foreign requests that appear, of requests that the engine lacks, and of slots or KV
+        tokens configured above what the engine states.
+        """
         name = event.worker
         if name in self.prefill.prefillers:
             self.prefill.sampled(name, event.kv_used, event.kv_tokens)
@@ -138,7 +146,11 @@ class Fleet:
                 self.notice("disagreement", event.worker, text, now_s)
 
     def eject(self, name: str, now_s: float) -> bool:
-        """Send nothing to a worker for a while, unless it is the last healthy one. Returns whether it was ejected."""
+        """Eject a worker or prefiller: it gets nothing new until a probe succeeds. The first is due after its cooldown.
+
+        Returns:
+            Whether it was ejected now. False if it is unknown, ejected already, or the last of its role that is healthy.
+        """
         found = self.find(name)
         if found is None or self.breaker.is_ejected(name):
             return False
@@ -151,14 +163,21 @@ class Fleet:
         return True
 
     def probe(self, number: int, now_s: float) -> None:
-        """Send a probe to an ejected worker whose wait is over."""
+        """Append the command `Probe` for an ejected worker whose wait is over; without an answer it is due again in 5 s.
+
+        Args:
+            number: number in the name of its timer, ``("probe", number)``.
+        """
         name = next(name for name, its in self._numbers.items() if its == number)
         self.breaker.cooled(name)
         self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case no answer comes
         self._turn.out.append(Probe(name))
 
     def probed(self, name: str, ok: bool, now_s: float) -> bool:
-        """Handle the result of a probe: eject the worker, or take it back. Returns whether it just came back."""
+        """Handle the result of a probe: eject the worker, or take it back. Returns whether it just came back.
+
+        An ejected worker that is not `ok` is probed again after its doubled cooldown. An unknown name is ignored.
+        """
         if self.find(name) is None:
             return False
         if not self.breaker.is_ejected(name):
@@ -175,7 +194,7 @@ class Fleet:
         return True
 
     def notice(self, kind: str, about: str, text: str, now_s: float) -> None:
-        """Notify the operator, at most once a minute for each kind and subject."""
+        """Append a `Notice` for the operator, unless the same kind and subject `about` had one in the last 60 s."""
         if now_s - self._noticed.get((kind, about), float("-inf")) >= _NOTICE_EVERY_S:
             self._noticed[kind, about] = now_s
             self._turn.out.append(Notice(kind, about, text))

@@ -31,8 +31,8 @@ class Worker:
     """Facts known of one worker that have no column.
 
     Args:
-        spec: as its operator describes it.
-        now_s: when it was added.
+        spec: the worker, as its operator describes it.
+        now_s: time at which it was added, in seconds.
     """
 
     def __init__(self, spec: WorkerSpec, now_s: float) -> None:
@@ -59,23 +59,24 @@ class Worker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the worker may be sent requests."""
+        """Whether the worker may be sent requests: it is not ejected or leaving, and its metrics are known if it has any."""
         return self.is_up and self.is_known and not self.leaves
 
     @property
     def is_shared(self) -> bool:
-        """Whether other gateways sent requests to the worker shortly before its last sample."""
+        """Whether the last sample with foreign requests came less than 60 s before the worker's last sample."""
         return self.heard_s < self.foreign_s + _SHARED_S
 
     def slots_of_ours(self, gateways: int) -> int:
-        """Slots that our requests may take until the next sample; far below 0 if the worker is closed.
+        """Slots that this gateway's requests may hold in all until the next sample; -2**40 if the worker is not open.
 
-        Of the free slots of a shared worker this gateway takes its part. It takes the last one only while it has less than
-        an even share of all slots. If no slot is free, every gateway gives some up, and one that has more than its share
-        gives up more. So a gateway that came late gets slots too.
+        On a worker that is not shared these are all slots but the foreign ones. Of the free slots of a shared worker this
+        gateway takes its part. It takes the last one only while it has less than an even share of all slots. If no slot
+        is free, every gateway gives some up, and one that has more than its share gives up more. So a gateway that came
+        late gets slots too.
 
         Args:
-            gateways: that send to it, this one included; 0 = not known.
+            gateways: number that send to it, this one included; 0 = not known. A shared worker has at least 2.
         """
         if not self.is_open:
             return _CLOSED
@@ -91,7 +92,7 @@ class Worker:
 
 
 class WorkerColumns(NamedTuple):
-    """Numbers of each worker."""
+    """Numbers of each worker, one column each, indexed by the worker's place in the mirror."""
 
     running: Ints  # slots
     sent: Ints  # slots of requests without a token yet
@@ -116,11 +117,11 @@ _WORKERS = compiled.struct(WorkerColumns)
 
 @declared(None if INT is None else INT(_WORKERS, I2))
 def open_groups(workers: WorkerColumns, found: Any) -> int:
-    """List the barrier groups with a free slot, in the order of their first worker with one; returns their number.
+    """List the barrier groups with a free slot, in the order of their first worker with a free slot; returns their number.
 
     Args:
         workers: the mirror's columns.
-        found: int64[2, G], row 0 is written with their numbers, row 1 is working space.
+        found: int64[2, G]; the group numbers are written at the front of row 0, row 1 is working space.
     """
     G, count = len(workers.group), 0
     for group in range(G):
@@ -139,10 +140,16 @@ _open_groups = compiled.entry(open_groups)
 
 
 class Mirror:
-    """The decode workers, in order of joining. A worker's place in this order is its number.
+    """The decode workers, in order of joining. A worker's place in this order is its number, from 0.
 
     Args:
-        gateways: that send to them, this one included; 0 = as their samples show.
+        gateways: number of gateways that send to them, this one included; 0 = 2 for a worker whose samples show foreign
+            requests, else 1.
+
+    Attributes:
+        at: the workers' columns (`WorkerColumns`), for single numbers.
+        place: name -> place.
+        group: number of each worker's barrier group, by place.
     """
 
     def __init__(self, gateways: int = 0) -> None:
@@ -166,14 +173,14 @@ class Mirror:
         self.at = self.columns.at
 
     def add(self, spec: WorkerSpec, now_s: float) -> None:
-        """Add a worker at the end."""
+        """Add a worker at the end; columns are replaced and groups numbered anew."""
         self.workers.append(Worker(spec, now_s))
         self.requests.append(0)
         self.columns.add(1)
         self._replaced()
 
     def remove(self, place: int) -> None:
-        """Remove an empty worker; the workers after it move up by one place."""
+        """Remove a worker without requests; the workers after it move up by one place, and groups are numbered anew."""
         for numbers in (self.workers, self.requests):
             del numbers[place]
         self.columns.remove(place)
@@ -185,7 +192,10 @@ class Mirror:
         self.regroup()
 
     def regroup(self) -> None:
-        """Number workers and groups anew, from their specs."""
+        """Number workers and groups anew, from their specs; `generation` grows by one.
+
+        Groups are numbered from 0 in the order of their first worker. A worker without a group name is a group of its own.
+        """
         self.generation += 1
         self.names = [worker.spec.name for worker in self.workers]
         self.place = {name: g for g, name in enumerate(self.names)}
@@ -201,7 +211,7 @@ class Mirror:
         self._open = None
 
     def changed(self, place: int) -> None:
-        """Recompute the columns of a worker whose limits, samples or state changed."""
+        """Recompute the columns of a worker whose spec, samples or state (up, leaving) changed, such as `free_at_most`."""
         worker, at = self.workers[place], self.at
         self._open, self._slots = None, -1
         at.free_at_most[place] = worker.slots_of_ours(self.gateways)
@@ -211,7 +221,7 @@ class Mirror:
         self._oldest_s = min(at.heard_s)
 
     def go_by(self, gateways: int, margin: int) -> None:
-        """Use other settings from now on.
+        """Use other settings from now on, and recompute the columns that depend on them.
 
         Args:
             gateways: as in the constructor.
@@ -223,18 +233,18 @@ class Mirror:
 
     @property
     def slots(self) -> int:
-        """Slots of all workers, in use or free."""
+        """Slots of all workers together, in use or free, ejected and leaving workers included."""
         if self._slots < 0:
             self._slots = sum(worker.spec.slots for worker in self.workers)
         return self._slots
 
     def joins(self, place: int) -> None:
-        """Count a request that got its first token on this worker."""
+        """Count a request that got its first token on the worker in this place; its slots are counted elsewhere."""
         self.requests[place] += 1
         self.at.changes[place] += 1
 
     def leaves(self, place: int) -> None:
-        """Count off a running request that leaves this worker."""
+        """Count off a running request that leaves the worker in this place; its slots are freed by `lets_go`."""
         self.requests[place] -= 1
         self.at.changes[place] += 1
 
@@ -243,16 +253,19 @@ class Mirror:
         return [w.spec.name for w, group in zip(self.workers, self.group, strict=True) if group == self.group[place]]
 
     def held(self, place: int) -> int:
-        """Slots of a worker that this gateway's requests hold."""
+        """Slots of a worker that this gateway's requests hold: running, sent without a token yet, or reserved."""
         at = self.at
         return at.running[place] + at.sent[place] + at.reserved[place]
 
     def free(self, place: int) -> int:
-        """Slots of a worker that may still be sent requests."""
+        """Slots of a worker that may still be given to requests; 0 if it is full or closed. Bypass margins do not count."""
         return max(0, self.at.free_at_most[place] - self.held(place))
 
     def open_groups(self) -> list[int]:
-        """Barrier groups with a free slot."""
+        """Numbers of the barrier groups with a free slot, in the order of their first worker with a free slot.
+
+        The same list is returned until slots change; do not change it.
+        """
         found = self._open
         if found is None:
             count = _open_groups(self.columns.given, self._groups)
@@ -260,22 +273,25 @@ class Mirror:
         return found
 
     def slots_changed(self) -> None:
-        """Drop cached free slots, because compiled code changed the columns."""
+        """Drop the cached result of `open_groups`; call it after compiled code changed the columns of slots."""
         self._open = None
 
     def reserve(self, place: int, slots: int) -> None:
-        """Reserve more slots of a worker for a request that wants several; a negative number releases them."""
+        """Add to the reserved slots of the worker in this place, for requests that want several; negative releases them."""
         self.at.reserved[place] += slots
         self._open = None
 
     def lets_go(self, place: int, requests: int, *, ran: bool) -> None:
-        """Free `requests` slots of a worker. `ran`: their requests were running, else sent without a token yet."""
+        """Free `requests` slots of the worker in this place. `ran`: they were running slots, else sent ones.
+
+        Loads and the number of running requests (`leaves`) are changed elsewhere.
+        """
         self._open = None
         (self.at.running if ran else self.at.sent)[place] -= requests
         self.at.went[place] += requests
 
     def sampling(self, place: int) -> None:
-        """Note that a worker's metrics are about to be read."""
+        """Note that a worker's metrics are about to be read: its requests now are what the next `sampled` compares with."""
         worker = self.workers[place]
         at = self.at
         worker.asked = at.came[place], at.went[place], at.running[place] + at.sent[place]
@@ -291,12 +307,14 @@ class Mirror:
         Until its next reading another gateway may take back the slots that it gave up since its last one.
 
         Args:
+            place: of the worker; call `sampling` before its metrics are read.
             requests: requests that run or wait there, by its own count.
             kv_used: share of its KV memory in use, 0..1.
-            kv_tokens: capacity it states, 0 = none.
+            kv_tokens: capacity it states, 0 = not stated; ignored if the operator stated one.
 
         Returns:
-            Whether foreign requests appeared, and whether it lacks requests that the mirror counts there.
+            Whether foreign requests appeared where there were no foreign ones before, and whether it lacks requests that
+            the mirror counts there.
         """
         worker, at = self.workers[place], self.at
         if kv_tokens and not worker.spec.kv_tokens:
@@ -329,14 +347,14 @@ class Mirror:
         return worker.foreign > 0 and had == 0, is_short
 
     def state_age_s(self, now_s: float) -> float:
-        """Age of the oldest sample of a shared worker that takes requests; 0 without such a worker.
+        """Age in seconds of the oldest last sample among shared workers that take requests; 0 without such a worker.
 
         What our own requests do is known from their streams, so the age of any other worker's sample does not matter.
         """
         return now_s - self._oldest_s if self._oldest_s < math.inf else 0.0
 
     def oldest(self, now_s: float) -> str:
-        """A sentence on the worker with the oldest sample, for which see `state_age_s`."""
+        """A clause for messages: which worker has the oldest sample, and its age. Call it if `state_age_s` is above 0."""
         place = min(range(len(self.workers)), key=self.at.heard_s.__getitem__)
         return f"{self.names[place]} runs requests of others and was last read {self.state_age_s(now_s):.1f} s ago"
 
@@ -344,8 +362,9 @@ class Mirror:
         """Check that the columns are sums over requests, and that no worker holds more than its slots.
 
         Args:
-            told: place -> slots running, sent, reserved, KV tokens running and sent, running requests, as the requests say.
-            margin: what a worker may hold beyond its slots.
+            told: function of a place: slots running, sent and reserved, KV tokens running and sent, and number of running
+                requests there, counted from the requests.
+            margin: slots that a worker's requests may hold beyond the most slots it ever had.
 
         Raises:
             RuntimeError: a check failed.

@@ -15,12 +15,14 @@ class Prefiller:
     """An engine that only prefills, with its share of used memory and its requests.
 
     Args:
-        spec: as its operator describes it.
+        spec: the worker, as its operator describes it.
         used: share of its KV memory in use by its last report, 0..1. Without one it is 1, so that it takes no work; 0 if it
             is never asked.
         charged: tokens of prompts sent there since that report.
         capacity: its KV memory in tokens.
-        sample: running number of that report.
+        sample: running number of that report, 0 before the first.
+        is_up: it is not ejected.
+        leaves: it gets no new prompts, and is removed when it keeps none.
         requests: rows whose prompt it computes or keeps.
     """
 
@@ -35,12 +37,12 @@ class Prefiller:
 
     @property
     def filled(self) -> float:
-        """Share of the prefiller's KV memory in use, including requests sent since its last report."""
+        """Share of the prefiller's KV memory in use, with prompts sent since its last report; may be above 1."""
         return self.used + self.charged / self.capacity
 
 
 class PrefillBudget:
-    """The prefillers by name, and the KV memory that each has left."""
+    """The prefillers of a fleet, by name in `prefillers`, and the KV memory that each has left."""
 
     def __init__(self) -> None:
         self.prefillers: dict[str, Prefiller] = {}
@@ -51,7 +53,13 @@ class PrefillBudget:
         self.prefillers[spec.name] = found
 
     def choose(self, without: frozenset[str] | set[str] = frozenset()) -> Prefiller | None:
-        """The least filled prefiller with room, ties to the one that joined first; None if no prefiller has room."""
+        """The least filled prefiller with room, ties to the one that joined first; None if no prefiller has room.
+
+        It has room if it is up and stays, has a free slot, and at most 90 % of its KV memory is filled. Nothing is charged.
+
+        Args:
+            without: names of prefillers that must not be chosen.
+        """
         best = None
         for found in self.prefillers.values():
             open_ = found.is_up and not found.leaves and len(found.requests) < found.spec.slots
@@ -60,14 +68,23 @@ class PrefillBudget:
         return best
 
     def charge(self, name: str, row: int, tokens: int) -> int:
-        """Charge a prompt's tokens to a prefiller; returns the sample number to pass to `release`."""
+        """Charge a prompt's tokens to the prefiller `name`, and list the request's row there.
+
+        Returns:
+            Number of the prefiller's last sample, to pass to `release`.
+        """
         found = self.prefillers[name]
         found.charged += tokens
         found.requests.add(row)
         return found.sample
 
     def release(self, name: str, row: int, tokens: int, sample: int) -> None:
-        """Take off a prompt whose KV is gone. A charge older than the last sample is already part of that sample."""
+        """Take off a prompt whose KV is gone; an unknown prefiller is ignored.
+
+        Args:
+            tokens: as they were charged.
+            sample: as `charge` returned it. If a later sample has come, it contains the prompt, and nothing is subtracted.
+        """
         found = self.prefillers.get(name)
         if found is None:
             return
@@ -76,16 +93,19 @@ class PrefillBudget:
             found.charged -= tokens
 
     def sampled(self, name: str, kv_used: float, kv_tokens: int) -> None:
-        """Take a prefiller's report: the share of its KV memory in use, and its capacity in tokens (0 = not said)."""
+        """Take a prefiller's report: the share (0..1) of its KV memory in use, and its capacity in tokens (0 = not said).
+
+        A capacity in the operator's description has precedence. Charges before the report are dropped.
+        """
         found = self.prefillers[name]
         found.used, found.charged, found.sample = kv_used, 0, found.sample + 1
         if kv_tokens and not found.spec.kv_tokens:
             found.capacity = float(kv_tokens)
 
     def unreadable(self, name: str) -> None:
-        """Count a prefiller as full, because its metrics could not be read."""
+        """Count a prefiller as full until its next report, because its metrics could not be read."""
         self.prefillers[name].used = 1.0
 
     def free(self, name: str) -> float:
-        """Share of a prefiller's KV memory that prompts may still fill."""
+        """Share of a prefiller's KV memory that prompts may still fill, up to 90 % in all; 0 if it is beyond."""
         return max(0.0, PREFILL_THRESHOLD - self.prefillers[name].filled)

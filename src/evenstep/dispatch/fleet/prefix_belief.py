@@ -18,7 +18,12 @@ class Belief:
     """Estimated size in blocks of one worker's prefix cache.
 
     Args:
-        most: blocks it is believed to hold at most.
+        most: upper bound of the estimate, in blocks, and its first value.
+
+    Attributes:
+        room: the present estimate, in blocks.
+        believed_share, true_share: of prompt tokens in the last window compared, the share expected in the cache, and the
+            share found there by the engine; nan before the first comparison.
     """
 
     def __init__(self, most: int) -> None:
@@ -32,10 +37,10 @@ class Belief:
         self._requests = self._sent = self._believed = 0
 
     def sent(self, prompt: int, believed: int) -> None:
-        """A request was sent there.
+        """Count a request that was sent to the worker.
 
         Args:
-            prompt, believed: its prompt tokens, and those of them that are believed to be cached there.
+            prompt, believed: its prompt tokens, and of these the tokens that are believed to be cached there.
         """
         self._requests += 1
         self._sent += prompt
@@ -43,6 +48,10 @@ class Belief:
 
     def told(self, queried: int, hit: int, held: int) -> bool:
         """Compare the expected hits of the requests sent since the last comparison with the engine's counters.
+
+        Nothing is compared before 32 requests (256 if the engine looked up less than half of their tokens). If it found
+        fewer tokens than expected, `room` falls, at most to half of `held`. If it found more and `held` fills `room`, this
+        grows. Counters that fall mean a restart: a new window begins.
 
         Args:
             queried, hit: prompt tokens the engine looked up, and found, since it started; -1 = not reported.

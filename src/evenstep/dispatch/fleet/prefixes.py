@@ -25,14 +25,14 @@ _NOTHING: F8 = np.zeros((0, 0))
 
 @declared(None if INT is None else INT(I2, I1, I1, I1, F2))
 def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int:
-    """Write the prompt tokens of each request that each worker has cached.
+    """Write how many prompt tokens of each request each worker is believed to have cached.
 
     Args:
         depth: int64[R, G], leading blocks of each row's prompt that each worker holds.
         count: int64[R], blocks of each row's prompt, 0 = not known.
         rows: int64[W], rows of the requests.
         prompts: int64[R], tokens of each row's prompt.
-        found: float64[W, G], written; 0 where the blocks are not known.
+        found: float64[W, G], written; 0 for a request whose blocks are not known.
 
     Returns:
         1 if the blocks of any of them are known, else 0.
@@ -60,6 +60,9 @@ class Prefixes:
 
     Args:
         room: most blocks a worker is assumed to hold.
+
+    Attributes:
+        sent_tokens, hit_tokens: prompt tokens of all requests sent so far, and of these the tokens believed cached.
     """
 
     def __init__(self, room: int) -> None:
@@ -91,14 +94,14 @@ class Prefixes:
 
     @property
     def has_any(self) -> bool:
-        """Whether the prompt blocks of any request are known."""
+        """Whether the prompt blocks of any request in the dispatcher, waiting or sent, are known."""
         return bool(self._blocks)
 
     def resize(self, names: Sequence[str]) -> None:
-        """Forget what workers hold, because they have other numbers now. How much each can hold is kept by its name.
+        """Forget what workers hold, because they have other places now. How much each can hold is kept by its name.
 
         Args:
-            names: the workers' names, by number.
+            names: the workers' names, by their new places.
         """
         self.workers = len(names)
         self._index = PrefixIndex(self.workers, self._room) if names else None
@@ -111,7 +114,7 @@ class Prefixes:
                 self._index.limit(worker, belief.room)
 
     def add(self, row: int, blocks: tuple[int, ...]) -> None:
-        """Add the prompt blocks of an arriving request; `blocks` as in `Arrived`."""
+        """Keep the prompt blocks of an arriving request, as in `Arrived`; empty ones are not kept."""
         if blocks:
             self._blocks[row] = blocks
             if row >= len(self._count_at):
@@ -119,7 +122,7 @@ class Prefixes:
             self.waits_again(row)
 
     def waits_again(self, row: int) -> None:
-        """Look up the blocks of a request again, because it is back in the queue."""
+        """Follow again what workers hold of a request's prompt, because it is back in the queue after it was sent."""
         if row in self._blocks:
             if self.is_read:
                 self._look_up(row)
@@ -127,20 +130,20 @@ class Prefixes:
                 self._new.add(row)
 
     def forget(self, row: int) -> None:
-        """Drop the blocks of a request that is over."""
+        """Drop the blocks of the request in this row, which is over; a row without blocks is ignored."""
         blocks = self._blocks.pop(row, None)
         if blocks is not None and (self._count_at[row] or row in self._new):
             self._let_go(row)
 
     def lost(self, worker: int) -> None:
-        """Forget what a worker holds, because it was ejected and may have restarted."""
+        """Forget the blocks that the worker in this place holds, because it was ejected and may have restarted."""
         if self._index is not None:
             self._index.forget(worker)
             self._depth[:, worker] = 0
             self._places[worker].begin()
 
     def sampled(self, worker: int, queried: int, hit: int) -> None:
-        """Correct a worker's assumed contents by its own cache counters.
+        """Correct a worker's assumed cache size by its own counters (`Belief.told`); the oldest blocks beyond it go.
 
         Args:
             queried, hit: prompt tokens it looked up in its cache, and found there, since it started; -1 = not reported.
@@ -152,11 +155,16 @@ class Prefixes:
             self._went(worker, self._index.limit(worker, belief.room))
 
     def belief(self, worker: int) -> Belief:
-        """The estimate of one worker's cache size."""
+        """The estimate of the cache size of the worker in this place."""
         return self._places[worker]
 
     def sent(self, row: int, worker: int, prompt: int) -> None:
-        """Note that a request goes to a worker, which has its prompt cached from now on."""
+        """Note that a request goes to a worker, which is believed to have its whole prompt cached from now on.
+
+        Args:
+            worker: place of the worker.
+            prompt: tokens of the request's prompt.
+        """
         self.sent_tokens += prompt
         blocks = self._blocks.get(row)
         if self._index is None:
@@ -179,8 +187,9 @@ class Prefixes:
         self._went(worker, dropped)
 
     def cached(self, rows: I8, prompts: I8) -> F8:
-        """float64[W, G], prompt tokens of each waiting request that each worker has cached; [0, 0] where no blocks are
-        known. It is written anew at the next call.
+        """float64[W, G], prompt tokens of each waiting request that each worker is believed to have cached.
+
+        Its shape is [0, 0] if the blocks of no request in `rows` are known. The next call overwrites it.
 
         Args:
             rows: int64[W], rows of the requests.

@@ -35,9 +35,10 @@ class LogFile:
     The first record creates the file. After an `OSError` call `give_up`; the log goes on with `begin_part`.
 
     Args:
-        path: of part 0; an existing file is replaced, and later parts of an older log are deleted.
-        part_bytes: size from which the next part begins; 0 = one part.
-        keep: parts that are kept, the oldest are deleted; 0 = all.
+        path: of part 0; an existing file is replaced, and later parts of an older log are deleted. ``.jsonl`` = JSON lines,
+            any other suffix = msgpack.
+        part_bytes: bytes of records after which the next part begins; 0 = one part.
+        keep: number of latest parts that are kept, older ones are deleted; 0 = all.
 
     Attributes:
         replaced: parts of an older log, other than part 0, that were deleted when this one began.
@@ -61,7 +62,7 @@ class LogFile:
         self._whole = 0  # bytes of the part that are in the file, whole records all of them
 
     def __call__(self, record: Record) -> None:
-        """Write a record.
+        """Write a record; it is buffered, and reaches the file with 8 KiB or at `flush`. A header of part 0 begins a log.
 
         Raises:
             OSError: the file cannot be written.
@@ -80,7 +81,7 @@ class LogFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything so far, so that other processes can read it.
+        """Write all buffered records to the file, so that other processes can read them; without a file nothing happens.
 
         Raises:
             OSError: the file cannot be written, or it is no longer at its path.
@@ -97,7 +98,7 @@ class LogFile:
         self._buffer.clear()
 
     def close(self) -> None:
-        """Write the remaining records, and close the file.
+        """Write the buffered records, and close the file.
 
         Raises:
             OSError: the file cannot be written.
@@ -108,7 +109,10 @@ class LogFile:
             file.close()
 
     def give_up(self) -> None:
-        """Close the file after an error, cut after its last whole record. A regular file without any is deleted."""
+        """Close the file after an error, cut after the last whole record in it; buffered records are lost.
+
+        A regular file without a whole record is deleted. It never raises.
+        """
         file, self._file = self._file, None
         self._buffer = bytearray()
         if file is None:
@@ -142,14 +146,17 @@ class LogFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next event should begin a new part."""
+        """Whether the part has `part_bytes` of records or more; header and state of a later part are not counted."""
         return 0 < self.part_bytes <= self._whole + len(self._buffer) - self._opening
 
     def begin_part(self, state: bytes, after_gap: bool = False) -> None:
-        """Begin the next part with the state of its dispatcher (`checkpoint.dump`).
+        """Close the present part and begin the next one, with a header and the state of its dispatcher.
+
+        If there are more than `keep` parts then, the oldest is deleted.
 
         Args:
-            after_gap: records before it are lost.
+            state: of `checkpoint.dump`; empty = it could not be saved.
+            after_gap: records between the last part and this one are lost.
 
         Raises:
             OSError: the part before cannot be finished, or this one not begun.
@@ -167,12 +174,18 @@ class LogFile:
 
 
 def part_of(path: Path, part: int) -> Path:
-    """The path of part n of a log."""
+    """The path of part `part` of a log: `path` for part 0, else with ``.N`` before its suffix.
+
+    Args:
+        path: of part 0.
+    """
     return path if part == 0 else path.with_name(f"{path.stem}.{part}{path.suffix}")
 
 
 def parts_of(path: Path) -> tuple[Path, int]:
     """The path of part 0 of a log, and the number of the first part to read.
+
+    That is the part whose file `path` is. If there is no such file, it is the earliest later part in the folder, or 0.
 
     Args:
         path: of part 0, deleted or not, or of a later part.
@@ -222,9 +235,10 @@ def _is_part(path: Path, part: int) -> bool:
 
 
 def read_log(path: Path) -> Iterator[Record]:
-    """All whole records of a log, part by part, from its first header on.
+    """Read all whole records of a log lazily, part by part: first a `Header`, then the others in the order written.
 
-    Later headers are skipped. So are later checkpoints, except that of a part before which records are lost.
+    If the first part read is not part 0, its `Checkpoint` follows the header. Later headers are skipped. So are later
+    checkpoints, except that of a part before which records are lost.
 
     Args:
         path: of the log or of one of its parts: the parts before it, and any that are deleted, are not read.
@@ -268,7 +282,7 @@ def read_log(path: Path) -> Iterator[Record]:
 
 
 def cut_off(path: Path) -> int:
-    """Bytes at the end of a log that are not a whole record, because the writer was killed.
+    """Bytes at the end of a log's last part that are not a whole record, because the writer was killed; 0 = all is whole.
 
     Args:
         path: as for `read_log`.

@@ -33,7 +33,7 @@ _TOGETHER = 256
 
 @jit
 def count(value: float, counts: I8, bounds: F8, sums: F8) -> None:
-    """Count one observation in a histogram's arrays; see `Histogram`."""
+    """Count one observation in the arrays of a histogram, as `Histogram.arrays` returns them; changes counts and sums."""
     low, high = 0, bounds.size
     while low < high:
         middle = (low + high) // 2
@@ -48,7 +48,7 @@ def count(value: float, counts: I8, bounds: F8, sums: F8) -> None:
 
 @jit
 def add_wait(wait_s: float, sums: F8) -> None:
-    """Count one wait, in seconds; see `Waits`."""
+    """Add one wait, in seconds, to `Waits.sums` (sum and number); at 65536 waits both are halved."""
     sums[0] += wait_s
     sums[1] += 1.0
     if sums[1] == FORGET_AT:
@@ -60,17 +60,17 @@ _COUNT_ALL = F1, I1, F1, F1
 
 @declared(None if INT is None else INT(*_COUNT_ALL))
 def count_all(values: F8, counts: I8, bounds: F8, sums: F8) -> int:
-    """Count these observations in order; returns their number."""
+    """Count each of `values` as `count` does; returns their number."""
     for value in values:
         count(value, counts, bounds, sums)
     return values.size
 
 
 class Waits:
-    """Mean wait of the requests admitted so far; after many, the latest weigh most.
+    """Mean wait of the requests admitted so far. At 65536 waits all earlier ones begin to weigh half; `add_wait` adds one.
 
     Attributes:
-        sums: sum and number of waits.
+        sums: seconds of all waits together, and their number, both halved now and then.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Waits:
 
     @property
     def mean_s(self) -> float:
-        """Seconds; 0 before the first wait."""
+        """The mean wait in seconds; 0 before the first wait."""
         total, count = self.sums
         return total / count if count else 0.0
 
@@ -87,7 +87,7 @@ class Histogram:
     """Counts of observations at or below each bound, their sum and number.
 
     Args:
-        bounds: ascending.
+        bounds: ascending upper bounds, in the unit of the observations; an observation equal to a bound is within it.
 
     Attributes:
         counts: int64, observations up to each bound and above the one before; the last are those above all bounds.
@@ -105,7 +105,7 @@ class Histogram:
         sums[1] += 1.0
 
     def arrays(self) -> tuple[I8, F8, F8]:
-        """Its counts, bounds and sums, as the arguments of `count`."""
+        """Its counts, bounds and sums, as arrays for `count`; counts and sums are windows on the histogram, not copies."""
         return np.frombuffer(self.counts, np.int64), np.array(self.bounds), np.frombuffer(self.sums)
 
     def cumulative(self) -> dict[str, int]:
@@ -121,7 +121,7 @@ class Histogram:
 
 
 class Seconds(Histogram):
-    """A histogram that is written often and read rarely: it counts many observations together."""
+    """A histogram of short times in seconds that counts 256 observations together; only `values` is always up to date."""
 
     def __init__(self) -> None:
         super().__init__(SHORT_SECONDS)

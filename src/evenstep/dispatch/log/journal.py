@@ -23,8 +23,8 @@ class Journal:
         log: takes the records of a decision log, and may come in parts (`records.InParts`); None = no log.
 
     Attributes:
-        history: the last events, each with all commands that were given together with its own.
-        chunks: row, tokens and time of each chunk since the last record.
+        history: the last 64 events, oldest first, each with all commands that were returned together with its own.
+        chunks: row, tokens and time of each chunk since the last record; `Deliveries` appends to it if there is a log.
     """
 
     def __init__(self, log: Callable[[Record], None] | None) -> None:
@@ -43,24 +43,24 @@ class Journal:
         vars(self).update(state)
 
     def follow(self, other: Journal) -> None:
-        """Write to the log and history of another journal from now on."""
+        """Write to the log and history of the journal `other` from now on, instead of its own."""
         self.log, self._parts, self.history = other.log, other._parts, other.history
 
     @property
     def part_is_full(self) -> bool:
-        """Whether the log should begin a new part before the next event."""
+        """Whether the log should begin a new part before the next event; always False for a log without parts."""
         return self._parts is not None and self._parts.is_full
 
     def begin_part(self, state: bytes) -> None:
-        """Begin a new part of the log, which can be replayed from this state of the dispatcher on."""
+        """Begin a new part of the log with this state (`checkpoint.dump`); call it only if `part_is_full`."""
         assert self._parts is not None
         self._parts.begin_part(state)
 
     def note(self, event: Event, now_s: float) -> None:
-        """Log an event.
+        """Log an event; without a log nothing happens. Call `flush` before it, so that earlier chunks come first.
 
         Args:
-            now_s: time of the dispatcher; an event that was stamped before happens now.
+            now_s: time of the dispatcher; an event with an earlier stamp is logged with this time.
         """
         if self.log is not None:
             if event.now_s < now_s:
@@ -69,12 +69,12 @@ class Journal:
             self._logged_s = event.now_s
 
     def done(self, request: int, prompt_tokens: int, output_tokens: int) -> None:
-        """Log that a request ended correctly."""
+        """Log that a request ended correctly, with its tokens as in `Done`."""
         if self.log is not None:
             self.log(Done(request, prompt_tokens, output_tokens))
 
     def flush(self) -> None:
-        """Log the chunks since the last record."""
+        """Write the chunks since the last record as one record `Chunks`, if there are any, and clear them."""
         if self.chunks and self.log is not None:
             rows, tokens, times = zip(*self.chunks, strict=True)
             before = (self._logged_s, *times)

@@ -8,10 +8,13 @@ from evenstep.dispatch.log.histogram import SECONDS, TOKENS, Histogram, Seconds,
 
 
 class Meters:
-    """Counters and histograms by the names of the exported metrics without the prefix ``evenstep_``.
+    """Counters and histograms of a dispatcher since its start; other parts write the attributes, `values` reads them.
 
     Attributes:
-        waits: mean wait for a worker.
+        requests: ended requests by status code, or ``error`` after the first token, or ``cancelled``.
+        decisions: decisions by (policy text, outcome); an outcome is ``admitted``, ``held`` or ``fallback``.
+        waits: mean seconds of requests in the pool until they were sent to a worker.
+        stages: seconds of each decision's stages by name, if a stopwatch times them.
     """
 
     def __init__(self) -> None:
@@ -24,7 +27,7 @@ class Meters:
         self.stages = {name: Seconds() for name in ("predict", "prepare", "route", "apply")}
 
     def values(self) -> dict[str, object]:
-        """Plain numbers by metric name."""
+        """All of them as plain numbers, lists and dictionaries, by metric name without the prefix ``evenstep_``."""
         return {
             "requests_total": dict(self.requests),
             "decisions_total": [

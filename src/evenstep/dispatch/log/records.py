@@ -22,7 +22,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
 
     Args:
         log: `KIND`.
-        version: of the format.
+        version: of the log's format, `VERSION`.
         policy, predictor, settings: of the dispatcher at the start of part 0, in every part.
         part: running number of the file; 0 = the log begins here.
         evenstep: version of the package that wrote it.
@@ -43,7 +43,7 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="event", tag="checkpoint
     """The state of a dispatcher at the start of a later part of its log, so that the part replays alone.
 
     Args:
-        state: as `checkpoint.dump` writes it; empty = it could not be saved.
+        state: bytes of `checkpoint.dump`, for `Dispatcher.resume`; empty = the state could not be saved.
     """
 
     state: bytes
@@ -53,9 +53,10 @@ class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_
     """Calls of `Dispatcher.produced` since the record before, in order.
 
     Args:
-        rows: of each call.
-        tokens: of each call; empty = 1 each.
-        times: (place in `rows`, time) of each call at which the host's time is not that of the call or record before.
+        rows: the row of each call's request.
+        tokens: the tokens of each call; empty = 1 each.
+        times: (index in `rows`, seconds on the host's clock) of each call whose time differs from that of the call or
+            record before.
     """
 
     rows: list[int]
@@ -64,7 +65,10 @@ class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_
 
 
 class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done"):
-    """A request ended correctly; its lengths as the dispatcher counted them, the output of all its copies together."""
+    """A request ended correctly; its lengths in tokens as the dispatcher counted them, the output of all copies together.
+
+    It follows the event `Finished`. A replay does not use it; it is there for readers of the log.
+    """
 
     request: int
     prompt_tokens: int
@@ -75,10 +79,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
     """One decision, with what was sent.
 
     Args:
-        decision: running number.
-        waiting: number of requests that the policy saw.
-        seen: CRC-32 of the view.
-        sent: request -> worker, as decided by the policy or the fallback; all other requests were held.
+        decision: running number, from 0.
+        waiting: number of waiting requests that the policy saw.
+        seen: CRC-32 of the view (`policy_call.Shown.checksum`).
+        sent: request -> name of its worker, as decided by the policy or the fallback; all other requests were held.
         fallback: why least load decided, see `rounds.fallback.Reason`; empty = the policy did.
         why: the same with its subject, in words; a replay does not compare it.
     """
@@ -96,7 +100,7 @@ Record: TypeAlias = Header | Checkpoint | Chunks | Round | Done | Event
 
 @runtime_checkable
 class InParts(Protocol):
-    """A log whose writer begins a new part between two events when the last one is full."""
+    """A log in parts. Between two events the dispatcher looks at `is_full`, and calls `begin_part` with its state if so."""
 
     def __call__(self, record: Record) -> None: ...
     @property

@@ -28,9 +28,9 @@ class Deadlines:
 
     Attributes:
         newcomers: rows that arrived and have no deadline yet.
-        newcomers_s: when the first of them arrived.
-        wake_s: when the host was asked to send the next tick; inf = it was not.
-        overdue_s: when to look for requests that have lasted longer than they may; inf = no request was there to look for.
+        newcomers_s: when the first of `newcomers` arrived, in seconds; without meaning while there are none.
+        wake_s: time at which the host was asked to send the next tick; inf = it was not asked.
+        overdue_s: time at which to look for requests that have lasted longer than `total_s`; inf = no look is planned.
     """
 
     def __init__(self, turn: Turn, rows: Rows, timers: Timers, exclusions: Exclusions) -> None:
@@ -39,7 +39,7 @@ class Deadlines:
         self.newcomers, self.newcomers_s, self.overdue_s = list[int](), 0.0, math.inf
 
     def arrives(self, row: int, waits: bool) -> None:
-        """Set the deadlines of a request that has just arrived.
+        """Note a request that has just arrived: one that waits for a worker becomes a newcomer. Sets `overdue_s` if inf.
 
         Args:
             waits: whether it waits for a worker; the deadline of one that waits for a prefiller is set already.
@@ -54,11 +54,14 @@ class Deadlines:
 
     @property
     def newcomers_are_due(self) -> bool:
-        """Whether the deadline of a newcomer has already passed."""
+        """Whether the oldest newcomer has waited `ttl_s` or longer by now."""
         return bool(self.newcomers) and self.newcomers_s + self._turn.settings.ttl_s <= self._turn.now_s
 
     def set_newcomers(self) -> None:
-        """Set the deadlines of newcomers that still wait. One that failed meanwhile already has another deadline."""
+        """Set the deadlines, arrival in the queue plus `ttl_s`, of newcomers that still wait; then there are no newcomers.
+
+        One that failed meanwhile keeps the deadline that it got then.
+        """
         at, queued_at, excluded = self._rows.at, self._rows.at.queued_s, self._exclusions.excluded
         states, ttl_s, timers = at.state, self._turn.settings.ttl_s, self.timers
         for row in self.newcomers:
@@ -67,14 +70,17 @@ class Deadlines:
         self.newcomers.clear()
 
     def overdue(self) -> int:
-        """The row of the oldest request if its time is over, else -1. Sets `overdue_s`, when that will be."""
+        """The row of the oldest request if it has lasted `total_s`, else -1. Sets `overdue_s` to the time when it will have.
+
+        The caller ends that request, and calls again until the result is -1.
+        """
         self.look_when_overdue()
         if self.overdue_s > self._turn.now_s:
             return -1
         return next(iter(self._rows.by_request.values()))
 
     def look_when_overdue(self) -> None:
-        """Set `overdue_s` to the time at which the oldest request will have lasted too long."""
+        """Set `overdue_s` to the arrival of the oldest request plus `total_s`; inf without a request or a limit."""
         self.overdue_s = math.inf
         for row in self._rows.by_request.values():  # they are in order of arrival
             self.overdue_s = self._rows.at.since_s[row] + (self._turn.settings.total_s or math.inf)
@@ -82,6 +88,6 @@ class Deadlines:
 
     @property
     def next_s(self) -> float:
-        """The next deadline of anything; inf without one."""
+        """The earliest time of a timer, an overdue request or a newcomer's deadline, in seconds; inf without any."""
         next_s = min(self.timers.next_s, self.overdue_s)
         return min(next_s, self.newcomers_s + self._turn.settings.ttl_s) if self.newcomers else next_s

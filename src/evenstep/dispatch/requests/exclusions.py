@@ -17,8 +17,8 @@ class Exclusions:
         fleet: the engines.
 
     Attributes:
-        excluded: row -> engines that the request failed on, and those lost with them.
-        avoided: row -> engine that handed the request back last, without a new token.
+        excluded: row -> names of engines that the request failed on, and of those in the same barrier group.
+        avoided: row -> name of the engine that last handed the request back without a new token.
     """
 
     def __init__(self, rows: Rows, fleet: Fleet) -> None:
@@ -27,7 +27,7 @@ class Exclusions:
         self.avoided: dict[int, str] = {}
 
     def exclude(self, row: int, name: str, kind: Kind) -> None:
-        """Never send the request to this engine again, and count the try.
+        """Never send the request to the engine `name` again, and count a failed try, except for kind ``unable``.
 
         Unless `kind` is ``status`` or ``unable`` the engine may be lost: then its whole barrier group is excluded.
         """
@@ -36,22 +36,22 @@ class Exclusions:
         self.excluded.setdefault(row, set()).update(lost)
 
     def has_others(self, row: int, had_tokens: bool, is_up: bool = False, without: str = "") -> bool:
-        """Whether the fleet still has an engine for a request.
+        """Whether the fleet, without excluded engines, still has an engine for a request, and a prefiller if it needs one.
 
         Args:
-            had_tokens: the request needs no prefiller.
+            had_tokens: the request has output tokens, and so needs no prefiller.
             is_up: count only engines that are not ejected.
-            without: an engine that does not count, nor do those lost with it.
+            without: name of an engine that does not count, nor does its barrier group; empty = no such engine.
         """
         out = {*self.excluded.get(row, ()), *self._fleet.lost_with(without)}
         return self._fleet.has_left(out, with_prefill=not had_tokens, is_up=is_up)
 
     def forbids(self, row: int, name: str) -> bool:
-        """Whether an engine is excluded or to be avoided for a request."""
+        """Whether the engine `name` is excluded or to be avoided for the request in this row."""
         return self.avoided.get(row) == name or (row in self.excluded and name in self.excluded[row])
 
     def concerns(self, rows: Collection[int]) -> bool:
-        """Whether an engine is excluded or avoided for one of these requests."""
+        """Whether any engine is excluded or avoided for any of the requests in these rows."""
         return any(not found.keys().isdisjoint(rows) for found in (self.excluded, self.avoided) if found)
 
     def forget(self, row: int) -> bool:

@@ -21,7 +21,7 @@ class Pool:
     """Rows of waiting requests, in order. A request that comes back takes the place its arrival gives it.
 
     Attributes:
-        here: int64, the rows, in order.
+        here: int64, the rows, in order; read it, change it only by `add` and `remove`.
         tasks: keys that order requests before their time of arrival does; without any, the oldest is first.
         shares: int64[C], working space of `showing.window`.
     """
@@ -57,11 +57,11 @@ class Pool:
         del here[place]
 
     def in_order(self) -> list[int]:
-        """The rows in their correct order, sorted anew; for checks."""
+        """A new list of the rows, sorted anew by (priority, task, arrival, request); for checks against `here`."""
         return sorted(self.here, key=self._entry)
 
     def oldest(self) -> int:
-        """The row that has waited longest."""
+        """The row of the request that arrived first; the pool must not be empty."""
         return min(self.here, key=self._rows.at.since_s.__getitem__) if self.tasks.keys else self.here[0]
 
     def _entry(self, row: int) -> tuple[float, float, float, int]:
@@ -72,8 +72,8 @@ class AdmissionLimits:
     """The limits of admission: the size of the pool, and the limits of each tenant.
 
     Attributes:
-        present: tenant -> what it has here.
-        of: row -> what the tenant of that request has.
+        present: tenant -> number of its requests at this dispatcher, and of those without a worker.
+        of: row -> the entry of `present` for that request's tenant.
         tenants: checks the limits of tenants; a host of several models lets their dispatchers `share` one.
     """
 
@@ -92,7 +92,10 @@ class AdmissionLimits:
         self.share(Tenants())
 
     def share(self, tenants: Tenants) -> None:
-        """Check tenants' limits in `tenants` from now on, which other dispatchers may use as well."""
+        """Check tenants' limits in `tenants` from now on, which other dispatchers may use as well.
+
+        Requests at all dispatchers that share it count together; this one's present requests are included.
+        """
         self.tenants = tenants
         tenants.present.append(self.present)
 
@@ -100,11 +103,12 @@ class AdmissionLimits:
         """The refusal of a request by the pool's or its tenant's limits; None if it is admitted and counted in the rate.
 
         Args:
-            waiting: requests in all queues.
+            tenant: its name; one without limits of its own has those of ``*``, if set.
+            waiting: requests that wait in all queues of this dispatcher.
             mean_wait_s, now_s: as in `Tenants.refusal`.
 
         Returns:
-            HTTP status, reason, and Retry-After in seconds.
+            HTTP status (503 or 429), reason as in `commands.Reject`, and Retry-After in whole seconds.
         """
         if waiting >= self.settings.pool_limit:
             return 503, "pool-full", retry_after(mean_wait_s)
@@ -112,7 +116,7 @@ class AdmissionLimits:
         return None if limits is None else self.tenants.refusal(tenant, limits, mean_wait_s, now_s)
 
     def enters(self, row: int, tenant: str) -> None:
-        """Count an admitted request of a tenant, which waits."""
+        """Count the admitted request in this row for its tenant, as one that waits."""
         here = self.present.get(tenant)
         if here is None:
             here = self.present[tenant] = Present(tenant)
@@ -121,10 +125,10 @@ class AdmissionLimits:
         self.of[row] = here
 
     def leaves(self, row: int, waits: bool) -> None:
-        """Count off a request that is over.
+        """Count off the request in this row, which is over.
 
         Args:
-            waits: whether it waited until now.
+            waits: whether it was still counted as waiting; the caller lowers `waiting` itself when it sends a request.
         """
         here = self.of.pop(row)
         here.waiting -= waits

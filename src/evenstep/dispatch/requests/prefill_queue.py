@@ -13,7 +13,7 @@ from evenstep.dispatch.turn import Turn
 
 
 class PrefillQueue:
-    """The queue, oldest first, and the prefiller of each request that has one.
+    """The queue of requests for a prefiller, in order of entry, and the prefiller of each request that has one.
 
     Args:
         turn: what all parts share.
@@ -33,12 +33,15 @@ class PrefillQueue:
         self.prefiller_of: dict[int, str] = {}
 
     def add(self, row: int) -> None:
-        """Queue a request for a prefiller; it is sent at once if one has room."""
+        """Queue a request for a prefiller, last; the queue's requests are sent at once while a prefiller has room."""
         self.waiting[row] = None
         self.feed()
 
     def feed(self) -> None:
-        """Send waiting requests, oldest first, while a prefiller has room."""
+        """Send waiting requests, oldest first, to the least filled prefiller, while one has room (`PrefillBudget.choose`).
+
+        A request that is excluded from all prefillers with room is passed over.
+        """
         turn, at, excluded = self._turn, self._rows.at, self._exclusions.excluded
         for row in list(self.waiting):
             found = self._prefill.choose(excluded.get(row, frozenset()))
@@ -56,7 +59,10 @@ class PrefillQueue:
             turn.out.append(SendPrefill(at.request[row], leg, name))
 
     def correct(self, row: int, prompt_tokens: int) -> None:
-        """Correct the prompt tokens of a queued or prefilling request; `Rows` still has the former number."""
+        """Charge the prefiller of a request for `prompt_tokens` instead of the number in its row; without one, do nothing.
+
+        Call it before the row gets the new number.
+        """
         name = self.prefiller_of.get(row)
         if name is not None:
             at = self._rows.at
@@ -64,9 +70,9 @@ class PrefillQueue:
             at.charged[row] = self._prefill.charge(name, row, prompt_tokens)
 
     def leave(self, row: int, told: bool) -> None:
-        """Free the memory that the request has at its prefiller, if any; requests in the queue may take it.
+        """Free the memory that the request has at its prefiller, if any; queued requests are sent if they now have room.
 
-        A prefiller that leaves, and has no other request, is forgotten with it.
+        A prefiller that is leaving, and has no other request, is removed from the fleet.
 
         Args:
             told: whether the prefiller gets a `Release`.
@@ -84,7 +90,7 @@ class PrefillQueue:
         self.forget_if_empty(name)
 
     def forget_if_empty(self, name: str) -> None:
-        """Remove a leaving prefiller from the fleet if it keeps no requests."""
+        """Remove a prefiller from the fleet if it is leaving and keeps no requests; the command `Removed` tells the host."""
         found = self._prefill.prefillers.get(name)
         if found is not None and found.leaves and not found.requests:
             self._fleet.remove(name)

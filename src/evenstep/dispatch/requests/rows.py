@@ -23,7 +23,10 @@ NEVER = 1 << 60
 
 
 class RequestColumns(NamedTuple):
-    """Facts known of each request."""
+    """Facts known of each request, one column each; lengths are in tokens, times in seconds on the host's clock.
+
+    A column has a value for every row, used or free; `Rows.by_request` has the rows in use.
+    """
 
     state: Ints  # `transitions.State`
     request: Ints  # its number
@@ -58,18 +61,23 @@ _FRESH: I8 = np.array([_START.get(name, 0) for name in RequestColumns._fields if
 
 @part
 def may_move(state: I8, row: int, cause: int) -> bool:
-    """Whether the life of a request allows this cause in its present state; see `transitions`."""
+    """Whether the request in this row may move by this cause (a `Cause` as int) in its present state; see `transitions`."""
     return _NEXT[state[row], cause] >= 0
 
 
 @part
 def moves(state: I8, row: int, cause: int) -> None:
-    """Move a request to its next state in compiled code; ask `may_move` first."""
+    """Move the request in this row to its next state in compiled code: `state[row]` is written without a check.
+
+    Ask `may_move` first: for a cause that is not allowed the state becomes -1.
+    """
     state[row] = _NEXT[state[row], cause]
 
 
 class Rows:
-    """The table of requests. When it grows, its columns are replaced and `generation` changes.
+    """The table of requests. When it grows to twice its rows, its columns are replaced and `generation` grows by one.
+
+    `at` has the columns (`RequestColumns`), `by_request` the row of each request, in order of arrival.
 
     Args:
         room: rows at first.
@@ -86,7 +94,10 @@ class Rows:
         self._look()
 
     def take(self, request: int) -> int:
-        """Take a free row for a request. It is reset, except times, which are written before they are read."""
+        """Take a free row for the request with this number; returns the row. The table grows if no row is free.
+
+        All columns have their initial values, except times, which still are those of an earlier request.
+        """
         if not self.free:
             self._grow()
         row = self.free.pop()
@@ -98,12 +109,16 @@ class Rows:
         return row
 
     def place(self, row: int, worker: int) -> None:
-        """Set the worker of the request; -1 = on no worker."""
+        """Set the place in the mirror of the request's worker, -1 = on no worker; the column `step` becomes `NEW`."""
         self.at.worker[row] = worker
         self.at.step[row] = NEW
 
     def move(self, row: int, cause: Cause) -> None:
-        """Move the request to its next state, by cause; see `transitions`."""
+        """Move the request to its next state, by cause; see `transitions`.
+
+        Raises:
+            RuntimeError: the cause is not allowed in its present state.
+        """
         states = self._states
         found = NEXT[states[row]][cause]
         if found < 0:
@@ -111,22 +126,22 @@ class Rows:
         states[row] = found
 
     def give_back(self, row: int, request: int) -> None:
-        """End the request in this row, and free the row."""
+        """End the request in this row, and free the row. Its columns keep their values until `clean`, which must follow."""
         self.move(row, _ENDS)
         del self.by_request[request]
         self.free.append(row)
         self.wide.discard(row)
 
     def clean(self, row: int) -> None:
-        """Clear the row of a request that has ended."""
+        """Set all columns of a row but times to their initial values, after its request has ended (`give_back`)."""
         self.columns.ints[:, row] = _FRESH
 
     def load(self, row: int) -> int:
-        """KV tokens of a request, now or once it is admitted: its prompt and the tokens it produced."""
+        """KV tokens of a request, now or once it is admitted: its prompt and the tokens that all its copies produced."""
         return self.at.prompt[row] + self.at.produced[row]
 
     def age(self, row: int) -> int:
-        """Tokens that each copy of the request has produced."""
+        """Output tokens of each copy of the request so far: those of all copies over their number, rounded down."""
         return self.at.produced[row] // self.at.copies[row]
 
     def state(self, row: int) -> State:

@@ -18,14 +18,14 @@ _POOLED = int(State.POOLED)
 
 
 class Tables(NamedTuple):
-    """The tables that sending reads and writes.
+    """The tables that `send` reads and writes.
 
     Args:
         rows: the table of requests.
         workers: the table of workers.
         waits: sum and number of waits (`Waits.sums`).
-        counts, bounds, sums: the histogram of waits.
-        tokens: one number, written: tokens of the prompts that were sent.
+        counts, bounds, sums: the histogram of waits in seconds, as of `Histogram.arrays`.
+        tokens: int64[1], written by each call: tokens of the prompts that it sent.
     """
 
     rows: RequestColumns
@@ -48,14 +48,14 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
     Args:
         tables: what it writes.
         chosen: rows of the requests, at least `size` of them.
-        worker: place of each one's worker, or `HOLD`. The worker gets the slots that the request lacks.
+        worker: place of each one's worker in the mirror, or `HOLD`. Its slots must suffice; they are not checked.
         size: requests of the round.
-        pool: rows that wait, in the order of the pool; those that are not sent move to the front.
-        legs: number of the last upstream call.
-        now_s: the time.
+        pool: int64, written: rows that wait, in the order of the pool; those that still wait move to the front.
+        legs: number of the last upstream call (leg); the sent requests get the next numbers, in order.
+        now_s: the time in seconds, from which waits are counted.
 
     Returns:
-        Requests that were sent; -1 - i, and nothing changed, where request i may not be sent.
+        Number of requests that were sent; -1 - i, and nothing changed, if request i may not be sent in its state.
     """
     rows, workers = tables.rows, tables.workers
     for i in range(size):

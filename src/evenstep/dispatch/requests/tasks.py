@@ -24,7 +24,14 @@ class Tasks:
         self._known: dict[int, tuple[int, int]] = {}  # task -> its first request, and the tokens of its calls that are over
 
     def arrives(self, row: int, event: Arrived, order: Order) -> None:
-        """Set the key of an arriving request, under an order other than first come, first served."""
+        """Set the key of an arriving request: its priority, then its place.
+
+        The place is the number of its task's first request for ``oldest-task``, the tokens of the task's ended calls for
+        ``least-attained``, else 0. A request without a task is a task of its own.
+
+        Args:
+            order: any but ``fcfs``, under which requests get no key.
+        """
         first, attained = event.request, 0
         if event.task:
             first, attained = self._known.pop(event.task, (event.request, 0))
@@ -39,7 +46,7 @@ class Tasks:
         """Drop the key of a request that is over, and add its tokens to its task.
 
         Args:
-            tokens: prompt and output that an engine ran for it; 0 = none did.
+            tokens: prompt and output tokens that engines ran for the request; 0 if it got no token.
         """
         del self.keys[row]
         task = self._task.pop(row, 0)

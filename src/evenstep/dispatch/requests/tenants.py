@@ -13,7 +13,7 @@ _LONGEST_RETRY_S = 60
 
 @dataclass(slots=True)
 class Present:
-    """A tenant's requests at one dispatcher, and how many of them are not on a worker."""
+    """The number of a tenant's requests at one dispatcher, and of those that wait: they are not sent to a worker."""
 
     tenant: str
     requests: int = 0
@@ -24,7 +24,7 @@ class Tenants:
     """The limits of tenants, which several dispatchers may share.
 
     Attributes:
-        present: for each dispatcher that shares them, tenant -> what it has there.
+        present: for each dispatcher that shares them, tenant -> its requests there; a dispatcher adds its own dictionary.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,14 @@ class Tenants:
     def refusal(self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float) -> tuple[int, str, int] | None:
         """The refusal of a request by its tenant's limits; None for an accepted one, which counts against the rate.
 
+        Requests at all sharing dispatchers count. The rate is a token bucket, full at the tenant's first request.
+
         Args:
             mean_wait_s: mean wait of admitted requests: Retry-After of a ``tenant-limit``.
             now_s: time of the dispatcher that asks. One before the tenant's last request counts as the time of that request.
 
         Returns:
-            HTTP status, reason, and Retry-After in seconds.
+            429, the reason (``tenant-limit`` or ``rate-limit``), and Retry-After in whole seconds.
         """
         here = [present[tenant] for present in self.present if tenant in present]
         if (limits.concurrent and sum(one.requests for one in here) >= limits.concurrent) or (
@@ -59,5 +61,5 @@ class Tenants:
 
 
 def retry_after(seconds: float) -> int:
-    """Retry-After for a wait of so many seconds: whole seconds, from 1 to 60."""
+    """Retry-After for a wait of `seconds`: whole seconds, rounded up, from 1 to 60."""
     return min(_LONGEST_RETRY_S, max(1, math.ceil(seconds)))

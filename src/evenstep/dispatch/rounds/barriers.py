@@ -25,11 +25,11 @@ class Barriers:
     Args:
         rows: the table of requests.
         mirror: the workers.
-        rounds: told when a step has ended, so that they no longer wait for it.
+        rounds: the rounds that gather; this object ends their gathering when a step has ended.
 
     Attributes:
         all: the steps of all groups.
-        steps: the figures of each group.
+        steps: the figures of each group, by its number.
         quiet: one number, 1 while no request waits for the end of a step.
         ended: one number, the group of which a step ended while a request waited for that; -1 = none.
     """
@@ -60,7 +60,7 @@ class Barriers:
         self._tables = None
 
     def begin(self) -> None:
-        """Begin rounds and steps anew, because places or groups of workers changed."""
+        """Begin rounds and steps anew, because places or groups of workers changed: step counts, times and fits are lost."""
         rows, mirror = self._rows, self._mirror
         running = [0] * mirror.groups
         for group, requests in zip(mirror.group, mirror.requests, strict=True):
@@ -72,7 +72,7 @@ class Barriers:
         self._have(GroupSteps(members, running))
 
     def tables(self) -> StepTables:
-        """The arguments of compiled functions, rebuilt if columns were replaced."""
+        """The tables to pass to `count_chunks` and `count_leave`, rebuilt if columns were replaced; ask before each call."""
         requests, workers, found = self._rows.columns.given, self._mirror.columns.given, self._tables
         if (
             found is None
@@ -88,12 +88,15 @@ class Barriers:
         return (self.quiet, self.ended) if compiled.numba is None else self._signals
 
     def stepped(self) -> None:
-        """Close the gathering of a group whose step ended while a request waited for that."""
+        """End the gathering of the group in `ended`, whose step ended while a request waited, and set `ended` to -1."""
         group, self.ended[0] = self.ended[0], -1
         self._rounds.stepped(group)
 
     def leaves(self, row: int, worker: int) -> None:
-        """Note that a running request leaves its worker; the group's next steps are complete without it."""
+        """Note that the running request in this row leaves its worker; the group's next steps are complete without it.
+
+        Call it before the row loses its worker, whose place is `worker`. If a step ends by it, its group's gathering ends.
+        """
         group = self._mirror.group[worker]
         self._mirror.leaves(worker)
         self.all.make_room(group)
@@ -107,7 +110,7 @@ def tables_of(steps: GroupSteps, requests: RequestColumns, workers: WorkerColumn
     Args:
         steps: the steps of all groups.
         requests, workers: columns, as compiled functions take them.
-        signals: `quiet` and `ended`.
+        signals: `quiet` and `ended` of `StepTables`, one number each.
     """
     return StepTables(
         requests=Told(requests.worker, requests.prompt, requests.produced, requests.copies, requests.step),

@@ -36,8 +36,8 @@ class Options:
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
-        stopwatch: returns seconds of any clock, to time the stages; None = they are not timed.
-        processor: returns seconds of processor time, for the budget; None = `stopwatch` does.
+        stopwatch: returns seconds of any clock, to time the stages of a decision; None = they are not timed.
+        processor: returns seconds of processor time, for the policy's budget; None = `stopwatch` is used.
         overruns: numbers of the decisions that were over budget when they were first made (replay).
         log: takes the records of a decision log; None = no log.
     """
@@ -59,7 +59,10 @@ class Deciding:
         rows, fleet, prefixes, meters: the dispatcher's own.
 
     Attributes:
-        notice: tells the operator: kind, about, text, now_s.
+        call, ahead: the policy in use; its predictions, None for a policy without a horizon.
+        packed: arrays of the last round.
+        decisions: number of rounds decided so far.
+        notice: function that tells the operator, as `Fleet.notice`.
 
     Raises:
         InputError: an unknown policy, predictor or option, or a predictor that sees true lengths.
@@ -94,7 +97,9 @@ class Deciding:
         self._pack()
 
     def load(self, policy: str, predictor: str) -> None:
-        """Use this policy and predictor from now on; nothing changes if they cannot be made.
+        """Use this policy and predictor, ``NAME[:key=value,...]``, from now on; nothing changes if they cannot be made.
+
+        An empty `predictor` keeps the present one; without one it is the default of `Dispatcher`. Faults are forgotten.
 
         Raises:
             InputError: as the constructor.
@@ -117,17 +122,17 @@ class Deciding:
         self.fallback.reload()
 
     def go_by(self, settings: Settings) -> None:
-        """Use other limits and deadlines from now on."""
+        """Use other limits and deadlines from now on, in rounds, the fallback and the mirror."""
         self.settings = settings
         self.fallback.cooldown_s = settings.policy_cooldown_s
         self.limit()
 
     def limit(self) -> None:
-        """Tell the mirror how much each worker may be sent; call it after the policy or settings changed."""
+        """Pass `gateways` and the bypass margin (0 before a policy bypasses the pool) to the mirror, after they changed."""
         self.mirror.go_by(self.settings.gateways, self.settings.bypass_margin if self.has_bypassed else 0)
 
     def look(self) -> None:
-        """Begin anew if places or groups of workers changed since the last decision."""
+        """Drop arrays, policy memory and projections if places or groups of workers changed; call it before a round."""
         if self._generation == self.mirror.generation:
             return
         self._generation = self.mirror.generation
@@ -141,7 +146,7 @@ class Deciding:
         self._shown = Shown(0, 0, 0.0, 0.0, 0, self.packed)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
-        """Learn from a completed request: its prompt, and the output tokens of each copy."""
+        """Learn from a completed request: prompt tokens, output tokens of each copy, and hash of its prompt (`key`)."""
         learned = self.learned
         learned[0] += output
         learned[1] += output * output
@@ -152,14 +157,17 @@ class Deciding:
             self.ahead.ended(request, prompt, output, key)
 
     def gone(self, row: int) -> None:
-        """Learn that the request in this row went away unfinished."""
+        """Tell the predictor, if there is one, that the request in this row ends unfinished; only if it has output."""
         at = self.rows.at
         if self.ahead is not None and at.produced[row]:
             self.ahead.gone(at.request[row], at.prompt[row], self.rows.age(row), at.key[row])
 
     @property
     def kv_reserve(self) -> float:
-        """KV tokens kept free for each request on a worker: as set, else a running request's mean remaining output."""
+        """KV tokens kept free for each request on a worker: as set, else a running request's mean remaining output.
+
+        That is estimated from the outputs of completed requests: mean of squares over twice the mean; 0 before the first.
+        """
         if self.settings.kv_reserve is not None:
             return self.settings.kv_reserve
         outputs, squares, _ = self.learned
@@ -168,14 +176,15 @@ class Deciding:
     def decide(
         self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
     ) -> list[int]:
-        """Decide a round.
+        """Decide a round by the policy or least load, count and log it; the caller sends the requests.
 
         Args:
             pool: the waiting requests.
-            most: of them that are shown, at most; no more than there are.
+            most: number of waiting requests to show; no more than there are.
             margin: slots that a worker may be sent beyond its own.
-            offered: slots that are offered at most, 0 = all.
-            excluded: row -> workers it may not be sent to.
+            offered: free slots of all workers together that are offered at most, 0 = all.
+            now_s: the time in seconds.
+            excluded: row -> names of workers that the request may not be sent to.
 
         Returns:
             The worker's place for each row in `packed.waiting`, or `HOLD`. There may be more than `most`: idle workers get
@@ -226,7 +235,10 @@ class Deciding:
         return added, reason
 
     def has_prepared(self, now_s: float) -> bool:
-        """Make some predictions for the next decision ahead of time, if many are due. Returns whether it did."""
+        """Make some predictions for the next decision ahead of time, if many are due and the policy will be asked.
+
+        Returns whether it did. Call it once a turn until it returns False, then `decide`.
+        """
         if self.ahead is None or self.fallback.before(self._is_stale(now_s), now_s):
             return False
         start = self.stopwatch() if self.stopwatch else 0.0

@@ -23,9 +23,9 @@ class Fell:
     """A round that least load decided in place of the policy.
 
     Args:
-        decision: running number.
-        now_s: the host's time of it.
-        reason: see `Reason`.
+        decision: running number of the decision, from 0.
+        now_s: the host's time of the decision, in seconds.
+        reason: see `Reason`; never empty.
         why: the reason with its subject, in words.
     """
 
@@ -42,9 +42,10 @@ class Fallback:
         cooldown_s: seconds after a fault until the policy is asked again.
 
     Attributes:
-        counted: rounds by reason.
-        last: the last round that fell back, None before the first.
-        cause: the last fault of the policy or predictor, in words.
+        counted: number of rounds that fell back, by reason.
+        last: the last round that fell back, None before the first; the caller sets it.
+        cause: the last fault of the policy or predictor, in words; the caller sets it.
+        is_off: the policy raised three times in a row, and is not asked until `reload`.
     """
 
     def __init__(self, cooldown_s: float) -> None:
@@ -57,7 +58,11 @@ class Fallback:
         self.is_off = False
 
     def before(self, is_stale: bool, now_s: float) -> Reason:
-        """The reason why the policy is not asked in this round; empty if it is asked."""
+        """The reason why the policy is not asked in this round: ``off``, ``stale`` or ``cooling``; empty if it is asked.
+
+        Args:
+            is_stale: the metrics of a shared worker are too old.
+        """
         if self.is_off:
             return "off"
         if is_stale:
@@ -65,7 +70,11 @@ class Fallback:
         return "cooling" if now_s < self._fault_s + self.cooldown_s else ""
 
     def after(self, reason: Reason, now_s: float) -> None:
-        """Count a finished round; `reason` is why it fell back to least load, empty if it did not."""
+        """Count a finished round by `reason`, why it fell back to least load; empty if it did not.
+
+        A fault (``raised``, ``contract``, ``budget``, ``predictor``) begins a cooldown; the third ``raised`` in a row turns
+        the policy off.
+        """
         if reason:
             self.counted[reason] += 1
         if reason in _COOLS:

@@ -25,17 +25,17 @@ _idle_workers = compiled.entry(showing.idle_workers)
 def fill_idle(
     rows: Rows, mirror: Mirror, packed: Packed, pool: Pool, shown: int, margin: int, excluded: Mapping[int, Collection[str]]
 ) -> int:
-    """Add to the answer in `packed` one request for each idle worker: the oldest held one that fits it.
+    """Add to the answer in `packed` one request for each idle worker: the first unsent one in the pool that fits it.
 
-    Requests and slots outside the round count, too: `pool_window` and `round_slots` bound the policy's view, not the
-    requests that may be sent.
+    A worker is idle if it runs nothing, is not gathering and gets nothing by the answer. Requests and slots outside the
+    round count, too: `pool_window` and `round_slots` bound the policy's view, not the requests that may be sent.
 
     Args:
         rows, mirror, pool: the table of requests, the workers, the waiting requests.
         packed: the round; its answer, rows and free slots are added to.
         shown: requests in the round.
         margin: slots that a worker may be sent beyond its own.
-        excluded: row -> workers it may not be sent to.
+        excluded: row -> names of workers that the request may not be sent to.
 
     Returns:
         Number of requests that the answer now covers: `shown`, and those added from the rest of the pool.

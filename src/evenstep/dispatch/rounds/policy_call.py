@@ -31,7 +31,12 @@ class PolicyCall:
 
     Args:
         text: ``NAME[:key=value,...]``.
-        policy: the policy of that text, if it is built already.
+        policy: the policy of that text, if it is built already; None = it is built here.
+
+    Attributes:
+        horizon: steps that the policy looks ahead; 0 = it does not.
+        reads_cached, binds_at_once: whether the policy reads `cached_tokens`; whether it bypasses the pool.
+        memory: int64[M], what the policy asked to keep at its last valid answer; zeros at first.
 
     Raises:
         InputError: an unknown policy, an invalid option, or an object without ``route``.
@@ -64,12 +69,14 @@ class PolicyCall:
         return self._kernel is not None
 
     def forget(self) -> None:
-        """Clear the policy's memory, because worker numbers in it may be invalid after a fleet change."""
+        """Set the policy's memory to zeros, because worker numbers in it may be invalid after a fleet change."""
         self.memory[:] = 0
 
     def answer(self, shown: Shown) -> I8:
-        """Worker of each waiting request, as the policy decides. The answer is checked against the contract; the policy's
-        memory is kept only if it passes. The result is a view of `Packed.worker`.
+        """int64[W], place of each waiting request's worker, or `HOLD`, as the policy decides.
+
+        The answer is checked against the contract; the policy's memory is kept only if it passes. The result is a view of
+        `Packed.worker`, which the next round overwrites.
 
         Raises:
             PolicyError: the answer breaks the contract.
@@ -135,10 +142,10 @@ class Packed:
         horizon: H, 0 for a policy that does not look ahead.
 
     Attributes:
-        gathers: int64[G], 1 for barrier groups that are offered nothing; the code that sets a flag clears it.
-        free: int64[G], offered slots.
-        waiting: int64[>= W], rows of the waiting requests.
-        worker: int64[>= W], the answer; `HOLD` where nothing was answered.
+        gathers: int64[G], indexed by barrier group: 1 = it is offered nothing. The code that sets a flag clears it.
+        free: int64[G], slots offered of each worker.
+        waiting: int64[>= W], rows of the waiting requests that are shown.
+        worker: int64[>= W], the answer: a place for each of `waiting`, or `HOLD`.
     """
 
     def __init__(self, workers: int, horizon: int) -> None:
@@ -158,7 +165,7 @@ class Packed:
         self._make_room(0)
 
     def room_for(self, waiting: int) -> None:
-        """Make room for at least so many waiting requests."""
+        """Make room for at least `waiting` waiting requests; if it grows, the answer and the rows are new arrays."""
         if self.worker.size < waiting:
             self._make_room(max(64, 1 << waiting.bit_length()))
 
@@ -178,7 +185,7 @@ class Packed:
             pool, most, margin, offered, reserve: as in `showing.show`.
 
         Returns:
-            Free slots of all groups that do not gather, offered or not. If it is 0, only `free` is written.
+            Number of free slots in all groups that do not gather, offered or not. If it is 0, only `free` is written.
         """
         if self._written is None:
             self._written = showing.Shown(
@@ -198,14 +205,14 @@ class Packed:
         return int(_show(requests, workers, here, most, margin, offered, reserve, self._written))
 
     def words(self, waiting: int) -> I8:
-        """Working space for `list_seen`: int64, one for each number that a policy sees."""
+        """Working space for `list_seen` with `waiting` requests: int64[n], at least one for each number a policy sees."""
         size = 8 * self.workers + 6 * waiting + self.projections.size + self.cached.size
         if self._words.size < size:
             self._words = np.zeros(2 * size, np.int64)
         return self._words
 
     def keeps(self, worker: I8, waiting: int) -> bool:
-        """Whether an answer names known workers and respects their free slots and KV memory."""
+        """Whether an answer to the first `waiting` requests names known workers, or `HOLD`, and fits slots and KV memory."""
         return bool(_holds(worker, waiting, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens))
 
 
@@ -215,8 +222,8 @@ class Shown:
 
     Args:
         decision, seed, now_s, mean_wait_s: as in `RoutingView`.
-        waiting: W.
-        packed: everything else.
+        waiting: W, number of requests shown.
+        packed: the arrays of the round.
     """
 
     decision: int
@@ -227,7 +234,7 @@ class Shown:
     packed: Packed
 
     def checksum(self) -> int:
-        """CRC-32 of everything that a policy may decide by, except its memory."""
+        """CRC-32 of all numbers that a policy may decide by, except its memory and `growth`; equal views have equal ones."""
         packed = self.packed
         stamp = _STAMP.pack(self.decision, self.seed, self.now_s, self.mean_wait_s)
         words = packed.words(self.waiting)
@@ -238,7 +245,7 @@ class Shown:
         return zlib.crc32(words[:size].data, zlib.crc32(stamp))
 
     def view(self, memory: I8) -> RoutingView:
-        """The policy's view of the decision; its arrays are read-only windows."""
+        """The policy's view of the decision, with this memory; read-only windows on arrays that the next round changes."""
         packed = self.packed
         wi, wf = sealed(packed.workers_i), sealed(packed.workers_f)
         qi, qf = sealed(packed.waiting_i[:, : self.waiting]), sealed(packed.waiting_f[:, : self.waiting])

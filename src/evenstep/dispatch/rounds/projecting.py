@@ -19,7 +19,7 @@ _REQUESTS, _WORKERS = compiled.struct(RequestColumns), compiled.struct(WorkerCol
 
 @part
 def age_of(requests: RequestColumns, row: int) -> int:
-    """Tokens each copy of a request has produced."""
+    """Output tokens that each copy of the request in this row has produced, rounded down."""
     copies = requests.copies[row]
     return requests.produced[row] if copies == 1 else requests.produced[row] // copies
 
@@ -28,7 +28,8 @@ class Seen(NamedTuple):
     """Columns of each worker at the last projection, [G] each, to find workers that changed since.
 
     Args:
-        changed: written by `due`: 1 for workers that look otherwise now.
+        changes, load, foreign_load: the workers' columns at that time, written by `see`; -1 in `changes` = never projected.
+        changed: written by `due`: 1 for workers whose columns differ now, else 0.
     """
 
     changes: Ints
@@ -56,10 +57,11 @@ def due(
     Args:
         requests: the table of requests, of which the first `high` rows were ever used.
         workers: the mirror's columns. Requests on workers that have not changed have not got older.
-        every: tokens after which a prediction is old.
+        every: tokens of each copy after which a prediction is old.
         expects: 1 if a request is overtaken at the end of its curve, not at the age it was expected to leave at.
-        due_rows: int64[R], written: the listed rows.
-        order: int64[R], written: the key of each to sort by, worker and then request.
+        seen: the workers' columns at the last projection; `changed` is written.
+        due_rows: int64[R], written: the listed rows, ascending.
+        order: int64[R], written: the key of each listed row to sort by, worker and then request.
 
     Returns:
         The number of listed rows; -1 if no worker has changed.
@@ -87,11 +89,11 @@ def due(
 def believe(requests: RequestColumns, rows: I8, ages: I8, answered: F8) -> int:
     """Replace predicted curves of requests with a length stated by the client: 1 up to that length, then 0.
 
-    A request that outlives its stated length keeps the predictor's curve.
+    A request without a stated length, or that outlives it, keeps the predictor's curve. Returns 0.
 
     Args:
-        rows, ages: int64[N].
-        answered: float64[N, K], what the predictor said; changed.
+        rows, ages: int64[N], rows of the requests, and output tokens of each copy at the prediction.
+        answered: float64[N, K], changed: chance to be still running h = 0..K-1 tokens from now.
     """
     for i in range(rows.size):
         left = requests.expected[rows[i]] - ages[i]
@@ -103,7 +105,10 @@ def believe(requests: RequestColumns, rows: I8, ages: I8, answered: F8) -> int:
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, INT, I1))
 def believe_leaves(requests: RequestColumns, rows: I8, ages: I8, horizon: int, leave: I8) -> int:
-    """Replace the predicted ages `leave`, int64[N], of requests with a length stated by the client; see `believe`."""
+    """Replace the predicted ages `leave`, int64[N], of requests with a stated length that they have not reached.
+
+    The new age is that length, or `NEVER` if it is more than `horizon` tokens away. Returns 0; see `believe`.
+    """
     for i in range(rows.size):
         expected = requests.expected[rows[i]]
         if expected > ages[i]:
@@ -113,12 +118,14 @@ def believe_leaves(requests: RequestColumns, rows: I8, ages: I8, horizon: int, l
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I1, F2, F2))
 def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8) -> int:
-    """Keep these rows' predicted curves, where each ends, and the age at which each falls below a half.
+    """Store these rows' predicted curves. The columns `curve_end` and `leave` get the ages at which each is 0, or below 0.5.
+
+    An age that lies beyond the curve is `NEVER`. Returns 0.
 
     Args:
-        rows, ages: int64[N].
-        answered: float64[N, K], as the predictor said.
-        curves: float64[R, K], written.
+        rows, ages: int64[N], rows of the requests, and output tokens of each copy at the prediction.
+        answered: float64[N, K], the curves, as in `believe`.
+        curves: float64[R, K], written in these rows.
     """
     for i in range(rows.size):
         row, end, leave = rows[i], NEVER, NEVER
@@ -134,7 +141,10 @@ def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8)
 
 @declared(None if INT is None else INT(_REQUESTS, I1, I2))
 def ask(requests: RequestColumns, rows: I8, asked: I8) -> int:
-    """Write the predictor's input for these rows, int64[5, N]: request, age, prompt, key, cap."""
+    """Write the predictor's input for these rows to `asked`, int64[5, N]: request, age, prompt tokens, key, cap; returns 0.
+
+    The cap is the client's `max_tokens`, at least the age; 0 = no cap.
+    """
     for i in range(rows.size):
         row = rows[i]
         age, cap = age_of(requests, row), requests.cap[row]
@@ -150,7 +160,7 @@ def ask(requests: RequestColumns, rows: I8, asked: I8) -> int:
 
 @part
 def see(workers: WorkerColumns, seen: Seen) -> None:
-    """Note the workers' columns at this projection, for `due` to compare with."""
+    """Copy the workers' columns to `seen` at a projection, for `due` to compare with; `changed` stays."""
     for g in range(len(workers.group)):
         seen.changes[g], seen.load[g], seen.foreign_load[g] = workers.changes[g], workers.load[g], workers.foreign_load[g]
 
@@ -165,12 +175,12 @@ def project_all(
     loads: F8,
     projections: F8,
 ) -> int:
-    """Projected load of every worker, h = 0..H tokens ahead.
+    """Write the projected load (KV tokens) of every worker, h = 0..H tokens ahead; returns 0.
 
     Args:
         requests: the table of requests, of which the first `high` rows were ever used.
         workers: the mirror's columns. Foreign KV tokens are taken to stay as they are.
-        seen: which workers to project; what stands of the others still holds.
+        seen: `changed` says which workers to project, the others' projections stay; its other columns are written.
         counts, loads: int64[G, M] and float64[G, M], working space; M a power of two above H.
         projections: float64[G, H+1], written.
     """
@@ -219,11 +229,11 @@ def project_expected(
     seen: Seen,
     projections: F8,
 ) -> int:
-    """As `project_all`, but each request's load counts with its probability of still running.
+    """As `project_all`, but each request's load is multiplied by its probability of still running then; returns 0.
 
     Args:
-        curves: float64[R, K], chance to be there h tokens after the prediction, K > H + tokens between predictions.
-        growth: float64[H+1], 0, 1, ..., H.
+        curves: float64[R, K], chance to run still h tokens after the prediction; K > H + tokens between predictions.
+        growth: float64[H+1], 0, 1, ..., H: tokens that a copy gains.
     """
     G, H = projections.shape[0], projections.shape[1] - 1
     between, changed = steps_between(H), seen.changed

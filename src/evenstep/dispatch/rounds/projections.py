@@ -59,10 +59,12 @@ class Projections:
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
         """Note a completed request, from which the predictor learns before its next prediction.
 
-        Many are learned as they come, so that a round need not wait for all of it.
+        Every 16th one begins learning at once, so that a round need not wait for all of it. An error of the predictor is
+        kept, and raised by the next `project`.
 
         Args:
-            output: tokens of each copy.
+            prompt, output: tokens of the prompt, and output tokens of each copy.
+            key: hash of the prompt, 0 = unknown.
         """
         self._ended.append((request, prompt, output, key))
         if self._learning or len(self._ended) >= _LEARNED_AT_ONCE:
@@ -74,7 +76,7 @@ class Projections:
                 self._failed = error
 
     def gone(self, request: int, prompt: int, produced: int, key: int) -> None:
-        """Tell the predictor, if it keeps requests, of one that went away unfinished; `produced`: tokens of each copy."""
+        """Tell a predictor that keeps requests of one that went away unfinished; `produced`: output tokens of each copy."""
         if not self._keeps:
             return
         columns = np.array([[request], [prompt], [produced], [key]], np.int64)
@@ -101,11 +103,11 @@ class Projections:
 
     @property
     def fit(self) -> Fit | None:
-        """The fit of the predictor's models that is due; None without one."""
+        """The fit of the predictor's models that is due, for the host to run; None if none is due, or it has no models."""
         return self.gate.predictor.due if self._fits else None
 
     def fitted(self, ok: bool) -> None:
-        """Put in the models of the fit that the host made; `ok` = False drops them."""
+        """Put the models of the finished fit in use; `ok` = False drops them. Without a fit that is due nothing happens."""
         if self.fit is None:
             return
         try:
@@ -114,18 +116,19 @@ class Projections:
             self._failed = error
 
     def look_again(self) -> None:
-        """Forget which predictions are due, because the prepared round was not decided."""
+        """Forget which predictions are due, as `has_asked` found them, because the prepared round was not decided."""
         self._found = -2
 
     def forget(self) -> None:
-        """Forget the last projections, because workers have other numbers now."""
+        """Make the next `project` compute all workers anew, because they have other places now."""
         self._seen.changes[:] = -1
 
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
-        """Do part of the next round's predictions, if many are due. Returns whether it did.
+        """Do part of the next round's learning and predictions, if many are due. Returns whether it did.
 
-        A part is `_LOOKED_AT` requests that learning looks at, or up to `_AT_ONCE` predictions; the last part also computes
-        the projections.
+        Call it once a turn until it returns False; then `project`. Fewer than 32 predictions are left to the round itself.
+        A part is 1024 requests that learning looks at, or up to 128 predictions; the last part also computes the
+        projections.
         """
         self._found = -2
         if self._failed is not None:
@@ -152,9 +155,10 @@ class Projections:
         return True
 
     def project(self, rows: Rows, mirror: Mirror) -> F8:
-        """float64[G, H+1], projected load of every worker; asks the predictor first.
+        """float64[G, H+1], projected load (KV tokens) of every worker, column h after h more tokens of each request.
 
-        The projection of a worker without changes since the last round is kept.
+        Requests that are due are predicted first. The row of a worker without changes since the last round is kept. The
+        array is reused by the next call.
 
         Raises:
             PolicyError: the predictor's answer has the wrong shape, or is not finite.

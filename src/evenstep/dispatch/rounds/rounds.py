@@ -24,9 +24,9 @@ class Rounds:
         mirror: the workers.
 
     Attributes:
-        binds_at_once: the policy sends each request as soon as it can; no round opens.
-        opened_s: group -> when its round was opened, in order of opening; -inf = it need not gather.
-        ripe: whether an open round need not wait any longer.
+        binds_at_once: the policy sends each request as soon as it can (pool bypass); no round opens.
+        opened_s: group -> time at which its round was opened, in order of opening; -inf = it need not gather.
+        ripe: whether an open round, of any group, need not wait any longer.
     """
 
     def __init__(self, turn: Turn, pool: Pool, mirror: Mirror) -> None:
@@ -35,7 +35,7 @@ class Rounds:
         self.begin(GroupSteps())
 
     def begin(self, steps: GroupSteps) -> None:
-        """Close all rounds and use these steps, because groups changed."""
+        """Close all rounds without deciding them, and use these steps from now on, because groups changed."""
         self._steps = steps
         self.opened_s: dict[int, float] = {}
         self.ripe = False
@@ -44,7 +44,10 @@ class Rounds:
     def open(self, is_arrival: bool = False) -> None:
         """Open rounds for the groups with free slots, because something changed that a decision should see.
 
-        A request that arrives where no other waits finds slots that were free before: nothing gathers for it.
+        Nothing happens while no request waits; a round that is open stays as it is. If a round is ripe, `Turn.due` is set.
+
+        Args:
+            is_arrival: a request arrived. If no other waits, it finds slots that were free before: nothing gathers for it.
         """
         turn = self._turn
         waiting = len(self._pool.here)
@@ -70,7 +73,7 @@ class Rounds:
         self.ripe = is_ripe
 
     def stepped(self, group: int) -> None:
-        """End the gathering of a group whose step is complete, even if a request already delivers the next one."""
+        """End the gathering of a group whose step is complete; its round is ripe. Without an open round, try to open one."""
         if group in self.opened_s:
             self.opened_s[group] = -math.inf
             self.ripe = True
@@ -80,12 +83,15 @@ class Rounds:
             self.open()
 
     def again(self) -> None:
-        """Decide once more, after the next reads."""
+        """Ask for one more decision after the next reads, without gathering: sets `ripe` and `Turn.due`."""
         self.open()
         self.ripe = self._turn.due = True
 
     def close(self, gather_s: float) -> set[int]:
-        """Close the rounds that need not wait; returns the groups whose rounds go on gathering."""
+        """Close the rounds that need not wait; returns the groups whose rounds go on gathering, at most `gather_s` in all.
+
+        A group gathers while some but not all of its requests have delivered the present step. `ripe` becomes False.
+        """
         delivered, opened_s, now_s = self._steps.at.delivered, self.opened_s, self._turn.now_s
         gathering: set[int] = set()
         if any(delivered):
@@ -98,7 +104,11 @@ class Rounds:
         return gathering
 
     def deadline_s(self, gather_s: float) -> float:
-        """Time at which the first open round stops gathering, in seconds; inf if no round is open."""
+        """Time at which the first open round stops gathering, in seconds; -inf if it need not gather, inf without a round.
+
+        Args:
+            gather_s: longest gathering, in seconds from the opening on.
+        """
         for opened in self.opened_s.values():
             return opened + gather_s
         return math.inf

@@ -19,7 +19,7 @@ _WORKERS = compiled.struct(WorkerColumns)
 
 @part
 def free_slots(workers: WorkerColumns, margin: int, free: I8) -> int:
-    """Slots each worker may still be sent, written to int64[G] `free`; returns their sum."""
+    """Write to int64[G] `free` how many more slots each worker may be given, `margin` beyond its own; returns their sum."""
     total = 0
     for g in range(len(workers.group)):
         held = workers.running[g] + workers.sent[g] + workers.reserved[g]
@@ -30,14 +30,14 @@ def free_slots(workers: WorkerColumns, margin: int, free: I8) -> int:
 
 @declared(None if INT is None else INT(_WORKERS, INT, I1, I1, INT, I1))
 def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, waiting: int, found: I8) -> int:
-    """List the workers that run nothing, are offered requests, and get none from an answer.
+    """List the workers that hold no request, foreign ones included, may be sent some, and get none from an answer.
 
     Args:
         workers: the mirror's columns.
         margin: slots that a worker may be sent beyond its own.
         gathers: int64[G], 1 for groups that wait for more and are offered nothing.
-        worker: int64[>= waiting], the answer.
-        found: int64[G], written: the workers, in order.
+        worker: int64[>= waiting], the answer to `waiting` requests.
+        found: int64[G], written: places of the workers, ascending, at its front.
 
     Returns:
         The number of such workers.
@@ -64,7 +64,7 @@ def idle_workers(workers: WorkerColumns, margin: int, gathers: I8, worker: I8, w
 
 @part
 def lightest_first(workers: WorkerColumns, order: I8) -> None:
-    """Write the workers to int64[G] `order`, by ascending KV tokens held and sent; ties by number."""
+    """Write the places of all workers to int64[G] `order`, by ascending KV tokens running and sent; ties by place."""
     for g in range(order.size):
         load, place = workers.load[g] + workers.sent_load[g], g
         while place > 0 and workers.load[order[place - 1]] + workers.sent_load[order[place - 1]] > load:
@@ -75,7 +75,7 @@ def lightest_first(workers: WorkerColumns, order: I8) -> None:
 
 @part
 def level_of(values: I8, most: int) -> tuple[int, int]:
-    """The largest level for which the values, cut to it, add up to at most `most`; and what is then left of `most`."""
+    """The largest level, up to `most`, for which ``sum(min(value, level))`` is at most `most`; and `most` less that sum."""
     low, high = 0, most
     while low < high:
         level, total = (low + high + 1) // 2, 0
@@ -93,10 +93,10 @@ def level_of(values: I8, most: int) -> tuple[int, int]:
 
 @part
 def offer(free: I8, most: int, order: I8) -> None:
-    """Lower the largest of int64[G] `free` to one level, so that the sum is `most`; the remainder goes by `order`.
+    """Lower the largest of int64[G] `free`, in place, to one level, so that the sum is `most`; a smaller sum stays.
 
     Args:
-        order: int64[G], workers, those first that are to have one slot more.
+        order: int64[G], places of workers: the first lowered ones in it get one slot above the level, to reach the sum.
     """
     low, left = level_of(free, most)
     for place in range(free.size):
@@ -110,10 +110,12 @@ def offer(free: I8, most: int, order: I8) -> None:
 def window(rows: RequestColumns, waiting: I8, most: int, shares: I8, shown: I8) -> None:
     """Select the requests a round looks at: the oldest of each class, up to an even share of `most`.
 
+    What a small class leaves of its share goes to the others, so exactly `most` are selected.
+
     Args:
         rows: the table of requests.
         waiting: int64[W], rows, oldest first.
-        most: requests to be shown, below W.
+        most: number of requests to be shown, below W.
         shares: int64[C], working space; classes from C - 1 on share one.
         shown: int64[most], written: rows, oldest first.
     """
@@ -145,9 +147,9 @@ def show_workers(workers: WorkerColumns, free: I8, reserve: float, workers_i: I8
 
     Args:
         workers: the mirror's columns.
-        free: int64[G], slots each may be sent.
-        reserve: KV tokens kept free for the growth of every request.
-        workers_i, workers_f: as in `routing.view`, written.
+        free: int64[G], slots that each worker is offered.
+        reserve: KV tokens kept free for the growth of every request that the worker has.
+        workers_i, workers_f: [4, G], written; rows as in `routing.view`.
     """
     for g in range(len(workers.group)):
         running, load = workers.running[g] + workers.foreign[g], workers.load[g] + workers.foreign_load[g]
@@ -181,10 +183,10 @@ def show_waiting(rows: RequestColumns, waiting: I8, waiting_i: I8, waiting_f: F8
 
 @declared(None if INT is None else INT(I1, INT, I2, F2, F2, I1, F1))
 def holds(worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, slots: I8, tokens: F8) -> int:
-    """Whether an answer names known workers and respects their free slots and KV memory.
+    """Whether an answer names known workers and respects their free slots and KV memory: 1 or 0.
 
     Args:
-        worker: int64[>= W], the answer.
+        worker: int64[>= W], the answer: a place for each request, or `HOLD`, which is always allowed.
         waiting: W.
         workers_i, workers_f, waiting_f: as in `routing.view`.
         slots, tokens: int64[G] and float64[G], working space.
@@ -223,7 +225,7 @@ def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
     Args:
         waiting: requests that are shown.
         now_s: the time: waits are listed, not times of arrival.
-        words: int64[>= all], written: the numbers, bit by bit.
+        words: int64, long enough (`Packed.words`), written: each int64, or the bits of each float64.
 
     Returns:
         The number of words written.
@@ -254,7 +256,7 @@ def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
 
 
 class Shown(NamedTuple):
-    """The record of a round, and its working space; W is at least the number of requests shown.
+    """The arrays that `show` writes, and its working space; W is at least the number of requests shown.
 
     Args:
         gathers: [G], read: 1 for groups that wait for more and are offered nothing.
@@ -263,7 +265,7 @@ class Shown(NamedTuple):
         free: [G], slots each worker is offered.
         waiting: [W], the rows that are shown.
         workers_i, workers_f, waiting_i, waiting_f: as in `routing.view`.
-        worker: [W], the answer: all `HOLD`.
+        worker: [W], the answer: `HOLD` is written for each request shown.
     """
 
     gathers: Ints
@@ -305,7 +307,7 @@ def show(
         shown: where it is written.
 
     Returns:
-        Free slots of all groups that do not gather, offered or not; 0 = only `free` is written.
+        Number of free slots in all groups that do not gather, offered or not; 0 = only `free` is written.
     """
     free, waiting = shown.free, shown.waiting[:most]
     free_slots(workers, margin, free)

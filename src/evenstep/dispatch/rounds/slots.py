@@ -38,7 +38,7 @@ class Slots:
         meters: counters.
 
     Attributes:
-        seating: worker -> rows that hold some of the slots they want there, oldest first.
+        seating: place of a worker -> rows that hold only some of the slots they want there, in the order they began to.
     """
 
     def __init__(
@@ -62,10 +62,16 @@ class Slots:
         return {**vars(self), "_known": None}
 
     def seat(self, row: int, worker: int, free: int) -> int:
-        """Give a request the slots it still wants, at most `free` of them; send it once it has all.
+        """Give a request slots of a worker: all it still wants, and then it is sent, or `free` of them, and then it waits.
+
+        A request that waits holds its slots, and leaves the pool for `seating`.
+
+        Args:
+            worker: place of the worker.
+            free: slots that it may take.
 
         Returns:
-            Slots taken.
+            Slots taken now; 0 if `free` is 0 or less.
         """
         rows, at = self._rows, self._rows.at
         wanted = at.copies[row] - at.seated[row]
@@ -83,7 +89,7 @@ class Slots:
         return max(0, free)
 
     def send(self, chosen: I8, worker: I8, size: int) -> int:
-        """Send requests to workers with enough slots, in order.
+        """Send requests to workers with enough slots, in order: they leave the pool, and commands are appended.
 
         Args:
             chosen: int64[>= size], rows.
@@ -91,7 +97,10 @@ class Slots:
             size: how many requests of `chosen` to look at.
 
         Returns:
-            Requests that were sent.
+            Number of requests that were sent: those not held.
+
+        Raises:
+            RuntimeError: a request may not be sent in its state; nothing has changed then.
         """
         turn, here, legs, states = self._turn, self._pool.here, self._turn.legs, self._rows.at.state
         pool, tables = np.frombuffer(here, np.int64) if here else _EMPTY, self._tables()
@@ -152,7 +161,7 @@ class Slots:
         return known
 
     def take_off(self, row: int) -> None:
-        """Take a request off its worker, and free its slots."""
+        """Take a request off its worker, and free its slots, which go to requests in `seating` there; its state stays."""
         rows, mirror, at = self._rows, self._mirror, self._rows.at
         worker, copies, load, state = at.worker[row], at.copies[row], rows.load(row), at.state[row]
         if state == _SEATING:
@@ -171,12 +180,12 @@ class Slots:
             self.fill(worker)
 
     def fill(self, worker: int) -> None:
-        """Give a worker's free slots to requests that already hold some of its slots, oldest first."""
+        """Give free slots of the worker in this place to requests in `seating` there, in order; complete ones are sent."""
         for row in list(self.seating.get(worker, ())):
             self.seat(row, worker, self._mirror.free(worker))
 
     def clear(self, worker: int) -> None:
-        """Send requests that hold only some of a worker's slots back to the pool, because it gets nothing new."""
+        """Move requests that hold only some of a worker's slots back to the pool, without these slots."""
         rows = self._rows
         for row in list(self.seating.get(worker, ())):
             self._no_longer_seating(row, worker)
@@ -187,7 +196,7 @@ class Slots:
             self._pool.add(row)
 
     def moved_up(self, place: int) -> None:
-        """Renumber workers after the one in this place was removed."""
+        """Renumber the workers in `seating` after the one in this place was removed; it must have no entry."""
         self.seating = {g - (g > place): rows for g, rows in self.seating.items()}
 
     def _no_longer_seating(self, row: int, worker: int) -> None:

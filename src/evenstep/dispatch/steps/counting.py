@@ -36,13 +36,13 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
     Args:
         told: int64[2 n], the row of each chunk, then the tokens of each.
         at: index of the first chunk to count.
-        count: chunks in `told`, those before `at` included.
-        now_s: when they came.
+        count: index after the last chunk to count, at most n.
+        now_s: time at which they came, in seconds.
         joined: row whose first token is among them and was handled by the host already; -1 = none.
         steps: the tables to change.
 
     Returns:
-        The index of the first chunk that was not counted.
+        The index of the first chunk that was not counted; `count` if all were.
     """
     requests, workers, groups = steps.requests, steps.workers, steps.groups
     check(at >= 0 and count <= len(told) // 2)
@@ -80,10 +80,12 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
 
 @declared(None if INT is None else INT(INT, TABLES))
 def count_leave(row: int, steps: StepTables) -> int:
-    """Note that a running request leaves its worker; the group's next steps are complete without it.
+    """Note that the running request in this row leaves its worker; the group's next steps are complete without it.
+
+    Call it before the row loses its worker and tokens. `GroupSteps.make_room` must have been called for the group.
 
     Returns:
-        How many steps of its group ended by that.
+        How many steps of its group ended because of that, 0 or more.
     """
     requests, groups = steps.requests, steps.groups
     worker, last = requests.worker[row], int(requests.step[row])

@@ -25,8 +25,8 @@ class GroupSteps:
     """The steps of all groups. Each request is tracked by the number of its last delivered step, which its row keeps.
 
     Args:
-        members: places of each group's workers in the mirror.
-        running: running requests of each group.
+        members: for each group, the places of its workers in the mirror.
+        running: number of running requests of each group.
 
     Attributes:
         at: columns of the groups (`GroupColumns`), for single numbers.
@@ -71,15 +71,15 @@ class GroupSteps:
         return len(self.groups)
 
     def joins(self, group: int) -> None:
-        """Count a request of this group that starts to run."""
+        """Count one more running request of this group; call it before its first chunk is counted."""
         self.at.running[group] += 1
 
     def make_room(self, group: int, last: int = 0, tokens: int = 0) -> None:
-        """Make room in the tables for the next chunk, or the next request that leaves.
+        """Make room in the tables for the next chunk, or the next request that leaves; `generation` tells of new columns.
 
         Args:
-            last: the step that the chunk's request delivered last.
-            tokens: in the chunk.
+            last: number of the step that the chunk's request delivered last; 0 for a request that leaves.
+            tokens: tokens in the chunk.
         """
         at = self.at
         ahead = max(at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1))
@@ -107,7 +107,7 @@ class GroupSteps:
         self.generation += 1
 
     def look(self, group: int) -> None:
-        """Compute the idle time of steps that were counted since the last look."""
+        """Compute idle share and idle seconds of the group's steps counted since the last look, into its columns."""
         while self.at.news[group]:
             self._look_at(group, min(self.at.news[group], TOGETHER))
 
@@ -127,7 +127,7 @@ class GroupSteps:
         """Check that a group's counts agree with its running requests.
 
         Args:
-            last: the step that each of them delivered last.
+            last: for each running request of the group, the number of the step that it delivered last.
 
         Raises:
             RuntimeError: they do not.
@@ -153,11 +153,11 @@ def _widened(columns: Columns[Any], room: int, wider: int) -> Columns[Any]:
 
 
 class Steps:
-    """Figures of one group's steps.
+    """Figures of one group's steps, read from the common columns at each access.
 
     Args:
         all_steps: the steps of all groups.
-        group: which group.
+        group: number of the group.
     """
 
     def __init__(self, all_steps: GroupSteps, group: int) -> None:
@@ -165,12 +165,12 @@ class Steps:
 
     @property
     def members(self) -> list[int]:
-        """Places of the group's workers in the mirror."""
+        """Places of the group's workers in the mirror, ascending."""
         return self._of_members(self._all.members.arrays.place)
 
     @property
     def load(self) -> list[float]:
-        """KV tokens of each worker at the start of the last counted step."""
+        """KV tokens of each worker at the start of the last counted step, in the order of `members`; 0 before the first."""
         return self._of_members(self._all.members.arrays.load)
 
     def _of_members(self, column: Any) -> Any:
@@ -184,17 +184,17 @@ class Steps:
 
     @property
     def step_s(self) -> float:
-        """Seconds of the last step counted."""
+        """Seconds of the last step counted; 0 before the first."""
         return self._all.at.step_s[self._group]
 
     @property
     def ended_s(self) -> float:
-        """Time at which the last counted step ended, in seconds; nan before the first."""
+        """Time at which the last counted step ended, in seconds on the host's clock; nan before the first."""
         return self._all.at.counted_s[self._group]
 
     @property
     def fit(self) -> StepFit:
-        """The present fit of step time against load."""
+        """The present fit of step seconds against the heaviest worker's load, as a copy that later steps do not change."""
         return StepFit(self._all.at, self._group)
 
     @property
@@ -204,23 +204,23 @@ class Steps:
 
     @property
     def idle_share(self) -> float:
-        """The group's idle share in the last counted step."""
+        """The group's idle share in the last counted step, 0..1, of time or load (`is_of_time`); 0 for a single worker."""
         self._all.look(self._group)
         return self._all.at.idle_share[self._group]
 
     @property
     def idle_device_s(self) -> float:
-        """Worker seconds lost at the barrier, in the steps that had a law."""
+        """Seconds lost at the barrier, summed over workers and over the steps counted while there was a fitted law."""
         self._all.look(self._group)
         return self._all.at.idle_device_s[self._group]
 
     def loads(self, mirror: Mirror) -> F8:
-        """float64[n], KV tokens of the group's workers now, including requests of other gateways."""
+        """float64[n], KV tokens of the group's workers now, foreign load included, in the order of `members`."""
         load, foreign = mirror.at.load, mirror.at.foreign_load
         return np.array([load[g] + foreign[g] for g in self.members])
 
     def values(self, mirror: Mirror) -> dict[str, object]:
-        """The group's figures as plain numbers, by name."""
+        """The group's figures by metric name, for a metrics page: numbers and text, None for a value that is not known."""
         load, fit = self.loads(mirror), self.fit
         heaviest, lightest, total = (np.array([float(x)]) for x in (load.max(), load.min(), load.sum()))
         return {

@@ -31,11 +31,12 @@ _OFTEN, _RARELY = 8, 1 / 32
 
 @part
 def place(groups: GroupColumns, group: int, last: int, tokens: int, now_s: float) -> int:
-    """The step that a chunk belongs to; the last one if its tokens belong to several steps.
+    """The number of the step that a chunk belongs to; the last one if its tokens belong to several steps.
 
     Args:
-        last: the step that its request delivered last.
-        tokens: in the chunk.
+        last: number of the step that the chunk's request delivered last, or `NEW` or `BEHIND`.
+        tokens: tokens in the chunk; each is a step of its own, unless the group counts chunks.
+        now_s: time of the chunk, which decides for a request that joins.
     """
     step = groups.step[group]
     if last >= step - 1:
@@ -51,8 +52,8 @@ def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -
     """Count a request's delivery of all steps after `last`, up to `step`.
 
     Args:
-        last: the step that the request had delivered last, before this chunk.
-        step: the step of the chunk, from `place`.
+        last: number of the step that the request had delivered last, before this chunk.
+        step: number of the chunk's step, from `place`.
 
     Returns:
         The step that the request has now delivered last, which may be later than `step`; and the number of steps of the
@@ -78,10 +79,10 @@ def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -
 
 @part
 def leave(steps: StepTables, group: int, last: int) -> int:
-    """A request stops running. Returns the number of steps of its group that end because of it.
+    """Count off a request that stops running. Returns the number of steps of its group that end because of it.
 
     Args:
-        last: the step that it delivered last.
+        last: number of the step that the request delivered last, or `BEHIND` or `WIDE`.
     """
     groups, ended = steps.groups, 0
     groups.running[group] -= 1
@@ -101,7 +102,11 @@ def leave(steps: StepTables, group: int, last: int) -> int:
 
 @part
 def was_in_step(groups: GroupColumns, group: int, last: int) -> bool:
-    """Whether a request that ends took part in the step under way, or else in the last one."""
+    """Whether a request that leaves took part in the step under way, or, if no chunk of that has come, in the last one.
+
+    Args:
+        last: number of the step that the request delivered last; always true for `WIDE`.
+    """
     is_between = groups.delivered[group] == 0
     return last == WIDE or last >= groups.step[group] - (1 if is_between else 0)
 

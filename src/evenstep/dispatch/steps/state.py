@@ -13,9 +13,8 @@ TOGETHER = 256
 
 
 class GroupColumns(NamedTuple):
-    """Numbers of each barrier group.
-
-    Steps by counting (`lockstep`), steps by time (`steps`), and the fitted law (`step_fit`).
+    """Numbers of each barrier group, one column each: for steps by counting (`lockstep`), steps by time (`steps`), and the
+    fitted law (`step_fit`). Times are seconds on the host's clock.
     """
 
     running: Ints  # requests
@@ -51,7 +50,10 @@ class GroupColumns(NamedTuple):
 
 
 class EarlySteps(NamedTuple):
-    """The coming steps of each group that already have deliveries: `early_room` of them a group, group after group."""
+    """The steps after the present one, which may already have deliveries: `early_room` rows a group, group after group.
+
+    The columns are as in `GroupColumns`; the first row of a group is the step after `step`.
+    """
 
     delivered: Ints
     going: Ints
@@ -59,14 +61,14 @@ class EarlySteps(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The workers of each group, group after group."""
+    """The workers of each group, group after group; `GroupColumns.begin` and `size` say which rows are a group's."""
 
     place: Ints  # in the mirror
     load: Floats  # in the last step counted, before its own tokens
 
 
 class NewSteps(NamedTuple):
-    """Steps whose idle time is not computed yet: `news_room` of them for each group of several workers."""
+    """Steps whose idle time is not computed yet: `news_room` rows for each group of several workers. Loads are KV tokens."""
 
     heaviest: Floats  # the heaviest worker's load
     total: Floats  # all loads
@@ -75,7 +77,7 @@ class NewSteps(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Columns of the mirror that steps read and write."""
+    """Columns of the mirror (`mirror.WorkerColumns`) that steps read and write, one row for each worker."""
 
     group: Ints
     running: Ints
@@ -85,7 +87,7 @@ class Held(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Columns of the table of requests that steps read and write."""
+    """Columns of the table of requests (`rows.RequestColumns`) that steps read and write."""
 
     worker: Ints
     prompt: Ints
@@ -98,10 +100,10 @@ class StepTables(NamedTuple):
     """All that a delivered chunk changes.
 
     Args:
-        requests, workers, groups, early, members, news: columns.
+        requests, workers, groups, early, members, news: columns, as their types say.
         early_room, news_room: rows for each group in `early`, and for each group of several workers in `news`.
         quiet: one number, 1 while no request waits for the end of a step.
-        ended: one number, the group of which a step ended while a request waited for that, else -1.
+        ended: one number, written: the group of which a step ended while a request waited for that; -1 = no group.
     """
 
     requests: Told

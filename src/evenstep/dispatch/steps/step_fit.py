@@ -22,7 +22,12 @@ ERROR = 0.25
 
 @part
 def add(groups: GroupColumns, group: int, envelope: float, seconds: float) -> None:
-    """Add a step to a group's fit: `envelope`, KV tokens of its heaviest worker, and its seconds."""
+    """Count a step, add it to the group's fit, and renew the law. Each step multiplies the weight of earlier ones by 0.999.
+
+    Args:
+        envelope: KV tokens of the group's heaviest worker at the start of the step.
+        seconds: length of the step.
+    """
     groups.steps[group] += 1
     groups.weight[group] = KEEP * groups.weight[group] + 1.0
     # means and centred moments, so that large loads do not eat the digits of small differences
@@ -67,8 +72,8 @@ class StepFit:
         group: number of the group.
 
     Attributes:
-        seconds_per_token: t_l, or nan until it is known well enough (`error`).
-        overhead_s: C, or nan.
+        seconds_per_token: t_l, seconds of a step for each KV token; nan until it is known well enough (`error`).
+        overhead_s: C, the fixed seconds of a step, 0 or more; nan as long as `seconds_per_token`.
     """
 
     def __init__(self, groups: Any, group: int) -> None:
@@ -79,7 +84,7 @@ class StepFit:
 
     @property
     def r_squared(self) -> float:
-        """Share of the variance of step seconds that the law explains; nan without a law."""
+        """Share (0..1) of the variance of step seconds that the law explains; nan without a law."""
         xx, xy, yy = self._moments
         if math.isnan(self.seconds_per_token) or not yy > 0.0:
             return math.nan
@@ -87,9 +92,9 @@ class StepFit:
 
     @property
     def error(self) -> float:
-        """Ratio of two standard errors of the slope to the slope; nan until there is something to fit, inf for a slope of 0.
+        """Ratio of two standard errors of the slope to its absolute value; inf for a slope of 0.
 
-        There is no law above `ERROR`, or with a slope below 0.
+        It is nan before 50 steps, and while loads do not differ. There is no law above 0.25, or with a slope below 0.
         """
         xx, xy, yy = self._moments
         if not self._is_enough or not xx > 0.0:

@@ -13,18 +13,21 @@ from evenstep.dispatch.steps.step_fit import add
 
 @part
 def completed(groups: GroupColumns, group: int, now_s: float) -> None:
-    """Note the time at which a step was complete. Its load is known when the next step begins (`begins`)."""
+    """Note `now_s`, the time at which a step was complete; its seconds are those since the step before was.
+
+    The step is counted, with its loads, when the next one begins (`begins`). The first step after a pause has no seconds.
+    """
     groups.seconds[group] = now_s - groups.complete_s[group]
     groups.complete_s[group] = now_s
 
 
 @part
 def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
-    """Begin the next step, and count the last one with the loads it started from.
+    """Begin the next step, and count the last one, if its seconds are known, with the loads it started from.
 
     Args:
-        worker, newcomer: place of a worker, and KV tokens there of a request that begins with the next step; -1, 0 =
-            no such request.
+        worker, newcomer: place of a worker, and KV tokens there of a request that begins with the next step, which the
+            last step did not have; -1, 0 = no such request.
     """
     groups, workers, members = steps.groups, steps.workers, steps.members
     begin, end = groups.begin[group], groups.begin[group] + groups.size[group]
@@ -43,7 +46,7 @@ def begins(steps: StepTables, group: int, worker: int, newcomer: int) -> None:
 
 @part
 def stopped(steps: StepTables, group: int) -> None:
-    """Count the last step of a group without running requests; the time until its next step counts for no step."""
+    """Count the last step of a group that now has no running requests; the pause until its next step is in no step."""
     begins(steps, group, -1, 0)
     steps.groups.complete_s[group] = np.nan
 

@@ -24,11 +24,11 @@ class OpenAI:
 
     @property
     def dialect(self) -> Dialect:
-        """A dialect that asks for nothing beyond the client's own options."""
+        """The dialect: the engine is asked for no counts or ids beyond the client's own options; tokens are estimated."""
         return Dialect(counts=False, finish_reasons=self.finish_reasons)
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
-        """No samples, because the server has no metrics page."""
+        """Return an empty tuple for any `page`, because the server has no metrics page."""
         return ()
 
 

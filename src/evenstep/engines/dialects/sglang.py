@@ -30,7 +30,11 @@ class SGLang:
     rank_header: ClassVar[str] = "X-Data-Parallel-Rank"
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
-        """Each rank's state, by rank; ranks of tensor parallelism say the same, so the largest value counts.
+        """Parse a metrics page: one sample for each ``dp_rank`` label, in ascending order; without a label, rank 0.
+
+        Tensor-parallel ranks report the same, so the largest value of a rank counts. With several ranks the totals since
+        the start (generated tokens, prefix counters) are nan, because the page gives them for all ranks together. Without
+        the metric of the capacity, `kv_capacity` is used tokens over the used share, or inf if that share is 0.
 
         Raises:
             NotItsPageError: the page lacks the running or waiting requests or the KV tokens of a rank.

@@ -27,7 +27,7 @@ class VLLM:
     """An instance of vLLM, or one that speaks like it.
 
     Args:
-        version: as ``/version`` gives it; empty takes the newest that is known.
+        version: as ``/version`` gives it, ``0.19.1+cpu`` for example; empty, or without a number at its start = newest.
     """
 
     health_path: ClassVar[str] = "/health"  #: answers 200 while the engine lives; it does not prove that a step is possible
@@ -38,7 +38,7 @@ class VLLM:
 
     @property
     def dialect(self) -> Dialect:
-        """vLLM's dialect for the version: up to 0.19 null usage in completions; from 0.32 chats continue from ids."""
+        """vLLM's dialect for the version: null ``usage`` in completions up to 0.19; chats continue from ids since 0.32."""
         version = _numbers(self.version)
         return Dialect(
             completion_usage_off="null" if version < (0, 20) else "absent",
@@ -47,7 +47,10 @@ class VLLM:
         )
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
-        """Each rank's state, by rank. KV tokens are those of used blocks; vLLM's null block is not counted as capacity.
+        """Parse a metrics page: one sample for each ``engine`` label, in ascending order; without a label, rank 0.
+
+        KV tokens are the used share times the capacity. The capacity is that of all blocks but vLLM's null block. If the
+        page lacks the blocks' number or size, `kv_capacity` is inf and `kv_tokens` nan.
 
         Raises:
             NotItsPageError: the page lacks the running or waiting requests or the KV usage of a rank.

@@ -23,18 +23,18 @@ class Page:
         self._families: dict[str, list[str]] = {}
 
     def declare(self, kind: Kind, name: str) -> None:
-        """Write a metric's HELP and TYPE here, even if no sample follows yet."""
+        """Place a metric's HELP and TYPE on the page, even if no sample follows; a metric that is there keeps its place."""
         self._family(kind, name)
 
     def add(self, kind: Kind, name: str, value: float, /, **labels: str) -> None:
-        """Add one sample of a metric, with its labels."""
+        """Add one sample of a metric. `labels`: name -> value, escaped here. An int is written whole, nan as ``NaN``."""
         self._family(kind, name).append(_sample(name, labels, value))
 
     def histogram(self, name: str, buckets: Mapping[str, int], total: float, count: int, /, **labels: str) -> None:
-        """Add one histogram.
+        """Add one histogram: a ``_bucket`` line for each bound, then ``_sum`` and ``_count``.
 
         Args:
-            buckets: upper bound -> observations at or below it, ``+Inf`` last.
+            buckets: upper bound as text -> cumulative number of observations at or below it, ``+Inf`` last.
             total: sum of the observations.
             count: number of them.
         """
@@ -44,7 +44,7 @@ class Page:
         family += [_sample(f"{name}_sum", labels, total), _sample(f"{name}_count", labels, count)]
 
     def text(self) -> bytes:
-        """The finished page as bytes."""
+        """The page so far as UTF-8, every line ended by LF; samples may be added after it."""
         return "".join("\n".join((head, *lines)) + "\n" for head, lines in self._families.items()).encode()
 
     def _family(self, kind: Kind, name: str) -> list[str]:

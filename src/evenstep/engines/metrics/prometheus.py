@@ -17,7 +17,7 @@ _SPECIAL = {"+Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One sample: a metric's name, its labels, its value."""
+    """One sample: a metric's name, its labels (name -> value without escapes), its value, which may be nan or inf."""
 
     name: str
     labels: dict[str, str]
@@ -25,13 +25,16 @@ class Line:
 
 
 def wanted(names: Iterable[str]) -> re.Pattern[bytes]:
-    """The pattern for `lines` that matches these metric names, whole names only."""
+    """The compiled pattern to pass to `lines`: it matches samples of these metrics, by whole names, not comment lines."""
     either = b"|".join(re.escape(name.encode()) for name in names)
     return re.compile(rb"^(" + either + rb")(?:\{([^\n]*)\})?[ \t]+(\S+)[^\n]*$", re.MULTILINE)
 
 
 def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
-    """Every sample of the wanted metrics, in the page's order.
+    """Every sample of the wanted metrics, in the page's order; empty if there are none.
+
+    Args:
+        pattern: of `wanted`.
 
     Raises:
         EngineError: a value is not a number.
@@ -46,6 +49,10 @@ def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
 
 def check_finite(rank: int, seen: Mapping[str, float], names: Iterable[str]) -> None:
     """Check that a rank's samples have a finite number under each of these names.
+
+    Args:
+        rank: the rank, for the error's message.
+        seen: metric name -> value.
 
     Raises:
         NotItsPageError: one is missing.

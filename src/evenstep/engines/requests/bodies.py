@@ -18,15 +18,17 @@ _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
 def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False) -> tuple[bytes, UsageOptions]:
-    """The body to send to an engine: the client's, with the accounting options we need.
+    """The body to send to an engine: the client's; of a stream, with options that make the engine report token counts.
 
     Args:
         request: the client's.
         dialect: of the engine it goes to.
-        token_ids: ask for ids too, so that the answer can be continued exactly.
+        token_ids: ask for ids too, so that the answer can be continued exactly; ignored unless the request streams and
+            the engine counts (`Dialect.counts`).
 
     Returns:
-        The body and the options it asks for. The same bytes if nothing has to change.
+        The body, the client's own bytes if nothing has to change; and the options that the body asks for. Members that
+        would choose an engine's rank or memory (`ROUTING_FIELDS`) are removed.
     """
     if request.goes_unchanged:
         return request.body, request.asked
@@ -44,10 +46,10 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
 
 
 def prefill_leg(body: bytes) -> bytes:
-    """The body for a prefill engine: one token, no stream, KV kept for a decode engine.
+    """The body for a prefill engine: the same request, but one choice of one token, no stream, KV kept for a decode engine.
 
     Args:
-        body: of `upstream` or of a continuation.
+        body: of `upstream` or of a continuation, a JSON object. Prompt ids in its ``kv_transfer_params`` are kept.
     """
     fields = splice.members(body)
     changes: dict[str, bytes | None] = {
@@ -68,7 +70,9 @@ def prefill_leg(body: bytes) -> bytes:
 
 
 def decode_leg(body: bytes, handover: bytes) -> bytes:
-    """The body for a decode engine: the original and the object the prefill engine answered with, unread.
+    """The body for a decode engine: the original, with the prefill engine's hand-over as ``kv_transfer_params``.
+
+    The hand-over is inserted without parsing; prompt ids in the original's ``kv_transfer_params`` are appended to it.
 
     Args:
         body: the same that `prefill_leg` got.

@@ -52,7 +52,7 @@ class Continuation:
     """How to continue an answer.
 
     Args:
-        body: for the next engine; empty if the answer cannot continue or is complete.
+        body: for the next engine; empty if the answer cannot continue, or if only its end is missing (`spent`).
         exact: the result equals an unbroken answer; False if only the text is joined.
         why_not: the reason why it cannot continue, as a clause; empty if it can.
         ids: token ids from which the next engine continues, as a JSON list; empty if it gets text.
@@ -79,6 +79,11 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
         body: the body sent to the failed engine, of `bodies.upstream` (before any prefill or decode leg).
         before: of `ReplyStream.so_far`.
         dialect: of the engine that continues.
+
+    Returns:
+        If no token was produced, `body` unchanged. Else a body whose prompt (for a chat, whose ids in
+        ``kv_transfer_params``) is the prompt with the answer so far, and whose token limits are lower by the tokens
+        produced. With an empty body, `why_not` says why the answer cannot continue, or is empty if no token is left.
     """
     if before.produced == 0:
         return Continuation(body, True, "")
@@ -110,12 +115,12 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
 
 
 def goes_on(given: bytes, told: bytes, prompt_tokens: int) -> bool | None:
-    """Whether an engine continues from the token ids it was given; None if it does not report that.
+    """Whether an engine continues from the token ids it was given; None if it reports neither ids nor their number.
 
     Args:
-        given: the ids, as a JSON list.
-        told: the prompt's ids that the engine reports, a JSON list; empty = not reported.
-        prompt_tokens: their number, as reported; -1 = not reported.
+        given: the ids sent to the engine, as a JSON list.
+        told: the prompt's ids that the engine reports, a JSON list; empty = not reported, and the numbers are compared.
+        prompt_tokens: number of prompt tokens that the engine reports; -1 = not reported.
     """
     if told:
         return _packed(told) == _packed(given)
@@ -126,7 +131,7 @@ def is_longer(before: SoFar, told: bytes, prompt_tokens: int) -> bool | None:
     """Whether an engine answers a longer prompt than the client's, as it does when it continues text; None if unknown.
 
     Args:
-        before: the part of the answer that was put behind the client's prompt.
+        before: the part of the answer that was appended to the client's prompt, and what is known of that prompt.
         told, prompt_tokens: see `goes_on`.
     """
     tokens = told.count(b",") + 1 if told else prompt_tokens
@@ -148,7 +153,11 @@ def _text(prompt: bytes) -> str | None:
 
 
 def can_break(request: GenerationRequest) -> bool:
-    """Whether a broken answer to this request could be continued; only then are token ids worth asking for."""
+    """Whether the request itself allows a broken answer to be continued; only then are token ids worth asking for.
+
+    False for several choices, log probabilities, ``echo``, ``suffix``, beam search, penalties, a seeded draw, tools or a
+    required output form.
+    """
     if request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING):
         return True
     nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)

@@ -45,9 +45,10 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         model: the model asked for.
         stream: whether the answer is a stream.
         n: answers the client gets for each prompt.
-        best_of: sequences the engine runs for each prompt.
-        max_tokens: output tokens of one sequence at most; -1 where only the context limits it.
-        min_tokens: output tokens of one sequence at least.
+        best_of: sequences the engine runs for each prompt, at least `n`; equal to `n` for a chat.
+        max_tokens: output tokens of one sequence at most; -1 where only the context limits it. A completion without the
+            field has 16.
+        min_tokens: output tokens of one sequence at least, 0 if not given.
         user: a key that may pin a request to the worker of similar ones; empty if not given.
         asked: accounting the client asked for.
         goes_unchanged: engines get it as it is: it does not stream, and no member would choose an engine's rank or memory.
@@ -79,21 +80,21 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def prompt_bytes(self) -> int:
-        """The size of the prompt in bytes."""
+        """The size of the JSON of the prompt or messages in bytes, quotes and brackets included."""
         return len(self.prompt)
 
     @property
     def slots(self) -> int:
-        """Sequences the engine runs at once: the larger of n and best_of, for each prompt."""
+        """Sequences the engine runs at once: `best_of` times the number of prompts."""
         return self.best_of * self.prompts
 
     @property
     def stops_at_recomputed(self) -> bool:
-        """Whether the client itself uses ``recomputed`` as a stop string."""
+        """Whether the client's ``stop`` has the string ``recomputed``, which some engines report when they hand back."""
         return "stop" in self.fields and b'"recomputed"' in self.value("stop")
 
     def value(self, name: str) -> bytes:
-        """The bytes of one member of the body; empty if it is absent."""
+        """The JSON of the member `name` of the body; empty if it is absent."""
         return bytes(self.fields.get(name, _NOTHING))
 
 
@@ -106,21 +107,28 @@ _NO_OPTIONS = _StreamOptions()
 
 
 def kind_of(method: str, target: str) -> Kind:
-    """The kind of generation a request asks for; ``other`` = none, it is forwarded uncounted."""
+    """The kind of generation a request asks for: ``chat``, ``completions``, or ``other``, which is forwarded uncounted.
+
+    Args:
+        method: of HTTP; any other than ``POST`` gives ``other``.
+        target: path of the request line; a query after ``?`` is ignored.
+    """
     if method != "POST":
         return "other"
     return _PATHS.get(target) or _PATHS.get(target.partition("?")[0], "other")
 
 
 def read_request(kind: Kind, body: bytes) -> GenerationRequest:
-    """Read a request for tokens.
+    """Parse and check the body of a request for tokens; the result refers to the body without copying the prompt.
 
     Args:
         kind: of `kind_of`, not ``other``.
         body: a JSON object.
 
     Raises:
-        InputError: not UTF-8, not a JSON object, a key twice, or a field that is missing or of no use.
+        InputError: not UTF-8, not a JSON object, a duplicate key, no model or prompt, a field of the wrong type or out of
+            range, ``best_of`` below ``n``, or more than 128 sequences.
+        ValueError: `kind` is ``other``.
     """
     if kind == "other":
         raise ValueError("only requests for tokens are read")

@@ -29,20 +29,23 @@ _HASHED = 512 * 1024  #: most bytes of a prompt that are hashed
 
 @jit
 def span(blocks: int) -> int:
-    """Length of the first so many blocks of a prompt, in units of a fine block."""
+    """Length of a prompt's first `blocks` blocks in fine blocks: 1 for each of the first 64, 8 for each one after them."""
     return min(blocks, FINE) + COARSE * max(0, blocks - FINE)
 
 
 def prompt_blocks(request: GenerationRequest, key: bytes, *, block_bytes: int = BLOCK_BYTES) -> list[int]:
-    """Ids of the whole blocks at the front of a prompt, in order, up to 512 KiB; a partial block is left out.
+    """Ids of the whole blocks at the front of a prompt, in order; a partial block at the end has no id.
+
+    Each id is a keyed hash of all text up to the end of its block, and of the model, tools and other members that change
+    the KV cache. Only the first 512 KiB of the prompt get blocks.
 
     Args:
         request: its prompt is read as it stands in the body; a longer chat with the same beginning shares its blocks.
         key: secret of this install, 1 to 64 bytes.
-        block_bytes: bytes of a block at the front.
+        block_bytes: bytes of each of the first 64 blocks; later blocks are eight times as long.
 
     Returns:
-        Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them.
+        Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them; empty for a prompt of at most `block_bytes`.
     """
     stop, fields = request.prompt_bytes, request.fields
     if stop <= block_bytes:  # the common case
@@ -78,10 +81,13 @@ def _words(digests: int) -> struct.Struct:
 
 
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
-    """One id for the whole prompt, as in `request.Request.prompt_key`; never 0.
+    """One id for the whole prompt and its model, as in `request.Request.prompt_key`: 1 to 2**63-1.
 
     A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes. Hashing all of it would
     cost as much as the rest of the request's handling.
+
+    Args:
+        key: secret of this install, 1 to 64 bytes.
     """
     digest, prompt, model = _keyed(key).copy(), request.prompt, request.fields["model"]
     size = len(prompt)
@@ -99,7 +105,7 @@ def _keyed(key: bytes) -> hashlib.blake2b:
 
 
 def name_key(name: str, key: bytes) -> int:
-    """The id of a user, session or tenant; 0 for an empty name, never 0 otherwise."""
+    """The id of a user's, session's or tenant's name, hashed with the install's secret `key`: 1 to 2**63-1; 0 = no name."""
     if not name:
         return 0
     return _id(hashlib.blake2b(name.encode(), digest_size=8, key=key, person=b"name").digest()) or 1

@@ -15,10 +15,13 @@ MODELS = 1024
 
 
 class PromptSizes:
-    """Estimates bytes per token of each model's prompts from what engines report; old prompts count less and less.
+    """Estimates bytes per token of each model's prompts from what engines report.
+
+    Each new prompt lowers the weight of a model's earlier prompts by 1 %, and the prior weighs 200 tokens. The 1024 models
+    that learned last are kept.
 
     Args:
-        prior: bytes per token of a model nothing is known of; 1 where sizes are counted by a `TokenizerFile`.
+        prior: bytes per token of an unknown model; 1 where a `TokenizerFile` counts sizes in tokens, not bytes.
     """
 
     def __init__(self, prior: float = PRIOR_BYTES_PER_TOKEN) -> None:
@@ -26,17 +29,17 @@ class PromptSizes:
         self._known: OrderedDict[str, tuple[float, float, float]] = OrderedDict()  # bytes, tokens, their ratio
 
     def bytes_per_token(self, model: str) -> float:
-        """Bytes of one token of this model's prompts."""
+        """Mean bytes of one token of this model's prompts; the prior for a model without a prompt so far."""
         found = self._known.get(model)
         return self._prior if found is None else found[2]
 
     def estimate(self, model: str, prompt_bytes: int) -> int:
-        """Tokens of a prompt of so many bytes, at least 1."""
+        """Estimated tokens of a prompt of `prompt_bytes` bytes: bytes over bytes per token, rounded, at least 1."""
         found = self._known.get(model)
         return round(prompt_bytes / (self._prior if found is None else found[2])) or 1
 
     def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
-        """Learn from a prompt's size and the tokens that an engine reported for it; ignored unless both are above 0."""
+        """Learn from a prompt's size and the tokens that an engine reported for it; ignored if one of them is 0 or less."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
         known = self._known

@@ -23,7 +23,7 @@ class Refusal:
         message: one or two sentences; names no engine and no address.
         code: a word for programs to match; None, as in OpenAI's API, for plain faults of a request.
         param: the invalid field; None if the error is not about one field.
-        retry_after_s: when to try again; 0 = no header.
+        retry_after_s: seconds until the client may try again; 0 = no Retry-After header.
     """
 
     status: int
@@ -34,12 +34,12 @@ class Refusal:
     retry_after_s: float = 0.0
 
     def body(self) -> bytes:
-        """The error object as JSON."""
+        """The HTTP body: JSON with one member ``error``, which has message, type, param and code."""
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
         return msgspec.json.encode({"error": error})
 
     def event(self) -> bytes:
-        """The error object as the last event of a stream whose head has gone out."""
+        """The same JSON as one server-sent event, for a stream whose head has gone out; ``[DONE]`` is not included."""
         return b"data: " + self.body() + b"\n\n"
 
     @property
@@ -50,72 +50,72 @@ class Refusal:
 
 
 def bad_request(error: InputError) -> Refusal:
-    """400: the request is invalid."""
+    """The refusal (400) of an invalid request: the error's text, with its field as `param`."""
     return Refusal(400, "invalid_request_error", str(error), param=error.field)
 
 
 def unknown_model(name: str) -> Refusal:
-    """The refusal if no worker serves the model."""
+    """The refusal (404) if no worker serves the model."""
     message = f"The model `{_short(name)}` does not exist or you do not have access to it."
     return Refusal(404, "invalid_request_error", message, "model_not_found", "model")
 
 
 def unknown_path(method: str, path: str) -> Refusal:
-    """The refusal for an unknown endpoint."""
+    """The refusal (404) for an unknown endpoint."""
     return Refusal(404, "invalid_request_error", f"Unknown request URL: {method} {_short(path)}.", "unknown_url")
 
 
 def unauthorized() -> Refusal:
-    """The refusal without a key, or with an unknown one."""
+    """The refusal (401) of a request without an API key, or with an unknown one."""
     return Refusal(401, "invalid_request_error", "Incorrect API key provided.", "invalid_api_key")
 
 
 def too_many(message: str, retry_after_s: float) -> Refusal:
-    """The refusal at a tenant's limit."""
+    """The refusal (429) at a tenant's limit; `message` is the text for the client."""
     return Refusal(429, "rate_limit_error", message, "rate_limit_exceeded", retry_after_s=retry_after_s)
 
 
 def overloaded(retry_after_s: float) -> Refusal:
-    """The refusal if the waiting pool is full, or no worker can take requests."""
+    """The refusal (503) if the waiting pool is full, or no worker can take requests."""
     message = "The server is overloaded or not ready yet. Try again later."
     return Refusal(503, "service_unavailable_error", message, "overloaded", retry_after_s=retry_after_s)
 
 
 def waited_too_long(waited_s: float, retry_after_s: float) -> Refusal:
-    """The refusal of a request whose time in the waiting pool is over."""
+    """The refusal (503) of a request that waited `waited_s` seconds in the pool, the longest time allowed."""
     message = f"The request waited {waited_s:.1f} s for a free slot; that is as long as it may. Try again later."
     return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
 
 
 def no_other_engine(retry_after_s: float) -> Refusal:
-    """The refusal of a request that an engine failed, while no other became free in time."""
+    """The refusal (503) of a request that an engine failed, while no other became free in time."""
     message = "An engine failed the request, and no other was free in time. Try again later."
     return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
 
 
 def lasted_too_long(limit_s: float) -> Refusal:
-    """The refusal of a request whose total time is over."""
+    """The refusal (504) of a request that took longer than `limit_s` seconds from its arrival on."""
     message = f"The request was not answered within {limit_s:g} s, which is as long as one may take."
     return Refusal(504, "server_error", message, "request_timeout")
 
 
 def too_slow() -> Refusal:
-    """The refusal if the client did not send its request in time."""
+    """The refusal (408) if the client did not send its request in time."""
     return Refusal(408, "invalid_request_error", "The request did not arrive in time.", "request_timeout")
 
 
 def engine_failed() -> Refusal:
-    """The refusal if every engine that was tried failed."""
+    """The refusal (502) if every engine that was tried failed."""
     return Refusal(502, "server_error", "The request could not be completed by any engine.", "engine_failed")
 
 
 def engine_too_slow() -> Refusal:
-    """The refusal if no engine answered in time."""
+    """The refusal (504) if no engine answered in time."""
     return Refusal(504, "server_error", "No engine answered in time.", "engine_timeout")
 
 
 def stream_broken(why: str) -> Refusal:
-    """The error of an answer that broke off after its first token and could not be continued."""
+    """The error (502) of an answer that broke off after its first token; `why`: a clause, why it cannot be continued."""
     return Refusal(502, "server_error", f"The answer broke off and cannot be continued: {why}.", "stream_broken")
 
 
@@ -144,15 +144,17 @@ _ADDRESS = re.compile(
 
 
 def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
-    """Turn an engine's error into a refusal in OpenAI's form. Addresses (`_ADDRESS`) become ``(address)``.
+    """Turn an engine's error into a refusal in OpenAI's form. Host names and addresses in its text become ``(address)``.
 
     Args:
-        body: its answer's body, or the data of an error event.
-        status: its HTTP status. Outside 400 to 599, as inside a stream, the error object's own code decides, else 502.
-        retry_after_s: its Retry-After, seconds; 0 = none. A 503 without one gets 1 s.
+        body: of the engine's answer, or the data of an error event.
+        status: HTTP status of that answer. Outside 400 to 599, as inside a stream, the code in the error object is the
+            status if it is in that range, else 502.
+        retry_after_s: the engine's Retry-After in seconds; 0 = no such header. A 503 without one gets 1 s.
 
     Returns:
-        The engine's words where it is the client's fault (400 to 499); else `engine_failed` or, for 503, `overloaded`.
+        For 400 to 499, the client's fault: that status with the engine's message, type, code and param. For 503
+        `overloaded`; for any other status `engine_failed` (502).
     """
     fault = _fault(body)
     if not 400 <= status < 600:
@@ -173,7 +175,11 @@ def _without_addresses(text: str) -> str:
 
 
 def denies_model(body: bytes, status: int) -> bool:
-    """Whether an engine's answer says that it does not serve the requested model."""
+    """Whether an engine's answer says that it does not serve the requested model.
+
+    True only for status 404, if the error object has code ``model_not_found`` or param ``model``, or if its message says
+    that a model is unknown or not found.
+    """
     if status != 404:
         return False
     fault = _fault(body)

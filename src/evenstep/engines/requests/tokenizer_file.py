@@ -35,9 +35,11 @@ class TokenizerFile:
             raise InputError("tokenizer", "file", str(path), "a tokenizer.json", f"{error}.") from None
 
     def count(self, request: GenerationRequest) -> int:
-        """Tokens of all prompts of a request: exact for completions; for a chat, of its texts without the template.
+        """Tokens of all prompts of a request together.
 
-        `prompt_size.PromptSizes` with ``prior=1`` learns the template's share.
+        A completion is counted exactly, with special tokens; a prompt of ids by their number. Of a chat only the texts of
+        its messages count, without special tokens and template. `prompt_size.PromptSizes` with ``prior=1`` learns from
+        such counts what the template adds.
         """
         if request.prompt_tokens >= 0:
             return request.prompt_tokens

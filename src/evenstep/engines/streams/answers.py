@@ -17,7 +17,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
         prompt_tokens: as the engine counts them; -1 where it does not say.
         produced: output tokens of all choices; -1 where it does not say.
         cached_tokens: prompt tokens from the engine's cache; -1 where it does not say.
-        recomputed: the engine hands the request back, to be run elsewhere.
+        recomputed: the engine hands the request back, to be run elsewhere; the client must not get this answer.
     """
 
     prompt_tokens: int
@@ -31,9 +31,9 @@ class Prefilled:
     """The result of the prefill leg.
 
     Args:
-        prompt_tokens: of the prompt; -1 if the engine does not report it.
-        cached_tokens: of them from its cache; -1 if not reported.
-        handover: ``kv_transfer_params``, passed on without parsing.
+        prompt_tokens: tokens of the prompt; -1 if the engine does not report them.
+        cached_tokens: of `prompt_tokens`, those from the engine's cache; -1 if not reported.
+        handover: JSON object ``kv_transfer_params`` for `bodies.decode_leg`, passed on without parsing.
     """
 
     prompt_tokens: int
@@ -61,12 +61,13 @@ def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = Tru
     """Parse, check and count an answer with status 200.
 
     Args:
-        body: all of it.
-        finish_reasons: the engine gives every choice one (`Dialect.finish_reasons`).
+        body: the whole HTTP body.
+        finish_reasons: every choice must have a finish_reason (`Dialect.finish_reasons`).
         hands_back: the reason ``recomputed`` means that the engine hands the request back; False = it is a stop string.
 
     Raises:
-        EngineError: not JSON, cut off, an error object, no choices, or one without its end.
+        EngineError: not JSON, cut off, an error object, no choices, or a choice that was aborted or lacks the
+            finish_reason it must have. An answer with a choice that is handed back does not raise for its other choices.
     """
     read = _read(body)
     if not read.choices:
@@ -88,7 +89,7 @@ def read_prefilled(body: bytes) -> Prefilled:
     """Parse the answer of the prefill leg.
 
     Raises:
-        EngineError: not JSON, an error object, or nothing is handed over.
+        EngineError: not JSON, an error object, or ``kv_transfer_params`` is missing or not an object.
     """
     read = _read(body)
     handover = bytes(read.kv_transfer_params)

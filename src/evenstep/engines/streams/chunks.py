@@ -17,13 +17,16 @@ Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
 
 
 class CachedTokens(msgspec.Struct, gc=False):
-    """The member ``prompt_tokens_details`` of a usage object."""
+    """The member ``prompt_tokens_details`` of a usage object: prompt tokens found in the engine's cache, None = unknown."""
 
     cached_tokens: int | None = None
 
 
 class Usage(msgspec.Struct, gc=False):
-    """Token counts reported by an engine; in a chunk, those of its choice so far."""
+    """Token counts reported by an engine; in a chunk with choices, the running counts of its choice.
+
+    In the last event they are those of the whole answer. A count below 0 or above 2**24 is invalid.
+    """
 
     prompt_tokens: Tokens = 0
     completion_tokens: Tokens | None = 0
@@ -31,7 +34,7 @@ class Usage(msgspec.Struct, gc=False):
 
 
 class Delta(msgspec.Struct, gc=False):
-    """The content a chat chunk adds; `others` (tools, reasoning) cannot be joined to a prompt as text."""
+    """The part of the message that a chat chunk adds. Only `content` can be appended to a prompt as text; see `others`."""
 
     role: str | None = None
     content: str | None = None
@@ -43,14 +46,18 @@ class Delta(msgspec.Struct, gc=False):
 
     @property
     def others(self) -> bool:
-        """Whether the delta has more than content."""
+        """Whether the delta has reasoning, a refusal, or a tool or function call; a role does not count."""
         if self.reasoning or self.reasoning_content or self.refusal:
             return True
         return is_given(self.tool_calls) or is_given(self.function_call)
 
 
 class Choice(msgspec.Struct, gc=False):
-    """One choice of a chunk."""
+    """One choice of a chunk: `text` in a completion, `delta` in a chat.
+
+    `finish_reason` is None until the choice ends. `token_ids` are the new output tokens, None = not reported. A `Raw` field
+    is the value's JSON, empty if the key is missing.
+    """
 
     index: int = 0
     text: str | None = None
@@ -63,16 +70,16 @@ class Choice(msgspec.Struct, gc=False):
 
     @property
     def content(self) -> str:
-        """The text that the choice adds."""
+        """The text that the choice adds, from `delta` in a chat, else from `text`; empty if it adds no text."""
         if self.delta is not None:
             return self.delta.content or ""
         return self.text or ""
 
 
 class Chunk(msgspec.Struct, gc=False):
-    """One chunk, or an error in its place: it has ``error``, or its ``object`` is ``error``.
+    """One chunk of a stream, or an error in place of a chunk: then ``error`` is given, or ``object`` is ``error``.
 
-    ``choices`` is None if the key is missing.
+    ``choices`` is None if the key is missing; an empty list comes with the usage at the end.
     """
 
     choices: list[Choice] | None = None
@@ -83,7 +90,7 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 class Head(msgspec.Struct, gc=False):
-    """The fields that all chunks of a stream share."""
+    """The fields that all chunks of a stream share, each as its JSON; empty if the key is missing."""
 
     id: msgspec.Raw = _NOTHING
     created: msgspec.Raw = _NOTHING
@@ -96,10 +103,10 @@ _HEAD = msgspec.json.Decoder(Head)
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """Parse the data of one event other than ``[DONE]``.
+    """Parse the data of one event other than ``[DONE]``; an error object is returned as a `Chunk`, not raised.
 
     Raises:
-        EngineError: not JSON, or a field of another type than the protocol's.
+        EngineError: not UTF-8, not JSON, or a field of another type or range than the protocol's.
     """
     try:
         if not data.isascii():  # skipped texts are not validated either
@@ -110,10 +117,10 @@ def read_chunk(data: bytes) -> Chunk:
 
 
 def read_head(data: bytes) -> Head:
-    """Id, time and model of a chunk that `read_chunk` has read, each as its bytes.
+    """Id, time, model and fingerprint of a chunk that `read_chunk` has accepted, each as its JSON.
 
     Raises:
-        EngineError: a key is no text.
+        EngineError: the chunk is not a JSON object, or one of its keys is not valid text.
     """
     try:
         return _HEAD.decode(data)
@@ -127,12 +134,15 @@ def is_given(value: msgspec.Raw) -> bool:
 
 
 def is_silent(choices: list[Choice]) -> bool:
-    """Whether a chat chunk, whose delta is empty, is there only for token ids: it has no end and no log probabilities."""
+    """Whether a chat chunk with an empty delta only carries token ids: no finish_reason, no log probabilities.
+
+    `choices` must not be empty; only the first one is looked at.
+    """
     choice = choices[0]
     return choice.finish_reason is None and choice.token_ids is not None and not is_given(choice.logprobs)
 
 
 def is_role(choice: Choice) -> bool:
-    """Whether this is the first chunk of a chat: a role, no text."""
+    """Whether this choice is of a chat's first chunk: its delta has a role but no text, and it has no finish_reason."""
     delta = choice.delta
     return delta is not None and bool(delta.role) and not choice.content and choice.finish_reason is None

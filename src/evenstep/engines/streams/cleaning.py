@@ -16,7 +16,7 @@ _PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
 
 
 def without_usage(data: bytes, off: Off) -> bytes:
-    """A chunk whose ``usage`` member, which must be present, is removed (`off` is absent) or set to null.
+    """The chunk `data` with its ``usage`` member, which must be present, removed (`off` is ``absent``) or set to null.
 
     A flat usage object at the end is cut off without parsing: with no brace between it and the end it is a member of the
     chunk itself. Inside a string its quotes would be escaped. Otherwise the members are parsed one by one.
@@ -28,7 +28,7 @@ def without_usage(data: bytes, off: Off) -> bytes:
 
 
 def without_ids(data: bytes, off: Off) -> bytes:
-    """A chunk whose ``token_ids`` and ``prompt_token_ids``, at any depth, are removed (`off` is absent) or set to null.
+    """The chunk `data`, with ``token_ids`` and ``prompt_token_ids`` at any depth removed (`off` is ``absent``) or null.
 
     In a string their quotes would be escaped, so what matches is a key with a list of numbers.
     """
@@ -43,12 +43,12 @@ def without_ids(data: bytes, off: Off) -> bytes:
 
 
 def without_prompt_ids(data: bytes) -> bytes:
-    """A chunk with ``prompt_token_ids`` set to null, because the client already has them."""
+    """The chunk `data`, with each ``prompt_token_ids`` list set to null, because the client already has the ids."""
     return _PROMPT_IDS.sub(rb"\1null", data)
 
 
 def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
-    """A chunk with emptied ``prompt_token_ids`` lists, and the lists that were removed.
+    """The chunk `data` with each ``prompt_token_ids`` list emptied to ``[]``, and the removed lists as JSON, in order.
 
     A long prompt's list takes megabytes. It is located by its end, without parsing: in a string its quotes would be
     escaped, so this prefix marks a key with a list. A list that contains a quote is left in place.
@@ -66,7 +66,7 @@ def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
-    """An event with the lists put back that `cut_prompt_ids` removed, in their order."""
+    """The event with the lists that `cut_prompt_ids` removed put back, in order; unchanged if their number does not fit."""
     empty, (first, *pieces) = _PROMPT_IDS_KEY + b"]", event.split(_PROMPT_IDS_KEY + b"]")
     if len(pieces) != len(lists):  # the client gets none, or the engine sent empty ones, too
         return event
@@ -75,12 +75,16 @@ def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
 
 
 def is_list_of_ids(ids: bytes) -> bool:
-    """Whether a removed list holds only numbers."""
+    """Whether a list that `cut_prompt_ids` removed is a JSON list with only digits, commas and spaces in it."""
     return ids.translate(None, b"0123456789, ") == b"[]"
 
 
 def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
-    """An event with its data replaced; its other lines stay if the old data occurs exactly once."""
+    """The event `raw` with its data `old` replaced by `new`.
+
+    Other lines of the event, such as ``id:``, stay if the old data occurs exactly once in it. Otherwise only a ``data:``
+    line is left.
+    """
     if len(raw) == len(old) + 8 and raw.startswith(b"data: ") and raw.endswith(b"\n\n"):
         return b"data: " + new + b"\n\n"
     if raw.count(old) == 1:
@@ -95,7 +99,7 @@ def _nulled(found: re.Match[bytes]) -> bytes:
 
 
 def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
-    """The event with the engine's ``system_fingerprint`` (JSON, may be empty) added, if it has none."""
+    """The event with a last member ``system_fingerprint`` (JSON), unless it has one or the value is empty or null."""
     at = event.rfind(b"}")
     if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
         return event

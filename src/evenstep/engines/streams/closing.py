@@ -8,10 +8,10 @@ from evenstep.engines.streams.usage import SoFar
 
 
 def closing(before: SoFar, *, chat: bool, model: str, usage: bool) -> bytes:
-    """The events that end an answer at its token limit: finish_reason ``length``, usage, ``[DONE]``.
+    """The events for the client that end an answer at its token limit: finish_reason ``length``, usage, ``[DONE]``.
 
     Args:
-        before: the part that the client has.
+        before: the part that the client has; id, time and counts of the events are taken from it.
         chat: chat completions, else completions.
         model: the model's name, as the request has it.
         usage: the client asked for a usage object at the end.

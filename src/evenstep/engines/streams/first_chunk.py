@@ -27,11 +27,11 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     """The first chunk of a stream; it must not count a token.
 
     Args:
-        size: bytes of its event.
-        request_id: its ``id``, as JSON.
-        created: its time, as JSON.
-        prompt_tokens: of the prompt; -1 = not reported.
-        prompt_ids: as JSON; empty = not reported.
+        size: length of its event in bytes, the empty line included.
+        request_id: the stream's ``id``, as JSON.
+        created: the stream's ``created`` time, as JSON.
+        prompt_tokens: tokens of the prompt; -1 = not reported.
+        prompt_ids: token ids of the prompt, a JSON list; empty = not reported.
         out: the bytes for the client.
     """
 
@@ -44,17 +44,20 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 class FirstChunks:
-    """Recognises the first chunk of an engine's streams of one kind."""
+    """Recognises the first chunk of an engine's streams of one kind; it knows the form learned last."""
 
     def __init__(self) -> None:
         self._pattern: re.Pattern[bytes] | None = None
         self._out = b""  # a format; empty = the engine's bytes
 
     def keep(self, raw: bytes, start: Start) -> None:
-        """Learn from the start of a stream.
+        """Learn the form of a first chunk, in place of the one before.
+
+        Nothing is learned from an event of several lines, without an id, or where one of the values that differ from stream
+        to stream occurs more than once.
 
         Args:
-            raw: the event of its first chunk.
+            raw: the whole event.
             start: the result of its full parse.
         """
         prompt = b"%d" % start.prompt_tokens if start.prompt_tokens >= 0 else b""
@@ -78,7 +81,10 @@ class FirstChunks:
             self._pattern, self._out = before
 
     def read(self, data: bytes) -> Start | None:
-        """The first chunk of a stream, if these bytes begin with one that looks like an earlier one; else None."""
+        """Parse the first chunk at the start of `data`; None if nothing is learned or these bytes have another form.
+
+        The chunk may differ from the learned one only in id, time, and the prompt's token ids and their number.
+        """
         found = self._pattern.match(data) if self._pattern is not None else None
         if found is None:
             return None

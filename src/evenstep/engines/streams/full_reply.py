@@ -34,21 +34,24 @@ LESSONS = 4  # templates learned per stream; one that changes more often is pars
 class FullReply:
     """One stream from one engine. `reply.ReplyStream` adds faster paths for events that resemble earlier ones.
 
+    Give it all bytes by `feed`, then call `end`. Afterwards exactly one of `done`, `failure` and `recomputed` is set. The
+    counts `produced`, `prompt_tokens` and `cached_tokens` may be read at any time.
+
     Args:
         dialect: of the engine.
         chat: chat completions, else completions.
         client: options the client asked for.
         engine: options the engine was asked for.
         choices: answers to each prompt; every choice of every prompt has its own index.
-        prompts: of the request.
+        prompts: number of prompts in the request.
         before: the part of this answer from other engines (`so_far`), even if only its first chunk; None for a new answer.
         given: token ids from which the engine continues, as a JSON list; empty = none were given.
         keep: keep id, ids and text, so that another engine can continue, before or after the first token (`so_far`).
         fingerprint: the engine's ``system_fingerprint`` as JSON, if an earlier stream reported it (`fingerprint`).
-        bytes_per_token: for estimates; 0 counts one token an event.
-        limit: bytes of the largest event.
+        bytes_per_token: bytes of a token's text, for estimates where events tell no counts; 0 = one token an event.
+        limit: bytes of the largest event; a larger one is a failure.
         hands_back: ``recomputed`` means that the engine hands the request back, and is not a stop string of the request.
-        templates: the form of this engine's earlier streams.
+        templates: forms of this engine's earlier streams, used and learned by `ReplyStream`; None = not used.
     """
 
     __slots__ = (
@@ -188,7 +191,10 @@ class FullReply:
         self._changes |= self._repeats  # its id and time, by which streams differ, are read with what is changed
 
     def feed(self, data: bytes) -> bytes:
-        """Takes bytes from the engine; returns the bytes for the client, whole events only."""
+        """Take bytes from the engine; returns the bytes for the client, whole events only, maybe empty.
+
+        It never raises: a fault sets `failure`. After the stream's end or failure it returns nothing.
+        """
         return b"" if self._over else self._read(data)
 
     def _read(self, data: bytes) -> bytes:
@@ -218,7 +224,11 @@ class FullReply:
         """An event with the usage was read."""
 
     def end(self) -> bytes:
-        """Handle the end of the body; returns the client's last bytes. Then `done`, `failure` or `recomputed` is set."""
+        """Handle the end of the body; returns the client's last bytes. Then `done`, `failure` or `recomputed` is set.
+
+        A stream that ended before ``[DONE]`` is a failure, unless every choice has ended. Then the missing usage and
+        ``[DONE]`` are added.
+        """
         out = b""
         if not self._over:
             out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
@@ -227,7 +237,7 @@ class FullReply:
         return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
 
     def so_far(self) -> SoFar:
-        """The part of the answer that the client has; only with `keep`, and for one choice."""
+        """The part of the answer that the client has, that of earlier engines included; only with `keep`, for one choice."""
         if self._before is not None and (self.starts_anew or self._withheld):
             return self._before
         self._settle()

@@ -15,18 +15,18 @@ _MOST = 8  # ways in which streams of one kind end that are known at once
 
 
 class LastChunks:
-    """Recognises the last chunk and the usage of an engine's streams of one kind."""
+    """Recognises the last chunk and the usage event of an engine's streams of one kind."""
 
     def __init__(self) -> None:
         self._lasts: dict[bytes, ChunkTemplate] = {}
         self._usage, self._order, self._fingerprint = b"", list[int](), b""  # with what differs left open
 
     def keep_last(self, usual: ChunkTemplate | None, last: ChunkTemplate | None) -> None:
-        """Learn from the last chunk of a stream.
+        """Learn from the last chunk of a stream; up to 8 forms are known at once.
 
         Args:
-            usual: form of the events before it; nothing is learned unless its text follows the same bytes as theirs.
-            last: form of the chunk. Nothing is learned if either is None.
+            usual: form of the events before it.
+            last: form of the chunk. Nothing is learned if either is None, or if their bytes before the text differ.
         """
         if usual is not None and last is not None and usual.prefix == last.prefix:
             if len(self._lasts) >= _MOST:
@@ -38,11 +38,12 @@ class LastChunks:
 
         Args:
             usual: form of the events before it.
+            data: bytes that begin with an event.
             count: tokens of the answer so far.
-            kept: appended to: its text and its token id, as from `ChunkTemplate.read`.
+            kept: appended to: text and token id of the chunk, as from `ChunkTemplate.read`; None = not wanted.
 
         Returns:
-            Its length in bytes, 0 = no match; and the bytes for the client.
+            Length of the chunk's event in bytes, 0 = no match; and the bytes for the client.
         """
         prefix = usual.prefix
         if data.startswith(prefix):
@@ -58,9 +59,9 @@ class LastChunks:
         """Learn the form in which a stream reports usage.
 
         Args:
-            raw: the event.
-            told: its values, of `told`; nothing is learned unless each occurs once.
-            fingerprint: its ``system_fingerprint``, as JSON.
+            raw: the event with the usage.
+            told: values in the event, of the function `told`; nothing is learned unless each occurs once in it.
+            fingerprint: ``system_fingerprint`` of the event, as JSON.
         """
         if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
             usage, self._order = raw.replace(b"%", b"%%"), sorted(range(len(told)), key=lambda i: raw.index(told[i]))
@@ -69,7 +70,13 @@ class LastChunks:
             self._usage, self._fingerprint = usage, fingerprint
 
     def usage(self, told: tuple[bytes, ...]) -> tuple[bytes, bytes]:
-        """The event in which a stream with these values probably reports usage, and its fingerprint; empty = unknown."""
+        """The event in which a stream with these values probably reports usage, and its ``system_fingerprint`` as JSON.
+
+        Both are empty if no form is known yet. Compare the event with the bytes that come.
+
+        Args:
+            told: the values, of the function `told`.
+        """
         if not self._usage:
             return b"", b""
         return self._usage % tuple([told[i] for i in self._order]), self._fingerprint
@@ -84,10 +91,14 @@ def _of(last: ChunkTemplate, usual: ChunkTemplate) -> ChunkTemplate:
 
 
 def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:
-    """The values of an event with the usage that differ from stream to stream.
+    """The members of a usage event that differ from stream to stream, as the bytes that stand in the event.
 
     Args:
-        request_id, created: as JSON.
+        request_id, created: of the stream, as JSON.
+        prompt_tokens, produced: tokens of the prompt and of the answer.
+
+    Returns:
+        Five members: id, created, prompt_tokens, total_tokens (the sum), completion_tokens.
     """
     return (
         b'"id":%b,' % request_id,

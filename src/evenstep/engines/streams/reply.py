@@ -20,12 +20,15 @@ _SEVERAL = re.compile(r'[^\s"]\s+[^\s"]')
 
 
 class ReplyStream(FullReply):
-    """One stream from one engine; see `FullReply`."""
+    """One stream from one engine: as `FullReply`, with the same results, but usual events are compared, not parsed."""
 
     __slots__ = ()
 
     def feed(self, data: bytes) -> bytes:
-        """Takes bytes from the engine; returns the bytes for the client, whole events only."""
+        """Take bytes from the engine; returns the bytes for the client, whole events only, maybe empty.
+
+        It never raises: a fault sets `failure`. After the stream's end or failure it returns nothing.
+        """
         if self._over:
             return b""
         begun = b""
@@ -51,13 +54,17 @@ class ReplyStream(FullReply):
         return out if at == len(data) else out + self._read(data[at:])
 
     def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
-        """Take HTTP chunks from the engine while their events are usual; pass the rest to `feed` without framing.
+        """Take whole HTTP chunks from the engine while their events match the stream's template.
+
+        The caller passes what is left to `feed`, without the chunk sizes.
 
         Args:
-            is_framed: the client gets an HTTP chunk, too.
+            data: HTTP chunks with their sizes, from the start of a chunk.
+            is_framed: return the client's bytes as one HTTP chunk; else bare.
 
         Returns:
-            Bytes that were consumed, and the bytes for the client.
+            Bytes that were consumed, and the bytes for the client; 0 and empty where no chunk matched, or no template is
+            known yet.
         """
         template = self._template
         if template is None or not self._is_between or self.finished:

@@ -23,7 +23,7 @@ _KEY = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+')
 
 
 def values_of(text: bytes, where: str = "request") -> dict[str, msgspec.Raw]:
-    """The JSON of each member of an object, as windows on the text, in order.
+    """The JSON of each member of an object by key, as windows on `text`, in the order of the text.
 
     Args:
         text: one JSON object.
@@ -39,7 +39,10 @@ def values_of(text: bytes, where: str = "request") -> dict[str, msgspec.Raw]:
 
 
 def members(text: bytes, where: str = "request") -> dict[str, Span]:
-    """The position of each member of an object, in the order of the text; see `values_of`."""
+    """The position of each member of an object by key, in the order of the text; arguments and errors as `values_of`.
+
+    A position is three indices into `text`: start of the key's quote, start of the value, end of the value.
+    """
     values = _decoded(text, where)
     found = _laid_out(text, values)
     if found is None:
@@ -101,15 +104,15 @@ def _walked(text: bytes, values: Mapping[str, msgspec.Raw], where: str) -> dict[
 
 
 def items(text: bytes) -> list[bytes]:
-    """The elements of a JSON array, each as its bytes."""
+    """The elements of the JSON array `text`, each as its JSON; raises `msgspec.MsgspecError` for anything else."""
     return [bytes(item) for item in _ITEMS.decode(text)]
 
 
 def extended(text: bytes, more: Mapping[str, bytes]) -> bytes:
-    """An object, which must not be empty, with further members after its own; every other byte stays.
+    """The object `text` with the members `more` appended; every other byte stays. The object must not be empty.
 
     Args:
-        more: JSON of the new values, by key; a key of the object must not be among them.
+        more: JSON of the new values, by key; a key that the object has must not be among them. This is not checked.
     """
     end = text.rindex(b"}")
     return b"%b%b%b" % (text[:end], b"".join([b',"%b":%b' % (name.encode(), new) for name, new in more.items()]), text[end:])
@@ -129,7 +132,7 @@ def replaced(
         text: one JSON object.
         changes: JSON of the new values, by key.
         where: a name for the text, for messages.
-        spans: of `members`, if known.
+        spans: result of `members` for this text; None = it is computed here.
 
     Raises:
         InputError: as `members`.

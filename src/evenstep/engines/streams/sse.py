@@ -27,7 +27,7 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class EventReader:
-    """Splits a byte stream into events, each as soon as it is whole.
+    """Splits a byte stream into events, each as soon as it is whole: its bytes and its data, see `Event`.
 
     Args:
         limit: bytes of the largest event; a larger one is a `fault`, and nothing is read after it.
@@ -44,7 +44,7 @@ class EventReader:
 
     @property
     def tail(self) -> bytes:
-        """Bytes of an event that has not ended."""
+        """Bytes received of an event that has not ended; empty between two events."""
         return bytes(self._rest)
 
     @property
@@ -53,7 +53,7 @@ class EventReader:
         return self._begun and not self._rest and self.fault is None
 
     def passed(self) -> None:
-        """Note that the whole first event was read elsewhere."""
+        """Note that the caller has parsed the first event itself and does not feed it; see `is_between`."""
         self._begun = True
 
     def feed(self, data: bytes) -> list[Event]:
@@ -76,7 +76,10 @@ class EventReader:
         return self._search(data, ended=False)
 
     def end(self) -> list[Event]:
-        """The last events at the end of the stream: one that waited for an LF after its CR is whole now."""
+        """The events that the stream's end completes: at most one that waited for an LF after its CR; usually empty.
+
+        Call it once after the last `feed`. An event without its empty line is dropped; its bytes stay in `tail`.
+        """
         return self._search(b"", ended=True)
 
     def _search(self, data: bytes, ended: bool) -> list[Event]:

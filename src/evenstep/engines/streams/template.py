@@ -36,15 +36,15 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The form of one stream's usual event.
 
     Args:
-        prefix: its bytes up to its text.
-        lead: from the end of the text to its one token id; empty if no ids are reported.
-        rest: from there to its end, as a format with places for both counts.
+        prefix: bytes of the event up to its text.
+        lead: bytes from the end of the text to its one token id; empty if no ids are reported.
+        rest: bytes from there to the end of the event, as a ``%`` format with places for both counts.
         counts: how many counts `rest` takes: 2 or 0.
         total_first: ``total_tokens`` comes before ``completion_tokens``.
         prompt_tokens: ``total_tokens`` minus ``completion_tokens``; 0 without counts.
         tail: the bytes for the client after the text; empty = as the engine sent them.
-        shape: all of these bytes concatenated, `rest` in its three pieces.
-        parts: int64, the length of each piece, and the numbers above, as in `template_kernel`.
+        shape: for the compiled reader: `prefix`, `lead`, `rest` in three pieces around its counts, and `tail`, concatenated.
+        parts: int64[10]: the length of each piece of `shape`, and four numbers, in the order of `template_kernel.PREFIX` on.
     """
 
     prefix: bytes
@@ -63,10 +63,13 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return bool(self.lead or self.counts)
 
     def read_chunks(self, data: bytes, count: int, kept: bytearray | None, is_framed: bool) -> tuple[int, int, bytes]:
-        """As `read`, for a body still in HTTP chunks; takes whole chunks only, and none without compiled code.
+        """As `read`, for a body still in HTTP chunks; takes whole chunks only.
+
+        It takes nothing, and returns 0, `count` and no bytes, before compiled code is loaded or for more than 32 KiB.
 
         Args:
-            is_framed: the client gets an HTTP chunk, too.
+            data: HTTP chunks with their sizes; the length returned includes them.
+            is_framed: the client's bytes are one HTTP chunk; else bare.
         """
         if not change.is_compiled or len(data) > _LONGEST:
             return 0, count, b""
@@ -76,13 +79,14 @@ class ChunkTemplate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return at, count, _BYTES[begin:end].tobytes()
 
     def read_all(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
-        """As `read`, but takes the events only if all of them match."""
+        """As `read`, but takes either all events or, where one does not match or no compiled code is loaded, nothing."""
         return self.read_chunks(b"%x\r\n%b\r\n" % (len(data), data), count, kept, is_framed=False)
 
     def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
-        """The events at the start of these bytes, up to the first that does not match.
+        """Read the events at the start of `data`, up to the first that does not match; each counts one token.
 
         Args:
+            data: bytes that begin with an event.
             count: tokens of the answer so far.
             kept: appended to: the text and the token id of each event, each followed by a quote; None = not wanted.
 
@@ -128,11 +132,11 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
     """The probable form of the events after this one; None if it cannot be derived.
 
     Args:
-        raw: an event of one choice, as it came.
-        out: the bytes the client gets for it.
-        content: its parsed text.
-        chat: whether it belongs to a chat.
-        is_counted: it told token ids or counts; else tokens of the events like it are estimated from their texts.
+        raw: an event with one choice, as it came.
+        out: the bytes that the client gets for the event.
+        content: the event's parsed text.
+        chat: whether the event belongs to a chat.
+        is_counted: the event reports token ids or counts; else tokens of events like it are estimated from their texts.
     """
     key = b'"content":"' if chat else b'"text":"'
     if not raw.startswith(b'data: {"') or not raw.endswith(b"}\n\n") or raw.count(key) != 1:
@@ -173,7 +177,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool, is_counted: bool =
 
 
 def spoken(text: bytes) -> str | None:
-    """The text inside a JSON string; None if it has escapes or faults, so that plain UTF-8 decoding does not do."""
+    """The text between the quotes of a JSON string; None if it has escapes, invalid UTF-8 or unprintable characters."""
     if 92 in text:
         return None
     try:
@@ -184,7 +188,7 @@ def spoken(text: bytes) -> str | None:
 
 
 def warm() -> None:
-    """Load the compiled reader, compiling it if necessary."""
+    """Load the compiled reader of `read_chunks`, compiling it if necessary, by one made-up event."""
     event = b'data: {"choices":[{"index":0,"text":" a","token_ids":[5]}]}\n\n'
     template = learned(event, event, " a", chat=False)
     assert template is not None

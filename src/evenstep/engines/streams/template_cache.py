@@ -21,7 +21,7 @@ _MOST = 64  # kinds of streams that are known at once
 
 
 class StreamTemplates:
-    """Recognises the usual events of streams of one kind.
+    """Guesses the usual events of a stream from the last stream of the same kind.
 
     Attributes:
         starts: recognises their first chunks.
@@ -34,7 +34,7 @@ class StreamTemplates:
         self._told, self._pieces = (b"", b""), list[bytes]()
 
     def keep(self, request_id: bytes, created: bytes, template: ChunkTemplate) -> None:
-        """Learn from the usual events of a stream.
+        """Learn from the usual events of a stream, in place of the stream before.
 
         Args:
             request_id, created: of the stream, as JSON; other values can replace them only if each occurs once, before the
@@ -47,10 +47,13 @@ class StreamTemplates:
             self._told, self._usual = told, template
 
     def guess(self, request_id: bytes, created: bytes, prompt_tokens: int) -> ChunkTemplate | None:
-        """The probable form of another stream's usual events; None if unknown.
+        """The probable form of another stream's usual events: that of the last stream, with these values put in.
+
+        None if nothing was learned, if the id is empty, or if events report counts and the prompt's tokens are unknown.
 
         Args:
-            prompt_tokens: -1 = not known yet.
+            request_id, created: of the other stream, as JSON.
+            prompt_tokens: of the other stream; -1 = not known yet.
         """
         last = self._usual
         if last is None or not request_id or (last.counts and prompt_tokens < 0):
@@ -76,13 +79,13 @@ class StreamTemplates:
 
 
 class TemplateCache:
-    """The recognisers of an engine's streams, by kind of stream."""
+    """The recognisers of one engine's streams, by kind of stream: its dialect, protocol and options."""
 
     def __init__(self) -> None:
         self._of: dict[Hashable, StreamTemplates] = {}
 
     def of(self, kind: Hashable) -> StreamTemplates:
-        """The recogniser of streams of this kind."""
+        """The recogniser of streams of this kind, new and empty at the first call. All are dropped before a 65th is made."""
         found = self._of.get(kind)
         if found is None:
             if len(self._of) >= _MOST:

@@ -110,17 +110,17 @@ def read_chunks(data, begin, end, shape, parts, count, is_framed, out):
     """Read HTTP chunks at the start of these bytes, while they hold only usual events.
 
     Args:
-        data: bytes.
-        begin, end: the part of them to read, which begins with the size of a chunk.
+        data: bytes from the engine.
+        begin, end: the part of `data` to read, which begins with the size of an HTTP chunk.
         shape, parts: see `ChunkTemplate`.
         count: tokens of the answer so far.
-        is_framed: what the client gets is one HTTP chunk, else bare.
+        is_framed: the client's bytes are written as one HTTP chunk; else bare.
         out: uint8[n], written: what the client gets in its first half; in its second the text and the token id of each
             event, each followed by a quote.
 
     Returns:
-        Five numbers: the end of the chunks read; tokens of the answer then; begin and end of the client's bytes in
-        `out`; the end of texts and ids, which begin at n // 2.
+        Five numbers: the end of the chunks read in `data`, `begin` if none was; tokens of the answer after them; begin and
+        end of the client's bytes in `out`; the end of texts and ids in `out`, which begin at n // 2.
     """
     start, size, half = max(begin, 0), min(end, len(data)), out.size // 2
     lead, rest = parts[PREFIX], parts[PREFIX] + parts[LEAD]

@@ -15,8 +15,8 @@ class SoFar:
 
     Args:
         request_id: the ``id`` that the client has seen, as JSON; empty before the first chunk.
-        created: the time it has seen, likewise.
-        prompt_tokens: of the client's prompt; -1 if the engine has not reported it.
+        created: the ``created`` time that the client has seen, as JSON; empty before the first chunk.
+        prompt_tokens: tokens of the client's prompt; -1 if the engine has not reported them.
         produced: number of output tokens the client has; for a client that gets only text, those whose text it has.
         prompt_ids: token ids of the prompt, as the engine's JSON list; empty if not reported.
         ids: token ids of the output; empty if not reported.
@@ -37,10 +37,10 @@ class SoFar:
 
 
 def joined(usage: bytes, before: SoFar) -> bytes:
-    """The usage object of a continued stream, with counts of all its parts; other members stay.
+    """The usage object (JSON) of a continued stream: prompt and output counted as if one engine had run all of it.
 
     Args:
-        usage: the JSON object of the last engine; it counts earlier output as prompt.
+        usage: the JSON object of the last engine, which counts earlier output as prompt; its other members stay.
         before: the part produced before this engine.
     """
     spans = splice.members(usage, "engine")
@@ -59,7 +59,10 @@ def joined(usage: bytes, before: SoFar) -> bytes:
 
 
 def rewritten(data: bytes, before: SoFar) -> bytes:
-    """A chunk of a continued stream with the id, the time and the counts of the stream the client knows."""
+    """The chunk `data` of the continuing engine, with the id and time that the client has seen.
+
+    A usage object in it gets the counts of the whole answer; see `joined`.
+    """
     spans = splice.members(data, "engine")
     changes: dict[str, bytes | None] = {}
     if "id" in spans and before.request_id:
