@@ -1,4 +1,4 @@
-"""Figures of each class or tenant: requests, waits, and its share of admissions while all classes compete."""
+"""Figures of each class or tenant: requests, waits, and its share of admissions until one class has no request left."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _FIRST_SPAN_S = 2.0**-20
 
 
 class ByClass:
-    """Requests, tokens, waits and share of each class; memory grows with the classes only.
+    """Sums requests, output tokens, waits and admissions by class; memory grows with the number of classes only.
 
     A finite run serves all requests in the end, so a class's share of the whole run is its share of the trace. The share a
-    policy gave it is its share of the admissions until the first class has no request left; that time is known within
-    1/64 of the run.
+    policy gave it is its share of the admissions up to the last admission of the class that runs out first. That time is
+    known within 1/64 of the run.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,10 @@ class ByClass:
         self._span_s = _FIRST_SPAN_S  # covered by all bins together
 
     def add(self, request_class: I8, output_tokens: I8, admitted_s: F8, wait_s: F8) -> None:
-        """Count int64[N] classes and tokens, float64[N] seconds of admission and of wait, in any order; N >= 1."""
+        """Count completed requests in any order, N >= 1; the arrays are not kept.
+
+        int64[N] each: class, and output tokens. float64[N] seconds each: clock at admission, and wait.
+        """
         self._make_room(request_class, float(admitted_s.max()))
         row = np.searchsorted(self._classes, request_class)
         count = self._classes.size
@@ -41,8 +44,11 @@ class ByClass:
         np.add.at(self._admitted, (row, (admitted_s * (_BINS / self._span_s)).astype(np.int64)), 1)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dict a class, lowest number first: ``request_class``, ``requests``, ``output_tokens``,
-        ``admitted_share``, ``mean_wait_s``, ``oldest_wait_s``."""
+        """One dict a class seen so far, lowest number first; empty before the first request.
+
+        Keys: ``request_class``, ``requests`` and ``output_tokens`` (sums), ``mean_wait_s``, ``oldest_wait_s`` (the longest
+        wait) and ``admitted_share`` (in [0, 1], up to the time that the class describes; the shares add up to 1).
+        """
         if self._classes.size == 0:
             return []
         last = _BINS - 1 - np.argmax(self._admitted[:, ::-1] > 0, axis=1)

@@ -25,8 +25,8 @@ class Interval:
     """A mean over replicates, or of paired differences, with its 95 % t-interval.
 
     Args:
-        value: the mean.
-        low, high: ends of the interval; None with one replicate.
+        value: the mean, in the unit of the figure.
+        low, high: ends of the interval; both None with one replicate or too few values.
     """
 
     value: float
@@ -35,11 +35,11 @@ class Interval:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval excludes 0, so that the sign of the difference is certain."""
+        """Whether the interval excludes 0 (an end at 0 does not), so the sign is clear; False without ends."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def map(self, f: Callable[[float], float]) -> Interval:
-        """The interval under a monotone function; the ends swap where it falls."""
+        """A new interval: `f`, which is monotone, of the mean and both ends. Ends swap if `f` falls; None stays None."""
         if self.low is None or self.high is None:
             return Interval(f(self.value), None, None)
         low, high = f(self.low), f(self.high)
@@ -47,7 +47,7 @@ class Interval:
 
 
 class Differences(dict[str, Interval]):
-    """Paired differences by field; an unknown field is an `InputError`."""
+    """Paired differences by field of the summary; `differences[name]` of an absent field raises `InputError`."""
 
     def __missing__(self, name: object) -> NoReturn:
         raise InputError("differences", "metric", name, "a known metric", nearest(str(name), self))
@@ -58,12 +58,14 @@ class PolicyResult:
     """One routing or scheduling policy over all replicates.
 
     Args:
-        policy: the policy as it was asked for.
+        policy: the policy with its options, as text, as the user wrote it.
         predictor: its predictor's name, or empty.
-        oracle: whether true lengths were shown: unreachable live.
-        seeds, digests, summaries: of each replicate; a figure without a value is None.
-        versus_first: paired differences to the first policy by field; None for the first itself.
-        versus: the same to another named baseline; None for the baseline itself and when the first one is it.
+        oracle: whether the policy or predictor saw true output lengths, which is impossible live.
+        seeds, digests, summaries: one entry for each replicate, in the same order. A summary maps a figure's name to its
+            value, None for a figure without one.
+        versus_first: paired differences, this policy less the first, by field; None for the first itself.
+        versus: the same to the baseline, if another policy is the baseline; None for the baseline itself, and if the first
+            policy is the baseline.
     """
 
     policy: str
@@ -89,10 +91,10 @@ class PolicyResult:
         return not self.oracle
 
     def values(self, name: str) -> list[float]:
-        """The value of a field in each replicate.
+        """The value of a field of the summaries in each replicate, in the order of `seeds`; a boolean becomes 0.0 or 1.0.
 
         Raises:
-            InputError: no such field, or one that a replicate has no number for.
+            InputError: no such field, or one that is None, text or nested in a replicate.
         """
         if name not in self.summaries[0]:
             self._unknown(name)
@@ -105,7 +107,7 @@ class PolicyResult:
         return found
 
     def mean(self, name: str) -> Any:
-        """The field over all replicates; see `mean_over`.
+        """One value of a field for all replicates: the mean of numbers, None if any is None; else as `mean_over` says.
 
         Raises:
             InputError: no such field.
@@ -115,10 +117,10 @@ class PolicyResult:
         return mean_over(name, [summary.get(name) for summary in self.summaries])
 
     def interval(self, name: str) -> Interval | None:
-        """Mean and interval of a field over replicates; None if a replicate has no value.
+        """Mean of a field over replicates with its 95 % t-interval; None if any replicate has no value.
 
         Raises:
-            InputError: no such field, or one that is not a number.
+            InputError: no such field, or one that is text or nested.
         """
         if name in self.summaries[0] and any(summary.get(name) is None for summary in self.summaries):
             return None
@@ -134,11 +136,13 @@ class ObservedRun:
     """A recorded run next to simulated ones, and the error of the simulator.
 
     Args:
-        result: its figures under the policy that decided; None if a recorded run has no such figure.
-        error: by metric, ``observed``, ``simulated`` and ``error``, the difference as a share of the observed value;
-            always of the recorded fleet, and empty if that cannot be simulated.
-        overridden: settings of the fleet that are not those observed.
-        said: sentences on the data taken from the record, and on what the simulation omits.
+        result: figures of the recorded run, under the name of the policy that decided in it; one replicate. A figure that a
+            record cannot give is None.
+        error: for each metric, a dict of ``observed``, ``simulated`` and ``error``: simulated over observed, less 1, and
+            None if observed is 0. Simulated is the recorded policy on the recorded fleet, even with settings overridden.
+            Empty if that fleet cannot be simulated; a metric that either side lacks is omitted.
+        overridden: names of settings that the user changed from those of the record.
+        said: sentences for the reader on the data taken from the record, and on what the simulation omits.
     """
 
     result: PolicyResult
@@ -155,13 +159,13 @@ class Compared(Generic[C]):
     """Policies on the same replicates of one workload.
 
     Args:
-        policies: results, in the order asked.
-        conditions: of the first run; all others differ from it in policy and seed only.
-        baseline: index of the policy others are compared with; 0 = the first.
-        trace: the workload: name, format, rows, requests and other facts about it.
+        policies: results, in the order the user named the policies.
+        conditions: of the first policy's first run; all others differ in policy, predictor, oracle and seed only.
+        baseline: index in `policies` of the one that others are compared with; 0 = the first.
+        trace: the workload: name, format, requests and other facts about it, each absent if unknown.
         notes: sentences on what was dropped, assumed or excluded.
         command: exact command line, or empty.
-        versions: version by component.
+        versions: version by component, for instance ``evenstep``.
     """
 
     policies: tuple[PolicyResult, ...]
@@ -173,7 +177,11 @@ class Compared(Generic[C]):
     versions: dict[str, str] = field(default_factory=dict)
 
     def differences(self, result: PolicyResult) -> dict[str, Interval]:
-        """A policy's paired differences to the baseline, by field; empty for the baseline itself."""
+        """Paired differences, `result` less the baseline, by field; empty for the baseline itself.
+
+        Args:
+            result: one of `policies`.
+        """
         return (result.versus if self.baseline else result.versus_first) or {}
 
     @property
@@ -181,10 +189,10 @@ class Compared(Generic[C]):
         return self.policies[0].seeds
 
     def __getitem__(self, policy: str) -> PolicyResult:
-        """The result of a policy, by its name as it was asked for.
+        """The first result whose `policy` equals this text exactly, options included.
 
         Raises:
-            InputError: it is not one of those compared.
+            InputError: no policy compared has this name.
         """
         for result in self.policies:
             if result.policy == policy:
@@ -198,9 +206,11 @@ class Comparison(Compared[Conditions]):
     """Routing policies on the same replicates of one workload.
 
     Args:
-        replicates: how replicates differ: ``rotated``, ``drawn anew`` or ``one``.
-        yardsticks: figures that no policy changes, for comparison.
-        observed: the run recorded in a decision log, if the workload is one.
+        replicates: how replicates differ: ``rotated`` (one trace, begun at another row), ``drawn anew``, ``one`` for a
+            single replicate, or empty if unknown.
+        yardsticks: figures that no policy changes: ``policy_free_bound_s``, ``mean_load_tokens`` and
+            ``even_full_slot_tokens_per_s`` (tokens a second with full slots and even loads; None if the law is not linear).
+        observed: the recorded run, if the workload is a decision log; else None.
     """
 
     replicates: str = ""
@@ -215,7 +225,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
         values: one number a replicate, at least one.
 
     Returns:
-        The interval; without ends for one replicate.
+        The mean and the interval; ends are None for one replicate.
 
     Source: Student's t with n - 1 degrees of freedom.
     """
@@ -240,7 +250,9 @@ def share_interval(hits: int, count: int) -> Interval:
 
 
 def quantile_interval(values: F8, share: float) -> Interval:
-    """A quantile of independent values, with its 95 % interval from order statistics; with too few values no ends.
+    """A quantile of independent values, with a 95 % interval whose ends are two of the values.
+
+    The quantile interpolates linearly. The ends are None if there are too few values for an interval, as for 0.99 of 100.
 
     Args:
         values: float64[N], in any order, N >= 1.
@@ -258,7 +270,10 @@ def quantile_interval(values: F8, share: float) -> Interval:
 
 
 def below(one: Interval | None, other: Interval | None) -> bool | None:
-    """Whether one interval lies below another of independent replicates; None if they overlap or one is missing."""
+    """Whether all of `one` lies below all of `other`, of independent replicates: True, or False if all of it lies above.
+
+    None if they overlap or touch, or if an interval or an end is missing.
+    """
     if one is None or other is None or one.low is None or one.high is None or other.low is None or other.high is None:
         return None
     return True if one.high < other.low else False if one.low > other.high else None
@@ -267,11 +282,11 @@ def below(one: Interval | None, other: Interval | None) -> bool | None:
 def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Interval:
     """Mean difference of `ours` less `baseline`, replicate by replicate, with its 95 % interval.
 
-    Replicates share workload and dice, so most of their variation cancels. The interval is zero wide if the difference is
-    the same in every replicate, as of policies that decide alike. With one replicate it has no ends.
+    Both numbers of a replicate come from the same workload and random draws, so most of their variation cancels. The
+    interval is zero wide if the difference is the same in every replicate. With one replicate its ends are None.
 
     Args:
-        ours, baseline: one number a replicate, in the same order.
+        ours, baseline: one number a replicate, in the same order; different lengths raise ValueError.
     """
     return mean_interval([a - b for a, b in zip(ours, baseline, strict=True)])
 
@@ -280,7 +295,7 @@ def check_replicates(policy: str, digests: Sequence[str]) -> None:
     """Refuse replicates that are copies of each other, because their interval would be too narrow.
 
     Raises:
-        InputError: two replicates of a policy have the same digest.
+        InputError: two replicates of the policy have the same digest; the text names `policy`.
     """
     if len(set(digests)) < len(digests):
         raise InputError(
@@ -296,11 +311,12 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
     """The comparison of runs made on the same replicates.
 
     Args:
-        runs: for each policy, in order, its runs by replicate; the same seeds in the same order.
-        baseline: index of the policy the field `versus` compares with.
+        runs: for each policy, in the order to be shown, its runs by replicate; the same seeds in the same order.
+        baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
 
     Returns:
-        The comparison; the caller adds command, versions and notes with `dataclasses.replace`.
+        The comparison; its notes are the trace's and `prediction_notes`. The caller adds command, versions and more notes
+        with `dataclasses.replace`.
 
     Raises:
         InputError: replicates that are copies of each other.
@@ -343,7 +359,10 @@ def policy_result(own: Sequence[Run], first: Sequence[Run] | None, baseline: Seq
 
 
 def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
-    """Sentences on every policy whose predictor sometimes had too little history, or never came to its first fit."""
+    """Sentences for each policy: how many predictions had too short a history; that a replicate ended before a first fit.
+
+    Empty if neither happened.
+    """
     notes: list[str] = []
     for result in results:
         short = sum(summary.get("predictor_too_short", 0) for summary in result.summaries)
@@ -362,7 +381,7 @@ def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
 
 
 def outcomes(summary: Mapping[str, Any], but: frozenset[str] = NOT_OUTCOMES) -> list[str]:
-    """Names of the numeric fields of a summary, booleans and the names in `but` left out."""
+    """Names of the numeric fields of a summary, in its order; booleans, None and the names in `but` are left out."""
     numbers = (k for k, value in summary.items() if isinstance(value, int | float) and not isinstance(value, bool))
     return [name for name in numbers if name not in but]
 
@@ -370,14 +389,14 @@ def outcomes(summary: Mapping[str, Any], but: frozenset[str] = NOT_OUTCOMES) -> 
 def mean_over(name: str, values: Sequence[Any]) -> Any:
     """Combine the values of one summary field over all replicates.
 
-    Numbers are averaged; whole numbers with a whole mean stay whole. Equal strings stay, different ones become ``mixed``.
-    A boolean must be true in all. If any value is None, so is the result. The field ``counted`` is averaged name by name;
-    a name that a replicate lacks is 0 there. The field ``window`` is the first replicate's, with kind ``mixed`` if kinds
-    differ. Other values are the first replicate's.
+    The first rule that applies holds. If any value is text, the result is that text if all are equal, else ``mixed``.
+    If any value is None, the result is None. The dict ``counted`` is averaged name by name; a name that a replicate lacks
+    is 0 there. Booleans give True if all are true. Numbers are averaged; whole numbers with a whole mean give an int. The
+    dict ``window`` is the first replicate's, with kind ``mixed`` if kinds differ. Other values are the first replicate's.
 
     Args:
-        name: the field.
-        values: one for each replicate.
+        name: the field; only ``counted`` and ``window`` matter.
+        values: one for each replicate, at least one.
     """
     first = values[0]
     if any(isinstance(value, str) for value in values):
@@ -399,7 +418,11 @@ def mean_over(name: str, values: Sequence[Any]) -> Any:
 
 
 def to_json_object(comparison: Comparison) -> dict[str, Any]:
-    """The machine-readable form of a comparison of routing policies; see `json_of`."""
+    """A comparison of routing policies as one JSON-ready dict: that of `json_of`, and three more fields.
+
+    They are ``replicates``, ``yardsticks`` and, for a decision log, ``observed`` with the recorded run's figures. A policy
+    also has ``predictor``, ``oracle`` and ``reachable_live``.
+    """
     conditions = {k: known(v) for k, v in asdict(comparison.conditions).items()}
     found: dict[str, Any] = {"replicates": comparison.replicates, "yardsticks": comparison.yardsticks}
     found |= _observed_object(comparison.observed)
@@ -409,17 +432,18 @@ def to_json_object(comparison: Comparison) -> dict[str, Any]:
 def json_of(
     comparison: Compared[Any], conditions: dict[str, Any], more: Mapping[str, Any], facts: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The machine-readable form: one JSON object, policies in the order asked.
+    """The JSON-ready form of a comparison, policies in their order there.
 
     Args:
         comparison: the comparison.
-        conditions: the conditions of its runs, in JSON types; those that differ by run are left out.
-        more: other fields.
+        conditions: the conditions of its runs, in JSON types; ``policy``, ``seed`` and the names in `facts` are left out.
+        more: other fields of the object, which replace those of the same name.
         facts: names of the attributes of `PolicyResult` to show of each policy.
 
     Returns:
-        A description of the runs, and ``policies``: each with the means of every summary field, ``digest``,
-        ``versus_first`` and, with another baseline than the first, ``versus``. ``per_seed`` holds each replicate alone.
+        Facts about the runs, and the list ``policies``. Each policy has every summary field (`mean_over` of its replicates),
+        ``digest``, ``versus_first`` and, if its `versus` is not None, ``versus``: by field ``diff``, ``low`` and ``high``.
+        ``per_seed`` lists each replicate's seed, digest and summary fields.
     """
     return {
         "version": 1,
@@ -476,11 +500,11 @@ def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None
 def paired(
     own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Interval]:
-    """Paired differences, `own` less `other`, of those figures `names` that both have in every replicate.
+    """Paired differences, `own` less `other`, with 95 % intervals, by figure; asking for an absent one is an `InputError`.
 
     Args:
         own, other: a summary for each replicate, in the same order.
-        names: figures; one that is None or missing in any summary is left out.
+        names: numeric figures; one that is None or missing in any summary is left out.
     """
     found = Differences()
     for name in names:

@@ -23,8 +23,8 @@ _LITTLE = np.dtype("<i8")
 class StreamingDigest:
     """Digest of a run whose requests come in any order, for instance as they complete.
 
-    Rows are hashed as soon as every smaller request id has been; only the window between the smallest missing
-    id and the largest seen one is held.
+    A row is hashed as soon as the rows of all smaller request ids, from 0 on, are hashed. Memory holds the rows between
+    the smallest missing id and the largest id seen. The result equals `digest` of the whole run.
     """
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class StreamingDigest:
         self._held = 0
 
     def add(self, request_id: I8, worker: I8, admitted_step: I8, finished_step: I8) -> None:
-        """Take a chunk of completed requests.
+        """Take a chunk of completed requests; values are copied.
 
         Args:
-            request_id, worker, admitted_step, finished_step: int64[N] each.
+            request_id, worker, admitted_step, finished_step: int64[N] each, in any order; ids are >= 0. N = 0 is ignored.
 
         Raises:
             ValueError: a request id of an earlier call: a request completes once. `finish` finds one given twice in a call.
@@ -58,7 +58,10 @@ class StreamingDigest:
         self._advance()
 
     def finish(self, final_clock_s: float) -> str:
-        """The digest, 64 hexadecimal digits; to be called once, at the end. Ids that never came are passed over.
+        """The digest, 64 hexadecimal digits; to be called once, at the end. Ids that were never added are skipped.
+
+        Args:
+            final_clock_s: the clock at the end of the run, seconds.
 
         Raises:
             ValueError: a request id was given twice.
@@ -103,7 +106,7 @@ def digest(request_id: I8, worker: I8, admitted_step: I8, finished_step: I8, fin
     """SHA-256 of a whole run, 64 hexadecimal digits.
 
     Args:
-        request_id, worker, admitted_step, finished_step: int64[N] each, in any order.
+        request_id, worker, admitted_step, finished_step: int64[N] each, in any order. Ids are distinct; this is not checked.
         final_clock_s: the clock at the end of the run, seconds.
     """
     rows: NDArray[np.int64] = np.empty((request_id.size, _ROW), _LITTLE)
@@ -117,12 +120,12 @@ def digest(request_id: I8, worker: I8, admitted_step: I8, finished_step: I8, fin
 
 
 def digest_of(requests: RequestTable, final_clock_s: float) -> str:
-    """`digest` of a request table."""
+    """`digest` of a request table; `final_clock_s` is the clock at the end of the run, seconds."""
     return digest(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step, final_clock_s)
 
 
 def combined(digests: tuple[str, ...]) -> str:
-    """One digest for several runs: a single run's own, else the SHA-256 of all digests in order."""
+    """One digest for several runs: a single run's own, else SHA-256 of their hexadecimal texts joined in this order."""
     if len(digests) == 1:
         return digests[0]
     return hashlib.sha256("".join(digests).encode()).hexdigest()

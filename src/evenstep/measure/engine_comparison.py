@@ -19,16 +19,16 @@ class EngineComparison(Compared[EngineConditions]):
     """Scheduling policies on the same replicates of one workload.
 
     Args:
-        slo: the objective of goodput, or None.
+        slo: the service-level objective that goodput is judged by; None = the figures have no goodput.
     """
 
     slo: Slo | None = None
 
 
 def verdict(run: EngineRun) -> str | None:
-    """The stability verdict on a run (`measure.stability`); None for a run that cannot tell.
+    """The stability verdict on a run: ``stable``, ``unstable`` or ``undecided`` (`measure.stability`).
 
-    A run cannot tell without its iterations or its trace, or if no request arrives after time 0.
+    None for a run without its iterations or its trace, or if no request arrives after time 0.
     """
     try:
         return stability(run).verdict
@@ -40,9 +40,9 @@ def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0, 
     """The comparison of runs made on the same replicates.
 
     Args:
-        runs: for each policy, in order, its runs by replicate; the same seeds in the same order.
-        baseline: index of the policy the field `versus` compares with.
-        slo: objective for goodput.
+        runs: for each policy, in the order to be shown, its runs by replicate; the same seeds in the same order.
+        baseline: index of the policy that `PolicyResult.versus` compares with; with 0, `versus` is None everywhere.
+        slo: objective for goodput; None = summaries have no goodput. They also have ``verdict`` (`verdict`).
 
     Raises:
         InputError: replicates that are copies of each other.
@@ -80,7 +80,7 @@ def _figures(run: EngineRun, slo: Slo | None) -> dict[str, Any]:
 
 
 def to_json_object(comparison: EngineComparison) -> dict[str, Any]:
-    """The machine-readable form, as for routing policies. Objectives are in seconds, None without a limit."""
+    """The JSON-ready dict of `comparison.json_of`; with an objective also ``slo``: limits in seconds, None = no limit."""
     more: dict[str, Any] = {}
     if comparison.slo is not None:
         limits = asdict(comparison.slo).items()

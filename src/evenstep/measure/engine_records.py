@@ -22,11 +22,11 @@ class EngineRequestTable:
     """One row a completed request, in order of request id; N rows.
 
     Args:
-        request_id, prompt_tokens, output_tokens, request_class: int64[N].
+        request_id, prompt_tokens, output_tokens, request_class: int64[N]; the class is 0 where the trace has none.
         arrival_s, scheduled_s: float64[N], seconds: its arrival, and the start of the first iteration that ran some of it.
         first_token_s, finished_s: float64[N], seconds: the ends of the iterations with its first and its last token.
-        first_iteration, last_iteration: int64[N].
-        evictions, wasted_tokens: int64[N], how often it lost its memory, and the KV tokens lost with it.
+        first_iteration, last_iteration: int64[N], first and last iteration that ran some of it, counted from 0.
+        evictions, wasted_tokens: int64[N], how often it lost its memory, and the computed KV tokens lost with it.
         rank: int64[N], data-parallel rank that ran it; 0 in an engine of one rank.
     """
 
@@ -47,15 +47,16 @@ class EngineRequestTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterationTable:
-    """One row an iteration; K rows.
+    """One row an iteration, in order of start; K rows.
 
     Args:
-        start_s, seconds: float64[K].
-        tokens, prefill_tokens: int64[K], tokens run, and those of prefill chunks.
-        requests, decodes: int64[K], requests in the batch, and those that decoded.
-        kv_batch, kv_held: int64[K], KV tokens the batch's requests hold after it, and all memory held, whole blocks.
-        running, waiting: int64[K], requests that hold memory, and those that wait.
-        evicted, produced: int64[K], requests evicted before it, and output tokens it produced.
+        start_s, seconds: float64[K], clock at its start, and its length, both in seconds.
+        tokens, prefill_tokens: int64[K], tokens run, and how many of them are of prefill chunks.
+        requests, decodes: int64[K], requests in the batch, and how many of them decoded.
+        kv_batch, kv_held: int64[K], KV tokens of the batch's requests with the tokens of this iteration, and KV tokens of
+            all memory held while it ran, in whole blocks.
+        running, waiting: int64[K], while it ran: requests that held memory, and requests that waited.
+        evicted, produced: int64[K], requests evicted to form its batch, and output tokens it produced.
     """
 
     start_s: F8
@@ -74,11 +75,11 @@ class IterationTable:
 
 @dataclass(frozen=True, slots=True)
 class EngineConditions:
-    """The conditions of a run.
+    """The conditions of a run of one engine.
 
     Args:
-        policy, batch_time, bounds: as specified by the user.
-        engine: the engine's fields by name.
+        policy, batch_time, bounds: scheduling policy, law of iteration time and believed output lengths, as text.
+        engine: the engine's settings by name.
         seed: key of every random draw.
     """
 
@@ -91,18 +92,23 @@ class EngineConditions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineTotals:
-    """Sums over the whole run.
+    """Sums over the whole run of one engine, unfinished requests included where not said otherwise.
 
     Args:
-        requests, output_tokens, prompt_tokens: of completed requests.
-        unfinished: requests left over when the run was stopped.
-        iterations, evictions, wasted_tokens, moved_tokens: counts; `moved_tokens` is KV swapped out and in.
+        requests, output_tokens, prompt_tokens: completed requests, and their tokens.
+        unfinished: requests not completed when the run was stopped.
+        iterations, evictions: counts.
+        wasted_tokens: computed KV tokens that evictions lost.
+        moved_tokens: KV tokens swapped out or in; each way counts.
         prefill_tokens, decode_tokens: tokens run, recomputed ones included.
         makespan_s, busy_s: final clock, and seconds inside iterations.
-        barrier_s: of these, seconds a data-parallel rank waited for the slowest, on average; 0 for an engine of one rank.
-        gaps, gap_mean_s, gap_max_s: gaps between consecutive tokens of a request: count, mean and longest, seconds.
-        gap_counts: int64[BINS], how many lie in each bin of a `quantiles.LogHistogram`.
-        counted: other counts by name, for instance bounds that did not hold the truth.
+        barrier_s: of `busy_s`, seconds that a data-parallel rank waited for the slowest, the mean over ranks; 0 for an
+            engine of one rank.
+        gaps, gap_mean_s, gap_max_s: gaps between consecutive tokens of a request, over all requests: count, mean and
+            longest, seconds; without gaps the mean is nan.
+        gap_counts: int64[BINS], how many gaps lie in each bin of a `quantiles.LogHistogram`.
+        counted: other counts by name, for instance ``bounds_not_holding``: requests whose true length was outside the
+            believed bounds.
     """
 
     requests: int
@@ -131,9 +137,9 @@ class EngineRun:
 
     Args:
         conditions, totals: its conditions and its sums.
-        requests: completed requests.
-        iterations: None when records were off.
-        trace: the trace that was run, or None.
+        requests: the completed requests.
+        iterations: the iterations; None when records were off.
+        trace: the trace that was run, unfinished requests included, or None where it is not known.
     """
 
     conditions: EngineConditions
@@ -151,15 +157,17 @@ class EngineRun:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Every figure by name."""
+        """Every figure by name, as the function `summary` gives it; computed on first use and kept."""
         return summary(self)
 
 
 def summary(run: EngineRun) -> dict[str, Any]:
-    """Every figure of a run by name: counts, rates and latencies in seconds; a latency of no request is nan.
+    """Every figure of a run by name, as `docs/reference/metrics.md` defines them: counts, rates, shares and seconds.
 
-    `tbt` is the gap between consecutive tokens of a request, `tpot` a request's mean one, `tel` the sum of all end-to-end
-    latencies (Interval scheduling eq. 2).
+    Requests are the completed ones. Each of ``e2e``, ``ttft``, ``wait``, ``tpot`` and ``tbt`` comes as ``_mean_s``,
+    ``_p50_s``, ``_p95_s``, ``_p99_s`` and ``_p999_s``; nan without a value. ``tbt`` is the gap between consecutive tokens of
+    a request, ``tpot`` a request's mean gap (of requests with several tokens), and ``tel_s`` the sum of all end-to-end
+    latencies (Interval scheduling eq. 2). Rates and shares of a run of zero length are 0.
     """
     totals, table = run.totals, run.requests
     span = totals.makespan_s
@@ -201,10 +209,10 @@ def summary(run: EngineRun) -> dict[str, Any]:
 
 
 def energy_j(power: Power, run: EngineRun) -> float:
-    """Joules of a run with records: each iteration at the power of the tokens it runs a second, the rest of the time idle.
+    """Joules of a run: each iteration at the power of the tokens it runs a second, the rest of the makespan at idle power.
 
     Raises:
-        InputError: a run without its iterations.
+        InputError: a run whose records were off, so that it has no iterations.
 
     Source: BF-IO eqs. 10, 11, for an engine that is one worker; here tokens of prefills count, too.
     """
@@ -217,13 +225,13 @@ def energy_j(power: Power, run: EngineRun) -> float:
 
 
 def first_and_next_s(table: EngineRequestTable) -> tuple[F8, F8]:
-    """float64[N] each, seconds: TTFT, and TPOT, a request's mean gap between tokens, 0 for a single token."""
+    """TTFT (from arrival) and TPOT (a request's mean gap between tokens, 0 for a single token), float64[N] seconds each."""
     gaps = np.maximum(table.output_tokens - 1, 1)
     return table.first_token_s - table.arrival_s, (table.finished_s - table.first_token_s) / gaps
 
 
 def judged(run: EngineRun, slo: Slo) -> dict[str, float]:
-    """Goodput, and the share of completed requests that meet an objective (`metrics.goodput`)."""
+    """Goodput, and the share of completed requests that meet the objective: the figures of `metrics.goodput` by name."""
     table = run.requests
     good = meets(slo, *first_and_next_s(table))
     tokens = int(table.output_tokens[good].sum())
@@ -235,12 +243,12 @@ _SHARES = np.array([0.5, 0.95, 0.99, 0.999])
 
 
 def named(name: str, quantiles: F8) -> dict[str, float]:
-    """float64[4] seconds, p50, p95, p99 and p999 of a latency, by name: ``NAME_p50_s`` and so on."""
+    """``NAME_p50_s``, ``NAME_p95_s``, ``NAME_p99_s``, ``NAME_p999_s``: these float64[4] seconds, in that order, by name."""
     return {f"{name}_{label}_s": float(one) for label, one in zip(("p50", "p95", "p99", "p999"), quantiles, strict=True)}
 
 
 def latencies(name: str, values: F8) -> dict[str, float]:
-    """Mean and percentiles of float64[N] seconds by name: ``NAME_mean_s``, ``NAME_p50_s`` and so on; nan if N is 0."""
+    """``NAME_mean_s`` and the exact percentiles of `named`, from float64[N] seconds in any order; all nan if N is 0."""
     kept = AllValues()
     kept.add(values.copy())
     mean = float(np.mean(values)) if values.size else math.nan

@@ -46,7 +46,7 @@ class Slo:
 
 
 def known(value: Any) -> Any:
-    """A figure for JSON, which has no nan: None in its place."""
+    """The value itself, but None for a float nan, which JSON lacks; infinity stays."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -66,12 +66,12 @@ def imbalance_envelope(envelope: F8, load_sum: F8, size: F8) -> F8:
 
 
 def spread(envelope: F8, load_min: F8) -> F8:
-    """float64[K] KV tokens between the heaviest and lightest worker of each step. Source: BalanceRoute."""
+    """float64[K], KV tokens: load of the heaviest less load of the lightest worker of each step. Source: BalanceRoute."""
     return envelope - load_min
 
 
 def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8:
-    """One minus mean over maximum: for loads their imbalance, for step times the share lost at the barrier.
+    """One minus mean over maximum of a group's workers: for loads their imbalance, for step times the share lost waiting.
 
     This is the one function behind `idle_share` (loads alone), `idle_time_share` (local seconds and C) and the gateway's
     ``barrier_idle_ratio`` (loads and C in tokens, where C is known).
@@ -93,9 +93,13 @@ def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8
 
 
 def lost_share(lost_s: float, worker_s: float) -> float:
-    """Share of worker seconds that were lost waiting at the barrier; nan where there are no worker seconds.
+    """Share of worker seconds that were lost waiting at the barrier; nan without worker seconds.
 
-    For hosts that count seconds instead of steps: of equal steps it is `idle_time_share`.
+    For hosts that count seconds instead of steps. If all steps are equally long, it is the summary's ``idle_time_share``.
+
+    Args:
+        lost_s: seconds lost at the barrier, summed over workers.
+        worker_s: all seconds of steps, summed over workers.
     """
     return lost_s / worker_s if worker_s > 0 else float("nan")
 
@@ -104,14 +108,14 @@ def barrier_worth(tokens_per_s: float, lost: float) -> float:
     """Tokens a second that even loads would add: the same batches in steps shorter by the share `lost`.
 
     Args:
-        tokens_per_s: rate while `lost` of the time is lost at the barrier.
-        lost: `idle_time_share` or `lost_share`.
+        tokens_per_s: the measured rate, with that share lost at the barrier.
+        lost: share of time lost, in [0, 1): the summary's ``idle_time_share``, or `lost_share`. 1 raises ZeroDivisionError.
     """
     return tokens_per_s * lost / (1.0 - lost)
 
 
 def full(steps: StepTable, slots_total: int) -> NDArray[np.bool_]:
-    """bool[K], whether at least 98 % of all slots are busy in a step."""
+    """bool[K], whether at least 98 % of all slots of the fleet (`slots_total`) run a request at a step."""
     return steps.running_all >= FULL_SHARE * slots_total
 
 
@@ -122,8 +126,8 @@ def steady_window(is_full: NDArray[np.bool_]) -> tuple[str, int, int]:
         is_full: bool[K], steps with at least 98 % of all slots busy, in order.
 
     Returns:
-        (kind, first, last): ``full-slots`` and the first and last such step, or ``running`` and all steps
-        when there are fewer than 10 of them. Row numbers, both ends included; (``running``, 0, -1) for no
+        (kind, first, last): ``full-slots`` and the first and last such step, or ``running``, 0 and K - 1
+        when fewer than 10 steps are full. Row numbers from 0, both ends included; (``running``, 0, -1) for no
         steps.
     """
     rows = np.flatnonzero(is_full)
@@ -133,7 +137,7 @@ def steady_window(is_full: NDArray[np.bool_]) -> tuple[str, int, int]:
 
 
 def tpot(requests: RequestTable) -> F8:
-    """float64[N] seconds per output token, from admission to completion. Source: BF-IO eq. 9."""
+    """float64[N]: seconds from admission to completion, over output tokens. Source: BF-IO eq. 9."""
     return (requests.finished_s - requests.admitted_s) / requests.output_tokens
 
 
@@ -153,17 +157,21 @@ def wait(requests: RequestTable) -> F8:
 
 
 def meets(slo: Slo, ttft_s: F8, tpot_s: F8) -> NDArray[np.bool_]:
-    """bool[N], requests whose times are within the objective."""
+    """bool[N], whether both times of a request, float64[N] seconds each, are at or below the limits; a nan fails."""
     return (ttft_s <= slo.ttft_s) & (tpot_s <= slo.tpot_s)
 
 
 def goodput(good: int, good_tokens: int, requests: int, makespan_s: float) -> dict[str, float]:
-    """Goodput and the share of completed requests that meet an objective, by name; nan where there is nothing to divide by.
+    """Rates of requests that meet an objective, and their share of the completed requests, by name.
 
     Args:
         good, good_tokens: completed requests that meet it (`meets`), and their output tokens.
         requests: all completed requests.
         makespan_s: length of the run, seconds.
+
+    Returns:
+        ``goodput_requests_per_s`` and ``goodput_tokens_per_s`` (nan if `makespan_s` is 0), and ``slo_share``, in [0, 1]
+        (nan if `requests` is 0).
     """
     nan = float("nan")
     return {
@@ -174,12 +182,12 @@ def goodput(good: int, good_tokens: int, requests: int, makespan_s: float) -> di
 
 
 def mean_load(conditions: Conditions, load_steps: float, active_steps: int) -> float:
-    """KV tokens of a worker whose slots are all busy, independent of the policy: ``Lbar``.
+    """Mean KV load of a worker with all slots busy, in tokens, under any policy: ``Lbar = B * load_steps / active_steps``.
 
     Args:
         conditions: gives B, the mean slots of a worker.
-        load_steps: sum over steps and workers of KV load; ``sum o*s + o(o-1)/2`` at +1 drift.
-        active_steps: sum over steps of running requests; ``sum o`` at one token a step.
+        load_steps: sum over steps and workers of KV load; ``sum o*s + o(o-1)/2`` over requests at a drift of 1.
+        active_steps: sum over steps of running requests, above 0; ``sum o`` over requests at one token a step.
     """
     return conditions.slots_total / conditions.workers * load_steps / active_steps
 
@@ -193,11 +201,11 @@ def full_slot_tokens_per_s(conditions: Conditions, load: float, idle: F8, tokens
     Args:
         conditions: slots, group sizes, C and t_l.
         load: ``Lbar`` of `mean_load`, KV tokens.
-        idle: float64[groups], mean idle share of each group in the steady window.
+        idle: float64[groups], mean load imbalance (`idle_share`) of each group in the steady window, below 1.
         tokens_per_active_step: tokens a running request makes a step (1 but for speculative decoding).
 
     Returns:
-        tokens a second; nan when t_l is nan (a law that is not linear has no such closed form) or a step
+        tokens a second, over all groups; nan when t_l is nan (a law that is not linear has no such closed form) or a step
         takes no time.
     """
     total = 0.0
@@ -221,7 +229,7 @@ def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps:
         longest: decode steps of the longest request (``max o``).
 
     Returns:
-        seconds; nan when t_l is nan.
+        seconds; nan when t_l is nan. In the formula C and t_l are those of the step-time law, and GB is all slots.
     """
     overheads = group_overheads(conditions)
     work_s = conditions.seconds_per_token * load_steps / conditions.workers
@@ -231,12 +239,12 @@ def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps:
 
 
 def group_overheads(conditions: Conditions) -> tuple[float, ...]:
-    """C of each group, seconds; one value in `Conditions.overhead_s` stands for all groups."""
+    """C of each group in order of group, seconds; a single value in `Conditions.overhead_s` is repeated for each group."""
     if len(conditions.overhead_s) == 1:
         return conditions.overhead_s * len(conditions.group_sizes)
     return conditions.overhead_s
 
 
 def of_group(values: tuple[int, ...] | tuple[float, ...], group: I8) -> F8:
-    """float64[K], the value of each row's barrier group."""
+    """float64[K], for each row the entry of `values`, which has one a group in order, of its group in int64[K] `group`."""
     return np.array(values, np.float64)[group]

@@ -1,4 +1,4 @@
-"""The records of a network's run, and every figure computed from them."""
+"""The records of a run of a network of engines that serve agent tasks, and every figure computed from them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LIVE = ("task_mean_s", "task_p95_s", "call_mean_s")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskTable:
-    """One row a task; T rows.
+    """One row a task, in order of arrival; T rows.
 
     Args:
         task_type: int64[T], index of its type in `NetworkRun.types`.
-        arrival_s: float64[T], seconds.
-        finished_s: float64[T], seconds; nan where it is not done.
-        calls, tokens: int64[T], calls it is made of, and tokens of the calls that are done.
+        arrival_s: float64[T], clock when it came, seconds.
+        finished_s: float64[T], clock at the end of its last call, seconds; nan where a call is not done.
+        calls, tokens: int64[T], all calls it is made of, and tokens (prompt and output) that engines ran for those done.
     """
 
     task_type: I8
@@ -42,13 +42,13 @@ class TaskTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallTable:
-    """One row a call; C rows.
+    """One row a call, in order of task; C rows, calls never sent included.
 
     Args:
         task, kind: int64[C], its row in `TaskTable`, and its index in `NetworkRun.kinds`.
         engine: int64[C], index of the engine that it was sent to; -1 before that.
-        released_s: float64[C], seconds, when the calls before it were done; inf before that.
-        finished_s: float64[C], seconds; nan where it is not done.
+        released_s: float64[C], seconds, when it was sent: the calls before it were done, its delay over; inf before that.
+        finished_s: float64[C], clock at its end, seconds; nan where it is not done.
     """
 
     task: I8
@@ -63,17 +63,17 @@ class NetworkRun:
     """One run of a network.
 
     Args:
-        name, order: as in its file.
-        seed: key of every draw.
-        types: types of tasks.
-        kinds: (type, call) by name.
-        engines: the engines' runs by name.
+        name, order: the network's name, and the order in which calls wait at an engine, as in the network file.
+        seed: key of every random draw.
+        types: names of the types of tasks.
+        kinds: (type, call) of every kind of call, by name.
+        engines: E runs by name of the engine; their order gives an engine's index. A request id is a row of `calls`.
         tasks, calls: the tables.
-        times_s: float64[S], when the engines were looked at.
-        requests, tokens: int64[S, E], calls in each engine, and the tokens they have still to run there.
+        times_s: float64[S], clock at regular samples from 0 on, seconds.
+        requests, tokens: int64[S, E], calls in each engine at a sample, waiting ones included, and tokens these have to run.
         left: int64[E], tokens that the calls in each engine still had to run when the run ended.
-        until_s: when the run was stopped, or its last event.
-        counted_s: time over which tasks arrived: the verdict is on it. 0 where all came at once, which gives no verdict.
+        until_s: clock at the stop of the run, or at its last event if that is earlier, seconds.
+        counted_s: clock until which tasks arrived; the verdict is on its second half. 0 = all at once: there is no verdict.
     """
 
     name: str
@@ -93,14 +93,16 @@ class NetworkRun:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of all engines' digests in order; a single engine's own digest."""
+        """SHA-256 of all engines' digests in their order (`digest.combined`); with one engine, its own digest."""
         return combined(tuple(run.digest for run in self.engines.values()))
 
     def stability(self, engine: int | None = None) -> Stability:
-        """The verdict on stability, by the drift of the number of calls over the second half of the time of arrivals.
+        """The verdict on stability, by the drift of the number of calls over the second half of `counted_s`.
+
+        A call counts from its release to its end. If all tasks came at once, the verdict is ``undecided`` with nan figures.
 
         Args:
-            engine: index of the engine; None = all together.
+            engine: index in `engines` of the one judged by its own calls; None = all engines together.
         """
         if self.counted_s <= 0:  # all tasks came at once
             return Stability("undecided", Interval(math.nan, math.nan, math.nan), math.nan)
@@ -125,7 +127,11 @@ class NetworkRun:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Every figure by name: tasks, calls, latencies in seconds, and each engine's own."""
+        """Every figure by name (`docs/reference/metrics.md`, "A network of engines"); computed on first use and kept.
+
+        Counts and latencies (seconds, nan without a value) are of tasks and calls that are done. ``types`` and ``engines``
+        hold a dict of further figures for each name. A verdict is None if all tasks came at once.
+        """
         done = ~np.isnan(self.tasks.finished_s)
         span = self.tasks.finished_s - self.tasks.arrival_s
         ran = ~np.isnan(self.calls.finished_s)
@@ -162,12 +168,12 @@ class NetworkRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
-    """The results of one order of calls over all replicates.
+    """The results of one order in which calls wait at engines, over all replicates.
 
     Args:
         order: its name.
-        runs: a run a seed.
-        versus: paired differences to the first order by figure; None for the first itself.
+        runs: one run for each seed; all orders have the same seeds in the same order.
+        versus: paired differences by figure, this order less the first one; None for the first itself.
     """
 
     order: str
@@ -175,20 +181,21 @@ class Ordered:
     versus: Mapping[str, Interval] | None
 
     def mean(self, figure: str) -> Interval:
-        """A figure of the summaries averaged over the runs, with its 95 % interval."""
+        """A numeric figure of the summaries averaged over the runs, with its 95 % t-interval; ends are None for one run."""
         return mean_interval([float(run.summary[figure]) for run in self.runs])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Live:
-    """One live run of a network's tasks.
+    """One live run of a network's tasks, sent through a gateway to emulated engines.
 
     Args:
-        order: of the calls that waited at an engine.
-        seed: key of every draw.
-        tasks, unfinished: tasks that came, and those that were not done when the run stopped.
+        order: the order in which calls waited at an engine.
+        seed: key of every random draw.
+        tasks, unfinished: all tasks that came, and how many of them were not done when the run stopped.
         failed: calls that ended with an error.
-        latencies: of tasks and calls that were done, seconds of the file's time, by name as in a simulated summary.
+        latencies: of tasks and calls that were done, by name as in a simulated summary, such as ``task_p95_s``; in seconds
+            on the time scale of the network file.
     """
 
     order: str
@@ -206,8 +213,8 @@ class LiveOrdered:
     Args:
         order: its name.
         way: ``simulated`` or ``live``.
-        means: over replicates, by figure.
-        versus: paired differences to the first order, run in the same way; None for the first itself.
+        means: mean and 95 % interval over replicates, by figure of `LIVE`.
+        versus: paired differences by figure, this order less the first order run in the same way; None for the first itself.
     """
 
     order: str
@@ -217,10 +224,14 @@ class LiveOrdered:
 
 
 def live_orders(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[LiveOrdered]:
-    """Compare orders in the simulator and live: two results an order, in the order of the runs.
+    """Compare orders in the simulator and live.
 
     Args:
-        pairs: a simulated run and its live counterpart for each order and seed; every order has the same seeds.
+        pairs: a simulated run and its live counterpart for each order and seed, at least one pair. Every order has the same
+            seeds in the same sequence. The first pair's order is the one that others are compared with.
+
+    Returns:
+        Two results for each order, ``simulated`` then ``live``; orders as they first come in `pairs`.
     """
     values: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run, live in pairs:

@@ -14,13 +14,13 @@ from evenstep.errors import InputError
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """A binary file that replaces `path` if the block ends without an error.
+    """A context manager that gives a binary file, which replaces `path` if the block ends without an error.
 
-    It is written next to `path` and renamed, so a reader sees the old file or the new one. A device or a pipe is written in
-    place; a link is followed.
+    The file is written next to `path` and renamed, so a reader sees the old file or the new one. After an error in the block
+    the old file stays, and the new one is deleted. A device or a pipe is written in place; a link is followed.
 
     Raises:
-        InputError: the folder is missing, the path is not writable, or the disk is full.
+        InputError: the folder is missing, the path is not writable, or the disk is full; also for an OSError in the block.
     """
     try:
         if path.exists() and not path.is_file():
@@ -44,22 +44,22 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all, as `replacing` does."""
+    """Write a text file in UTF-8, whole or not at all; replaces an old one, and raises InputError as `replacing` does."""
     with replacing(path) as out:
         out.write(text.encode())
 
 
 def cannot_write(path: Path, error: OSError) -> InputError:
-    """The error for a file that could not be written."""
+    """The error, not raised here, that says that a file could not be written and why, in the words of `error`."""
     reason = error.strerror or str(error)
     return InputError(str(path), "file", path.name, "a file that can be written", f"{reason}.")
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents.
+    """Create a folder and its parents; an existing folder stays as it is.
 
     Raises:
-        InputError: it cannot be made.
+        InputError: the folder cannot be made, for instance because a file has its name.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

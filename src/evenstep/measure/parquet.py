@@ -1,4 +1,4 @@
-"""Stores tables as Parquet files: what describes a table is in its metadata, as JSON under the key ``evenstep``.
+"""Stores tables as Parquet files; the description of a table is in its metadata, as JSON under the key ``evenstep``.
 
 A run has one file for each record table, with the run's conditions.
 """
@@ -32,13 +32,13 @@ _VERSION = 1
 
 
 def write_columns(columns: Mapping[str, Any], path: Path, kind: str, about: Mapping[str, Any]) -> int:
-    """Write a table from its columns.
+    """Write a table as a Parquet file from its columns.
 
     Args:
-        columns: by name.
+        columns: by name, all of one length: anything that `pyarrow.table` accepts.
         path: the file; replaced whole.
-        kind: what `read_columns` asks for.
-        about: JSON values for the metadata.
+        kind: word for the kind of table, which `read_columns` checks.
+        about: JSON values for the metadata, NumPy ones included; ``version`` and ``table`` are added.
 
     Returns:
         The number of rows.
@@ -58,11 +58,12 @@ def write_columns(columns: Mapping[str, Any], path: Path, kind: str, about: Mapp
 
 
 def read_columns(path: Path, kinds: Collection[str], one: str, file: str = "a Parquet file") -> tuple[Any, dict[str, Any]]:
-    """Read what `write_columns` wrote: a `pyarrow.Table`, and its metadata.
+    """Read a file of `write_columns`: a `pyarrow.Table`, and the metadata: ``version``, ``table`` (the kind) and `about`.
 
     Args:
+        path: the file.
         kinds: kinds of table that are accepted.
-        one, file: what errors call one of them, and its file.
+        one, file: noun phrases with which errors name such a table, and such a file.
 
     Raises:
         InputError: a file that cannot be read, or that holds another kind or version.
@@ -82,10 +83,11 @@ def read_columns(path: Path, kinds: Collection[str], one: str, file: str = "a Pa
 
 
 def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
-    """Write one record table.
+    """Write one record table, for `read_table`.
 
     Args:
-        table: a table of `measure.records`; its two-dimensional columns become lists of fixed size.
+        table: an instance of a class in `TABLES` or `ENGINE_TABLES`. Two-dimensional columns become lists of fixed size,
+            absent ones are left out, and plain numbers go into the metadata.
         path: the file; replaced whole.
         metadata: JSON values, kept under the key ``evenstep``.
 
@@ -108,10 +110,10 @@ def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
 
 
 def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
-    """Read one record table and its metadata.
+    """Read one file of `write_table`: the table, of the class that was written, and the metadata with what was added.
 
     Raises:
-        InputError: a file that cannot be read or is no record table of this version.
+        InputError: a file that cannot be read, is not a record table of this version, or lacks a column or has one more.
     """
     import pyarrow as pa
 
@@ -136,11 +138,11 @@ def write_run(run: Run, folder: Path) -> list[Path]:
     """Write the tables a run has: ``requests.parquet``, ``steps.parquet``, ``workers.parquet``, ``decisions.parquet``.
 
     Args:
-        run: the run; every file carries its conditions, totals, digest and summary.
-        folder: where to; made when missing.
+        run: the run, with its record tables; every file carries its conditions, totals, digest and summary.
+        folder: where to; made when missing. Files of these names are replaced, others stay.
 
     Returns:
-        The files written.
+        The paths of the files written; no file for a table that is None.
 
     Raises:
         InputError: the run kept no records, or a file cannot be written.
@@ -163,11 +165,11 @@ def write_engine_run(run: EngineRun, folder: Path) -> list[Path]:
     """Write the tables of one engine's run: ``engine_requests.parquet`` and, where it was kept, ``iterations.parquet``.
 
     Args:
-        run: the run; every file carries its conditions, digest and summary.
-        folder: where to; made when missing.
+        run: the run; every file carries its conditions, digest and summary, not its totals.
+        folder: where to; made when missing. Files of these names are replaced, others stay.
 
     Returns:
-        The files written.
+        The paths of the files written.
 
     Raises:
         InputError: a file cannot be written.
@@ -177,10 +179,12 @@ def write_engine_run(run: EngineRun, folder: Path) -> list[Path]:
 
 
 def read_run(folder: Path) -> Run:
-    """Read what `write_run` wrote; the trace itself is not kept.
+    """Read the files of `write_run`. A table without a file is None, and so is `trace`.
+
+    `digest` and `summary` are those stored, not computed again.
 
     Raises:
-        InputError: no record table in the folder, a bad one, or tables of different runs.
+        InputError: no record table in the folder, a bad one, or tables with different digests.
     """
     present = [folder / f"{name}.parquet" for name in TABLES if (folder / f"{name}.parquet").exists()]
     if not present:

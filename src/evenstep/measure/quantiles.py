@@ -23,11 +23,11 @@ SHIFT, FIRST_BIN, BINS = _SHIFT, _FIRST, _BINS
 
 
 class LogHistogram:
-    """Counts of non-negative values in bins of equal relative width.
+    """Counts of non-negative values in bins of about equal relative width; memory does not grow with the number of values.
 
     A bin is the exponent and the nine leading bits of the fraction of a float64, so finding it is one shift.
-    Values below 2**-40 count as 0, above 2**40 as 2**40. `RELATIVE_ERROR` bounds the error of a quantile
-    against the order statistic of the same rank.
+    Values below 2**-40 count as 0, above 2**40 as 2**40. `RELATIVE_ERROR` (about 0.1 %) bounds the error of a quantile
+    against the order statistic of the same rank, between these limits.
     """
 
     RELATIVE_ERROR = 2.0 ** -(_BITS + 1)
@@ -38,13 +38,16 @@ class LogHistogram:
 
     @classmethod
     def of(cls, counts: I8) -> LogHistogram:
-        """A histogram from bin counts, int64[BINS], of a compiled loop; they are kept, not copied."""
+        """A histogram from int64[BINS] counts of values in each bin, in ascending order; the array is kept, not copied.
+
+        A value's bin is its float64 bits shifted right by `SHIFT`, less `FIRST_BIN`, within 0..BINS-1.
+        """
         made = cls()
         made.counts, made.total = counts, int(counts.sum())
         return made
 
     def add(self, values: F8) -> None:
-        """Count float64[N] values, none negative or nan."""
+        """Count float64[N] values, N >= 0, in any order, each >= 0 and not nan; adds to the values counted before."""
         if values.size == 0:
             return
         bins = np.clip((np.ascontiguousarray(values).view(np.int64) >> _SHIFT) - _FIRST, 0, _BINS - 1)
@@ -54,14 +57,14 @@ class LogHistogram:
         self.total += values.size
 
     def quantiles(self, shares: F8) -> F8:
-        """Values below which these shares of all values lie.
+        """Quantiles of the values counted so far, for instance the median for the share 0.5.
 
         Args:
-            shares: float64[Q] in [0, 1].
+            shares: float64[Q] in [0, 1], in any order.
 
         Returns:
-            float64[Q], linear between the two order statistics next to ``share * (N - 1)``; nan when nothing
-            was counted.
+            float64[Q], linear between the two order statistics next to rank ``share * (N - 1)``, each taken as the middle
+            of its bin; nan if no value was counted.
         """
         if self.total == 0:
             return np.full(shares.shape, np.nan)
@@ -81,17 +84,20 @@ class LogHistogram:
 
 
 class AllValues:
-    """Keeps every value; quantiles are exact (NumPy's linear interpolation)."""
+    """Keeps every value, so that quantiles are exact (NumPy's linear interpolation); memory grows with the values."""
 
     def __init__(self) -> None:
         self._parts: list[F8] = []
 
     def add(self, values: F8) -> None:
-        """Keep float64[N] values, none nan."""
+        """Keep float64[N] values, in any order, no nan. The array is kept, not copied: do not change it afterwards."""
         self._parts.append(values)
 
     def quantiles(self, shares: F8) -> F8:
-        """float64[Q] from float64[Q] shares in [0, 1], as `LogHistogram.quantiles`."""
+        """float64[Q], exact quantiles of the values so far for float64[Q] shares in [0, 1]; nan if there is no value.
+
+        Linear between the two order statistics next to rank ``share * (N - 1)``. More values may be added afterwards.
+        """
         values = np.concatenate(self._parts) if self._parts else np.zeros(0)
         self._parts = [values]
         values.sort()

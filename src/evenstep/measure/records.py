@@ -17,13 +17,14 @@ class RequestTable:
     """One row a completed request, in order of request id; N rows.
 
     Args:
-        request_id, worker: int64[N]; `worker` is where it completed.
+        request_id, worker: int64[N]; `worker` is where it completed (index; -1 if a recorded run does not know).
         prompt_tokens, output_tokens: int64[N].
-        visible_s: float64[N], origin of waiting: arrival (timed), revelation (saturated) or becoming visible (closed).
-        admitted_s: float64[N], clock at the start of its first decode step.
-        first_token_s: float64[N], clock after its first decode step.
-        finished_s: float64[N], clock after its last decode step.
-        admitted_step, finished_step: int64[N], steps of its barrier group: first and last decode step.
+        visible_s: float64[N], clock from which it waits, seconds: its arrival (timed), its revelation (saturated), or when
+            its user asks (closed).
+        admitted_s: float64[N], clock at the start of its first decode step, seconds.
+        first_token_s: float64[N], clock after its first decode step, seconds.
+        finished_s: float64[N], clock after its last decode step, seconds.
+        admitted_step, finished_step: int64[N], its first and last decode step, counted from 0 in its barrier group.
         restarts: int64[N], times it went back to the pool (worker lost, or KV memory overflowed).
         request_class: int64[N], class or tenant; None where the trace has no classes.
     """
@@ -51,14 +52,15 @@ class StepTable:
     """One row a decode step of one barrier group with at least one running request, in order of start; K rows.
 
     Args:
-        group, step: int64[K], barrier group and the running number of its step.
-        start_s, duration_s: float64[K], seconds.
+        group, step: int64[K], index of the barrier group, and number of the step, counted from 0 in each group.
+        start_s, duration_s: float64[K], clock at its start, and its length, both in seconds.
         envelope, load_sum, load_min: float64[K], KV tokens: largest, total and smallest load of the group's workers.
-        local_max_s, local_sum_s: float64[K], seconds of work without overhead: of the slowest worker, and summed.
+        local_max_s, local_sum_s: float64[K], seconds of work without the overhead C: of the group's slowest worker, and
+            summed over its workers.
         running: int64[K], running requests of the group.
-        running_all: int64[K], running requests of all groups at that moment.
-        admitted: int64[K], requests admitted at this step.
-        tokens: int64[K], tokens the step produced.
+        running_all: int64[K], running requests of all groups at that moment, this one included.
+        admitted: int64[K], requests of the group that were admitted since its last step and begin to decode at this one.
+        tokens: int64[K], output tokens the step produced.
         energy_busy_idle_j, energy_step_average_j: float64[K], joules under the two accountings of `cost.power`.
     """
 
@@ -85,16 +87,18 @@ class StepTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerTable:
-    """Samples of every worker at every `stride`-th step of each group (the stride doubles as a run grows); S rows.
+    """Samples of all G workers of the fleet at every `stride`-th step of each group, in order of time; S rows.
+
+    When the table is full, every other sample is dropped and the stride doubles.
 
     Args:
-        step: int64[S], the step sampled.
-        group: int64[S], the barrier group whose step it is; workers of other groups are shown as they stand.
-        start_s, duration_s: float64[S], seconds.
-        load: float64[S, G], KV tokens.
-        running: int64[S, G], requests.
-        stride: steps between samples at the end of the run; 1 = every step is here.
-        longest: float64[S, G], KV tokens of the longest request; None where the step-time law does not ask for it.
+        step: int64[S], number of the step sampled, counted from 0 in its group.
+        group: int64[S], the barrier group whose step it is; workers of other groups are shown as they are at that moment.
+        start_s, duration_s: float64[S], clock at the start of that step, and its length, both in seconds.
+        load: float64[S, G], KV tokens of each worker.
+        running: int64[S, G], running requests of each worker.
+        stride: steps from one sample of a group to the next, at the end of the run; 1 = every step is here.
+        longest: float64[S, G], KV tokens of each worker's longest request; None if the step-time law does not need them.
     """
 
     step: I8
@@ -112,10 +116,11 @@ class DecisionTable:
     """One row a policy decision; D rows.
 
     Args:
-        decision: int64[D], running number.
-        now_s: float64[D], seconds.
-        waiting, free_slots, admitted: int64[D], requests waiting and free slots before it, and requests sent.
-        bound: float64[D], the policy's certified lower bound, or nan.
+        decision: int64[D], its running number, counted from 0.
+        now_s: float64[D], clock at the decision, seconds.
+        waiting, free_slots, admitted: int64[D], requests waiting and free slots of the fleet before the decision, and
+            requests that it sent to workers.
+        bound: float64[D], lower bound on the policy's own objective that the policy certified; nan if it gave no bound.
     """
 
     decision: I8
@@ -131,17 +136,18 @@ class Conditions:
     """The conditions of a run: enough to compute every metric and to describe the run.
 
     Args:
-        workers, slots: G and slots a worker (the largest, if they differ).
+        workers, slots: number of workers in the fleet, and slots of one (the largest number, if they differ).
         slots_total: slots of the whole fleet.
-        group_sizes: workers of each barrier group.
-        overhead_s: C with its synchronisation term, seconds; per group if they differ.
-        seconds_per_token: t_l of a linear law, seconds a KV token; nan for any other law.
-        arrivals: ``saturated``, ``timed`` or ``closed``.
-        pool: pool size of saturated arrivals; 0 otherwise.
+        group_sizes: number of workers of each barrier group; the workers of a group have consecutive indices.
+        overhead_s: overhead C of a step with its synchronisation term, seconds: one value for each group, or one for all.
+        seconds_per_token: t_l of a linear step-time law, seconds a KV token of the heaviest worker; nan for any other law.
+        arrivals: ``saturated`` (the pool is kept full), ``timed`` (at recorded times) or ``closed`` (a user's next request
+            follows the last answer).
+        pool: requests in the pool of saturated arrivals; 0 otherwise.
         seed: key of the run's random draws.
-        policy: the policy as specified by the user.
+        policy: the policy with its options, as text, as the user wrote it.
         predictor: its predictor's name, or empty.
-        oracle: whether true lengths were shown, which is impossible live.
+        oracle: whether true output lengths were shown to the policy or predictor, which is impossible live.
         prefill: whether prefill takes time; if not, a time to first token includes no prefill.
     """
 
@@ -165,11 +171,12 @@ class Totals:
     """Sums over the whole run, updated as it runs, independent of the recorded tables.
 
     Args:
-        requests, output_tokens, steps, decisions: counts.
+        requests, output_tokens, steps, decisions: completed requests and their output tokens, decode steps of all groups,
+            and decisions of the policy.
         makespan_s: final clock, drain included, seconds.
-        load_steps: sum over steps and workers of KV load; equals ``sum o*s + o(o-1)/2`` on completed sets at +1 drift.
-        active_steps: sum over steps of running requests; equals ``sum o`` at one token a step.
-        restarts: requests sent back to the pool.
+        load_steps: sum over steps and workers of KV load; ``sum o*s + o(o-1)/2`` if all requests complete at a drift of 1.
+        active_steps: sum over steps of running requests; ``sum o`` at one token a step.
+        restarts: times that a request went back to the pool.
         overloaded_steps: steps at which BF-IO's Definition 1 held: without its most frequent prompt length the pool
             could still fill every free slot.
         counted: other counts of the host by name, for instance fallbacks of a predictor.
@@ -191,7 +198,10 @@ Table = TypeVar("Table")
 
 
 class Worked(Generic[Table]):
-    """A field that holds a table, or a function that computes the table when the field is first read."""
+    """A dataclass field that may be set to a table, or to a function without arguments that returns one.
+
+    The first read calls the function and stores its table; later reads give that table. The default is None.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -210,16 +220,18 @@ class Worked(Generic[Table]):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One simulated (or recorded) run: record tables, totals, digest.
+    """One simulated (or recorded) run: record tables, totals, digest. It can be pickled.
 
     Args:
         conditions: its conditions.
         totals: sums over the run.
-        hashed: computes `digest`, once, on first use.
-        measured: computes `summary`, likewise.
-        requests, steps: tables, or a function that computes `requests` on first use; None when records were off.
-        workers: samples of every worker; None when not asked for.
-        decisions: None unless asked for.
+        hashed: computes `digest`, called once, on first use.
+        measured: computes `summary`, called once, on first use.
+        requests: one row a completed request, or a function that computes the table on first read; None when records
+            were off.
+        steps: one row a decode step; None when records were off.
+        workers: samples of every worker; None unless asked for.
+        decisions: one row a decision of the policy; None unless asked for.
         trace: the trace that was run (for report headers), or None.
     """
 
@@ -239,12 +251,15 @@ class Run:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of (request_id, worker, admission step, completion step) in id order and the final clock."""
+        """Hexadecimal SHA-256 of (request_id, worker, admission step, completion step) in id order and the final clock."""
         return self.hashed()
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Every metric by name (`measure.tally`), whether or not records were kept."""
+        """Every metric by name (`docs/reference/metrics.md`), None for one without a value; computed on first use and kept.
+
+        Present whether or not records were kept.
+        """
         return self.measured()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -258,13 +273,18 @@ class Run:
 
 
 def columns(table: Any) -> dict[str, Any]:
-    """The columns of a record table by name, without absent ones."""
+    """The fields of a record table by name, in order, without those that are None; arrays are not copied."""
     found = {f.name: getattr(table, f.name) for f in fields(table)}
     return {name: column for name, column in found.items() if column is not None}
 
 
 def concatenate(kind: Any, parts: list[Any]) -> Any:
-    """Join the parts of a table in order. The list is emptied, unless it has a single part, which is returned."""
+    """Join tables of one kind, row after row. A single part is returned as it is; otherwise the list is emptied.
+
+    Args:
+        kind: class of the table; every field is an array or None.
+        parts: at least one, with the same columns; emptied to save memory.
+    """
     if len(parts) == 1:
         return parts[0]
     names = list(columns(parts[0]))

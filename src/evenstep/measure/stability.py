@@ -24,14 +24,15 @@ Unit = Literal["requests", "tokens"]
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """The verdict on a path.
+    """The verdict on whether a system keeps up, from the number of requests (or tokens) in it over time.
 
     Args:
         verdict: ``stable`` if the interval of the drift lies below the tolerated share of the arrivals, ``unstable`` if it
             lies above; else ``undecided``: a longer run may tell.
         drift: requests (or tokens) a second by which those in the engine grow, with its 95 % interval.
-        arrivals_per_s: over the same time, in the same unit.
-        served_per_s: the arrivals less what the number grew by from the first to the last moment; nan if not known.
+        arrivals_per_s: arrivals a second over the same time, in the same unit.
+        served_per_s: arrivals a second, less the growth a second from the first to the last moment, in the same unit; nan
+            if not known.
     """
 
     verdict: Verdict
@@ -52,12 +53,12 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests
     Args:
         run: with its iteration table and its trace.
         tolerance: share of the arrivals that a drift may have and still count as zero.
-        unit: count requests, or the tokens that are left of them. Tokens do not depend on the order of service: an order
+        unit: count requests, or the tokens they still have to run. Tokens do not depend on the order of service: an order
             that leaves only the longest requests waiting hides an overload from a count of requests. Tokens that were
             computed in vain count as done, so tokens suit engines that evict nothing.
 
     Raises:
-        InputError: a run without iterations or trace, or without arrivals after time 0; a tolerance out of range.
+        InputError: a run without iterations or trace, or without arrivals after time 0; a tolerance outside (0, 1).
 
     Source: the drift of Throughput-optimal's Markov chain (sec. 2.3, Theorem 1), estimated by batch means; our verdict.
     """
@@ -84,13 +85,14 @@ def judged(held: F8, apart_s: float, arrivals_per_s: float, tolerance: float = 0
     """The verdict on the mean number in a system over consecutive stretches of equal length.
 
     Args:
-        held: float64[K], K >= 3.
-        apart_s: seconds of a stretch.
+        held: float64[K], mean number in each stretch, in order of time; K >= 3.
+        apart_s: length of a stretch, seconds.
         arrivals_per_s: arrivals a second over the same time, in the unit of `held`.
         tolerance: share of the arrivals that a drift may have and still count as zero.
 
     Returns:
-        The verdict; `served_per_s` stays nan.
+        The verdict, from the drift over the K - 1 differences with the interval that `stability` describes; `served_per_s`
+        is nan.
     """
     drift = _wider(mean_interval((np.diff(held) / apart_s).tolist()))
     return Stability(_verdict(drift, tolerance * arrivals_per_s), drift, arrivals_per_s)
@@ -110,15 +112,17 @@ def _verdict(drift: Interval, tolerated: float) -> Verdict:
 
 
 def in_system(steps: IterationTable, arrival_s: F8, times_s: F8) -> F8:
-    """Requests in the engine at some times: those running and waiting in the iteration under way, and those come since.
+    """Number of requests in the engine at some times.
+
+    During an iteration: those running and waiting as it began, and those that have arrived since.
 
     Args:
-        steps: K iterations.
+        steps: the K iterations, in order of start, K >= 1.
         arrival_s: float64[N], ascending, seconds.
-        times_s: float64[T], seconds.
+        times_s: float64[T], in any order, seconds.
 
     Returns:
-        float64[T]; between iterations, when nothing was there to run, those that have come since the last one.
+        float64[T] of whole numbers; 0 outside all iterations, even if a policy holds requests then.
     """
     end_s = steps.start_s + steps.seconds
     at: I8 = np.maximum(np.searchsorted(steps.start_s, times_s, side="right") - 1, 0)
@@ -129,12 +133,18 @@ def in_system(steps: IterationTable, arrival_s: F8, times_s: F8) -> F8:
 
 
 def tokens_of(trace: Trace, first_token: str) -> I8:
-    """int64[N], tokens that an engine runs for each request: with ``prefill`` the prompt's iteration gives the first one."""
+    """int64[N], tokens that an engine runs for each request if it evicts nothing.
+
+    Args:
+        trace: the requests.
+        first_token: ``prefill``: the iteration that ends the prompt gives the first output token, so prompt plus output
+            tokens less one; any other value: prompt plus output tokens.
+    """
     return trace.prompt_tokens + trace.output_tokens - (1 if first_token == "prefill" else 0)
 
 
 def tokens_arrived(run: EngineRun, times_s: F8) -> F8:
-    """float64[T], tokens of the requests that have arrived at some times, seconds."""
+    """float64[T], all tokens (`tokens_of`) of the requests of the run's trace that arrived by each time, inclusive."""
     assert run.trace is not None
     arrival_s = run.trace.column("arrival_s")
     order = np.argsort(arrival_s, kind="stable")
@@ -143,9 +153,10 @@ def tokens_arrived(run: EngineRun, times_s: F8) -> F8:
 
 
 def work_left(run: EngineRun, times_s: F8) -> F8:
-    """float64[T], tokens of the requests in the engine that it has yet to run at some times, seconds.
+    """float64[T], tokens that the engine still has to run at each time for the requests that have arrived.
 
-    An iteration runs its tokens evenly over its time.
+    It is `tokens_arrived` less all tokens run; an iteration runs its tokens evenly over its time. Tokens run again after an
+    eviction count as run, so the result is too low after evictions. The run must have its iterations and its trace.
     """
     assert run.iterations is not None
     steps = run.iterations

@@ -20,13 +20,13 @@ class SweptRun:
     """One run of a sweep, as stored in its cache.
 
     Args:
-        replicate: index of the replicate, counted from 0.
+        replicate: index of the replicate, counted from 0; indices of a point may have gaps.
         seed: key of the run's random draws.
-        digest: digest of the run.
+        digest: digest of the run (`measure.digest`).
         trace: SHA-256 of the requests it was run on.
         predictor: the predictor's name, or empty.
         oracle: whether true lengths were shown: unreachable live.
-        summary: every metric by name (`Tally.summary`).
+        summary: every metric by name, None for one without a value (`Tally.summary`).
     """
 
     replicate: int
@@ -44,16 +44,17 @@ class Swept:
 
     Args:
         parameters: names of the P swept parameters.
-        points: P values each, in the order of the parameters.
-        policies: the policies as specified by the user.
-        runs: by point, then policy, then replicate; all policies of a point have the same replicates.
+        points: for each point its P values, in the order of the parameters.
+        policies: the policies with their options, as text, as the user wrote them.
+        runs: ``runs[point][policy][replicate]``; all policies of a point have the same replicates, points may have different
+            numbers of them.
         metrics: fields of the summary that tables and plots show.
         grid: whether points are a grid; otherwise a Latin hypercube.
-        fixed: settings all points share.
-        until: the stopping rule for replicates, as specified; empty = a fixed number.
+        fixed: settings that all points share, by name.
+        until: the rule that stops adding replicates to a point, as the user wrote it; empty = a fixed number.
         met: for each point, whether `until` held in the end; all true without one.
         command: exact command line, or empty.
-        versions: version by component.
+        versions: version by component, for instance ``evenstep``.
     """
 
     parameters: tuple[str, ...]
@@ -69,7 +70,7 @@ class Swept:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def interval(self, point: int, policy: int, metric: str) -> Interval | None:
-        """Mean and 95 % interval of a metric over replicates; None if a replicate has no value.
+        """Mean and 95 % t-interval of a metric over replicates; None if any replicate has no value.
 
         Args:
             point, policy: indices in `points` and `policies`.
@@ -78,7 +79,7 @@ class Swept:
         return _interval([run.summary.get(metric) for run in self.runs[point][policy]])
 
     def values(self, parameter: str) -> list[Any]:
-        """The values of a parameter: ascending if all are numbers, else in the order of the points."""
+        """The distinct values of a parameter: ascending if all are numbers, else as they first come in `points`."""
         place = self.parameters.index(parameter)
         found: list[Any] = []
         for point in self.points:
@@ -87,10 +88,9 @@ class Swept:
         return sorted(found) if all(is_number(value) for value in found) else found
 
     def curve(self, parameter: str, policy: int, metric: str) -> list[Interval | None]:
-        """The metric at each of `values(parameter)`, averaged over the other parameters; `policy` is an index.
+        """The metric at each of `values(parameter)`, in that order; `policy` is an index in `policies`.
 
-        The average is taken replicate by replicate, over the replicates that all points with that value have, and its
-        interval is over replicates.
+        Each entry is the `average` over all points that have the value; None if one of their runs has no value.
         """
         place = self.parameters.index(parameter)
         return [
@@ -99,9 +99,10 @@ class Swept:
         ]
 
     def average(self, points: Sequence[int], policy: int, metric: str) -> Interval | None:
-        """The metric averaged over these points in each replicate, with its interval; None without a point or a value.
+        """The mean over points and replicates, with the 95 % t-interval over the replicates' means over points.
 
-        `points` and `policy` are indices. Only replicates that all the points have count.
+        If a point has fewer replicates than others, only the first ones count, as many as that point has. None if there is
+        no point, or if a run has no value. `points` and `policy` are indices.
         """
         if not points:
             return None
@@ -112,21 +113,21 @@ class Swept:
         return mean_interval([float(value) for value in np.mean(np.array(rows, np.float64), axis=0)])
 
     def is_numeric(self, parameter: str) -> bool:
-        """Whether every value of the parameter is a number."""
+        """Whether every value of the parameter is a number; a bool is not."""
         return all(is_number(value) for value in self.values(parameter))
 
     def is_oracle(self, policy: int) -> bool:
-        """Whether the policy was shown true lengths."""
+        """Whether the policy, an index in `policies`, was shown true output lengths in any run."""
         return any(run.oracle for point in self.runs for run in point[policy])
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number; a bool is not."""
+    """Whether a value is an int or a float, nan included; a bool is not a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def value_text(value: Any) -> str:
-    """A parameter's value as text: ``none``, ``true``, lists joined by commas, floats to six digits."""
+    """A parameter's value as text: ``none``, ``true``, ``false``, items of a list joined by commas, floats to six digits."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -137,7 +138,7 @@ def value_text(value: Any) -> str:
 
 
 def write_swept(swept: Swept, path: Path) -> int:
-    """Write a row for each run: point, parameters, policy, replicate, digests, and every numeric metric.
+    """Write a row for each run as Parquet: the columns of `columns_of`, and facts about the sweep in the metadata.
 
     The same sweep gives the same bytes, however often it was stopped and wherever its runs were made.
 
@@ -169,7 +170,12 @@ def write_swept(swept: Swept, path: Path) -> int:
 
 
 def columns_of(swept: Swept) -> dict[str, list[Any]]:
-    """The columns of the table that `write_swept` writes, a row a run. Values of mixed or other types become text."""
+    """The columns of the table that `write_swept` writes, one row a run, by point, then policy, then replicate.
+
+    ``point`` (index), each parameter, ``policy``, ``predictor``, ``oracle``, ``replicate``, ``seed``, ``digest``, ``trace``,
+    ``window`` (its kind), each metric that is neither a dict nor a list, and ``until_met`` if there is a stopping rule. A
+    column holds one type: truths, whole numbers, floats, or else text (`value_text`). None stays None.
+    """
     places = [(p, i, run) for p, point in enumerate(swept.runs) for i, runs in enumerate(point) for run in runs]
     columns: dict[str, list[Any]] = {"point": [p for p, _, _ in places]}
     for place, parameter in enumerate(swept.parameters):
@@ -188,7 +194,11 @@ def columns_of(swept: Swept) -> dict[str, list[Any]]:
 
 
 def to_json_object(swept: Swept) -> dict[str, Any]:
-    """The machine-readable form: a row for each point and policy, with means and intervals of the metrics asked for."""
+    """The sweep as one JSON-ready dict: facts about it, and ``rows``, one for each point and policy.
+
+    A row has ``point`` (index), ``parameters``, ``policy``, ``oracle``, ``replicates`` (number), ``until_met`` and
+    ``metrics``: for each of `metrics` ``mean``, ``low`` and ``high``, or None if a replicate has no value.
+    """
     rows: list[dict[str, Any]] = []
     for p, point in enumerate(swept.points):
         for i, policy in enumerate(swept.policies):

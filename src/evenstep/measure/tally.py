@@ -27,15 +27,16 @@ _STEPS, _IDLE, _IDLE_TIME, _ENVELOPE, _SPREAD, _SECONDS, _TOKENS, _ALL_BUSY, _BU
 class Tally:
     """Metrics of one run from chunks of its record tables.
 
-    Feed it every step in order of start and every request in order of completion, in chunks of any size, then
-    ask for the summary. Memory does not grow with the run unless `exact`.
+    Feed it every step in order of start and every completed request, in chunks of any size, then ask for the
+    summary. Memory does not grow with the run unless `exact`.
 
     Args:
-        conditions: of the run.
+        conditions: the conditions of the run.
         exact: keep every request's times for exact percentiles; otherwise they are within 0.1 %
             (`LogHistogram`).
-        slo: objective for goodput, or None.
-        power: prices the time in which a group has no running request.
+        slo: objective for goodput; None = the summary has no goodput.
+        power: its `idle_w` prices the time in which a group has no running request; None = the default `Power`. Energy of
+            steps comes from the step table.
     """
 
     def __init__(
@@ -55,26 +56,28 @@ class Tally:
         self._requests = self._good_requests = self._good_tokens = 0
 
     def add_steps(self, steps: StepTable) -> None:
-        """Add the next steps, in order of start. A host adds the steps of a block before its requests.
+        """Add the next steps: in order of start, and all later than those added before. A table may be empty.
 
-        Copy what is kept: the columns may be views of a buffer that the host writes again.
+        The table is only summed, never kept: its columns may be views of a buffer that the host writes again. By convention
+        a host adds a chunk's steps before its requests; here the result is the same in any order.
         """
         for block in _blocks(steps):
             self._steps.add(block)
 
     def add_requests(self, requests: RequestTable) -> None:
-        """Add the requests that completed since the last call."""
+        """Add completed requests, each once, in any order. A table may be empty, and is not kept."""
         for block in _blocks(requests):
             self._add_requests(block)
 
     def summary(self, totals: Totals) -> dict[str, Any]:
-        """Every metric by name, in JSON types; None for a metric without a value.
+        """Every metric by name, in JSON types; None for a metric without a value. More may be added afterwards.
 
         Args:
-            totals: sums over the whole run, from the host.
+            totals: sums over the whole run, which the host counts itself.
 
         Returns:
-            The fields of `docs/reference/metrics.md`.
+            The fields of `docs/reference/metrics.md` except digest, and every entry of ``totals.counted``. Goodput is there
+            only with an objective, ``by_class`` only with several classes.
         """
         makespan = totals.makespan_s
         values: dict[str, Any] = {

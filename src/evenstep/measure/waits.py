@@ -16,10 +16,10 @@ FIFTHS = 5
 
 
 class WaitsBySize:
-    """Mean and oldest wait of each fifth of the requests, by prompt size; memory does not grow with the run.
+    """Mean and longest wait of each fifth of the requests, by prompt size; memory does not grow with the run.
 
-    Prompt sizes up to 64 tokens have a bin each; sizes that share a bin differ by less than 1/64. A bin is never
-    split: fifths hold a fifth of the requests up to that resolution.
+    Prompt sizes up to 64 tokens have a bin each; larger sizes that share a bin differ by less than 1/64. A bin is never
+    split between fifths, so a fifth holds only about a fifth of the requests.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class WaitsBySize:
         self._shortest, self._longest = 1 << 62, 0
 
     def add(self, prompt_tokens: I8, wait_s: F8) -> None:
-        """Count int64[N] prompt tokens, all >= 1, and float64[N] seconds."""
+        """Count requests in any order: int64[N] prompt tokens, each >= 1, and float64[N] waits, seconds."""
         bins = (prompt_tokens.astype(np.float64).view(np.int64) >> _SHIFT) - _FIRST
         seen = np.bincount(bins)
         self._count[: seen.size] += seen
@@ -39,11 +39,12 @@ class WaitsBySize:
         self._longest = max(self._longest, int(prompt_tokens.max(initial=self._longest)))
 
     def fifths(self) -> list[dict[str, Any]]:
-        """Figures from the shortest fifth to the longest. A fifth that equal prompts leave empty is omitted.
+        """Figures of each fifth of the requests counted so far, from the shortest prompts to the longest.
 
         Returns:
-            dicts with ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included),
-            ``requests``, ``mean_wait_s``, ``oldest_wait_s``.
+            At most five dicts, empty without requests: ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included),
+            ``requests``, ``mean_wait_s``, ``oldest_wait_s`` (the longest wait). A fifth that stays empty, because a bin
+            holds more than a fifth, is omitted.
         """
         present = np.flatnonzero(self._count)
         if present.size == 0:

@@ -1,4 +1,4 @@
-"""A run as a Chrome trace for Perfetto: one track for each worker, with work and barrier waits."""
+"""A run as a Chrome trace, which the Perfetto viewer opens: one track for each worker, with work and barrier waits."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ def write_chrome_trace(
     """Write some steps of a run in the Trace Event Format.
 
     Each worker has a track with two kinds of slices: ``decode``, overhead and local work, and ``barrier wait``, the rest
-    of its group's step. Counters show envelope, imbalance and load imbalance, of each barrier group where there are several.
+    of its group's step. Counters show envelope and imbalance (KV tokens) and load imbalance (a share) of each barrier group.
 
     Args:
         path: the file, JSON.
         workers: samples of every step (stride 1).
         law: the step-time law of the run.
         conditions: of the run.
-        first: first sample written.
-        limit: most steps written; a viewer is slow beyond some 100,000 slices.
+        first: row in `workers` of the first step written, counted from 0.
+        limit: most rows written, >= 1; a viewer is slow beyond some 100,000 slices, two for each worker of a step.
 
     Returns:
-        Steps written.
+        Number of rows written, each a step of one barrier group.
 
     Raises:
-        InputError: samples that leave out steps, a range outside them, or a file that cannot be written.
+        InputError: samples that leave out steps, or lack the `longest` that the law needs; `first` or `limit` out of range;
+            a file that cannot be written.
     """
     import orjson
 

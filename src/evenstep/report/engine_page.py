@@ -15,11 +15,12 @@ from evenstep.report.svg import series_of
 
 
 def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
-    """The whole HTML report.
+    """The whole HTML report as text; it loads nothing.
 
     Args:
-        comparison: the figures, and what they were made by.
-        runs: for each policy, in the comparison's order, its first replicate with its table of iterations.
+        comparison: the figures, with the command and versions that made them.
+        runs: for each policy, by name in the comparison's order, its first replicate. Charts over time need its table of
+            iterations; without it they read "Not recorded.".
     """
     name = str(comparison.trace.get("name") or "workload")
     parts = [
@@ -33,7 +34,7 @@ def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
 
 
 def subtitle(comparison: EngineComparison) -> str:
-    """Workload and engine in one line."""
+    """The line below the heading, as plain text: requests, engine, law of iteration time, believed output lengths."""
     c, engine = comparison.conditions, comparison.conditions.engine
     ranks = engine.get("data_parallel", 1)
     what = "one engine:" if ranks == 1 else f"one engine of {ranks} ranks in lock-step, each with"

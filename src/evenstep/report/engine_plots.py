@@ -13,7 +13,13 @@ from evenstep.report.svg import Board, Scale, series_of
 
 
 def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: str) -> str:
-    """A column of `IterationTable` over time, one line a policy, mean over stretches of iterations; empty without any."""
+    """An SVG line chart of a column of `IterationTable` over seconds: a line a policy, means over stretches of iterations.
+
+    Args:
+        runs: by name of the policy, which sets its colour; a run without iterations has no line. Without any line, "".
+        column: name of the column.
+        label, y_title: description for screen readers, and title of the y axis.
+    """
     series: Series = []
     for i, run in zip(series_of(runs).values(), runs.values(), strict=True):
         if run.iterations is not None and run.iterations.start_s.size:
@@ -24,7 +30,15 @@ def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: s
 
 
 def composition(name: str, series: int, run: EngineRun) -> str:
-    """A chart of one policy's tokens of each iteration over time, decodes and prefill chunks stacked."""
+    """A chart, as SVG, of the tokens of one policy's iterations over time, prefill chunks stacked on decodes.
+
+    Means over stretches of iterations. Empty text for a run without iterations.
+
+    Args:
+        name: the policy, for screen readers.
+        series: its number in `series_of`, which sets its colour.
+        run: the run.
+    """
     if run.iterations is None or not run.iterations.start_s.size:
         return ""
     table = run.iterations
@@ -45,7 +59,13 @@ def composition(name: str, series: int, run: EngineRun) -> str:
 
 
 def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
-    """Cumulative distribution of a latency, one line a policy: ``e2e`` or ``ttft``."""
+    """Cumulative distribution of a latency of completed requests as SVG, one line a policy; empty text without requests.
+
+    Args:
+        runs: by name of the policy.
+        kind: ``e2e`` is end-to-end latency; any other text is TTFT.
+        title: name of the latency in the chart.
+    """
     found = [
         (i, (run.requests.finished_s if kind == "e2e" else run.requests.first_token_s) - run.requests.arrival_s)
         for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
@@ -54,7 +74,10 @@ def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
 
 
 def mean_against_p99(comparison: EngineComparison) -> str:
-    """A dot a policy: mean latency to the right, 99th percentile up; nothing is better than what lies left and below."""
+    """A dot a policy, as SVG: mean end-to-end latency to the right, its 99th percentile up, both in seconds; low is better.
+
+    A policy without a value has no dot; without any dot the text is empty.
+    """
     number = series_of(r.policy for r in comparison.policies)
     found = [(number[r.policy], r.mean("e2e_mean_s"), r.mean("e2e_p99_s"), r.policy) for r in comparison.policies]
     found = [one for one in found if one[1] is not None and one[2] is not None]
@@ -73,7 +96,7 @@ def mean_against_p99(comparison: EngineComparison) -> str:
 
 
 def scale(values: list[float]) -> Scale:
-    """A scale with room around all values; by powers of ten if they differ by more than a factor of twenty."""
+    """A scale with room around all values, at least one; logarithmic if all are above 0 and differ by more than 20 times."""
     low, high = min(values), max(values)
     if high > 20 * low > 0:
         return Scale(low / 1.3, high * 1.3, log=True)

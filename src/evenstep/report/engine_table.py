@@ -30,20 +30,15 @@ DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s
 
 
 def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float], ...]:
-    """The columns of a comparison's table, including those of its objective if it has one."""
+    """`COLUMNS`, and `SLO` after TTFT p99 if the comparison has an objective: (heading, unit, field, factor) each."""
     if comparison.slo is None:
         return COLUMNS
     after = 1 + [name for _, _, name, _ in COLUMNS].index("ttft_p99_s")
     return (*COLUMNS[:after], *SLO, *COLUMNS[after:])
 
 
-def table_lines(comparison: EngineComparison, width: int | None = None) -> list[str]:
-    """Headings, units and a line a policy, then the differences to the baseline.
-
-    Args:
-        comparison: what to show.
-        width: letters of the terminal (`fitted`); None = any number, and no name is cut.
-    """
+def table_lines(comparison: EngineComparison) -> list[str]:
+    """The table for a terminal: a line of headings, one of units, one for each policy, then `difference_lines`."""
     results, columns = comparison.policies, columns_of(comparison)
     names = cut_names([r.policy for r in results], name_limit(width))
     rows = [
@@ -58,7 +53,7 @@ def table_lines(comparison: EngineComparison, width: int | None = None) -> list[
 
 
 def count_lines(comparison: EngineComparison) -> list[str]:
-    """The counts of the summary's field ``counted`` that are not 0, means over replicates: a line for a policy with any."""
+    """A line ``policy: name count, ...`` for each policy with counts other than 0 in ``counted``; means over replicates."""
     lines: list[str] = []
     for result in comparison.policies:
         found = {name: value for name, value in result.mean("counted").items() if value}
@@ -69,7 +64,7 @@ def count_lines(comparison: EngineComparison) -> list[str]:
 
 
 def verdict_lines(comparison: EngineComparison) -> list[str]:
-    """Explains the verdicts in the table, one line for each that needs words."""
+    """Explains the verdicts in the table: one line for each of undecided, mixed and unstable that a policy has."""
     found = {result.mean("verdict") for result in comparison.policies}
     said = {
         "undecided": "undecided: this run is too short to tell whether the queue keeps growing; a longer one (--limit) may.",
@@ -80,13 +75,16 @@ def verdict_lines(comparison: EngineComparison) -> list[str]:
 
 
 def cell(result: PolicyResult, name: str, factor: float) -> str:
-    """The mean of a summary's field times `factor`, as text; `MISSING` without a value."""
+    """The mean over replicates of a numeric field `name` times `factor`, as text; `MISSING` if a replicate has no value."""
     value = result.mean(name)
     return MISSING if value is None else short(value * factor)
 
 
-def _difference_lines(comparison: EngineComparison, names: Mapping[str, str], width: int | None) -> list[str]:
-    """Lines with paired differences to the baseline in per cent; empty for a single policy."""
+def difference_lines(comparison: EngineComparison) -> list[str]:
+    """Paired differences of the columns in `DIFFERENCES`, in per cent of the baseline's mean, for a terminal.
+
+    An empty line, a title, headings, and a line for each other policy; no lines for a single policy.
+    """
     base = comparison.policies[comparison.baseline]
     others = [r for r in comparison.policies if r is not base]
     if not others:

@@ -20,14 +20,14 @@ _PER_INCH = 130
 def picture(
     draw: Callable[[Any], None], kind: str, size: tuple[float, float], per_inch: int = _PER_INCH, **more: Any
 ) -> bytes:
-    """Draw one figure, and return its file's bytes.
+    """Draw one figure with matplotlib, and return the bytes of its file; same data, same bytes.
 
     Args:
-        draw: puts everything on the matplotlib figure it is given.
+        draw: puts everything on the matplotlib `Figure` that it gets. Top and right spines are hidden afterwards.
         kind: ``svg`` or ``png``.
         size: width and height, inches.
-        per_inch: dots of a png.
-        more: settings of matplotlib in place of the usual ones.
+        per_inch: dots per inch of a png.
+        more: rcParams of matplotlib by name, which replace those set here.
     """
     kernel_cache.lend_to_drawing()
     import matplotlib as mpl
@@ -48,14 +48,17 @@ def picture(
 
 
 def band_line(axes: Any, x: Sequence[float], y: Sequence[Interval], label: str, colour: str, marker: str = "o") -> None:
-    """Draw a line through means, in a band of their intervals where they have ends."""
+    """Draw a line through means on matplotlib axes, and a band of their intervals if all of them have ends."""
     axes.plot(x, [one.value for one in y], marker=marker, markersize=3.5, color=colour, label=label)
     if all(one.low is not None for one in y):
         axes.fill_between(x, [one.low for one in y], [one.high for one in y], color=colour, alpha=0.18, lw=0)
 
 
 def labelled(axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bool = False, **options: Any) -> None:
-    """Put labels, a title and a pale grid on axes; with `legend` also a legend without a frame, drawn with `options`."""
+    """Put axis labels, a title and a pale grid on matplotlib axes; empty texts change nothing.
+
+    With `legend` also a legend without a frame, to which `options` are passed.
+    """
     for text, put in ((x, axes.set_xlabel), (y, axes.set_ylabel), (title, axes.set_title)):
         if text:
             put(text)
@@ -65,7 +68,14 @@ def labelled(axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bo
 
 
 def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence[float | None]) -> None:
-    """Draw a bar with its interval for each case, and a diamond for the paper's number."""
+    """Draw a bar from 0 for each case on matplotlib axes, and a diamond for the paper's number.
+
+    Args:
+        axes: to draw on.
+        names: of the cases, below the bars.
+        y: mean of each case; intervals are drawn only if all of them have ends.
+        paper: the paper's number for each case; None = no diamond.
+    """
     place = np.arange(len(names))
     axes.bar(place, [one.value for one in y], width=0.62, color=COLOURS[0], alpha=0.75, label="ours")
     ends = [(one.value - one.low, one.high - one.value) for one in y if one.low is not None and one.high is not None]
@@ -85,8 +95,8 @@ def worker_lines(axes: Any, x: F8, load: F8, points: int = 200) -> None:
     Args:
         axes: to draw on.
         x: float64[S], time or step.
-        load: float64[S, G], KV tokens.
-        points: most points of a line.
+        load: float64[S, G], KV tokens, a column for each worker.
+        points: most points of a line; the first and last row are kept.
     """
     kept = np.unique(np.linspace(0, x.size - 1, min(x.size, points)).astype(np.int64))
     workers = load.shape[1]

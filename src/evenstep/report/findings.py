@@ -25,11 +25,11 @@ class Row:
     Args:
         case: the policy, predictor or sweep point it belongs to.
         quantity: name of the measured quantity.
-        unit: of the paper's number and of ours.
-        paper: the paper's number, or a range as text; None if it prints none.
-        ours: mean over replicates and its 95 % interval.
-        difference: ours minus that of `against`, replicate by replicate; None without a comparison.
-        against: the case it is compared with.
+        unit: of the paper's number and of ours; empty for a plain number.
+        paper: the paper's number, or a range as text; None if the paper gives no number.
+        ours: our mean over replicates and its 95 % interval.
+        difference: our number of this case less ours of the case `against`, replicate by replicate; None = not compared.
+        against: the case of the same quantity it is compared with; empty without a comparison.
     """
 
     case: str
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number or choice that the paper leaves open, or that we changed: named, never silent."""
+    """A number or choice that the paper leaves open, or that we changed: its name, our value, and the reason for it."""
 
     name: str
     value: object
@@ -55,9 +55,9 @@ class Claim:
     """A sentence of the paper and what we saw.
 
     Args:
-        says: the claim.
-        holds: whether it holds here; None where the intervals do not settle it.
-        seen: our figures for it.
+        says: the claim, as a sentence.
+        holds: whether it holds in our runs; None where the intervals do not settle it.
+        seen: our figures for it, as text.
     """
 
     says: str
@@ -72,13 +72,13 @@ class Findings:
     Args:
         rows: numbers, in the paper's order.
         claims: sentences of the paper, tested.
-        constants: every free constant.
-        remark: one sentence: where and why we differ.
-        stands_in: substitutes for data or machines that are not available.
-        data: columns of one long table, all of the same length: the data of the figure.
-        draw: puts the figure on a matplotlib figure.
-        size: of the figure, inches.
-        intervals: kind of the intervals, if they are not t-intervals over replicates.
+        constants: every number or choice that the paper leaves open or that we changed.
+        remark: one sentence, without its full stop, on where and why we differ from the paper.
+        stands_in: our substitutes for data or machines that are not available, as text without a full stop.
+        data: the data of the figure: columns by name, all of the same length.
+        draw: puts the drawing on the matplotlib figure that it gets.
+        size: width and height of the figure, inches.
+        intervals: a sentence on the kind of the intervals; empty = they are t-intervals over replicates.
     """
 
     rows: Sequence[Row]
@@ -94,15 +94,15 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reproduction:
-    """Findings with what they are of and how they were made.
+    """The findings of an experiment, its description, and how they were made.
 
     Args:
-        name, title, source: of the experiment.
-        findings: what came out.
-        quick: whether at the reduced size.
-        seeds: replicates.
+        name, title, source: name of the experiment for ``evenstep reproduce``, its title, and its place in the paper.
+        findings: the results.
+        quick: whether it ran at the reduced size, which is no evidence.
+        seeds: number of replicates.
         command: the command line, or empty.
-        versions: version by component.
+        versions: version by component, for instance ``evenstep``.
     """
 
     name: str
@@ -116,12 +116,12 @@ class Reproduction:
 
     @property
     def stem(self) -> str:
-        """The name of its files, without suffix."""
+        """The name of its files without suffix: `name`, with ``-quick`` after it at the reduced size."""
         return f"{self.name}-quick" if self.quick else self.name
 
 
 def with_interval(value: Interval | None) -> str:
-    """``12.3 ±0.4``, the mean and half a 95 % interval; without one for a single replicate."""
+    """``12.3 ±0.4``, the mean and half a 95 % interval; ``12.3`` if the ends are None, and empty text for None."""
     return "" if value is None else mean_text(value)
 
 
@@ -135,7 +135,7 @@ def _paper(value: float | str | None) -> str:
 
 
 def text_lines(found: Reproduction) -> list[str]:
-    """The findings for a terminal."""
+    """The findings as lines for a terminal: title, table of numbers, claims with verdicts, remarks, constants."""
     said = found.findings
     lines = [f"{found.name}: {found.title}", f"source: {found.source}"]
     if found.quick:
@@ -153,7 +153,7 @@ def text_lines(found: Reproduction) -> list[str]:
 
 
 def intervals_sentence(found: Reproduction) -> str:
-    """A sentence on what the intervals are."""
+    """A sentence on the intervals: `Findings.intervals` if given, else on t-intervals, or that one replicate has none."""
     if found.findings.intervals:
         return found.findings.intervals
     if found.seeds == 1:
@@ -162,12 +162,15 @@ def intervals_sentence(found: Reproduction) -> str:
 
 
 def verdict(claim: Claim, quick: bool) -> str:
-    """The verdict on a claim; a quick run gives no verdict."""
+    """``holds``, ``does not hold`` or ``not settled``; for a quick run ``no verdict at this size``."""
     return "no verdict at this size" if quick else _VERDICTS[claim.holds]
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
-    """The headings, then one list of texts for each row; the column of differences is omitted if it is empty."""
+    """A list of headings, then one list of texts for each row: case, quantity, unit, paper, ours, difference.
+
+    The column of differences is omitted if no row has one.
+    """
     found = [_HEAD, *map(_cells_of, rows)]
     return found if any(row[-1] for row in found[1:]) else [row[:-1] for row in found]
 
@@ -185,7 +188,10 @@ _CSV = "experiment case quantity unit paper ours low high difference difference_
 
 
 def csv_text(found: Reproduction) -> str:
-    """CSV text with a header and a line for each row; cells without a value are empty."""
+    """CSV text with a header and a line for each row of numbers, full precision; cells without a value are empty.
+
+    ``low`` and ``high`` are the ends of the interval of ``ours``; ``seeds`` is the number of replicates.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV.split())
@@ -209,7 +215,7 @@ _LATEX = {letter: rf"\{letter}" for letter in "&%$#_{}"} | {
 
 
 def latex_text(found: Reproduction) -> str:
-    """A LaTeX ``tabular``; it needs the package booktabs."""
+    """The rows of numbers as a LaTeX ``tabular``, special characters escaped; it needs the package booktabs."""
     lines = [
         rf"% evenstep reproduce {found.name}{' --quick (reduced size, no evidence)' if found.quick else ''}, "
         f"{found.seeds} replicates",
@@ -228,7 +234,10 @@ def _escaped(text: str) -> str:
 
 
 def json_object(found: Reproduction) -> dict[str, Any]:
-    """Everything but the figure and its data, as JSON values."""
+    """The whole reproduction but the figure and its data, as a JSON-ready dict; nan and infinity become None.
+
+    A claim also has ``verdict``, the text of `verdict`; its ``holds`` is None for a quick run.
+    """
     said = found.findings
     found_object: dict[str, Any] = {
         "version": 1,

@@ -26,11 +26,13 @@ footer { color: #666; margin-top: 2rem; }
 
 
 def write(found: Reproduction, folder: Path) -> list[Path]:
-    """Write the figure (SVG and PNG), its data (Parquet) and the page (HTML), and return the paths of the four files.
+    """Write the figure (SVG and PNG), its data (Parquet) and the page (HTML), named by `Reproduction.stem`.
+
+    Returns the paths of the four files, in the order SVG, PNG, Parquet, HTML.
 
     Args:
-        found: what came out.
-        folder: made when it is not there.
+        found: the reproduction.
+        folder: made when it is not there; files of the same names are replaced.
 
     Raises:
         InputError: the folder or a file cannot be written.
@@ -66,11 +68,11 @@ def _data(found: Reproduction) -> bytes:
 
 
 def page(found: Reproduction, drawing: str) -> str:
-    """The HTML page of a reproduction; it loads nothing.
+    """The HTML page of a reproduction as text; it loads nothing.
 
     Args:
-        found: what came out.
-        drawing: the figure as SVG.
+        found: the reproduction.
+        drawing: the figure as SVG; text before ``<svg`` is cut off, and without it ValueError is raised.
     """
     said = found.findings
     head, *rows = cells(said.rows)
@@ -91,7 +93,7 @@ def page(found: Reproduction, drawing: str) -> str:
 
 
 def plain_page(title: str, body: str) -> str:
-    """An HTML page that loads nothing; `body` is HTML."""
+    """A whole HTML page as text, with the style of `STYLE`; `title` is plain text, and `body` is HTML, put in as it is."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(title)}</title><style>{STYLE}</style></head><body>
@@ -101,7 +103,7 @@ def plain_page(title: str, body: str) -> str:
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
-    """An HTML table of plain text; columns from index `numbers` on are set as numbers, flush right."""
+    """An HTML table of plain text, which is escaped; columns from index `numbers`, counted from 0, are flush right."""
 
     def row(values: Sequence[str]) -> str:
         found = (

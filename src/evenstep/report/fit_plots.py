@@ -12,10 +12,12 @@ MOST = 4000
 
 
 def residual_plot(fitted: Fitted, fit: Fit, kind: str) -> bytes:
-    """Draw measured against fitted seconds, and the residuals over tokens, or over KV tokens if the log has no tokens.
+    """The bytes of a picture: measured against fitted milliseconds, and the residuals over tokens of the batch.
+
+    Residuals are measured less fitted, over KV tokens if the log has no tokens. At most about `MOST` points are drawn.
 
     Args:
-        fitted, fit: the log's columns, and the law shown.
+        fitted, fit: the log's columns, and the law shown, fitted to them.
         kind: ``svg`` or ``png``.
     """
     return picture(lambda figure: _draw(figure, fitted, fit), kind, (9.0, 3.6))

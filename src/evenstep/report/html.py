@@ -19,7 +19,14 @@ from evenstep.report.tables import NO_PREFILL, error_sentence, mean_text, replic
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One column of the summary: heading, unit, field, factor to the unit, and whether less is better."""
+    """One column of the report's tables.
+
+    Args:
+        heading, unit: shown above it.
+        field: name of the figure in the summaries.
+        scale: factor from the summary's unit to `unit`, for instance 1e3 from seconds to ms.
+        less_is_better: whether a lower value is coloured as better.
+    """
 
     heading: str
     unit: str
@@ -75,12 +82,12 @@ def _figures(comparison: Comparison) -> tuple[Figure, ...]:
 
 
 def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
-    """The whole report of a comparison.
+    """The whole report of a comparison as HTML text; it loads nothing.
 
     Args:
-        comparison: the figures, and what they were made by.
-        runs: for each policy, in the comparison's order, its first replicate with record tables; a chart whose table is
-            missing says so.
+        comparison: the figures, with the command and versions that made them.
+        runs: by policy, its first replicate with record tables. A policy without a run or without the table has no line in
+            a chart; a chart without any line says that it was not recorded.
     """
     name = str(comparison.trace.get("name") or "workload")
     parts = [
@@ -96,7 +103,12 @@ def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """An HTML page of these parts, with the style sheet inside and a policy against loading anything."""
+    """A whole HTML page as text, with the style sheet inside and a security policy against loading anything.
+
+    Args:
+        title: plain text; "evenstep: " is put before it.
+        parts: the body, as HTML, put in as it is.
+    """
     style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -108,14 +120,14 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 
 def fragment(comparison: Comparison) -> str:
-    """The report's two tables with their own style, for use inside another page such as a notebook."""
+    """The tables of means and of differences as an HTML ``div`` with its own style, for another page such as a notebook."""
     colours = "".join(f".evenstep .c{i}{{color:{colour}}}" for i, colour in enumerate(LIGHT))
     parts = [_summary(comparison), *_differences(comparison)]
     return f'<div class="evenstep"><style>{_FRAGMENT}{colours}</style>{"".join(parts)}</div>'
 
 
 def subtitle(comparison: Comparison) -> str:
-    """Workload and fleet in one line."""
+    """The line below the heading, as plain text: requests, tokens, fleet, arrivals, C of the first group, and t_l."""
     trace, c = comparison.trace, comparison.conditions
     groups = f" in {len(c.group_sizes)} barrier groups" if len(c.group_sizes) > 1 else ""
     arrivals = f"{c.arrivals} arrivals" + (f" with a pool of {c.pool}" if c.arrivals == "saturated" else "")
@@ -175,9 +187,9 @@ def table(heads: Iterable[tuple[str, str]], rows: Iterable[Sequence[str]], kind:
     """An HTML table that scrolls if it is wider than the page.
 
     Args:
-        heads: heading and unit of each column.
-        rows: the cells, as HTML; a cell may bring its own element.
-        kind: ``digests`` for text, else the first column names policies.
+        heads: heading and unit of each column, plain text; an empty unit is not shown.
+        rows: the cells, as HTML, at least one a row. Each is put in a ``td``, unless it begins with one (not the first).
+        kind: class of the table, such as ``digests``; empty = the first column is set as names of policies.
     """
     head = "".join(f"<th>{escape(name)}{f'<small>{escape(unit)}</small>' if unit else ''}</th>" for name, unit in heads)
     first = "<td>" if kind else '<td class="policy">'
@@ -216,12 +228,12 @@ ORACLE_BADGE = ' <span class="badge">oracle: unreachable live</span>'
 
 
 def swatch(series: int) -> str:
-    """A small square in a policy's colour, as HTML; `series` is its number of `series_of`."""
+    """A small square in a policy's colour, as HTML; `series` is the policy's number in `series_of`."""
     return f'<span class="swatch {series_class(series)}"></span>'
 
 
 def legend(names: Iterable[str], badges: Mapping[str, str] | None = None) -> str:
-    """A legend of policies: colours and names, each followed by its badge, which is HTML; empty if there are none."""
+    """A legend of policies as HTML: colour, name, and badge (HTML by name) if it has one; empty text without names."""
     found = "".join(f"<span>{swatch(i)}{escape(n)}{(badges or {}).get(n, '')}</span>" for n, i in series_of(names).items())
     return f'<div class="legend">{found}</div>' if found else ""
 
@@ -317,8 +329,8 @@ def charts_in(sections: Mapping[str, Sequence[tuple[str, str, str]]], names: Ite
     """Charts by section as HTML: title, SVG and caption of each, below the legend of the policies.
 
     Args:
-        sections: heading to (title, SVG, caption) of its charts.
-        names: the policies.
+        sections: for each heading, (title, SVG, caption) of its charts; an empty SVG reads "Not recorded.".
+        names: the policies, for the legend, which every section repeats.
     """
     above = legend(names)
     for title, charts in sections.items():
@@ -344,7 +356,12 @@ def _made_by(comparison: Comparison) -> Iterable[str]:
 
 
 def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequence[str] = ()) -> Iterable[str]:
-    """Everything needed to make the figures again: the command line, notes, and facts by heading."""
+    """The section "How this was made" as pieces of HTML: the command line unless empty, a list of notes, and facts.
+
+    Args:
+        command, notes: plain text.
+        known: for each heading, names and values of facts, as `facts` shows them.
+    """
     yield "<h2>How this was made</h2>"
     if command:
         yield f"<pre>{escape(command)}</pre>"
@@ -355,7 +372,7 @@ def made_by(command: str, known: Mapping[str, Mapping[str, Any]], notes: Sequenc
 
 
 def digests(comparison: Compared[Any], of: str) -> str:
-    """The digest of every run as HTML; `of` says which facts of each request it covers."""
+    """A table, as HTML, of the digest and seed of every run; `of` is text: the facts of each request it covers."""
     rows = [
         [escape(p.policy), f"<code>{escape(d)}</code>", str(seed)]
         for p in comparison.policies
@@ -366,7 +383,7 @@ def digests(comparison: Compared[Any], of: str) -> str:
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Names and values as a list."""
+    """Names and values as an HTML list; names lose their underscores, and values are set in words (``yes``, ``1,200``)."""
     rows = "".join(f"<dt>{escape(str(k).replace('_', ' '))}</dt><dd>{escape(_said(v))}</dd>" for k, v in values.items())
     return f"<dl>{rows}</dl>"
 

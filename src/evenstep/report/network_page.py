@@ -34,7 +34,10 @@ _MOST_ENGINES = 16
 
 
 def order_lines(found: Sequence[Ordered]) -> list[str]:
-    """A line for each order: its means with half-intervals, and the change from the first order."""
+    """A heading, and a line for each order: means ± half a 95 % interval (change from the first order), tasks left, verdict.
+
+    A verdict is that of each run if they differ, joined by slashes.
+    """
     rows = [["order", *(head for head, _ in COLUMNS), "unfinished", "verdict"]]
     for one in found:
         cells = [_cell(one.mean(figure), None if one.versus is None else one.versus[figure]) for _, figure in COLUMNS]
@@ -43,7 +46,7 @@ def order_lines(found: Sequence[Ordered]) -> list[str]:
 
 
 def type_lines(found: Sequence[Ordered]) -> list[str]:
-    """A line for each order: the mean latency of the tasks of each type, in seconds. No line with one type."""
+    """A heading, and a line for each order: mean latency of the tasks of each type, seconds. No lines for one type."""
     types = found[0].runs[0].types
     if len(types) < 2:
         return []
@@ -67,7 +70,7 @@ def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
 
     Args:
         run: the run.
-        most: engines that get a line, the first ones; a last line counts the others.
+        most: how many engines, the first ones, get a line; a last line counts the others.
     """
     rows = [["engine", "busy %", "calls", "unfinished", "tokens left", "verdict"]]
     engines = run.summary["engines"]
@@ -79,7 +82,10 @@ def engine_lines(run: NetworkRun, most: int = _MOST_ENGINES) -> list[str]:
 
 
 def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
-    """A line for each engine or virtual station with its load, then the verdict; with a run also what came out in it."""
+    """A heading, a line for each engine or virtual station with its load, then the verdict by loads.
+
+    With a run, a column has its simulated verdict: the worst of a group of engines, and the network's for a virtual station.
+    """
     rows = [["station", "load", "by its load", *(["simulated"] if run else [])]]
     for one in judged.engines:
         word = MISSING if math.isnan(one.load) else ("overloaded" if one.load > 1 else "below 1")
@@ -92,7 +98,10 @@ def judged_lines(judged: Judged, run: NetworkRun | None = None) -> list[str]:
 
 
 def checked_lines(checked: Checked) -> list[str]:
-    """The lines of `judged_lines`, then the simulated verdict and how the work of overloaded virtual stations grew."""
+    """The lines of `judged_lines`, then the simulated verdict, then a line for each overloaded virtual station.
+
+    Such a line says by how many seconds a second its work grew in the run, and by how many its load predicts.
+    """
     run = checked.run
     lines = judged_lines(checked.judged, run)
     verdict = run.summary["verdict"] or "no verdict, because all tasks arrive at once"
@@ -104,7 +113,7 @@ def checked_lines(checked: Checked) -> list[str]:
 
 
 def judged_object(judged: Judged) -> dict[str, Any]:
-    """The loads as plain values for JSON."""
+    """The loads as a JSON-ready dict: ``verdict``, ``why``, and the loads of ``engines`` and ``virtual_stations``."""
     return {
         "verdict": judged.verdict,
         "why": judged.why,
@@ -114,7 +123,7 @@ def judged_object(judged: Judged) -> dict[str, Any]:
 
 
 def order_object(one: Ordered) -> dict[str, Any]:
-    """The results of one order as plain values for JSON."""
+    """One order as a JSON-ready dict: ``order``, ``seeds``, ``digests``, ``summaries``, ``versus_first`` (or None)."""
     return {
         "order": one.order,
         "seeds": [run.seed for run in one.runs],
@@ -131,7 +140,7 @@ def _differences(versus: Mapping[str, Interval] | None) -> dict[str, Any] | None
 
 
 def live_lines(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[str]:
-    """Two lines a run: the same tasks in the simulator, and live."""
+    """A heading, and two lines for each pair: the same tasks in the simulator, then live; latencies in seconds."""
     rows = [["order", "seed", "run", "task mean s", "task p95 s", "call mean s", "tasks", "unfinished", "failed calls"]]
     for run, live in pairs:
         left = run.summary["unfinished_tasks"]
@@ -142,7 +151,10 @@ def live_lines(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[str]:
 
 
 def live_order_lines(found: Sequence[LiveOrdered]) -> list[str]:
-    """Two lines an order: its means, and the change from the first order, in the simulator and live."""
+    """A heading, and a line for each result: means ± half a 95 % interval, and the change from the first order in per cent.
+
+    Results come as `live_orders` gives them: for each order the simulated one, then the live one.
+    """
     heads = {name: head for head, name in COLUMNS}
     rows = [["order", "run", *(heads[name] for name in LIVE)]]
     for one in found:
@@ -152,18 +164,21 @@ def live_order_lines(found: Sequence[LiveOrdered]) -> list[str]:
 
 
 def live_order_object(one: LiveOrdered) -> dict[str, Any]:
-    """An order's change from the first one, simulated or live, as plain values for JSON."""
+    """A JSON-ready dict: ``order``, ``run`` (simulated or live), and ``versus_first``, by figure (None = first)."""
     return {"order": one.order, "run": one.way, "versus_first": _differences(one.versus)}
 
 
 def live_object(run: NetworkRun, live: Live) -> dict[str, Any]:
-    """A run and its live counterpart as plain values for JSON."""
+    """A run and its live counterpart as a JSON-ready dict: ``order``, ``seed``, figures ``simulated`` and ``live``."""
     found = {"tasks": live.tasks, "unfinished_tasks": live.unfinished, "failed_calls": live.failed, **live.latencies}
     return {"order": run.order, "seed": run.seed, "simulated": run.summary, "live": found}
 
 
 def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:
-    """The whole report: orders, loads, engines, and what the engines hold over time."""
+    """The whole report as HTML text: all orders, loads, and engines and charts over time of the first order's first run.
+
+    `command` is the command line, to be shown.
+    """
     run = found[0].runs[0]
     title = f"Network {run.name}"
     said = f"{run.summary['tasks']:,} tasks done, {len(run.engines)} engines, {short(run.until_s, 4)} s. Simulated."

@@ -10,9 +10,9 @@ MISSING = "-"
 
 
 def short(value: float | None, digits: int = 3) -> str:
-    """`digits` significant digits, but every whole one, thousands parted: ``0.0123``, ``1.23``, ``12,345``.
+    """A number with `digits` significant digits, but all digits before the point: ``0.0123``, ``1.23``, ``12,345``.
 
-    `MISSING` for None and nan.
+    At most nine decimals. `MISSING` for None and nan; infinity raises OverflowError.
     """
     if value is None or math.isnan(value):
         return MISSING
@@ -28,9 +28,9 @@ def percent(value: float | None, places: int = 2) -> str:
 
 
 def relative(difference: Interval | None, base: float | None, places: int = 2, unit: str = " %") -> str:
-    """A difference in per cent of the baseline's mean, with half the width of its interval: ``-12.3 % ±0.4``.
+    """A difference in per cent of `base`, with half the width of its interval if it has ends: ``-12.3 % ±0.4``.
 
-    `MISSING` without a difference, or if `base` is 0 or None.
+    `MISSING` without a difference, or if `base` is 0 or None. `base` is the baseline's mean, in the difference's unit.
     """
     if difference is None or not base:
         return MISSING
@@ -51,7 +51,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def tick(value: float) -> str:
-    """A figure on an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``."""
+    """A figure on an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``; k, M and G stand for 1e3, 1e6 and 1e9."""
     size = abs(value)
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if size >= unit:

@@ -19,16 +19,16 @@ class Item:
     """One row: a claim of a paper, and where it is tested here.
 
     Args:
-        of: the paper's own numbers, such as ``Theorem 1``.
+        of: the paper's own names of it, such as ``Theorem 1``.
         says: the claim, in one sentence.
-        verdict: what came out at full size; of a definition or an algorithm, whether the code is it. Empty in the file
-            where it follows from the recorded claims of `run`; stated, it is weaker than they are.
-        why: what limits the verdict, with figures; empty only where it holds.
+        verdict: the result at full size; of a definition or an algorithm, whether the code implements it. Empty in the data
+            file if it follows from the recorded claims of `run`; if given there, it is weaker than they are.
+        why: what limits the verdict, with figures; empty only if the verdict is ``holds``.
         code: modules or attributes below ``evenstep``.
         run: experiments of ``evenstep reproduce``.
-        claims: words of their claims that decide the verdict; all claims when empty.
+        claims: words that pick the claims of `run` which decide the verdict; empty = all claims.
         test: files or folders below ``tests``.
-        also: another command, whole.
+        also: another whole command line, or empty.
     """
 
     of: tuple[str, ...]
@@ -43,14 +43,14 @@ class Item:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The item's full commands, or its tests if it has none."""
+        """Command lines that test the item: ``evenstep reproduce`` for each of `run`, then `also`; else pytest calls."""
         named = tuple(f"evenstep reproduce {name}" for name in self.run) + ((self.also,) if self.also else ())
         return named or tuple(f"pytest tests/{place}" for place in self.test)
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper and its items, in the paper's order."""
+    """A paper: its short name, its title, and its items in the paper's order."""
 
     name: str
     title: str
@@ -59,13 +59,13 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class Papers:
-    """The content of the data file: all papers."""
+    """The content of the data file ``experiments/papers/papers.yaml``: all papers, in the order shown."""
 
     papers: tuple[Paper, ...]
 
 
 def markdown(papers: Sequence[Paper]) -> str:
-    """The papers as Markdown, each with a table of its items."""
+    """The papers as Markdown text: for each a heading, its title, and a table of its items with their verdicts."""
     lines: list[str] = []
     for paper in papers:
         lines += [f"## {paper.name}", "", paper.title, "", "| item | what | code | command | verdict |"]
@@ -82,11 +82,11 @@ def _judged(item: Item) -> str:
 
 
 def page(papers: Sequence[Paper], found: Mapping[str, Reproduction | str], command: str = "") -> str:
-    """The HTML page on a run of every experiment; it loads nothing.
+    """The HTML page, as text, on a run of every experiment; it loads nothing and links to each experiment's own page.
 
     Args:
-        papers: the items.
-        found: by experiment what came out, or why nothing did.
+        papers: the papers, with recorded verdicts.
+        found: by name of the experiment its reproduction, or a text on why it did not run. Other experiments are not shown.
         command: the command line.
     """
     ran = [one for one in found.values() if isinstance(one, Reproduction)]

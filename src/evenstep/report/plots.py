@@ -22,10 +22,9 @@ Series = list[tuple[int, F8, F8]]  # number of the policy, x, y
 
 
 def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
-    """KV load of every worker over time, one chart a policy on shared axes (BF-IO Fig. 6).
+    """KV load of the workers over time: for each policy an SVG chart, all on the same axes (BF-IO Fig. 6).
 
-    Args:
-        runs: policies in order; those without worker samples are left out.
+    A band covers all workers; at most `WORKER_LINES` have their own line. Policies without worker samples are left out.
     """
     tables = {name: run.workers for name, run in runs.items() if run.workers is not None and run.workers.step.size}
     if not tables:
@@ -51,19 +50,25 @@ def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -
 
 
 def envelope_over_time(runs: Mapping[str, Run]) -> str:
-    """Load of the heaviest worker, mean over stretches of steps."""
+    """An SVG chart of the load of the heaviest worker, KV tokens, mean over stretches of steps: a line a policy with steps.
+
+    Empty text without any line.
+    """
     series = [(i, *_over_time(s, s.envelope)) for i, s, _ in _steps(runs)]
     return lines(series, "envelope over time", "time, s", "KV tokens, heaviest worker")
 
 
 def idle_over_time(runs: Mapping[str, Run]) -> str:
-    """Share of worker time lost at the barrier, in per cent, mean over stretches of steps."""
+    """An SVG chart of worker time lost at the barrier, per cent, mean over stretches of steps; empty text without steps."""
     series = [(i, *_over_time(s, 100 * idle_of(s, c))) for i, s, c in _steps(runs)]
     return lines(series, "time lost at the barrier", "time, s", "lost at the barrier, %")
 
 
 def power_over_time(runs: Mapping[str, Run]) -> str:
-    """Mean watts of a worker while its group steps, busy/idle accounting (BF-IO Fig. 7)."""
+    """An SVG chart of mean watts of a worker while its group steps, busy/idle accounting (BF-IO Fig. 7).
+
+    One line a policy, over stretches of steps; empty text without steps.
+    """
     series: Series = []
     for i, s, c in _steps(runs):
         size = metrics.of_group(c.group_sizes, s.group)
@@ -76,7 +81,7 @@ def power_over_time(runs: Mapping[str, Run]) -> str:
 
 
 def imbalance_distribution(runs: Mapping[str, Run]) -> str:
-    """Share of steps of the steady window whose imbalance is at most so many tokens."""
+    """An SVG chart: share of the steady window's steps with at most so many tokens of imbalance; "" without steps."""
     found: list[tuple[int, F8]] = []
     for i, s, c in _steps(runs):
         size = metrics.of_group(c.group_sizes, s.group)
@@ -87,7 +92,7 @@ def imbalance_distribution(runs: Mapping[str, Run]) -> str:
 
 
 def tpot_distribution(runs: Mapping[str, Run]) -> str:
-    """Share of requests whose time per output token is at most so many milliseconds."""
+    """An SVG chart: share of requests with at most so many milliseconds per output token; "" without requests."""
     found = [
         (i, 1e3 * metrics.tpot(run.requests))
         for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
@@ -97,12 +102,12 @@ def tpot_distribution(runs: Mapping[str, Run]) -> str:
 
 
 def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_title: str) -> str:
-    """A group of bars for each fifth of the requests by prompt size, a bar a policy.
+    """An SVG chart of a group of bars for each fifth of the requests by prompt size, a bar a policy; "" without fifths.
 
     Args:
         fifths: for each policy, the summary's ``waits_by_prompt_fifth``.
         field: ``mean_wait_s`` or ``oldest_wait_s``.
-        y_title: what the bars show.
+        y_title: name of that figure, for the axis.
     """
     groups = max((len(f) for f in fifths.values()), default=0)
     if groups == 0:
@@ -124,7 +129,7 @@ def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_titl
 
 
 def energy(comparison: Comparison) -> str:
-    """Kilojoules of the whole run under both accountings, a bar a policy."""
+    """An SVG chart of mean kilojoules of the whole run under both accountings, a bar a policy; "" if one is missing."""
     accountings = (("energy_busy_idle_j", "busy and idle priced apart"), ("energy_step_average_j", "step average"))
     joules = {f: [p.mean(f) for p in comparison.policies] for f, _ in accountings}
     if any(value is None for values in joules.values() for value in values):
@@ -143,7 +148,7 @@ def energy(comparison: Comparison) -> str:
 
 
 def idle_of(steps: StepTable, conditions: Conditions) -> F8:
-    """float64[K], share of each step's worker time lost at the barrier, as in the metric `idle_time_share`."""
+    """float64[K] in [0, 1), share of each step's worker time, C included, lost at the barrier (metric `idle_time_share`)."""
     size = metrics.of_group(conditions.group_sizes, steps.group)
     fixed = metrics.of_group(metrics.group_overheads(conditions), steps.group)
     return metrics.idle_share(steps.local_max_s, steps.local_sum_s, size, fixed)
@@ -159,12 +164,12 @@ def _steps(runs: Mapping[str, Run]) -> list[tuple[int, StepTable, Conditions]]:
 
 
 def stretches(rows: int, most: int = POINTS) -> I8:
-    """int64[P+1], first row of each of at most `most` stretches of equal length, and the number of rows."""
+    """int64[P+1], ascending: first row of each of P stretches of about equal length, P <= `most`, and then `rows` itself."""
     return np.unique(np.linspace(0, rows, min(rows, most) + 1).astype(np.int64))
 
 
 def means(values: F8, edges: I8) -> F8:
-    """float64[P], mean of each stretch."""
+    """float64[P], mean of float64[rows] `values` over each stretch; `edges` is the result of `stretches(rows)`."""
     return np.add.reduceat(values, edges[:-1]) / np.diff(edges)
 
 
@@ -175,9 +180,12 @@ def _over_time(steps: StepTable, values: F8) -> tuple[F8, F8]:
 
 
 def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = False) -> str:
-    """Lines on common axes as SVG. The y axis begins at 0 or, when `tight`, just below the smallest value.
+    """Lines on common axes as SVG; empty text if `series` is empty. x begins at 0, and nan in y breaks a line.
 
-    Empty text without any line.
+    Args:
+        series: for each line the number of its policy (`series_of`), x and y, float64[N] each.
+        label, x_title, y_title: description of the chart for screen readers, and titles of its axes.
+        tight: the y axis begins just below the smallest value, else at 0.
     """
     if not series:
         return ""
@@ -200,7 +208,7 @@ def distribution(found: list[tuple[int, F8]], label: str, x_title: str, y_title:
     Args:
         found: number of the policy (`series_of`) and its values, float64[N] in any order.
         label, x_title, y_title: description of the chart, and titles of its axes.
-        log: a logarithmic x axis if the values differ by more than a factor of 20.
+        log: a logarithmic x axis if the values drawn differ by more than a factor of 20.
     """
     kept = [(i, np.sort(values)) for i, values in found if values.size]
     if not kept:

@@ -17,11 +17,11 @@ from evenstep.report.svg import LIGHT, series_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A drawing of one metric.
+    """A bar chart of one metric, a bar a policy; a notebook shows it as SVG. Make it with `of`, which checks the metric.
 
     Args:
         comparison: the comparison to draw.
-        metric: its name, a field of the summaries.
+        metric: name of a numeric field of the summaries.
     """
 
     comparison: Comparison
@@ -29,7 +29,7 @@ class Picture:
 
     @classmethod
     def of(cls, comparison: Comparison, metric: str) -> Picture:
-        """The picture of a metric that every policy has.
+        """The picture of a metric, once it is known to be numeric. A policy without a value gets no bar.
 
         Raises:
             InputError: no such metric, or one that is not a number.
@@ -38,7 +38,7 @@ class Picture:
         return cls(comparison, metric)
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture as ``.svg`` or ``.png``.
+        """Write the picture as ``.svg`` or ``.png``, as the suffix says in lower case; returns the path as a `Path`.
 
         Raises:
             InputError: another suffix, or a file that cannot be written.
@@ -59,7 +59,7 @@ class Picture:
 
 
 def means_of(comparison: Comparison, metric: str) -> list[float]:
-    """Mean of a metric for each policy, nan where a replicate has no value.
+    """Mean of a metric over replicates for each policy, in the comparison's order; nan where a replicate has no value.
 
     Raises:
         InputError: no such metric, or one that is not a number.
@@ -72,7 +72,7 @@ def means_of(comparison: Comparison, metric: str) -> list[float]:
 
 
 def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
-    """Bars on matplotlib axes, the first policy on top.
+    """Draw horizontal bars with 95 % intervals on matplotlib axes, the first policy on top; ``*`` marks oracles.
 
     Raises:
         InputError: as `means_of`.

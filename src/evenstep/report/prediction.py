@@ -28,7 +28,7 @@ HEADINGS = (
 
 
 def cells(score: Score) -> tuple[str, ...]:
-    """One row of the table; a dash for a measure without a value."""
+    """One row of the table, a text under each of `HEADINGS`; a dash for a measure without a value."""
     return (
         score.predictor,
         str(score.horizon),
@@ -44,18 +44,18 @@ def cells(score: Score) -> tuple[str, ...]:
 
 
 def text_lines(found: Evaluation) -> list[str]:
-    """The table and its explanations, as lines."""
+    """The evaluation for a terminal: `sentence`, headings, a line for each predictor and horizon, and the notes."""
     lines = aligned([HEADINGS, *(cells(score) for score in found.scores)])
     return [sentence(found), "", *lines, "", *(f"note: {note}" for note in found.notes)]
 
 
 def sentence(found: Evaluation) -> str:
-    """The training part and the judged part."""
+    """A sentence: from how many first requests of the trace predictors learned, and how many later ones judge them."""
     return f"{found.trace}: learned from the first {found.trained:,} requests, judged on the {found.judged:,} after them."
 
 
 def json_object(found: Evaluation) -> dict[str, Any]:
-    """The evaluation as JSON values."""
+    """The evaluation as a JSON-ready dict; ``scores`` has a dict for each predictor and horizon. None = without a value."""
     return {
         "trace": found.trace,
         "trained": found.trained,
@@ -66,7 +66,7 @@ def json_object(found: Evaluation) -> dict[str, Any]:
 
 
 def page(found: Evaluation, command: str) -> str:
-    """The table and one reliability curve a horizon as a self-contained page."""
+    """An HTML page, as text, that loads nothing: the table, and for each horizon a chart of the predictors' reliability."""
     title = f"predictors on {found.trace}"
     horizons = dict.fromkeys(score.horizon for score in found.scores)
     parts = [

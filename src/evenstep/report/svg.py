@@ -41,7 +41,7 @@ _LONGEST_NAME, _CHARACTER, _LINE = 30, 6.2, 12
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values to places on the board.
+    """Maps values to positions along one axis of a `Board`.
 
     Args:
         low, high: values at the two ends, ``low < high``; above 0 when `log`.
@@ -60,7 +60,10 @@ class Scale:
         return (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """About `count` round values inside the scale; a short logarithmic scale also gets values between powers of ten."""
+        """About `count` round values inside the scale, ascending: multiples of 1, 2 or 5 times a power of ten.
+
+        A logarithmic scale has powers of ten, and values between them if fewer than three lie inside.
+        """
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             every = max(1, math.ceil((last - first + 1) / (count + 1)))
@@ -81,10 +84,11 @@ class Scale:
 
 
 def series_of(names: Iterable[str]) -> dict[str, int]:
-    """A number for each policy, which sets its colour; reports on the same policies agree.
+    """A number >= 0 for each name of a policy, which sets its colour; reports on the same policies agree.
 
-    Well-known policies have fixed colours, another one that which its name hashes to. If it is taken here, the next free one
-    is used; beyond eight policies colours come back with dashes. The order of the names changes nothing.
+    Well-known policies have fixed numbers in 0..7, and another name gets one by its hash. If that is taken by another of
+    these names, the next free one is used. Beyond eight policies numbers from 8 on repeat the colours with dashes. The dict
+    is in the order of the names, which changes no number.
     """
     asked = list(dict.fromkeys(names))
     dashed = range(0, COLOURS * (1 + len(asked) // COLOURS), COLOURS)
@@ -100,13 +104,13 @@ def series_of(names: Iterable[str]) -> dict[str, int]:
 
 
 def round_step(size: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is at least `size`."""
+    """The smallest of 1, 2, 5 times a power of ten that is at least `size`, which is above 0."""
     power = 10.0 ** math.floor(math.log10(size))
     return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= size * (1 - 1e-9))
 
 
 def from_zero(values: Sequence[F8], room: float = 1.05) -> Scale:
-    """A linear scale from 0 to `room` times the largest value; 0 to 1 if no value is above 0. nan is ignored."""
+    """A linear scale from 0 to `room` times the largest of all values; 0 to 1 if no value is above 0. nan is ignored."""
     tops = [float(np.nanmax(v)) for v in values if v.size and np.isfinite(v).any()]
     top = max(tops, default=0.0)
     return Scale(0.0, top * room if top > 0 else 1.0)
@@ -114,11 +118,11 @@ def from_zero(values: Sequence[F8], room: float = 1.05) -> Scale:
 
 @dataclass(slots=True)
 class Board:
-    """One chart under construction.
+    """One chart under construction: methods add SVG elements, later ones above earlier ones, and `svg` gives the whole.
 
     Args:
-        x, y: scales of the plotting area.
-        width, height: size of the whole chart in its own units.
+        x, y: scales of the plotting area; values outside are drawn at its edge.
+        width, height: size of the whole chart, in SVG user units, as are the margins.
         label: a description of the chart, for screen readers.
         left, bottom, top, right: margins around the plotting area.
         parts: the SVG elements drawn so far.
@@ -136,11 +140,14 @@ class Board:
     parts: list[str] = field(default_factory=list[str])
 
     def axes(self, x_title: str, y_title: str) -> None:
-        """Draw grid lines, figures and titles. Call it first, so that data lies above."""
+        """Draw grid lines for y, figures along both axes, and titles. Call it or `titles` first, so that data lies above."""
         self._frame(x_title, y_title, self.x.ticks(6), 5)
 
     def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
-        """As `axes`, without figures along x, for marks with their own labels; with `y_ticks` 0 also none along y."""
+        """As `axes`, but without figures along x, for charts that add `note` labels.
+
+        `y_ticks` is about the number of figures and grid lines along y; 0 = no figures and lines.
+        """
         self._frame(x_title, y_title, (), y_ticks)
 
     def _frame(self, x_title: str, y_title: str, x_values: Sequence[float], y_ticks: int) -> None:
@@ -162,12 +169,12 @@ class Board:
         )
 
     def line(self, x: F8, y: F8, series: int, kind: str = "line") -> None:
-        """A line through points, broken where `y` is nan.
+        """Draw a line through points, broken where `y` is nan or infinite.
 
         Args:
-            x, y: float64[N].
+            x, y: float64[N], values on the scales, in the order to be joined.
             series: number of the policy (`series_of`); sets the colour.
-            kind: class of the line in the style sheet.
+            kind: class of the line in the style sheet: ``line``, ``thin`` or ``grid``.
         """
         steps: list[str] = []
         pen_down = False
@@ -179,7 +186,7 @@ class Board:
             self.parts.append(f'<path class="{kind} {series_class(series)}" d="{"".join(steps)}"/>')
 
     def area(self, x: F8, low: F8, high: F8, series: int) -> None:
-        """The area between two lines; float64[N] each, no nan."""
+        """Fill the area between two lines over `x`: float64[N] values on the scales, no nan. `series` sets the colour."""
         if x.size == 0:
             return
         px = self._x(x)
@@ -188,11 +195,11 @@ class Board:
         self.parts.append(f'<path class="area {series_class(series)}" d="M{forth}L{back}Z"/>')
 
     def bar(self, place: float, width: float, value: float, series: int, title: str) -> None:
-        """Draw one upright bar.
+        """Draw one upright bar from the bottom of the plotting area.
 
         Args:
-            place, width: left end and width as shares of the plotting area.
-            value: on the y scale.
+            place, width: left end and width as shares of the plotting area's width, in [0, 1].
+            value: its upper end on the y scale.
             series: number of the policy.
             title: tooltip.
         """
@@ -204,12 +211,12 @@ class Board:
         )
 
     def dot(self, x: float, y: float, series: int, low: float, high: float, title: str) -> None:
-        """A dot with a whisker.
+        """Draw a dot with a whisker.
 
         Args:
-            x, y: its position.
+            x, y: its position, as values on the scales.
             series: number of the policy.
-            low, high: ends of the whisker on the y scale; nan for none.
+            low, high: ends of the whisker on the y scale; no whisker if one is nan.
             title: tooltip.
         """
         px, py = self._x(np.array([x]))[0], self._y(np.array([y]))[0]
@@ -225,7 +232,8 @@ class Board:
         """Write names next to dots, at the nearest free side and height, with a line to a dot that is not near.
 
         Args:
-            points: x and y of each dot, and its name.
+            points: x and y of each dot on the scales, and its name, which is cut to 30 characters. The first ones get the
+                best places; a name without a free place overlaps.
         """
         taken: list[tuple[float, float, float]] = []  # left and right end, height
         shifts = sorted(range(-10 * _LINE, 10 * _LINE + 1, _LINE), key=abs)
@@ -255,9 +263,9 @@ class Board:
         """Draw a cell of a heat map with its figure.
 
         Args:
-            left, bottom, width, height: shares of the plotting area.
-            shade: 0 = clear, 1 = full.
-            text: its figure.
+            left, bottom, width, height: shares of the plotting area, in [0, 1].
+            shade: strength of its colour, 0 = faintest, 1 = full.
+            text: its figure, as shown.
         """
         across = self.width - self.left - self.right
         up = self.height - self.bottom - self.top
@@ -270,19 +278,19 @@ class Board:
         )
 
     def side_note(self, place: float, text: str) -> None:
-        """Text left of the axis, centred at a share of the plotting area from below."""
+        """Write text left of the y axis, centred at the height `place`: a share of the plotting area from below."""
         y = self.top + (1 - place) * (self.height - self.bottom - self.top)
         self.parts.append(f'<text x="{self.left - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(text)}</text>')
 
     def note(self, place: float, text: str) -> None:
-        """Text below the axis, centred at a share of the plotting area."""
+        """Write text below the x axis, centred at `place`: a share of the plotting area's width from the left."""
         x = self.left + place * (self.width - self.left - self.right)
         self.parts.append(
             f'<text x="{x:.1f}" y="{self.height - self.bottom + 16}" text-anchor="middle">{escape(text)}</text>'
         )
 
     def svg(self) -> str:
-        """The chart as one element."""
+        """The chart as text of one ``svg`` element, styled by the page's style sheet; more may be drawn afterwards."""
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{escape(self.label, quote=True)}">'
             f"{''.join(self.parts)}</svg>"
@@ -297,6 +305,6 @@ class Board:
 
 
 def series_class(series: int) -> str:
-    """Classes of a policy's marks: one of eight colours, and a dash for each round after the first."""
+    """CSS classes of a policy's marks: ``c0`` to ``c7``, and from number 8 on also a kind of dashes, ``d1`` to ``d3``."""
     dash = f" d{min(series // COLOURS, 3)}" if series >= COLOURS else ""
     return f"c{series % COLOURS}{dash}"

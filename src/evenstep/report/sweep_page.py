@@ -21,7 +21,7 @@ PAGE_ROWS, TERMINAL_ROWS = 500, 60
 
 
 def write_sweep(swept: Swept, path: Path) -> None:
-    """Write the report of a sweep.
+    """Write the report of a sweep, an HTML file that loads nothing.
 
     Args:
         swept: the sweep, with the command and versions it was made by.
@@ -34,7 +34,7 @@ def write_sweep(swept: Swept, path: Path) -> None:
 
 
 def page(swept: Swept) -> str:
-    """The whole page; see `write_sweep`."""
+    """The whole page as HTML text; it loads nothing, and shows at most `PAGE_ROWS` rows of figures."""
     title = f"Sweep of {_listed(swept.parameters)}"
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -47,7 +47,7 @@ def page(swept: Swept) -> str:
 
 
 def subtitle(swept: Swept) -> str:
-    """Points, policies and replicates in one line."""
+    """A line, as plain text, with the numbers of points, policies and replicates (fewest to most) of a sweep."""
     counts = sorted({len(runs) for point in swept.runs for runs in point})
     replicates = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return (
@@ -58,7 +58,7 @@ def subtitle(swept: Swept) -> str:
 
 
 def until_sentence(swept: Swept) -> str:
-    """A sentence on points where the stopping rule `until` did not hold in the end; empty without such a rule."""
+    """A sentence on the number of points at which the stopping rule `until` held in the end; empty without such a rule."""
     if not swept.until:
         return ""
     open_points = swept.met.count(False)
@@ -70,8 +70,10 @@ def until_sentence(swept: Swept) -> str:
     )
 
 
-def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS, width: int | None = None) -> list[str]:
-    """A line for each point and policy: parameters, policy, replicates, and each metric with half its interval.
+def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS) -> list[str]:
+    """Headings, units, and a line for each point and policy: parameters, policy, number of replicates, and each metric.
+
+    A metric is a mean ± half its 95 % interval. A last line counts rows left out, and one explains ``*``, an oracle.
 
     Args:
         swept: the sweep.

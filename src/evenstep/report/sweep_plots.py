@@ -21,22 +21,22 @@ DECADE = 10.0
 
 
 def figure_of(metric: str) -> Figure:
-    """Heading, unit and scale of a metric; the metric's own name if tables have no other."""
+    """The `Figure` of a metric in report tables; for another metric its own name, without unit and with factor 1."""
     known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}
     return known.get(metric, Figure(metric.replace("_", " "), "", metric))
 
 
 def title_of(metric: str) -> str:
-    """The axis title of a metric, with its unit."""
+    """The axis title of a metric: ``heading, unit`` of `figure_of`, or the heading alone if it has no unit."""
     shown = figure_of(metric)
     return f"{shown.heading}, {shown.unit}" if shown.unit else shown.heading
 
 
 def against(swept: Swept, parameter: str, metric: str) -> str:
-    """A metric against one parameter: lines with bands on a grid of numbers, else dots with whiskers.
+    """An SVG chart of a metric against one parameter, for every policy, with 95 % intervals; "" if no mean has a value.
 
-    On a grid a value is the average over the other parameters; in a Latin hypercube every point is a dot of its own.
-    Empty when no run has a value.
+    Lines with bands if the sweep is a grid and the parameter has several values, all numbers; else dots with whiskers. On a
+    grid a value is the average over the other parameters; in a Latin hypercube every point is a dot of its own.
     """
     numeric, policies = swept.is_numeric(parameter), range(len(swept.policies))
     values = swept.values(parameter)
@@ -76,7 +76,15 @@ def against(swept: Swept, parameter: str, metric: str) -> str:
 
 
 def over_two(swept: Swept, across: str, upward: str, metric: str) -> dict[str, str]:
-    """A heat map a policy of a metric over two parameters of a grid, averaged over the others, on one scale of shades."""
+    """For each policy an SVG heat map of a metric over two parameters of a grid, means over the others and replicates.
+
+    All maps share one scale of shades. A cell without a value is empty; the dict is empty if no cell has one.
+
+    Args:
+        swept: a sweep over a grid.
+        across, upward: parameters whose `values` are the columns, from the left, and the rows, from below.
+        metric: field of the summaries.
+    """
     columns, rows = swept.values(across), swept.values(upward)
     a, b = swept.parameters.index(across), swept.parameters.index(upward)
     factor = figure_of(metric).scale

@@ -21,7 +21,10 @@ _NAME = 30
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Rows as lines; the columns numbered in `left` are flush left, the others flush right."""
+    """Rows of texts as lines, each column padded to one width: those numbered in `left`, from 0, flush left, others right.
+
+    There is at least one row, and all are equally long.
+    """
     wide = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     padded = ([x.ljust(w) if c in left else x.rjust(w) for c, (x, w) in enumerate(zip(r, wide, strict=True))] for r in rows)
     return [_GAP.join(cells).rstrip() for cells in padded]
@@ -70,7 +73,7 @@ def full_names(cut: Mapping[str, str]) -> list[str]:
 
 
 def mean_text(found: Interval | None, factor: float = 1.0) -> str:
-    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``; `MISSING` for None."""
+    """A mean with half its interval, both times `factor`: ``12.3 ±0.4``; ``12.3`` without ends, `MISSING` for None."""
     if found is None:
         return MISSING
     text = short(found.value * factor)
@@ -85,11 +88,11 @@ class Column:
     """One column of a text table.
 
     Args:
-        heading, unit: above it.
-        field: of the summary.
-        width: letters.
-        scale: factor to the unit.
-        kind: how its cells read: a figure, a share in per cent, or the change from the first policy.
+        heading, unit: two lines above it.
+        field: name of a numeric field of the summaries.
+        width: its width, characters.
+        scale: factor from the field's unit to `unit`; used by a ``figure`` only.
+        kind: how its cells read: a ``figure``, a ``share`` in per cent, or the ``change`` in per cent of the first policy.
     """
 
     heading: str
@@ -100,7 +103,10 @@ class Column:
     kind: Literal["figure", "share", "change"] = "figure"
 
     def cell(self, result: PolicyResult, first: PolicyResult) -> str:
-        """The cell of one policy."""
+        """The text of one policy's cell: mean over replicates, or for ``change`` `versus_first` in per cent of `first`.
+
+        "baseline" for a change if `versus_first` is None; "-" without a value.
+        """
         if self.kind == "change":
             found = result.versus_first
             return "baseline" if found is None else relative(found.get(self.field), first.mean(self.field))
@@ -133,7 +139,7 @@ _SPARE = ("spread", "worth", "TTFT p95", "energy", "tokens/s", "TPOT p95", "make
 
 
 def columns_of(*, prefix_hits: bool = False, slo: bool = False, prefill: bool = True) -> tuple[Column, ...]:
-    """The columns that have values.
+    """`COLUMNS` in order, with those added that this run has values for.
 
     Args:
         prefix_hits: the run had prefix caches.
@@ -153,12 +159,12 @@ def columns_of(*, prefix_hits: bool = False, slo: bool = False, prefill: bool = 
 
 
 class ComparisonTable:
-    """Prints a comparison row by row.
+    """Prints a comparison row by row: call `head`, then `observed` for a recorded run, `row` for each policy, and `foot`.
 
     Args:
-        names: the policies, in order; they set the width of the first column.
+        names: texts of the first column, at least one; they set its width, and longer names are cut.
         stream: where to; stdout when left out. Colour only on a terminal, and never with ``NO_COLOR``.
-        columns: what to show (`columns_of`); None = what every comparison has.
+        columns: what to show (`columns_of`); None = `COLUMNS`. Columns that a terminal has no room for are left out.
     """
 
     def __init__(
@@ -176,12 +182,12 @@ class ComparisonTable:
         self._first: PolicyResult | None = None
 
     def head(self) -> None:
-        """Print the column headings."""
+        """Print two lines: the headings and the units of the columns."""
         self._line("policy", [c.heading for c in self._columns], "bold")
         self._line("", [c.unit for c in self._columns], "dim")
 
     def row(self, result: PolicyResult) -> None:
-        """Print one policy; the first row printed is what others are compared with."""
+        """Print one policy, an oracle with ``*`` and in yellow. The comparison's first policy has to be printed first."""
         self._first = self._first or result
         name = self._names[result.policy] + ("*" if result.oracle else "")
         self._line(name, [c.cell(result, self._first) for c in self._columns], "yellow" if result.oracle else "")
@@ -194,8 +200,9 @@ class ComparisonTable:
         )
 
     def foot(self, comparison: Comparison) -> None:
-        """Print the differences to the baseline, an explanation of the figures, and the digests."""
-        for line in (*differences(comparison, self._terminal), ""):
+        """Print the `differences` to the baseline, then `foot_lines`, which explain the figures and give the digests."""
+        wide = self._console.width if self._console.is_terminal else None
+        for line in (*differences(comparison, wide), ""):
             self._console.print(Text(line))
         for line in (*self._cut(), *foot_lines(comparison)):  # wrapped at words on a terminal
             self._console.print(Text(line, style="dim"), soft_wrap=not self._console.is_terminal)
@@ -214,7 +221,7 @@ class ComparisonTable:
 
 
 def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> None:
-    """Print the whole table of a finished comparison."""
+    """Print the whole table of a finished comparison, recorded run first, with its foot; to stdout if `stream` is None."""
     known = comparison.policies[0].summaries[0]
     columns = columns_of(
         prefix_hits="prefix_hit_share" in known, slo="slo_share" in known, prefill=comparison.conditions.prefill
@@ -246,11 +253,13 @@ _PREFIX_POINTS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
 
 
 def differences(comparison: Comparison, width: int | None = None) -> list[str]:
-    """Paired differences to the baseline, one line a policy; nothing for a single policy.
+    """Paired differences, policy less baseline, as lines: an empty one, a title, headings, units, and one for each policy.
+
+    Shares differ in percentage points. No lines for a single policy.
 
     Args:
-        comparison: what to say.
-        width: letters of the terminal: names are cut, and columns that do not fit follow below; None = any number.
+        comparison: the comparison.
+        width: characters of a terminal line: names are cut, and the last columns left out, to fit; None = all of them.
     """
     others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:
@@ -290,12 +299,12 @@ _ERRORS = {
 
 
 def observed_name(result: PolicyResult) -> str:
-    """The name of a recorded run in tables."""
+    """The name of a recorded run in tables: ``observed: `` and its policy."""
     return f"observed: {result.policy}"
 
 
 def error_sentence(comparison: Comparison) -> str:
-    """A sentence on the error of the simulated twin of a recorded run; empty without one."""
+    """A sentence on the error, simulated less observed, of the simulated twin of a recorded run; empty without one."""
     observed = comparison.observed
     if observed is None or not observed.error:
         return ""
@@ -315,7 +324,7 @@ def error_sentence(comparison: Comparison) -> str:
 
 
 def foot_lines(comparison: Comparison) -> list[str]:
-    """Sentences below the table: marks, window, replicates, yardsticks, notes, digests."""
+    """Lines below the table: mark of oracles, fleet, recorded run, window, replicates, yardsticks, notes, short digests."""
     lines = [ORACLE_NOTE] if any(p.oracle for p in comparison.policies) else []
     lines.append(fleet_sentence(comparison))
     if comparison.observed is not None:
@@ -354,7 +363,7 @@ def fleet_sentence(comparison: Comparison) -> str:
 
 
 def window_sentence(comparison: Comparison) -> str:
-    """A sentence on the steps over which barrier time and imbalance are averaged."""
+    """A sentence on the steps over which barrier time and imbalance are averaged, for all policies of the comparison."""
     kinds = {p.mean("window")["kind"] for p in comparison.policies}
     if kinds == {"full-slots"}:
         return (
@@ -367,7 +376,7 @@ def window_sentence(comparison: Comparison) -> str:
 
 
 def replicates_sentence(comparison: Comparison) -> str:
-    """A sentence that explains the replicates and their intervals."""
+    """A sentence on how replicates differ and what their intervals are, or that one replicate has no interval."""
     seeds = len(comparison.seeds)
     if seeds == 1:
         return "One replicate: no intervals."

@@ -22,12 +22,12 @@ _BINS = 60
 
 
 def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
-    """Draw a request trace.
+    """Draw a request trace: rate of arrivals, lengths of prompts and outputs, and gaps or think times.
 
     Args:
-        trace: the trace.
-        found: its statistics (`workload.statistics.describe`), shown next to the picture in HTML.
-        place: file to write; its ending chooses the kind.
+        trace: the trace, at least one request. Panels that its columns give no data for are left out.
+        found: its statistics (`workload.statistics.describe`): ``name`` is the title, and an HTML page shows all of them.
+        place: file to write, replaced whole; its ending chooses the kind.
 
     Raises:
         InputError: another ending than .html, .png or .svg, or a file that cannot be written.
@@ -48,12 +48,15 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 
 
 def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
-    """Draw the rate of all clients of a ServeGen tar, and the part of the busiest ones.
+    """Draw the summed rate of all clients of a ServeGen tar over time, and the share of requests of the busiest N clients.
 
     Args:
         path: the tar.
-        found: its statistics (`workload.statistics.describe_clients`).
-        place: as in `save_trace`, which says what is raised.
+        found: its statistics (`workload.statistics.describe_clients`), used as in `save_trace`.
+        place: file to write, as in `save_trace`.
+
+    Raises:
+        InputError: as `save_trace`, or a tar that cannot be read.
     """
     clients = load(path)
     start = np.unique(np.concatenate([c.start_s for c in clients]))
