@@ -56,7 +56,7 @@ def leave(run: ShortRun, slot: int) -> int:
 
 @part
 def complete(run: ShortRun) -> None:
-    """End the step, now `end_s`: loads grow, requests complete, the step number rises. If none runs, only the phase changes."""
+    """End the step at `end_s`: loads grow, requests complete, the step number rises. If none runs, only `phase` changes."""
     fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
     if now.running_all > 0:
         now.now_s = group.end_s

@@ -12,7 +12,7 @@ from evenstep.sim.engine.model import NEVER, Run, Shown
 
 
 class PlainDoor:
-    """Shows a Python policy its view, checks its answer, and writes it where the loop reads it."""
+    """Shows a Python policy its view, checks its answer, and writes it for the loop. `error`: its last error, or None."""
 
     def __init__(self, policy: Any, run: Run) -> None:
         self.form_batch, self.run = policy.form_batch, run
