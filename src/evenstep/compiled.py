@@ -107,7 +107,7 @@ def jit(function: F) -> F:
 
 
 def allocating(function: F) -> F:
-    """As `jit`, for a helper that has to allocate working space whose size only the data know."""
+    """Compile a helper as `jit` does, and let it allocate arrays: for working space whose size only the data know."""
     return _made(function, {**_FLAGS, "_nrt": True})
 
 
@@ -129,9 +129,10 @@ def part(function: F) -> F:
 
 
 def borrowing(function: F) -> F:
-    """Mark a helper that only borrows arrays: no allocation, no slices, no reference counts, called by kernels only.
+    """Mark a helper that only borrows arrays: no allocation, no slices, no reference counts.
 
-    For loops that pass many arrays, where counting would cost more than the work.
+    Compiled and cached as with `jit`, but only kernels can call the compiled form. For loops that pass many arrays,
+    where counting would cost more than the work.
     """
     return _made(function, _BORROWING)
 

@@ -168,7 +168,9 @@ def _is_ours(folder: Path) -> bool:
 
 
 def lend_to_drawing() -> None:
-    """Let matplotlib and fontconfig keep their caches next to the kernels' folder, by setting environment variables.
+    """Let matplotlib and fontconfig keep their caches next to the kernels' folder.
+
+    It sets ``MPLCONFIGDIR``, and ``XDG_CACHE_HOME`` with ``NUMBA_CACHE_DIR`` unless the former is set.
 
     Does nothing where kernels are next to their sources or not kept, or where ``MPLCONFIGDIR`` is set. Without a writable
     folder both complain on stderr, or refuse to work.

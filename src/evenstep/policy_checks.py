@@ -48,7 +48,7 @@ class Judged:
     kernel_call: Callable[[Any, Any], KernelCall | None]
 
     def raw(self, view: Any) -> Any:
-        """The policy's own answer to a view."""
+        """The policy's own answer to a view; its arrays may be written again at the next call."""
         return getattr(self.policy, self.verb)(view)
 
     def ask(self, view: Any) -> Any:

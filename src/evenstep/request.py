@@ -211,11 +211,11 @@ class Trace:
         return replace(self, **changes)
 
     def head(self, rows: int) -> Trace:
-        """The first `rows` rows, or all if there are fewer."""
+        """The trace of the first `rows` rows; the trace itself if it has no more."""
         return self if rows >= len(self) else self.take(np.arange(rows, dtype=np.int64))
 
     def with_notes(self, *notes: str) -> Trace:
-        """The same trace with these notes after its own."""
+        """A trace with the same columns, not copied, and these notes after its own."""
         return replace(self, notes=(*self.notes, *notes))
 
 

@@ -80,7 +80,7 @@ def follow_up(run: Run, row: int) -> None:
 
 @part
 def follow_ups(run: Run, row: int) -> int:
-    """The most entries that the coming end of a request adds to the heap of requests to come."""
+    """The number of entries that `follow_up` will add to the heap of requests to come, when the request in `row` ends."""
     if run.fixed.arrivals == SESSIONS:
         sessions, following = run.sessions, run.now.sessions_next
         need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]

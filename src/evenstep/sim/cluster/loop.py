@@ -206,9 +206,9 @@ def advance(route: Any, run: Run) -> int:
         run: changed in place.
 
     Returns:
-        Why it stopped. `DONE`: all requests completed. `STUCK`: the policy holds for ever. `BROKEN`: its answer is invalid
-        (`Now.error_kind`). The host acts on the others and calls again: `FLUSH`: empty the records. `GROW`: call
-        `State.grow`. `PREDICT`: answer `Ahead.due`.
+        Why it stopped. `DONE`: all requests completed. `STUCK`: requests are left and nothing can happen. `BROKEN`: the
+        policy's answer is invalid (`Now.error_kind`). The host acts on the others and calls again: `FLUSH`: empty the
+        records. `GROW`: call `State.grow`. `PREDICT`: answer `Ahead.due`.
     """
     now, status = run.now, model.RUNNING
     while status == model.RUNNING:

@@ -524,7 +524,7 @@ class ShortRun(NamedTuple):
     """Everything the short loop reads and writes. Fields named as in `Run` mean the same.
 
     `calendar` has the first slot of the chain that completes at each step, modulo its length; `NO_SLOT` = no slot. `done`
-    and `ended` have admitted requests: at their own rows with `Fixed.keep`, else both in order of admission.
+    has admitted requests: at their own rows with `Fixed.keep`, else in order of admission, with their rows in `ended`.
     """
 
     fixed: Fixed

@@ -166,7 +166,7 @@ def first_admitted(run: Run, mine: Slot, q: int) -> float:
 
 @part
 def first_token(run: Run, mine: Slot, q: int) -> float:
-    """When the first decode step of the request in slot `mine` of group q ended, in seconds: in its first run's."""
+    """When the first decode step of the request in slot `mine` of group q ended, in seconds; of its first run."""
     if mine.restarts > 0 and mine.first_token_s >= 0.0:
         return mine.first_token_s
     return run.slots.ended_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]

@@ -38,7 +38,10 @@ def pick(run: Run, row: int, tokens: int) -> int:
 
 @part
 def held_after(run: Run, row: int, tokens: int) -> int:
-    """KV tokens of memory, in whole blocks, that a request holds after it has run `tokens` more."""
+    """KV tokens of memory that a request holds after it has run `tokens` more, rounded up to whole blocks.
+
+    With `hold_produced` the token that it then produces counts, too.
+    """
     fixed, request = run.fixed, run.requests.shown[row]
     held = request.prefilled + tokens
     if fixed.hold_produced == 1 and tokens == request.left:
@@ -79,7 +82,7 @@ def take(run: Run) -> int:
     """Check the picked requests, allocate their memory, and sum up the batch in `Run.batch` for the batch-time law.
 
     Returns:
-        `RUNNING`, or the code of the policy's mistake.
+        `RUNNING`, or the code of the policy's mistake, a wrong pick or a limit exceeded; the state is then half changed.
     """
     fixed, now, requests, picked, batch = run.fixed, run.now, run.requests, run.policy.picked, run.batch
     count, free, residents = run.policy.counts[PICKED], now.kv_free, now.running

@@ -133,7 +133,9 @@ def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
 
 
 def counted(runs: Sequence[Run], policy: SchedulingPolicy) -> dict[str, int]:
-    """The policy's own counters, by name, summed over engines; they are the first words of its memory."""
+    """The policy's own counters, by the names in its attribute `counts`, summed over engines; empty without the attribute.
+
+    They are the first words of its memory, in the order of the names."""
     names: tuple[str, ...] = getattr(policy, "counts", ())
     return {which: sum(int(run.policy.memory[k]) for run in runs) for k, which in enumerate(names)}
 

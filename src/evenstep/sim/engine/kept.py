@@ -56,7 +56,7 @@ def returns(run: Run, row: int) -> int:
 
 @part
 def lose(run: Run, row: int, blocks: int) -> None:
-    """Keep only the first `blocks` blocks of a request's KV. A waiting request has to compute the rest again."""
+    """Keep only the first `blocks` blocks of a request's KV. If it waits, it computes the rest again (wasted tokens)."""
     request, noted = run.requests.shown[row], run.requests.noted[row]
     lost = request.prefilled - blocks * run.fixed.block_tokens
     if lost > 0 and request.produced < run.requests.hidden[row].output_tokens and request.resident == 0:

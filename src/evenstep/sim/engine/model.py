@@ -147,7 +147,9 @@ class Requests(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Lists of request rows, int64[N] each: requests to come, running, waiting and finished."""
+    """Lists of request rows, int64[N] each; `coming`, `running`, `first`, `waiting`, `finished` of `Now` bound what is used.
+
+    `coming` is in order of arrival, `running` of admission, `waiting` (the queue) of key, `finished` of completion."""
 
     coming: Ints  # in order of arrival, equal times in order of key and row
     running: Ints  # in order of admission

@@ -95,7 +95,7 @@ class Engine:
 
     @property
     def seats(self) -> int:
-        """Requests that an engine serves at a time: the lower one of `batch_limit` and `residents`; 0 = no limit."""
+        """Requests an engine serves at a time: the lower of `batch_limit` and `residents` that is not 0; 0 = no limit."""
         return min((limit for limit in (self.batch_limit, self.residents) if limit), default=0)
 
     @property

@@ -34,7 +34,7 @@ MOST_POLICIES = 8
 
 @inlined
 def run_of(net: Net, e: int) -> Run:
-    """One engine's state in the form that its own loop takes: windows, not copies."""
+    """The state of engine e, counted over all groups, in the form that the engine simulator's loop takes; views."""
     site, ends, lists, small, flat = net.sites[e], net.sites[e + 1], net.lists, net.small, net.flat
     policy = Policy(
         small.order[e],
@@ -78,7 +78,7 @@ def look(net: Net, before_s: float) -> None:
 
 @part
 def end_batches(net: Net, now_s: float) -> None:
-    """End the batches of the island's engines that are due at `now_s`; calls that are done release those waiting for them."""
+    """End the batches of the island's engines that are due at `now_s`; calls that are done release others."""
     for e in range(net.clock.low, net.clock.high + 1):
         if due_s(net, e) <= now_s and net.sites[e].formed == 1:
             end_batch(net, e, now_s)
@@ -183,7 +183,7 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
 
 @part
 def ended(net: Net) -> int:
-    """The code at the end of a run: `DONE`, or `HOLDS_FOR_EVER` if an engine keeps calls without a next event."""
+    """The code at the end of a run: `DONE`, or `HOLDS_FOR_EVER` if an engine, noted in `Clock.engine`, still has calls."""
     for e in range(net.now.size):
         if net.now[e].running + net.now[e].waiting > 0:
             net.clock.engine = e
@@ -193,7 +193,7 @@ def ended(net: Net) -> int:
 
 @part
 def stop(net: Net, now_s: float) -> None:
-    """Stop at the time limit: batches under way end, and other engines' clocks stand at `now_s`."""
+    """Stop at the time limit: batches under way end at their own time, and other engines' clocks go on to `now_s`."""
     for e in range(net.now.size):
         if net.sites[e].formed == 1:
             end_batch(net, e, np.inf)

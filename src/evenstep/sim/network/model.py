@@ -135,7 +135,7 @@ class Nodes(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """Arrays that hold the numbers of all engines, or of all groups, one after the other."""
+    """Memory, parameters and working space of policies, all engines' or groups' in a row; `Site` or `Group` says where."""
 
     memory: Ints
     parameters: Floats

@@ -130,7 +130,8 @@ def before(task: TaskSection) -> dict[str, float]:
 def static_keys(network: Network, calls: Calls) -> F8:
     """float64[C], the key of each call under `critical-path` or `longest-path`; the smallest goes first.
 
-    Recorded tasks are known whole: their keys are of what was recorded.
+    With `critical-path` it is the slack, in tokens, to the task's longest path; with `longest-path` minus the tokens of the
+    longest path from the call on. Both are expected for drawn tasks, and as recorded for the others.
     """
     keys = np.zeros(calls.task.size)
     for kind, (name, call) in enumerate(calls.kinds):

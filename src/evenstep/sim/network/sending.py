@@ -70,7 +70,7 @@ def place_for(net: Net, e: int) -> int:
 
 @part
 def key_of(net: Net, row: int) -> float:
-    """The sort key of a waiting call: its priority, then the network's order. The smallest key goes first."""
+    """The key by which the call in `row` waits: its priority, then the network's order. The smallest key goes first."""
     nodes, order = net.nodes, net.clock.order
     key = nodes.key[row]
     if order == FCFS:

@@ -79,7 +79,7 @@ def set_due(net: Net, e: int, at_s: float) -> None:
 
 @part
 def next_s(net: Net) -> float:
-    """The time of the next event, in seconds; inf without one. Sets `low` and `high`, the engines it may concern."""
+    """The time of the island's next event, in seconds; inf without one. Sets `Clock.low` and `high`: the engines due."""
     clock = net.clock
     release_s, at_s = next_release_s(net), net.due_s[clock.tree + 1]
     clock.low, clock.high = clock.end, -1
