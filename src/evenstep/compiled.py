@@ -200,7 +200,7 @@ _plain_texts: dict[Any, Any] = {}
 def as_plain(kernel: Any) -> Any:
     """A kernel as a plain Python function that calls the plain forms of the kernels it uses, to check compiled code.
 
-    The same kernel always gives the same function. What is no kernel is returned as it is.
+    The same kernel always gives the same function. Any other object is returned unchanged.
     """
     text = getattr(kernel, "py_func", None)
     if text is None:

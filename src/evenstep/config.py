@@ -598,7 +598,7 @@ def check_integers(where: str, low: int, **given: object) -> None:
     """Check that arguments of a Python function, given by name, are integers from `low` to `MOST`; None is skipped.
 
     Raises:
-        InputError: the first argument that is out of range or no integer; a float such as 2.0 is no integer.
+        InputError: the first argument that is out of range or not an integer; a float such as 2.0 is refused, too.
     """
     for name, value in given.items():
         number = int(value) if isinstance(value, Integral) else low - 1

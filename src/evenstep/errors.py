@@ -51,7 +51,7 @@ def check_range(
     finite: bool = False,
     **given: float | None,
 ) -> None:
-    """Refuse values that are not real numbers (None, text), nan, and numbers outside a range. No bound, no limit there.
+    """Refuse values that are not real numbers (None, text), nan, and numbers outside a range. All bounds are optional.
 
     Args:
         where, expected, hint: as of `InputError`.

@@ -158,7 +158,7 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         where: the place that errors name.
 
     Raises:
-        InputError: as in `build`; also if `kind` is no class, or its constructor raises an error of another kind.
+        InputError: as in `build`; also if `kind` is not a class, or its constructor raises an error of another kind.
     """
     import msgspec
 

@@ -177,7 +177,8 @@ def produce(run: Run, row: int, started_s: float) -> bool:
 def run_tokens(run: Run, started_s: float) -> int:
     """Run the tokens of the batch that started at `started_s` and ends now; returns how many output tokens it produces.
 
-    Requests that produced their last token are finished."""
+    Requests that produced their last token are finished.
+    """
     now, picked, first_decoded = run.now, run.policy.picked, run.fixed.first_decoded
     produced, over, usual = 0, 0, 0
     for p in range(run.policy.counts[PICKED]):

@@ -135,7 +135,8 @@ def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
 def counted(runs: Sequence[Run], policy: SchedulingPolicy) -> dict[str, int]:
     """The policy's own counters, by the names in its attribute `counts`, summed over engines; empty without the attribute.
 
-    They are the first words of its memory, in the order of the names."""
+    They are the first words of its memory, in the order of the names.
+    """
     names: tuple[str, ...] = getattr(policy, "counts", ())
     return {which: sum(int(run.policy.memory[k]) for run in runs) for k, which in enumerate(names)}
 

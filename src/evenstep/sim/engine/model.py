@@ -51,7 +51,8 @@ class Fixed(Record):
 class Now(Record):
     """The progress of a run: clock, counts and the detail of a noted mistake. Counts are requests unless named otherwise.
 
-    `kv_free` is KV tokens of memory; `first`, `coming` and `kept_*` are places in lists; `*_tokens` sum over the run."""
+    `kv_free` is KV tokens of memory; `first`, `coming` and `kept_*` are places in lists; `*_tokens` sum over the run.
+    """
 
     iteration: int
     coming: int  # place in `Lists.coming` of the next request to arrive
@@ -117,7 +118,8 @@ class Noted(Record):
     """Fields of a request that policies do not see, and that change at single events of its life: 0 before the event.
 
     `first_iteration` and `last_iteration` ran it; it was `scheduled_s` at the start of the former. `*_s` are seconds on the
-    run's clock. `wasted_tokens` are KV tokens that evictions lost."""
+    run's clock. `wasted_tokens` are KV tokens that evictions lost.
+    """
 
     first_iteration: int
     last_iteration: int
@@ -149,7 +151,8 @@ class Requests(NamedTuple):
 class Lists(NamedTuple):
     """Lists of request rows, int64[N] each; `coming`, `running`, `first`, `waiting`, `finished` of `Now` bound what is used.
 
-    `coming` is in order of arrival, `running` of admission, `waiting` (the queue) of key, `finished` of completion."""
+    `coming` is in order of arrival, `running` of admission, `waiting` (the queue) of key, `finished` of completion.
+    """
 
     coming: Ints  # in order of arrival, equal times in order of key and row
     running: Ints  # in order of admission
@@ -160,7 +163,8 @@ class Lists(NamedTuple):
 class Policy(NamedTuple):
     """The arguments of a policy's kernel besides the requests (`scheduling.view`), and the order of its queue.
 
-    The answer is in `picked`, row 0 positions and row 1 tokens, and `evicted`, positions; `counts` says how many of each."""
+    The answer is in `picked`, row 0 positions and row 1 tokens, and `evicted`, positions; `counts` says how many of each.
+    """
 
     order: Floats  # weights of `scheduling.order.QueueOrder`
     limits: Ints
@@ -177,7 +181,8 @@ class Policy(NamedTuple):
 class Iterations(NamedTuple):
     """The records of iterations, an array a column as in `measure.engine_records.IterationTable`; empty = not kept.
 
-    Row `Now.rows` is written next."""
+    Row `Now.rows` is written next.
+    """
 
     start_s: Floats
     seconds: Floats

@@ -57,7 +57,8 @@ def join(run: Run, row: int) -> None:
 def arrive(run: Run) -> bool:
     """Let all requests that have arrived join the queue: by now, or with `schedules_ahead` by the last iteration's start.
 
-    Returns False, with the rest not joined, if the host has to give bounds first (`Now.asked`)."""
+    Returns False, with the rest not joined, if the host has to give bounds first (`Now.asked`).
+    """
     fixed, now, requests, coming = run.fixed, run.now, run.requests, run.lists.coming
     seen_s = now.seen_s if fixed.schedules_ahead == 1 else now.now_s
     while now.coming < now.known and requests.arrival_s[coming[now.coming]] <= seen_s:

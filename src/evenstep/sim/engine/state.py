@@ -88,7 +88,8 @@ def prepared(task: Task) -> Run:
 def rank_of(front: Run, task: Task) -> Run:
     """The state of one rank, without requests. It shares the table of requests with `front`, the state of all ranks.
 
-    The caller adds each request of the rank to `Lists.coming`, and counts it in `Now.known`."""
+    The caller adds each request of the rank to `Lists.coming`, and counts it in `Now.known`.
+    """
     fixed, now, count = _copied(front.fixed, Fixed), _copied(front.now, Now), front.lists.coming.size
     fixed.is_rank, fixed.asks, fixed.until_s, now.known = 1, 0, np.inf, 0
     return front._replace(
@@ -152,7 +153,8 @@ def requests_of(task: Task) -> model.Requests:
     """The table of the trace's requests before the run, with the believed bounds of their lengths; 0 and 0 = not known.
 
     Raises:
-        InputError: bounds that do not fit (`input.bounds_of`)."""
+        InputError: bounds that do not fit (`input.bounds_of`).
+    """
     trace, count = task.trace, len(task.trace)
     low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
     found = unsent(count)

@@ -23,7 +23,8 @@ class Clock(Record):
     """The progress of a run: time, the island that runs, the heap's size, the noted mistake. Times are seconds.
 
     `order` is `FCFS` .. `STATIC`. `low` .. `high` are the engines that the next event may be about, none if `low` > `high`.
-    `detail` is the call or number that broke a rule; `raised` is 1 after an error of a routing policy."""
+    `detail` is the call or number that broke a rule; `raised` is 1 after an error of a routing policy.
+    """
 
     until_s: float
     then_s: float  # the earliest event at or after `until_s`, of all islands so far
@@ -68,7 +69,8 @@ class Site(Record):
     """One engine of the network: its counts, and where its part of the flat arrays begins: it ends where the next begins.
 
     `finished` and `ran` are the calls done and the tokens run when its last batch ended. `formed` is 1 while one is under
-    way. `work` sums the tokens of the calls that were sent here, whether run or not."""
+    way. `work` sums the tokens of the calls that were sent here, whether run or not.
+    """
 
     group: int
     policy: int  # place of its scheduling policy's kernel
@@ -90,7 +92,8 @@ class Group(Record):
     """Engines `first` to `first + count - 1`, among which a routing policy divides calls; a single engine has no policy.
 
     `capacity` is KV tokens of an engine, inf = no limit. `workers` and the names after it say where its part of `Routing`'s
-    and the flat arrays begins; `decisions` counts the policy's."""
+    and the flat arrays begins; `decisions` counts the policy's.
+    """
 
     first: int  # its first engine
     count: int  # engines
@@ -123,7 +126,8 @@ class Nodes(NamedTuple):
     """The graphs of the tasks: for each of the C calls its task, and the calls that depend on it. [C] unless said.
 
     `rank` is the priority at its engines, 0 first. `delay_s` is seconds from the end of its parents to its release.
-    `pending` counts parents not done. The children of call c are ``child[first_child[c] : first_child[c + 1]]``."""
+    `pending` counts parents not done. The children of call c are ``child[first_child[c] : first_child[c + 1]]``.
+    """
 
     task: ReadInts
     rank: ReadInts  # its priority at its engines, 0 first
@@ -172,7 +176,8 @@ class Small(NamedTuple):
 class Routing(NamedTuple):
     """The arguments of routing policies, besides the flat arrays of groups (`routing.view`).
 
-    `workers_i` and `workers_f` hold a table [4, engines] for each group, flattened, one after the other."""
+    `workers_i` and `workers_f` hold a table [4, engines] for each group, flattened, one after the other.
+    """
 
     workers_i: Ints
     workers_f: Floats
