@@ -99,17 +99,20 @@ def _cached(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
 
 
 def jit(function: F) -> F:
-    """Compile a kernel helper at its first call, cached on disk; no fastmath, no parallel: same bits everywhere."""
+    """Compile a kernel helper at its first call with arguments of new types, cached on disk; same bits on every machine.
+
+    It may not allocate arrays (`allocating` may). Without numba it stays plain Python, as with all decorators of this file.
+    """
     return _made(function, _FLAGS)
 
 
 def allocating(function: F) -> F:
-    """As `jit`, for a helper that has to allocate working space whose size only the data know."""
+    """Compile a helper as `jit` does, and let it allocate arrays: for working space whose size only the data know."""
     return _made(function, {**_FLAGS, "_nrt": True})
 
 
 def inlined(function: F) -> F:
-    """Mark a helper to be inlined into its callers, for pieces of a loop that pass many arrays."""
+    """Mark a helper whose text numba puts into its callers, for pieces of a loop that pass many arrays. Not cached alone."""
     return _later(function, lambda: numba.njit(inline="always", **_FLAGS)(function))
 
 
@@ -120,28 +123,30 @@ _BORROWING: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wr
 def part(function: F) -> F:
     """Mark a piece of a rule or loop: compiled into its callers' code, so that passing structs costs nothing.
 
-    It is kept on disk as a part of them, not by itself.
+    It is kept on disk as a part of them, not by itself. Python cannot call the compiled form.
     """
     return _later(function, lambda: numba.njit(forceinline=True, **_BORROWING)(function), is_door=False)
 
 
 def borrowing(function: F) -> F:
-    """Mark a helper that only borrows arrays: no allocation, no slices, no reference counts, called by kernels only.
+    """Mark a helper that only borrows arrays: no allocation, no slices, no reference counts.
 
-    For loops that pass many arrays, where counting would cost more than the work.
+    Compiled and cached as with `jit`, but only kernels can call the compiled form. For loops that pass many arrays,
+    where counting would cost more than the work.
     """
     return _made(function, _BORROWING)
 
 
 def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
-    """Register a Python function under a symbol name, and return what kernels call it by.
+    """Register a Python function under a symbol name; returns an object that kernels call like the function.
 
-    Kernels from the disk cache find it in any process that has registered it. Without numba it is the function itself.
+    Kernels from the disk cache find it in any process that has registered it first. Without numba the result is the
+    function itself.
 
     Args:
         name: the symbol, unique in the whole program.
-        signature: as ``float64(int64, float64)``; int64 and float64 are the only types.
-        function: is called; it must not raise.
+        signature: result and arguments as ``float64(int64, float64)``; int64 and float64 are the only types.
+        function: what is called, kept until the process ends; it must not raise.
     """
     if numba is None:
         return function
@@ -159,7 +164,10 @@ _kept: list[object] = []  # functions that compiled code calls
 
 
 def declared(signature: Any) -> Callable[[F], F]:
-    """Return a decorator that compiles a kernel at once for this signature only, cached on disk."""
+    """Return a decorator that compiles a kernel, or loads it from disk, when it is defined, for this signature only.
+
+    A call with arguments of other types raises a TypeError. `signature` is numba's, as `signature()` makes it.
+    """
 
     def wrap(function: F) -> F:
         def make() -> Any:
@@ -174,7 +182,10 @@ def declared(signature: Any) -> Callable[[F], F]:
 
 
 def entry(kernel: Any) -> Any:
-    """The compiled code of a `declared` kernel, as a function that does not check its arguments' types at each call."""
+    """The compiled code of a `declared` kernel, as a function that skips the search for a signature at each call.
+
+    Pass exactly the declared types. Without numba the result is the kernel itself.
+    """
     if numba is None:
         return kernel
     if isinstance(kernel, Late) and not change.is_compiled:
@@ -187,7 +198,10 @@ _plain_texts: dict[Any, Any] = {}
 
 
 def as_plain(kernel: Any) -> Any:
-    """The plain Python form of a kernel and of the kernels it calls, to check compiled code against."""
+    """A kernel as a plain Python function that calls the plain forms of the kernels it uses, to check compiled code.
+
+    The same kernel always gives the same function. Any other object is returned unchanged.
+    """
     text = getattr(kernel, "py_func", None)
     if text is None:
         return kernel
@@ -222,7 +236,13 @@ def address_of(kernel: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayOf:
-    """The compiler's type of a struct's array: kind of numbers, dimensions, and whether a rule may write it."""
+    """Mark, in an `Annotated` field of a `struct`, that gives the compiler's type of the array, which is C-contiguous.
+
+    Args:
+        dtype: a NumPy scalar type by name, as ``int64``.
+        dimensions: number of axes.
+        writable: whether a rule may write the array.
+    """
 
     dtype: str
     dimensions: int = 1
@@ -244,8 +264,8 @@ IntTable: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", dimensions=2
 class Record(np.void):
     """A row of named words, each int or float, that loops read and write in place: ``slot.row``, ``now.waiting += 1``.
 
-    A subclass declares the words and nothing else. `one` makes a record, `rows` a table of them; both are passed to compiled
-    code as fields of a `struct`.
+    A subclass declares the words as annotations and nothing else. Do not call it: `one` makes a record, `rows` a table of
+    them. Both are passed to compiled code as fields of a `struct`.
     """
 
     __slots__ = ()
@@ -266,7 +286,10 @@ def _setter(place: int) -> Any:
 
 
 class Rows(list[R], Generic[R]):
-    """A table of records: a NumPy array of them where kernels are compiled, in plain Python a list, which is faster."""
+    """A table of records, made by `rows`: a NumPy structured array with numba, else a list, which is faster there.
+
+    Both have indices, ``len`` and `size`, the number of records. `column`, `fill`, `cut` and `widened` work on both.
+    """
 
     shape: type[R]
 
@@ -288,7 +311,7 @@ def _plain_record(shape: type) -> type:
 
 
 def rows(shape: type[R], count: int, **words: float) -> Rows[R]:
-    """A new table of `count` records of the class `shape`: the given words have these values in all, every other is 0."""
+    """A new table of `count` records of the class `shape`. A given word has its value in all records; every other is 0."""
     if numba is not None:
         table: Any = np.zeros(count, _dtype(shape))
         if words and count:
@@ -311,7 +334,7 @@ def _is_list(table: object) -> bool:
 
 
 def cut(table: Rows[R], start: int, end: int) -> Rows[R]:
-    """The records from `start` to before `end`: the same records, not copies."""
+    """The records from index `start` to before `end` as a table: the same records, so a write changes `table` too."""
     found: Any = table[start:end]
     if _is_list(table):
         found = Rows[R](found)
@@ -320,12 +343,12 @@ def cut(table: Rows[R], start: int, end: int) -> Rows[R]:
 
 
 def column(table: Rows[Any], name: str) -> NDArray[Any]:
-    """One field of every record: a view of the table if numba is there, a copy in plain Python."""
+    """Array of one field of every record, in order: a view of the table with numba, a copy without. Write with `fill`."""
     return np.array([getattr(row, name) for row in table]) if _is_list(table) else cast("Any", table)[name]
 
 
 def fill(table: Rows[Any], **words: Any) -> None:
-    """Set fields of all records, each to one value for all or to one value for each record."""
+    """Set the named fields of all records in place: to one value for all, or to a sequence with one for each record."""
     for name, values in words.items():
         if _is_list(table):
             for row, value in zip(table, np.broadcast_to(values, len(table)).tolist(), strict=True):
@@ -335,7 +358,10 @@ def fill(table: Rows[Any], **words: Any) -> None:
 
 
 def widened(table: Rows[R], count: int) -> Rows[R]:
-    """A new table of `count` records: those of `table` first, then records of zeros."""
+    """A new table of `count` records, not fewer than `table` has: those of `table` first, then records of zeros.
+
+    With numba the first are copies; without, they are the same records. Use `table` no more.
+    """
     if _is_list(table):
         made = rows(table.shape, count)
         made[: len(table)] = table
@@ -360,7 +386,10 @@ def struct(shape: type[tuple[Any, ...]]) -> Any:
 
 
 def signature(returns: Any, *arguments: Any) -> Any:
-    """numba's signature of a function, from types that a field of a `struct` may have, or its own; None without numba."""
+    """numba's signature of a function that returns `returns`, for `declared`; None without numba.
+
+    Each type is one that a field of a `struct` may have (`int`, `Floats`, a NamedTuple), or a type of numba's own.
+    """
     if numba is None:
         return None
     found, *given = (
@@ -371,7 +400,7 @@ def signature(returns: Any, *arguments: Any) -> Any:
 
 
 def several(kind: Any, count: int) -> Any:
-    """The type of a tuple of `count` values of one type, for a `signature`; None without numba."""
+    """numba's type of a tuple of `count` values of numba's type `kind`, for a `signature`; None without numba."""
     return None if numba is None else numba.types.UniTuple(kind, count)
 
 
@@ -397,7 +426,7 @@ def _field_type(shape: type, name: str, hint: Any) -> Any:
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view of an array, in plain Python; `read_only` gives it in compiled code too."""
+    """A read-only view of an array, not a copy; a write raises a ValueError. For plain Python; kernels use `read_only`."""
     window = array.view()
     window.flags.writeable = False
     return window
@@ -429,6 +458,9 @@ def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], si
         scope: the names it uses; it may not shadow builtins.
         beside: a function of the file whose folder keeps the cache. A change of that file drops the cache.
         signature: numba's; None without numba.
+
+    Returns:
+        The kernel, as `declared` makes it.
     """
     names: dict[str, Any] = {"__name__": beside.__module__, **scope}
     home = getattr(beside, "py_func", beside).__code__.co_filename
@@ -450,7 +482,9 @@ def _imported(root: Path, source: Path) -> set[Path]:
 
 
 def drop_stale_caches(root: Path) -> None:
-    """Delete compiled kernels older than any source they may contain; numba checks only their own file.
+    """Delete the index of compiled kernels that are older than a source they may contain, so that they are compiled anew.
+
+    These sources are their own file, all that it imports from evenstep, and this file. numba checks only the first.
 
     Args:
         root: the package's folder, where kernels are kept next to their sources.
@@ -563,7 +597,7 @@ def _listen() -> None:
 
 @jit
 def check(holds: Any) -> None:
-    """Raise an IndexError in the checked build if `holds` is false; any other build does nothing."""
+    """Raise an IndexError if `holds` is false, in the checked build (``EVENSTEP_CHECKED=1``) only; else do nothing."""
     if CHECKED and not holds:
         raise IndexError("compiled code used an index outside its table")
 
@@ -599,8 +633,8 @@ batch_kernel = declared(BATCH)
 def parameters(policy: object) -> NDArray[np.float64]:
     """The fields of a policy or law as one float64 vector, in the order of declaration.
 
-    Booleans become 0 or 1, ``None`` becomes nan, a choice becomes its index in the field's ``Literal``, and a tuple of
-    numbers its length and the numbers.
+    Booleans become 0 or 1, ``None`` becomes nan, a choice becomes its index in the field's ``Literal``, from 0, and a
+    tuple of numbers its length and the numbers. Text that is no choice is a TypeError.
     """
     hints = get_type_hints(type(policy))
     values: list[float] = []
@@ -623,7 +657,8 @@ def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
     ``options.order_margin`` and ``options.order_free_slots``.
 
     Returns:
-        A NamedTuple class; and lines of source that read a variable ``parameters`` and end with ``options = Options(...)``.
+        A namedtuple class ``Options``; and lines of Python source that read a variable ``parameters``, as `parameters`
+        makes it, and end with ``options = Options(...)``.
     """
     names: list[str] = []
     lines = ["at = 0"]
@@ -666,25 +701,31 @@ _ENTRIES: dict[str, list[tuple[dict[str, Any], Callable[[type], Any]]]] = {}
 
 
 def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any]) -> None:
-    """Register that policies of this module have a rule.
+    """Register that policies of this module have a rule. A later registration for the same `scope` wins.
 
     Args:
         module: the module's name.
         entry: makes the compiled door of a policy class.
-        scope: the module's names: two files of users may give their modules the same name.
+        scope: the module's globals. They identify the module, since two files of users may give theirs the same name.
     """
     _ENTRIES.setdefault(module, []).append((scope, entry))
 
 
 def rule_of(policy: type) -> Callable[[type], Any] | None:
-    """The function that makes the compiled door of a policy class from its file's rule; None without a rule."""
+    """The function that makes the compiled door of a policy class from the rule of the file that defines the class.
+
+    None if that file has no rule. A rule in the file of a base class does not count.
+    """
     found = _ENTRIES.get(policy.__module__, [])
     own = [entry for scope, entry in found if scope.get(policy.__name__) is policy]
     return own[-1] if own else None
 
 
 def door_of(policy: object) -> Any | None:
-    """The door that runs the rule of a policy's class or of its nearest ancestor with one; None without a rule."""
+    """The compiled door for the rule of a policy's class, or of its nearest base class with one; None without a rule.
+
+    The door is as in `kernel_of`.
+    """
     for shape in type(policy).__mro__:
         entry = rule_of(shape)
         if entry is not None:
@@ -693,12 +734,16 @@ def door_of(policy: object) -> Any | None:
 
 
 def kernel_file(policy: object) -> Path | None:
-    """The file of a policy's rule; None for a policy without a rule, or with a rule that is not in a file."""
+    """The file of the rule that `kernel_of` finds for a policy; None without one, or if its module has no file."""
     home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)
     return None if home is None or rule_of(type(policy)) is None else Path(home)
 
 
 def kernel_of(policy: object) -> Any | None:
-    """The compiled door of a policy, made from the rule of its class's own file; None without a rule there."""
+    """The compiled door of a policy, made from the rule in the file of its class; None without a rule there.
+
+    A door has a kernel, `route_into` (routing) or `form_batch_into` (scheduling). Its ``scratch`` gives the sizes of the
+    kernel's working space. A class is compiled once.
+    """
     entry = rule_of(type(policy))
     return None if entry is None else entry(type(policy))

@@ -36,8 +36,8 @@ class Document:
 
     Args:
         path: the file, as the user wrote it.
-        values: its keys without ``version``.
-        lines: line number of each dotted field, counted from 1.
+        values: key -> plain value, nested as in the file; ``version`` is left out.
+        lines: line number, from 1, of each field by its path: ``pool.limit``, ``workers[2].url``.
     """
 
     path: str
@@ -45,7 +45,10 @@ class Document:
     lines: dict[str, int]
 
     def where(self, field: str = "") -> str:
-        """``compare.yaml line 4``: the line of the field, else of the nearest one around it; the file alone without one."""
+        """The file and line of a field, as ``compare.yaml line 4``, for errors.
+
+        A field without a line gets that of the nearest field that contains it. Without such a field it is the file alone.
+        """
         line = self.lines.get(field)
         while line is None and field:
             field = field[: max(field.rfind("."), field.rfind("["), 0)]
@@ -60,7 +63,8 @@ class Layer:
     Args:
         origin: where they come from, as a person would say it: ``compare.yaml``, ``command line``.
         values: field name -> value; a field that is left out leaves the layers below in force.
-        text: True when values are text to be converted (flags), False when they are typed already (YAML).
+        text: True when values are text, to be converted to the type of their field (flags); False when they have that
+            type already (YAML).
     """
 
     origin: str
@@ -70,18 +74,22 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Settled(Generic[T]):
-    """Settings after all layers.
+    """Settings after all layers were merged (`settle`).
 
     Args:
-        value: the dataclass.
-        origin: field name -> origin of the layer that set it; ``default`` where none did.
+        value: the dataclass with the merged values.
+        origin: field name -> origin of the last layer that set it; ``default`` for a field that no layer set.
     """
 
     value: T
     origin: dict[str, str]
 
     def refusal(self, name: str, expected: str, hint: str = "") -> InputError:
-        """Make the error for the setting `name`, named as its source writes it (``--workers`` on the command line)."""
+        """Make the error for the setting `name`, for the caller to raise. It shows the origin and the present value.
+
+        The error names the setting as its origin writes it: ``--max-tokens`` on the command line, else ``max_tokens``.
+        `expected` and `hint` are as in `InputError`.
+        """
         origin = self.origin[name]
         shown = "--" + name.replace("_", "-") if origin == "command line" else name
         return InputError(origin, shown, getattr(self.value, name), expected, hint)
@@ -90,11 +98,12 @@ class Settled(Generic[T]):
         """Check that numeric settings are in range. A setting that is None is skipped.
 
         Args:
-            at_least: setting -> least value; an integer may be `MOST` at most. Names without such a setting are skipped.
-            above_zero: settings that have to be > 0; each must exist.
+            at_least: setting -> least value, which is allowed. An integer may be `MOST` at most, a float must be finite.
+                Names without such a setting, and settings that are not numbers, are skipped.
+            above_zero: settings that have to be finite and > 0; each must exist and be a number or None.
 
         Raises:
-            InputError: a number that is not finite or out of range.
+            InputError: the first number out of range (see `refusal`).
         """
         for name, low in at_least.items():
             number = getattr(self.value, name, None)
@@ -150,11 +159,11 @@ def read_yaml(path: str | Path) -> Document:
 
 @contextmanager
 def in_file(path: str | Path, about: str) -> Generator[None]:
-    """Give each `InputError` of the block the line of its field in this YAML file, as the errors of `load` have.
+    """A ``with`` block whose `InputError`s are raised again with file and line of their field, as the errors of `load` are.
 
     Args:
-        path: the YAML file.
-        about: the `where` of errors that are changed; all others pass as they are.
+        path: the YAML file; it is read again when an error occurs.
+        about: only errors with this `where` are changed, to ``<file> line <n>``; all others pass as they are.
 
     Raises:
         InputError: the error raised inside.
@@ -169,10 +178,10 @@ def in_file(path: str | Path, about: str) -> Generator[None]:
 
 
 def load(path: str | Path, kind: type[T]) -> T:
-    """Read a YAML file of ours into a dataclass of type `kind`.
+    """Read a YAML file of ours into a dataclass of type `kind`. Keys that are left out get the dataclass's defaults.
 
     Raises:
-        InputError: see `read_yaml`; and unknown keys or values that do not fit.
+        InputError: see `read_yaml`; also an unknown key, a missing one without a default, or a value that does not fit.
     """
     document = read_yaml(path)
     return convert(document.values, kind, where=document)
@@ -185,10 +194,10 @@ def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, 
         values: keys to values, nested where the dataclass nests.
         kind: the dataclass.
         where: what errors call the place: a `Document`, which knows its lines, or a name.
-        text: convert text to the type of the field, as flags need it.
+        text: convert text to the type of the field, as flags need it; if False, text fits text fields only.
 
     Raises:
-        InputError: an unknown key (with the nearest names), a missing one, or a value that does not fit.
+        InputError: an unknown key (with the nearest names), a missing one without a default, or a value that does not fit.
     """
     import msgspec
 
@@ -200,14 +209,15 @@ def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, 
 
 
 def settle(kind: type[T], *layers: Layer) -> Settled[T]:
-    """Merge layers of settings, and remember which layer set each value.
+    """Merge layers of settings, convert each value to its field's type, and remember which layer set it.
 
     Args:
-        kind: the dataclass; fields with defaults are the lowest layer.
-        layers: the lowest first; a later one wins, field by field.
+        kind: the dataclass. Its defaults are the lowest layer; some layer must set each field without a default.
+        layers: the lowest first. A later one wins for each field that it sets; a nested value is replaced as a whole.
 
     Raises:
-        InputError: naming the layer whose key or value does not fit.
+        InputError: an unknown key, or a value that does not fit; it names the layer's origin.
+        TypeError: no layer sets a field without a default.
     """
     merged: dict[str, Any] = {}
     known = fields_of(kind)
@@ -223,7 +233,7 @@ def settle(kind: type[T], *layers: Layer) -> Settled[T]:
 def schema(kind: type[Any], title: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a YAML file that holds this dataclass, ``version`` included.
 
-    Descriptions come from the ``Args:`` of the docstrings.
+    Descriptions of fields come from the ``Args:`` of the docstrings; `title` becomes the schema's title.
     """
     (name,), parts = objects(kind)
     for part in parts.values():
@@ -234,7 +244,7 @@ def schema(kind: type[Any], title: str) -> dict[str, Any]:
 def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
     """A complete JSON Schema: title, the fields of `body`, a required ``version``, and `parts` as its ``$defs``.
 
-    `body` gets the version, too: it is changed in place.
+    `body` is the schema of a mapping, with its ``properties``. The version is added to `body` in place.
     """
     body["properties"] = {"version": {"const": VERSION}} | {k: v for k, v in body["properties"].items() if k != "version"}
     body["required"] = ["version", *(name for name in body.get("required", []) if name != "version")]
@@ -253,10 +263,10 @@ def objects(
 
     Args:
         kinds: the dataclasses.
-        hook: gives the schema of a type that is neither a dataclass nor a plain value.
+        hook: gives the schema of a type that is neither a dataclass nor a plain value; without it they are TypeErrors.
 
     Returns:
-        The schema names of `kinds`, in their order; and all schemas by name.
+        The schema names of `kinds`, in their order; and the schemas of all these dataclasses by name, for ``$defs``.
     """
     import msgspec
 
@@ -334,7 +344,10 @@ def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str, around: t
 
 
 def fields_of(kind: Any) -> dict[str, Any]:
-    """The fields of a dataclass or struct that can be set, each with its default; None where it has none."""
+    """Field name -> default, for a dataclass or msgspec struct; None also stands for "no default".
+
+    Fields that the constructor does not take are left out. A default factory is called for its value.
+    """
     import msgspec
 
     found: Sequence[Any] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
@@ -371,7 +384,10 @@ def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) ->
 
 
 def renamed(kind: Any, name: str) -> str:
-    """A sentence on what became of a former field, by its class's `RENAMED` and `RETIRED`; empty if it never existed."""
+    """A sentence on what became of a former field; empty text if the class does not list it.
+
+    The class attribute `RENAMED` maps a former name to the present one, `RETIRED` a former name to the sentence.
+    """
     found = getattr(kind, "RENAMED", {}).get(name, "")
     return f"It is called {found}." if found else getattr(kind, "RETIRED", {}).get(name, "")
 
@@ -432,9 +448,9 @@ def _expected(said: str) -> str:
 
 
 def numeral(value: Any, hint: Any) -> Any:
-    """Text for a field that holds numbers only, as JSON writes that number: ``.05`` is 0.05, ``+3`` is 3.
+    """Respell a numeral as JSON writes it: the text ``.05`` becomes the text ``0.05``, ``+3`` becomes ``3``.
 
-    Anything else comes back as it is, for the conversion to judge.
+    Only text for a type `hint` of int, float and None alone is changed. Any other value comes back as it is, unchecked.
     """
     if not isinstance(value, str) or not {int, float, types.NoneType}.issuperset(_options(hint)):
         return value
@@ -447,11 +463,11 @@ def numeral(value: Any, hint: Any) -> Any:
 
 
 def expectation(said: str, hint: Any) -> str:
-    """The values that would have been accepted, in words.
+    """The values that would have been accepted, as a noun phrase for `InputError.expected`, such as ``a number``.
 
     Args:
-        said: msgspec's message about the value.
-        hint: the field's type; for a `Literal` its choices are listed.
+        said: msgspec's message about the refused value.
+        hint: the field's type, or None. A `Literal` gives ``one of <choices>``; any other type gives what `said` expected.
     """
     choices = _choices(hint)
     return f"one of {', '.join(choices)}" if choices else _expected(said)
@@ -510,7 +526,10 @@ def _reachable(kind: Any) -> list[Any]:
 
 
 def meaning(kind: Any) -> dict[str, str]:
-    """Field name -> its text, from the ``Args:`` in the docstrings of the dataclass and its base classes."""
+    """Field name -> its description in one line, from the ``Args:`` in the docstrings of a class and its base classes.
+
+    A class overrides its base classes. Names that one entry lists with commas share its description.
+    """
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         _, _, tail = (base.__doc__ or "").partition("Args:")
@@ -522,11 +541,11 @@ def meaning(kind: Any) -> dict[str, str]:
 
 
 def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
-    """Check numbers, or read them from text such as ``1/2/3*0.5``; ``3*x`` stands for x three times.
+    """Convert numbers to floats, or read them from text such as ``1/2/3*0.5``: 1, 2, and then three times 0.5.
 
     Args:
         where, field: as in `InputError`.
-        value: the numbers, or the text.
+        value: the numbers, which may be an empty tuple, or the text, which must hold one at least.
 
     Raises:
         InputError: text that is not a list of numbers, or a number that is not finite.
@@ -562,9 +581,9 @@ def check_at_least(where: str, low: int, given: object, *names: str) -> None:
 
     Args:
         where: as in `InputError`.
-        low: the least value.
-        given: object with the flags' values as attributes; None = the flag was not given.
-        names: the attributes to check.
+        low: the least value, itself allowed.
+        given: object with the flags' values, integers or None, as attributes. None = the flag was not given, and is skipped.
+        names: the attributes to check, each of which must exist.
 
     Raises:
         InputError: the first value out of range, as ``--name``.
@@ -576,10 +595,10 @@ def check_at_least(where: str, low: int, given: object, *names: str) -> None:
 
 
 def check_integers(where: str, low: int, **given: object) -> None:
-    """Check that arguments of a Python function are integers from `low` to `MOST`; None is skipped.
+    """Check that arguments of a Python function, given by name, are integers from `low` to `MOST`; None is skipped.
 
     Raises:
-        InputError: the first argument that is not.
+        InputError: the first argument that is out of range or not an integer; a float such as 2.0 is refused, too.
     """
     for name, value in given.items():
         number = int(value) if isinstance(value, Integral) else low - 1
@@ -588,5 +607,8 @@ def check_integers(where: str, low: int, **given: object) -> None:
 
 
 def integers(low: float, found: int) -> str:
-    """The accepted integers in words: up to `MOST` if `found` is above it, else from `low` on."""
+    """The accepted integers in words: ``an integer >= <low>``.
+
+    If `found`, the refused value, is above `MOST`, the words are ``an integer from <low> to <MOST>``.
+    """
     return f"an integer from {low} to {MOST}" if found > MOST else f"an integer >= {low}"

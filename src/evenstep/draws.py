@@ -23,18 +23,21 @@ def _mix(state: np.uint64, word: np.uint64) -> np.uint64:
 
 @jit
 def head(seed: int, stream_number: int) -> np.uint64:
-    """Mix seed and stream, which all draws of a decision share. Returns the state that `uniform_from` takes."""
+    """Mix seed and stream number into the state that `uniform_from` takes; all draws of a decision share it."""
     return _mix(_mix(_ZERO, np.uint64(seed)), np.uint64(stream_number))
 
 
 @jit
 def uniform_from(head: np.uint64, request_id: int, draw: int) -> float:
-    """As `uniform`, from the state that `head` returned for the seed and the stream."""
+    """The number in [0, 1) that `uniform` gives, from the state that `head` returned for the seed and the stream."""
     z = _mix(_mix(head, np.uint64(request_id)), np.uint64(draw))
     return np.float64(z >> _S11) * 2.0**-53
 
 
 @jit
 def uniform(seed: int, stream_number: int, request_id: int, draw: int) -> float:
-    """A number in [0, 1); equals `streams.uniform` in bits. `stream_number` is `streams.stream_number` of the name."""
+    """A number in [0, 1); equals `streams.uniform` in bits, and its other arguments mean the same.
+
+    `stream_number` is `streams.stream_number` of the stream's name.
+    """
     return uniform_from(head(seed, stream_number), request_id, draw)

@@ -21,7 +21,7 @@ class InputError(EvenstepError):
     Args:
         where: file (and line), flag or object that holds the value.
         field: name of the field as the user wrote it.
-        value: the offending value; shown with ``repr`` when it is text.
+        value: the offending value; shown with ``repr`` when it is text, cut at 120 characters. The attribute keeps it whole.
         expected: the accepted values, as a noun phrase.
         hint: the remedy, as a sentence; empty if ``expected`` is enough.
     """
@@ -51,14 +51,14 @@ def check_range(
     finite: bool = False,
     **given: float | None,
 ) -> None:
-    """Refuse values that are not numbers, nan, and numbers outside a range.
+    """Refuse values that are not real numbers (None, text), nan, and numbers outside a range. All bounds are optional.
 
     Args:
         where, expected, hint: as of `InputError`.
         low: the smallest number in the range.
-        above: the range lies above this number.
+        above: all numbers of the range are greater than this one; None = no such bound.
         high: the largest number in the range.
-        below: the range lies below this number.
+        below: all numbers of the range are less than this one; None = no such bound.
         finite: whether inf and -inf are refused too.
         given: the numbers by their fields. A field called like a bound, as `low`, cannot be given.
 
@@ -87,7 +87,7 @@ def check_range_if_given(
     finite: bool = False,
     **given: float | None,
 ) -> None:
-    """Check numbers as `check_range` does; None passes, since the field may be left out."""
+    """Check numbers as `check_range` does, with the same arguments and error. None passes: the field may be left out."""
     known: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     check_range(where, expected, low=low, above=above, high=high, finite=finite, **known)
 
@@ -101,7 +101,10 @@ class PolicyError(EvenstepError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A sentence that offers the known names nearest to ``word``, or all of them if none is near; empty without names."""
+    """A sentence that offers the known names most like ``word``: ``Did you mean a or b?``, three names at most.
+
+    If no name is similar, it lists all: ``Known: a, b, c.`` Without known names it is empty text.
+    """
     names = sorted(set(known))
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
     if close:
@@ -110,10 +113,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def check_known(where: str, field: str, word: str, known: Collection[str], expected: str) -> None:
-    """Check that a word is a known one.
+    """Check that a word is among the known ones. `where`, `field` and `expected` are as in `InputError`.
 
     Raises:
-        InputError: it is not; the nearest known ones are offered.
+        InputError: it is not; the hint offers the known words most like it.
     """
     if word not in known:
         raise InputError(where, field, word, expected, nearest(str(word), known))

@@ -31,8 +31,8 @@ class Place:
     """The place of compiled kernels.
 
     Args:
-        is_beside: whether they are in the ``__pycache__`` of each source's folder.
-        folder: the folder that holds them otherwise; None = they are not kept.
+        is_beside: whether they are in the ``__pycache__`` of each source's folder; `folder` is then None.
+        folder: the folder that holds them otherwise; None with `is_beside` False = they are not kept.
     """
 
     is_beside: bool
@@ -44,7 +44,10 @@ class Place:
         return self.is_beside or self.folder is not None
 
     def folder_of(self, source: Path) -> Path | None:
-        """The folder for one source's kernels; None = they are not kept."""
+        """The folder for the kernels of one source file; None = they are not kept. The folder may not exist yet.
+
+        `source` is an absolute path. A file outside evenstep gets a folder named after a hash of its own folder.
+        """
         if self.is_beside and source.is_relative_to(ROOT):
             return source.parent / "__pycache__"
         if self.folder is None:
@@ -54,7 +57,10 @@ class Place:
         return self.folder / hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
 
     def has(self, source: Path) -> bool:
-        """Whether this place has kernels of a source that are not older than the source."""
+        """Whether this place has a compiled kernel of a source file that is not older than the file, which must exist.
+
+        In a `folder`, whose name changes with evenstep's sources, any age counts.
+        """
         folder = self.folder_of(source)
         if folder is None:
             return False
@@ -62,7 +68,10 @@ class Place:
         return any(index.stat().st_mtime >= written for index in folder.glob(f"{source.stem}.*.nbi"))
 
     def is_noted(self, what: str) -> bool:
-        """Whether all kernels of `what`, any name, were compiled here from the present sources, as `note` recorded."""
+        """Whether `note` recorded that all kernels of `what` are here, with the present sources, Python and kind of CPU.
+
+        `what` is any text on which caller and recorder agree. False if kernels are not kept.
+        """
         file = self._note_of(what)
         try:
             return file is not None and file.stat().st_mtime >= (_newest_source() if self.is_beside else 0.0)
@@ -70,7 +79,7 @@ class Place:
             return False
 
     def note(self, what: str) -> None:
-        """Record that all kernels of `what` are here. On a full disk, nothing is recorded."""
+        """Record for `is_noted` that all kernels of `what` are here. If the file cannot be written, nothing is recorded."""
         file = self._note_of(what)
         if file is not None:
             with suppress(OSError):
@@ -87,7 +96,7 @@ class Place:
         return None if folder is None else folder / "compiling.lock"
 
     def said(self) -> str:
-        """A sentence for operators on an unusual place; empty if it is the usual one."""
+        """Part of a line for operators: where kernels are kept, or that they are not; empty if they are next to sources."""
         if self.is_beside:
             return ""
         if self.folder is None:
@@ -105,7 +114,10 @@ def is_checked() -> bool:
 
 @cache
 def place() -> Place:
-    """The place where this process keeps its kernels."""
+    """The place where this process keeps its kernels, by the rules of this module's docstring.
+
+    It is looked for once a process, with the environment of that moment. Folders are made, and tried with a temporary file.
+    """
     if is_checked():  # its code never meets that of another build
         bases = (ROOT / "__pycache__", *_bases())
         return Place(False, next((found for base in bases if (found := _usable(base / "checked")) is not None), None))
@@ -156,7 +168,9 @@ def _is_ours(folder: Path) -> bool:
 
 
 def lend_to_drawing() -> None:
-    """Let matplotlib and fontconfig keep their caches next to the kernels' folder, by setting environment variables.
+    """Let matplotlib and fontconfig keep their caches next to the kernels' folder.
+
+    It sets ``MPLCONFIGDIR``, and ``XDG_CACHE_HOME`` with ``NUMBA_CACHE_DIR`` unless the former is set.
 
     Does nothing where kernels are next to their sources or not kept, or where ``MPLCONFIGDIR`` is set. Without a writable
     folder both complain on stderr, or refuse to work.
@@ -185,10 +199,10 @@ def _newest_source() -> float:
 
 
 class Announcer:
-    """Announces once a process, before a long silence, that kernels are being compiled.
+    """Announces, before a long silence, that kernels are being compiled. Only the first announcement is said.
 
     Attributes:
-        say: takes the line; None = it is not said.
+        say: called with the line; None = nothing is said, and a later announcement may still be.
     """
 
     def __init__(self) -> None:
@@ -201,7 +215,10 @@ class Announcer:
         self._tell(f"compiling kernels, up to a minute or two{'; ' + more if more else ', kept for later runs'}")
 
     def meanwhile(self, doing: str) -> None:
-        """Announce that kernels are compiled elsewhere, and print `doing`: how this process works until then."""
+        """Announce that another process compiles, then say `doing`: a line on how this process works until then.
+
+        `doing` is said at each call, the announcement only if it is the first.
+        """
         self()
         if self.say is not None:
             self.say(doing)

@@ -28,11 +28,12 @@ _LOOK_S = 0.05
 
 
 class Locks:
-    """The locks of one folder, for one process. Numba lets only one thread compile at a time.
+    """The locks of one folder's kernels between processes. Between threads they do not lock; numba does.
 
     Args:
-        file: its bytes are locked; nothing is written to it. None = nothing is locked.
-        say: called before each wait for another process.
+        file: its bytes are locked; it is created if missing, and nothing is written to it. None, or a file that cannot be
+            opened = nothing is locked.
+        say: called once before each wait for another process.
         pause: sleeps for the given seconds between two tries; callers may replace the attribute.
     """
 
@@ -47,9 +48,9 @@ class Locks:
                 self._file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def take(self, kernel: str) -> None:
-        """Lock a kernel, named by any text, once no other process holds it; go on without after `PATIENCE_S`.
+        """Lock a kernel, named by any text. Blocks while another process holds it, `PATIENCE_S` at most.
 
-        Each call needs a `release`.
+        After that time it returns without the lock. A process may take a kernel several times; each call needs a `release`.
         """
         if self._file < 0:
             return
@@ -63,7 +64,7 @@ class Locks:
             waited_s += _LOOK_S
 
     def release(self, kernel: str) -> None:
-        """Release a kernel's lock; does nothing if it is not held."""
+        """Undo one `take` of a kernel; the last one frees the lock. Does nothing for a kernel that was not taken."""
         byte = zlib.crc32(kernel.encode())
         if byte not in self._held:
             return
@@ -87,5 +88,5 @@ class Locks:
 
 @cache
 def locks() -> Locks:
-    """The locks of the folder where this process keeps its kernels."""
+    """The one `Locks` of this process, for the folder where it keeps its kernels; waits are announced to operators."""
     return Locks(kernel_cache.place().lock_file(), kernel_cache.announce.waiting)

@@ -23,8 +23,8 @@ class Change:
     """Whether this process runs compiled code yet.
 
     Attributes:
-        is_compiled: whether all threads do; always False without numba.
-        threads: ids of threads that run it before the others.
+        is_compiled: whether all threads run compiled code; always False without numba.
+        threads: ids of threads that run compiled code before the others may (`in_compiled_code`).
     """
 
     __slots__ = ("is_compiled", "threads")
@@ -42,10 +42,10 @@ class Late:
 
     Args:
         plain: the kernel as a Python function.
-        make: compiles the kernel, or loads it from the cache.
+        make: compiles the kernel, or loads it from the cache; called once, when the compiled kernel is first needed.
         typed: gives the kernel's type for the compiler, from what `make` returned.
         is_door: whether Python may call what `make` returned; if not, Python always runs `plain`.
-        is_declared: whether `make` compiles it for its one signature at once.
+        is_declared: whether `make` compiles it at once, for the one signature it has (`compiled.declared`).
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Late:
 
     @functools.cached_property
     def made(self) -> Any:
-        """The compiled kernel, made on first use."""
+        """The compiled kernel, what `make` returned; the first use compiles or loads it, which may take long."""
         return self._make()
 
     @property
@@ -100,7 +100,11 @@ def in_compiled_code() -> Generator[None]:
 
 
 def change_over() -> None:
-    """Let every thread run compiled code from now on. Our modules' names are bound to the compiled kernels made so far."""
+    """Let every thread run compiled code from now on; does nothing if no `Late` kernel exists.
+
+    Names in evenstep's modules that hold a `Late` kernel are bound to its compiled kernel, if it was made and Python may
+    call it. Other kernels are made at their next call.
+    """
     if not _all:
         return
     change.is_compiled = True

@@ -51,7 +51,10 @@ _PLACES = {"experiments": "experiments.papers", "batch": "cost"}  # where member
 
 @cache
 def members(room: str) -> tuple[str, ...]:
-    """Names of all members of a room: its own files that bind the room's word, and entry points."""
+    """Names of all members of a room, sorted: its own files that bind the room's word, and other packages' entry points.
+
+    `room` is a key of `BINDINGS`; any other is a KeyError. The answer is kept until the process ends.
+    """
     word = BINDINGS[room]
     own = [_name(f.stem) for folder in _folders(room) for f in folder.glob("*.py") if _binds(f, word)]
     other = [e.name for e in _offered(room)]
@@ -59,7 +62,9 @@ def members(room: str) -> tuple[str, ...]:
 
 
 def find(room: str, name: str) -> Any:
-    """The member of a room that a name stands for.
+    """The member of a room that a name stands for: usually a class, which is not called here; a module for ``workload``.
+
+    A user's file is executed when it is first named, and again when it has changed.
 
     Args:
         room: ``routing``, ``scheduling``, ``predict``, ``cost``, ``batch`` (engines' time laws),
@@ -93,6 +98,8 @@ def find(room: str, name: str) -> Any:
 def parse(text: str) -> dict[str, str]:
     """``"bf-io:horizon=20,discount=0.9"`` as ``{"name": "bf-io", "horizon": "20", "discount": "0.9"}``.
 
+    The name may itself have a colon (``mine.py:Thing``). Dashes in option names become underscores; values stay text.
+
     Raises:
         InputError: an option without ``=`` or given twice.
     """
@@ -115,6 +122,8 @@ def parse(text: str) -> dict[str, str]:
 def options(text: str, where: str) -> dict[str, str]:
     """``"kv-tokens=20000,token-budget=512"`` as ``{"kv_tokens": "20000", "token_budget": "512"}``; empty for empty text.
 
+    `where` is the place that errors name. Values stay text.
+
     Raises:
         InputError: an option without ``=`` or given twice.
     """
@@ -126,7 +135,9 @@ def options(text: str, where: str) -> dict[str, str]:
 
 
 def build(room: str, spec: Mapping[str, Any]) -> Any:
-    """Make a member of a room from `spec`: its ``name``, and options by field name. Text is converted to the field's type.
+    """Make an instance of a room's member from `spec`, a mapping as `parse` returns it.
+
+    Its ``name`` is required and goes to `find`; all other keys are options by field name and go to `make`.
 
     Raises:
         InputError: an unknown name, unknown options (all at once, with the nearest name), or a value that does not fit.
@@ -137,14 +148,17 @@ def build(room: str, spec: Mapping[str, Any]) -> Any:
 
 
 def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
-    """Make an instance of a class from options by field name, converted and checked; errors as in `build`.
+    """Make an instance of a class from options by field name, converted to the fields' types and checked.
 
-    Several values of one field are written with slashes between them: ``class_weights=1/2/4``.
+    Several values of a tuple field are written with slashes between them: ``class_weights=1/2/4``.
 
     Args:
         kind: a dataclass; any other class takes no options.
-        options: field name -> value or text.
+        options: field name -> value or text; fields that are left out keep their defaults.
         where: the place that errors name.
+
+    Raises:
+        InputError: as in `build`; also if `kind` is not a class, or its constructor raises an error of another kind.
     """
     import msgspec
 

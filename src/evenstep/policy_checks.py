@@ -18,7 +18,7 @@ from evenstep.traps import watching
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check; `message` is a sentence, empty if the check passed."""
+    """The result of the check `name`. `message` says what is wrong; if the check passed it is empty or a remark."""
 
     name: str
     passed: bool
@@ -31,12 +31,12 @@ class Judged:
 
     Args:
         policy: the policy.
-        verb: name of its method.
+        verb: name of its method that takes a view and returns an answer.
         answer: class of its answers.
-        views: makes the views; its argument is the number that fills the memory around their arrays (`window`).
+        views: makes the same views, new objects, at each call; its argument is `spare` of `window` for their arrays.
         own: copies an answer, because a policy may hand out an array that it writes again.
         differ: ``(answer, other, view)``, how two answers to a view differ, as a sentence; empty if equal in bits.
-        kernel_call: ``(policy, view)``, the call through the compiled door; None without a kernel.
+        kernel_call: ``(policy, view)`` -> the prepared call through the compiled door; None if the policy has no rule.
     """
 
     policy: Any
@@ -48,7 +48,7 @@ class Judged:
     kernel_call: Callable[[Any, Any], KernelCall | None]
 
     def raw(self, view: Any) -> Any:
-        """The policy's own answer to a view."""
+        """The policy's own answer to a view; its arrays may be written again at the next call."""
         return getattr(self.policy, self.verb)(view)
 
     def ask(self, view: Any) -> Any:
@@ -63,13 +63,15 @@ Simulate = Callable[[Any, str], str]
 def run(
     judged: Judged, first: Finding | None, contract: Callable[[list[Any]], list[Finding]], simulate: Simulate | None
 ) -> list[Finding]:
-    """Run every check on a policy. If it gives no answers, checks that need them are left out.
+    """Run every check on a policy; returns the findings in the order of the checks.
+
+    If the policy fails to answer a view, the checks that need answers are left out.
 
     Args:
         judged: the policy.
         first: the result of a check that needs no answers, or None. If it failed, only `frozen` is run besides.
-        contract: checks the answers to `judged.views(0)` as the policy's host would.
-        simulate: makes the short runs of ``same digest``, which is left out if this is None or another check failed.
+        contract: given the answers to `judged.views(0)`, in their order, checks them as the policy's host would.
+        simulate: makes the short runs of `same_digest`, which is left out if this is None or another check failed.
     """
     findings = [frozen(judged.policy), *([first] if first else [])]
     if first is not None and not first.passed:
@@ -87,7 +89,10 @@ def run(
 
 
 def window(values: Any, kind: type[Any], spare: int) -> Any:
-    """A read-only copy of `values` inside a larger array, as hosts give; an entry `spare` + 1 stands before and after it."""
+    """A read-only copy of `values`, as type `kind`, that is a view into a larger array, as hosts give arrays to policies.
+
+    The larger array has one entry more at either end, `spare` + 1: a policy that reads it can be detected.
+    """
     array = np.ascontiguousarray(values, dtype=kind)
     host = np.full(array.size + 2, spare + 1).astype(kind)
     shown = host[1 : array.size + 1].reshape(array.shape)
@@ -97,7 +102,7 @@ def window(values: Any, kind: type[Any], spare: int) -> Any:
 
 
 def verdict(name: str, message: str) -> Finding:
-    """Passed without a message, failed with one."""
+    """Make the finding of the check `name`: passed if `message` is empty, else failed with that message."""
     return Finding(name, not message, message)
 
 
@@ -110,10 +115,11 @@ def frozen(policy: Any) -> Finding:
 
 
 def answers(judged: Judged) -> tuple[Finding, list[Any]]:
-    """Check that the policy answers every view, even an empty one, with a decision. The policy's first imports happen here.
+    """Check that the policy answers every view of `judged.views(0)` without an error and with an object of the right class.
 
     Returns:
-        The verdict, and a copy of each answer, up to the first bad one.
+        The finding, and a copy of each answer in the order of the views, up to the first bad one. The finding is named
+        ``answers``, or ``view left alone`` if the policy wrote into a read-only array of its view.
     """
     said: list[Any] = []
     for number, view in enumerate(judged.views(0)):
@@ -136,9 +142,9 @@ def broken_rules(names: Sequence[str], rules: Sequence[str], owner: Callable[[st
     """Assign broken rules to checks: check -> the first rule of its own that was broken, as a sentence, or an empty text.
 
     Args:
-        names: of the checks.
-        rules: for each view the rule that its answer breaks; empty when it breaks none.
-        owner: gives the name of the check that a broken rule belongs to.
+        names: of the checks; each is a key of the result.
+        rules: for each view, in order, the rule that its answer breaks, as text; empty when it breaks none.
+        owner: gives the name of the check that a broken rule belongs to, one of `names`.
     """
     broken = dict.fromkeys(names, "")
     for number, rule in enumerate(rules):
@@ -151,7 +157,7 @@ def outside(judged: Judged) -> list[Finding]:
     """Check that a policy uses only its view: no frames or objects of the host, no clock, random generator or system call.
 
     Returns:
-        Four findings, one for each of these.
+        Four findings: ``no peeking``, ``no clock``, ``no chance of its own`` (random numbers), ``no system calls``.
     """
     views, seen = judged.views(1000), dict[str, str]()
     with watching() as found:
@@ -182,7 +188,7 @@ def _behind_the_window(judged: Judged, said: Sequence[Any]) -> str:
 
 
 def deterministic(judged: Judged) -> Finding:
-    """Check that the same view, asked again at once, gets the same answer."""
+    """Check that each view, asked twice in a row, gets the same answer to the bit."""
     for number, (view, again) in enumerate(zip(judged.views(0), judged.views(0), strict=True)):
         differs = judged.differ(judged.ask(view), judged.ask(again), view)
         if differs:
@@ -225,7 +231,10 @@ def pure_memory(judged: Judged) -> Finding:
 
 
 def doors_agree(judged: Judged) -> Finding:
-    """Check that a compiled rule gives the same bits as plain Python, and writes only where it may."""
+    """Check that a compiled rule gives the same bits as plain Python, and does not write past the end of its arrays.
+
+    Passes with a remark for a policy without a rule.
+    """
     for number, view in enumerate(judged.views(0)):
         call, again = (judged.kernel_call(judged.policy, view) for _ in range(2))
         if call is None or again is None:
@@ -237,7 +246,10 @@ def doors_agree(judged: Judged) -> Finding:
 
 
 def same_digest(policy: Any, simulate: Simulate) -> Finding:
-    """Check that a short run ends, and has the same digest when repeated and through the other door."""
+    """Check that a short run ends without a `PolicyError`, and has the same digest when repeated.
+
+    If the policy has a rule, the run through the compiled door must have that digest too.
+    """
     doors = ["plain", "plain"] + ["compiled"] * (compiled.kernel_of(policy) is not None)
     try:
         digests = [simulate(policy, door) for door in doors]

@@ -38,10 +38,10 @@ class Door:
         signature: of the function, as numba's type.
         scope: the names that the text uses.
         work: working space of a file that declares none.
-        given: the expression of each array that working space begins with.
+        given: the expression of each array that working space begins with; they take no room in the scratch arrays.
         made: structs that the text makes itself -> the expression for each.
-        taken: how many entries of `scratch_i`, and of `scratch_f`, the text uses itself.
-        sizes: names that lengths are expressed in -> the expression for each.
+        taken: how many entries at the start of `scratch_i` (int64), and of `scratch_f` (float64), the text uses itself.
+        sizes: names that lengths are expressed in, as ``waiting`` -> the expression for each in the text.
     """
 
     text: str
@@ -55,7 +55,13 @@ class Door:
 
 
 def rule_of_file(door: Door, function: F) -> F:
-    """Register `function` as the rule of all policies of its file, behind this kind of door. Returns the marked function."""
+    """Register `function`, ``(view, options, work)``, as the rule of all policies of its file (`compiled.kernel_of`).
+
+    `door` says how hosts call it. The file's ``Work`` and ``room`` are read later, when a door is first made.
+
+    Returns:
+        The function, marked as a `compiled.part`.
+    """
     made = part(function)
     compiled.has_rule(function.__module__, cache(partial(_entry, door, made)), function.__globals__)
     return made
@@ -151,12 +157,12 @@ def _filled(work: type, names: dict[str, Any] | None, door: Door, windows: Itera
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
-    """One decision through a compiled door: the view as arguments, and copies that the call writes.
+    """One decision through a compiled door, prepared but not made: the view as arguments, and arrays that the call writes.
 
     Args:
         function: the kernel, ready to be called with `arguments`.
         arguments: all arguments in order.
-        answer: makes the decision out of what the kernel returns.
+        answer: makes the decision out of the number that the kernel returns, and of the arrays that it wrote.
         guarded: the arrays that it may write, by name, each with guard words at its end, which it may not.
     """
 
@@ -166,19 +172,19 @@ class KernelCall:
     guarded: dict[str, Any]
 
     def in_plain(self) -> KernelCall:
-        """The same call of the rule in plain Python. Both calls write the same arrays."""
+        """The same call of the rule in plain Python. Both calls write the same arrays: make only one of them."""
         return replace(self, function=compiled.as_plain(self.function))
 
     def decision(self) -> Any:
-        """Make the call; returns the decision.
+        """Make the call, which writes the arrays; returns the decision. Call it once, since the arrays are not reset.
 
         Raises:
-            PolicyError: the kernel's answer is no decision.
+            PolicyError: the kernel's answer is not a valid decision.
         """
         return self.answer(float(self.function(*self.arguments)))
 
     def overrun(self) -> str:
-        """A sentence on an array that the kernel wrote beyond its end; empty if it did not."""
+        """After `decision`: a sentence on the first array that the kernel wrote beyond its end; empty if there is none."""
         for name, array in self.guarded.items():
             if np.any(array[..., -_GUARD:] != (_INT if array.dtype == np.int64 else _FLOAT)):
                 return f"the kernel writes beyond the end of {name}"
@@ -191,7 +197,7 @@ def guarded(**shapes: Any) -> tuple[dict[str, Any], list[Any]]:
     ``scratch_f`` is float64, every other array int64.
 
     Args:
-        shapes: name -> shape without the guard words.
+        shapes: name -> shape without the guard words, a number or a tuple.
 
     Returns:
         The arrays by name, and views of them without the guard words, in the same order.

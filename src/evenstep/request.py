@@ -60,10 +60,10 @@ class Request:
 
 
 def offsets_of(counts: Any) -> I8:
-    """int64[N+1], where the entries of each of N rows begin in one array, and where the last row's end.
+    """int64[N+1], running sums from 0: of N rows laid end to end in one array, row i is at ``offsets[i] : offsets[i+1]``.
 
     Args:
-        counts: N whole numbers, entries of each row.
+        counts: N whole numbers >= 0, the length of each row.
     """
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, dtype=np.int64, out=offsets[1:])
@@ -91,7 +91,7 @@ class PrefixBlocks:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def take(self, rows: I8) -> PrefixBlocks:
-        """A copy with the blocks of these rows, in this order."""
+        """A copy with the blocks of the rows at these positions, in this order: row i of the copy is ``rows[i]`` here."""
         counts = np.diff(self.offsets)[rows]
         offsets = offsets_of(counts)
         index = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - self.offsets[rows], counts)
@@ -144,7 +144,9 @@ class Trace:
         name: str = "columns",
         **others: Any,
     ) -> Trace:
-        """Make a trace from lists, arrays, or columns of a table. Rows are checked and sorted by time, the first at 0 s.
+        """Make a trace from lists, arrays, or columns of a table. Rows are checked.
+
+        With times, rows are sorted by them, and the first arrives at 0 s. Else they keep their order.
 
         Args:
             prompt_tokens, output_tokens: whole numbers >= 1.
@@ -183,7 +185,7 @@ class Trace:
         return ABSENT[name] if column is None else column[row].item()
 
     def column(self, name: str) -> Any:
-        """A column, or an array of the default value that its absence stands for."""
+        """A column by its name in `COLUMNS`: the trace's own array. For an absent one, a new array of its `ABSENT` value."""
         present = getattr(self, name)
         if present is not None:
             return present
@@ -191,7 +193,10 @@ class Trace:
         return np.full(len(self), ABSENT[name], dtype=kind)
 
     def take(self, rows: I8) -> Trace:
-        """The trace of these rows, in this order, renumbered; `after` is mapped, -1 if its row is left out."""
+        """A new trace of the rows at these positions, in this order, renumbered from 0. Arrival times are kept as they are.
+
+        `after` gets the new number of the row that it refers to, -1 if that row is left out.
+        """
         changes: dict[str, Any] = {}
         for name in COLUMNS:
             column = getattr(self, name)
@@ -206,11 +211,11 @@ class Trace:
         return replace(self, **changes)
 
     def head(self, rows: int) -> Trace:
-        """The first `rows` rows, or all if there are fewer."""
+        """The trace of the first `rows` rows; the trace itself if it has no more."""
         return self if rows >= len(self) else self.take(np.arange(rows, dtype=np.int64))
 
     def with_notes(self, *notes: str) -> Trace:
-        """The same trace with these notes after its own."""
+        """A trace with the same columns, not copied, and these notes after its own."""
         return replace(self, notes=(*self.notes, *notes))
 
 

@@ -22,14 +22,14 @@ _FILES = 65536
 
 
 def listening(where: str, host: str, port: int) -> socket.socket:
-    """Make a TCP socket bound to an address; it does not listen yet.
+    """Make a TCP socket bound to an address. It does not listen yet: the caller does that, and closes it.
 
     Args:
         where: the command's name in errors.
-        host, port: the address; port 0 = any free one.
+        host, port: the address, a name or an IP address of this machine; port 0 = any free one.
 
     Raises:
-        InputError: the address is taken, or not this machine's.
+        InputError: the port cannot be bound, or the host is not an address of this machine.
     """
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -57,7 +57,7 @@ def in_url(host: str) -> str:
 
 
 def need_parser(where: str) -> None:
-    """Check that the HTTP parser is installed. `where` is the command's name in the error.
+    """Check that the HTTP parser (package httptools) is installed. `where` is the command's name in the error.
 
     Raises:
         InputError: it is not.
@@ -66,7 +66,9 @@ def need_parser(where: str) -> None:
 
 
 def need_gateway_extra(where: str) -> None:
-    """Check that the gateway's dependencies are installed: the HTTP parser, and the server of the admin API.
+    """Check that httptools (HTTP parser) and aiohttp (server of the admin API) are installed, as the gateway needs them.
+
+    `where` is the command's name in the error.
 
     Raises:
         InputError: a dependency is missing.
@@ -76,7 +78,9 @@ def need_gateway_extra(where: str) -> None:
 
 
 def need_package(where: str, package: str, extra: str = "gateway") -> None:
-    """Check that a package of one of our extras is installed.
+    """Check that a package, by its import name, is installed. The error says to install ``evenstep[<extra>]``.
+
+    `where` is the command's name in the error.
 
     Raises:
         InputError: it is not.
@@ -87,7 +91,10 @@ def need_package(where: str, package: str, extra: str = "gateway") -> None:
 
 
 def said(line: str) -> None:
-    """Print a line about a service. If stdout is full or closed, the service continues without further lines."""
+    """Print a line about a service to stdout, at once. If stdout is full or closed, no error is raised.
+
+    All that the process prints later is then discarded.
+    """
     try:
         print(line, flush=True)
     except (OSError, ValueError):
@@ -98,7 +105,7 @@ def said(line: str) -> None:
 
 
 def on_end(end: Callable[[], None]) -> None:
-    """Call `end` on this event loop at each SIGINT and SIGTERM."""
+    """Call `end` on the running event loop at each SIGINT and SIGTERM, in place of what these signals did before."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -110,7 +117,10 @@ def on_end(end: Callable[[], None]) -> None:
 
 
 def collect_rarely() -> None:
-    """Keep the garbage collector from interrupting streams often: what lives now stays, and it looks at the rest rarely."""
+    """Make the garbage collector of this process run rarely, so that it seldom interrupts streams.
+
+    Objects alive now are never examined again; the others only after 50,000 new ones. Call it when a service has started.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
@@ -127,7 +137,10 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def allow_files() -> None:
-    """Raise this process's limit of open files to 65,536, or to the system's hard limit if that is lower."""
+    """Raise this process's limit of open files to 65,536, or to the system's hard limit if that is lower.
+
+    A higher limit stays as it is. On Windows nothing is done.
+    """
     if sys.platform == "win32":
         return
     import resource

@@ -25,7 +25,10 @@ _installed: list[bool] = []
 
 @contextlib.contextmanager
 def watching() -> Generator[list[tuple[str, str]]]:
-    """Collect ``(kind, what)`` of every forbidden call inside the block; kinds: clock, chance, peek, system.
+    """Collect ``(kind, what)`` of every forbidden call inside the block; nothing is prevented. `what` names the call.
+
+    The kinds are ``clock``, ``chance`` (random numbers), ``peek`` (the host's frames and objects) and ``system`` (files,
+    sockets, processes). Read the list after the block, whose end may add a last entry.
 
     A profile hook sees every call of a built-in function; an audit hook sees frames reached through a traceback, and
     files and sockets. Draws from the global generators of `random` and NumPy are detected by their state. Garbage collection

@@ -13,13 +13,15 @@ from evenstep.compiled import callback
 def question(symbol: str, signature: str) -> tuple[Any, Callable[[Callable[..., float]], AbstractContextManager[None]]]:
     """Make a callback through which compiled loops ask Python, and a context manager that installs the answering function.
 
-    The answering function holds for runs of the thread that installs it. It must not raise, and may start a run of its own.
+    The answering function holds for loops that the installing thread runs inside the block; the one before then returns.
+    It must not raise, and may start a run of its own. A call without one is an error.
 
     Args:
         symbol, signature: as in `compiled.callback`.
 
     Returns:
-        The callback for kernels; and ``answering(function)``, which installs the function for a ``with`` block.
+        The callback, which kernels call with the numbers of `signature`; and ``answering(function)``, which installs the
+        function for a ``with`` block. The function gets the same numbers, and its result is the callback's.
     """
     of_this_thread = threading.local()
 

@@ -23,8 +23,8 @@ class PrefillTier:
 
     Args:
         prefillers: P.
-        batch_time: seconds of a batch of prompts.
-        token_budget: prompt tokens of a batch; a longer prompt runs in chunks.
+        batch_time: the law that gives the seconds of a batch of prompts.
+        token_budget: the most prompt tokens of a batch; a longer prompt runs in chunks.
 
     Raises:
         InputError: fewer than one prefiller or token.
@@ -46,7 +46,10 @@ class PrefillTier:
         return self.prefillers * self.token_budget / self.batch_time.seconds(Batch(tokens=self.token_budget))
 
     def ready(self, trace: Trace) -> Trace:
-        """A copy of the trace whose arrival times are the times at which its prompts are ready; rows are sorted by them.
+        """A copy of the trace whose arrival times are when its prompts are prefilled, in seconds on the trace's clock.
+
+        Rows are sorted by these times, equal times by row, and renumbered. Each prompt goes at its arrival to the prefiller
+        with the fewest tokens left to run, the lowest number of several.
 
         Raises:
             InputError: a trace without times.

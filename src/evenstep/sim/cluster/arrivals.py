@@ -13,14 +13,21 @@ from evenstep.sim.cluster.slots import weight
 
 @part
 def reveal_row(run: Run, row: int, since_s: float) -> None:
-    """Move a request that has just become visible into the waiting pool."""
+    """Put a request into the waiting pool at its load before decoding; `since_s`: when it became visible, in seconds.
+
+    The caller has checked for room, and takes the request off the trace or heap that it came from.
+    """
     load = weight(run.fixed, run.requests, row, 0) * run.fixed.unit
     push(run.now, run.pool, run.requests, row, load, since_s)
 
 
 @part
 def next_visible(run: Run) -> float:
-    """The time at which the next request becomes visible, in seconds; inf = never. Moves arrivals into prefill as needed."""
+    """The time at which the next request becomes visible, in seconds; inf = never, or saturated arrivals.
+
+    With prefill times, it moves arrivals from the trace into the heap `coming` until the next one is certain or the heap is
+    full.
+    """
     fixed, now, coming, requests = run.fixed, run.now, run.coming, run.requests
     if fixed.arrivals == TIMED:
         base, per_token = fixed.prefill_base_s, fixed.prefill_per_token_s
@@ -39,7 +46,10 @@ def next_visible(run: Run) -> float:
 
 @part
 def start_session(now: Now, coming: Rows[Coming], sessions: SessionList, now_s: float) -> None:
-    """Start the next session: its first requests become visible after their think time."""
+    """Start session `Now.sessions_next` at `now_s`: its requests that follow no other become visible after their think time.
+
+    They are added to the heap `coming`, where the caller has checked for room.
+    """
     at = now.sessions_next
     now.sessions_next = at + 1
     for i in range(sessions.root_offsets[at], sessions.root_offsets[at + 1]):
@@ -70,7 +80,7 @@ def follow_up(run: Run, row: int) -> None:
 
 @part
 def follow_ups(run: Run, row: int) -> int:
-    """The most entries that the coming end of a request adds to the heap of requests to come."""
+    """The number of entries that `follow_up` will add to the heap of requests to come, when the request in `row` ends."""
     if run.fixed.arrivals == SESSIONS:
         sessions, following = run.sessions, run.now.sessions_next
         need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]

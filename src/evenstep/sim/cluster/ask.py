@@ -36,5 +36,8 @@ def route_into(
     scratch_f: Any,
     worker: Any,
 ) -> float:
-    """Ask the Python function of `answering`; the arguments are those of every policy's kernel (`routing.view`)."""
+    """Ask the function that `answering` installed, which writes the answer to the state itself; returns the policy's bound.
+
+    The arguments are those of every policy's kernel (`routing.view`); only five numbers of them are passed on.
+    """
     return _ask(decision, now_s, mean_wait_s, first, waiting)

@@ -16,18 +16,19 @@ GRAIN = 2.0**-20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profiles:
-    """A load per request and step: row i of the trace has ``values[offsets[i]:offsets[i+1]]``, one load a step.
+    """A load per request and step: row i of the trace has ``values[offsets[i]:offsets[i+1]]``, one load a decode step.
 
     Args:
-        values: float64[total], KV tokens (or any work unit), >= 0; rounded to `GRAIN`.
-        offsets: int64[N+1].
+        values: float64[total], KV tokens (or any work unit), >= 0, the first step of a request first; a simulator rounds
+            them to `GRAIN`.
+        offsets: int64[N+1], from 0 to total; each request has one load at least.
     """
 
     values: F8
     offsets: I8
 
     def head(self, requests: int) -> Profiles:
-        """The profiles of the first `requests` requests."""
+        """The profiles of the first `requests` requests, or of all if there are fewer; views, not copies."""
         offsets = self.offsets[: requests + 1]
         return Profiles(self.values[: offsets[-1]], offsets)
 
@@ -67,14 +68,14 @@ class Drift:
 
     @property
     def is_linear(self) -> bool:
-        """Whether every load grows by `growth` a step."""
+        """Whether every load grows by `growth` a step: neither `sequence` nor `profiles` is given."""
         return not self.sequence and self.profiles is None
 
     def steps(self, trace: Trace) -> I8:
-        """int64[N], decode steps each request takes.
+        """int64[N], decode steps that each request takes in all.
 
         Raises:
-            InputError: profiles that do not fit the trace.
+            InputError: the number of profiles is not the trace's, a profile is empty, or a load is negative or not finite.
         """
         if self.profiles is None:
             made = self.tokens_per_step
@@ -100,12 +101,15 @@ class Drift:
 
 
 def rounded(tokens: float) -> float:
-    """The nearest multiple of `GRAIN`."""
+    """The multiple of `GRAIN`, 2^-20 tokens, nearest to `tokens`."""
     return round(tokens / GRAIN) * GRAIN
 
 
 def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
-    """float64[steps], tokens gained in the j steps before step j = 0, 1, ...; the sequence's last value repeats."""
+    """float64[steps], tokens gained in all before step j = 0, 1, ...: 0, delta_1, delta_1 + delta_2, and so on.
+
+    `sequence` has the deltas, one at least; its last value repeats. Each is first `rounded`.
+    """
     deltas = [rounded(x) for x in sequence[: max(steps - 1, 0)]]
     deltas += [rounded(sequence[-1])] * (steps - 1 - len(deltas))
     gained = np.zeros(steps + 1, np.float64)
@@ -114,7 +118,10 @@ def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
 
 
 def units_per_token(drift: Drift) -> int:
-    """Load units in a token: 1 if all loads are whole tokens, else the number of grains in a token."""
+    """Load units in a token: 1 if all growth and profiles are whole tokens, else 2^20, the number of grains in a token.
+
+    Simulators count loads in whole units, so that sums are exact.
+    """
     parts = [np.array([drift.growth]), np.array(drift.sequence, dtype=np.float64)]
     if drift.profiles is not None:
         parts.append(drift.profiles.values)

@@ -31,7 +31,7 @@ from evenstep.sim.cluster.slots import (
 
 @part
 def grow_loads(run: Run, q: int) -> None:
-    """Let every running request of group q grow by one decode step."""
+    """Let the load of every running request of group q grow by one decode step. The step number stays."""
     fixed, fleet, group = run.fixed, run.fleet, run.fleet.groups[q]
     low, high = group.first, group.first + group.workers
     if fixed.profile_kind == model.LINEAR:
@@ -66,10 +66,10 @@ def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
 
 @part
 def complete_group(run: Run, q: int) -> int:
-    """End a group's step: loads grow, requests complete, the step number rises.
+    """End the step of group q: loads grow, requests at their last step complete and free their slots, the step number rises.
 
     Returns:
-        `RUNNING`, or `FLUSH` or `GROW` if a buffer is full; the group continues there at the next call.
+        `RUNNING`; `FLUSH` if the records are full, `GROW` if the heap is. The group continues there at the next call.
     """
     fixed, now, fleet, slots, group = run.fixed, run.now, run.fleet, run.slots, run.fleet.groups[q]
     status, step = model.RUNNING, group.step
@@ -122,7 +122,7 @@ def complete_group(run: Run, q: int) -> int:
 
 @part
 def earliest_outage(run: Run) -> int:
-    """The step of the earliest pending outage; `NEVER` if none is pending."""
+    """The step number of the earliest pending outage of any group; `NEVER` if no outage is pending."""
     outages, earliest = run.fleet.outages, model.NEVER
     for i in range(outages.size):
         if outages[i].over == 0:
@@ -132,10 +132,10 @@ def earliest_outage(run: Run) -> int:
 
 @part
 def apply_outages(run: Run, q: int) -> int:
-    """Apply the outages due in group q; q = -1: the earliest pending ones, in any group.
+    """Apply the outages due at the step number of group q; q = -1: those of the earliest pending step, in any group.
 
     Returns:
-        `RUNNING`, or `GROW` if the pool has no room for requests that go back to it.
+        `RUNNING`, or `GROW` if pool or carry list has no room for requests that go back; outages already applied stay so.
     """
     now, fleet, slots_max = run.now, run.fleet, run.fixed.slots_max
     earliest = earliest_outage(run)
@@ -234,7 +234,10 @@ def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int
 
 @part
 def send(run: Run, place: int, g: int) -> None:
-    """Start the request at a place of the pool on worker g, or queue it there."""
+    """Start the request at a place of the pool on worker g, or queue it if the group is inside a step or no slot is free.
+
+    The request stays in the pool: the caller takes it out, and lowers `Now.free_total`.
+    """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     row, since_s = pool.id[np.uintp(place)], pool.since_s[np.uintp(place)]
     units = int(pool.load[np.uintp(place)] * fixed.scale)
@@ -252,7 +255,9 @@ def send(run: Run, place: int, g: int) -> None:
 
 @part
 def apply_decision(run: Run) -> int:
-    """Carry out the policy's answer: start or queue the requests it sends.
+    """Carry out the policy's answer in `pool.worker`: start or queue the requests it sends, and take them out of the pool.
+
+    `Now.admitted_now` becomes their number.
 
     Returns:
         `RUNNING`, or `BROKEN` with the error noted if the answer breaks the contract.
@@ -293,7 +298,7 @@ def apply_decision(run: Run) -> int:
 
 @part
 def refill_slots(run: Run, q: int) -> None:
-    """Start queued requests of a group's workers in their free slots."""
+    """Start queued requests of group q's workers in their free slots, the head of each queue first."""
     fleet, group = run.fleet, run.fleet.groups[q]
     for g in range(group.first, group.first + group.workers):
         while fleet.queued[g] > 0 and fleet.running[g] < fleet.workers[g].slots:
@@ -318,10 +323,10 @@ def newest_slot(run: Run, g: int) -> int:
 
 @part
 def evict_overflow(run: Run, q: int) -> int:
-    """Send the newest requests of workers over their KV memory back to the pool, until each fits or has one left.
+    """Send the newest requests of group q's workers over `kv_tokens` back to the pool, until each fits or has one left.
 
     Returns:
-        `RUNNING`, or `GROW` if the pool has no room.
+        `RUNNING`, or `GROW` if pool or carry list has no room; call it again then.
     """
     fixed, now, fleet, group = run.fixed, run.now, run.fleet, run.fleet.groups[q]
     for g in range(group.first, group.first + group.workers):
@@ -337,7 +342,9 @@ def evict_overflow(run: Run, q: int) -> int:
 
 @part
 def next_event(run: Run) -> int:
-    """Move the clock to the next event, and mark the groups whose step ends then.
+    """Move the clock to the next event, a step's end or an arrival, and mark the groups whose step ends then (`boundary`).
+
+    An arrival counts only if a group is idle or dispatch is instant, and if it comes strictly before the next end.
 
     Returns:
         `RUNNING`; `DONE` if all requests completed; `STUCK` if requests are left and nothing can happen.

@@ -63,7 +63,7 @@ def run(
     door: str,
     name: str,
 ) -> Run:
-    """Run a trace through a cluster; arguments and errors as in `cluster.simulation.simulate`."""
+    """Run a trace through a cluster, whose `prefill` is not applied here; results and errors as of `simulation.simulate`."""
     name = name or type(policy).__name__
     kernel = _kernel(policy, door, name)
     check_input(trace, policy, cluster, predictor, name)
@@ -168,7 +168,7 @@ def _to_its_end(course: _Course, advance: Callable[[Any], int]) -> None:
 
 
 def loop_of(policy: Any, cluster: Any, step_time: StepTime) -> str:
-    """The name of the module whose compiled loop runs this, if no records of decisions are kept."""
+    """Full name of the module whose compiled loop runs this policy on this fleet, if decisions are not recorded."""
     short = short_loop.fits(cluster, step_time.table(), horizon_of(policy))
     return f"evenstep.sim.cluster.{'short_loop' if short else 'loop'}"
 

@@ -17,10 +17,11 @@ _MOST_STEPS = 50_000_000  # length of the calendars of completions
 
 
 def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None, name: str) -> None:
-    """Check that a trace can run on a cluster under a policy.
+    """Check that a trace can run on a cluster under a policy, whose name is `name` in errors.
 
     Raises:
-        InputError: the first thing that does not fit, named.
+        InputError: the first thing that does not fit: an empty trace, a length below 1, a missing predictor or column,
+            unsorted times, a prompt larger than a worker's KV memory, or a horizon or output beyond the simulator's limits.
     """
     if len(trace) == 0:
         raise InputError(trace.name or "trace", "requests", 0, "one request or more")

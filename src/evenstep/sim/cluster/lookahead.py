@@ -15,7 +15,9 @@ from evenstep.sim.cluster.slots import weight, window_add
 
 @part
 def expect_growing(run: Run, g: int, expected: Floats) -> None:
-    """Write the expected loads of worker g to `expected`, for linear loads. Only steps that are evaluated are written.
+    """Write the expected loads of worker g, now and after h = 1..H steps, to `expected`, for linear loads.
+
+    A request counts with the chance that it is still there. Only some steps are evaluated and written.
 
     Eight steps are summed at a time, because their sums then stay in registers.
 
@@ -53,7 +55,7 @@ def expect_growing(run: Run, g: int, expected: Floats) -> None:
 
 @part
 def expect_others(run: Run, g: int, expected: Floats) -> None:
-    """As `expect_growing`, for loads that are not linear."""
+    """Write the expected loads of worker g as `expect_growing` does, for loads that are not linear."""
     fixed, curves = run.fixed, run.ahead.curves
     step, B, H = run.fleet.groups[run.fleet.group[g]].step, fixed.slots_max, fixed.horizon
     between = steps_between(H)
@@ -73,7 +75,10 @@ def expect_others(run: Run, g: int, expected: Floats) -> None:
 
 @part
 def project_expected(run: Run) -> None:
-    """Write the workers' expected loads to `Ahead.projections`: every request counts with the chance that it is there."""
+    """Write the expected loads of all workers to `Ahead.projections`, from the requests' survival curves.
+
+    A load after h steps counts every running request with the chance that it is still there.
+    """
     for g in range(run.fixed.workers):
         expected = run.ahead.projections[g]
         if run.fixed.profile_kind == LINEAR:
@@ -85,7 +90,10 @@ def project_expected(run: Run) -> None:
 
 @part
 def project_others(run: Run, g: int, step: int) -> None:
-    """Write the projected load of worker g at its group's `step` to `Ahead.projections`, for loads that are not linear."""
+    """Write the projected loads of worker g, h = 0..H steps after its group's `step`, to `Ahead.projections`.
+
+    For loads that are not linear. A request counts in full before its expected departure (`Look.leave`), not after.
+    """
     fixed, projected = run.fixed, run.ahead.projections[g]
     H, B = fixed.horizon, fixed.slots_max
     for h in range(H + 1):
@@ -100,7 +108,10 @@ def project_others(run: Run, g: int, step: int) -> None:
 
 @part
 def project(run: Run) -> None:
-    """Write the workers' projected loads to `Ahead.projections`; linear ones from the windows of departures."""
+    """Write all workers' projected loads after h = 0..H steps, in KV tokens, to `Ahead.projections`.
+
+    A request counts in full before its expected departure, not after. Linear loads come from the windows of departures.
+    """
     fixed, fleet, ahead = run.fixed, run.fleet, run.ahead
     for g in range(fixed.workers):
         step = fleet.groups[fleet.group[g]].step
@@ -121,7 +132,10 @@ def project(run: Run) -> None:
 
 @part
 def due_predictions(run: Run) -> None:
-    """List in `Ahead.due` the slots whose prediction is missing, too old or already wrong, for the host to answer."""
+    """List in `Ahead.due` the slots whose prediction is missing, too old or already wrong, for the host to answer.
+
+    `Now.due` becomes their number. Too old is `refresh_every` produced tokens; wrong is a departure that did not happen.
+    """
     fixed, fleet, ahead = run.fixed, run.fleet, run.ahead
     count, B, every = 0, fixed.slots_max, fixed.refresh_every
     for g in range(fixed.workers):
@@ -145,7 +159,10 @@ def due_predictions(run: Run) -> None:
 
 @part
 def take_predictions(run: Run) -> None:
-    """Enter the host's predictions from `Ahead.due` into the slots."""
+    """Enter the host's predictions from `Ahead.due` into the slots, made at the present step; `Now.due` becomes 0.
+
+    Fractions of steps are rounded up, to 1 at least.
+    """
     fixed, fleet = run.fixed, run.fleet
     for i in range(run.now.due):
         slot, steps_left = run.ahead.due[i].slot, run.ahead.due[i].steps_left
@@ -162,7 +179,7 @@ def take_predictions(run: Run) -> None:
 
 @part
 def advance_window(run: Run, q: int) -> None:
-    """Move the windows of departures of a group on by one step."""
+    """Move the windows of departures of group q's workers on to the group's present step, just after it has risen."""
     fixed, slots, ahead, group = run.fixed, run.slots, run.ahead, run.fleet.groups[q]
     step = group.step
     if fixed.prediction == ORACLE:  # requests that leave just inside the new end of the window are in one bucket
@@ -181,6 +198,8 @@ def advance_window(run: Run, q: int) -> None:
 @part
 def overloaded(load: Floats, first: int, W: int, C: int) -> bool:
     """Whether the waiting requests, less those of the most frequent load, still fill the free slots (BF-IO, Definition 1).
+
+    True without free slots, False with fewer requests than slots.
 
     Args:
         load: KV tokens of requests in the pool's arrays.
@@ -229,7 +248,10 @@ def overloaded(load: Floats, first: int, W: int, C: int) -> bool:
 
 @part
 def build_view(run: Run) -> None:
-    """Compute what only a decision needs: free KV of each worker, the mean wait, and the projections of load."""
+    """Compute what only a decision needs, in place: each worker's free KV tokens, the mean wait, and the projections.
+
+    The mean wait is over the requests sent so far, in seconds.
+    """
     fixed, now, fleet = run.fixed, run.now, run.fleet
     if fixed.kv_limited == 1:
         for g in range(fixed.workers):

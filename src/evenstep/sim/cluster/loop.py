@@ -29,10 +29,11 @@ from evenstep.sim.cluster.step import sample, sample_longest, start_step
 
 @part
 def advance_time(run: Run) -> int:
-    """Move the clock to the next event. If nothing else can happen, the earliest outages happen at once.
+    """Move the clock to the next event (`next_event`). If nothing else can happen, the earliest outages happen at once.
 
     Returns:
-        `RUNNING`; `DONE` or `STUCK` as `next_event`; `GROW` if the pool has no room for requests that go back to it.
+        `RUNNING`; `DONE` if all requests completed; `STUCK` if requests are left and nothing can happen; `GROW` if the pool
+        has no room for requests that go back to it.
     """
     status = next_event(run)
     if status == model.STUCK and run.now.outages_left > 0:
@@ -46,7 +47,7 @@ def complete(run: Run) -> int:
     """Complete the steps of the groups whose step ends now, in ascending order, and apply their outages.
 
     Returns:
-        `RUNNING`, or the code of a buffer that is full.
+        `RUNNING`; `FLUSH` if the records are full, `GROW` if heap or pool are. The next call continues there.
     """
     groups = run.fleet.groups
     for q in range(run.fixed.groups):
@@ -80,7 +81,7 @@ def show_pool(run: Run) -> int:
 
 @part
 def has_room(run: Run) -> int:
-    """Check that the records and queues have room for a decision. Returns `RUNNING`, else `FLUSH` or `GROW`."""
+    """Check that there is room for a decision. Returns `RUNNING`; `FLUSH` if the records are full; `GROW` for the queues."""
     now, records = run.now, run.records
     if run.fixed.record_decisions == 1 and now.decision_rows == records.decisions.size:
         return model.FLUSH
@@ -91,10 +92,10 @@ def has_room(run: Run) -> int:
 
 @part
 def predict(run: Run) -> int:
-    """Ask the host for the predictions that are due, or enter the host's answers.
+    """List the predictions that are due for the host (`Ahead.due`), or enter its answers if they were listed before.
 
     Returns:
-        `PREDICT` if the host has to answer first, else `RUNNING`.
+        `PREDICT` if the host has to answer and then call again, else `RUNNING`. Runs without a predictor never ask.
     """
     if run.fixed.prediction >= model.DEPARTURES:
         if run.now.due == 0:
@@ -107,7 +108,7 @@ def predict(run: Run) -> int:
 
 @part
 def write_decision_down(run: Run, waiting: int, free: int) -> None:
-    """Write the record of a decision: requests waiting and slots free before it."""
+    """Write the record of a decision if records are kept; `waiting` requests and `free` slots were there before it."""
     now = run.now
     if run.fixed.record_decisions == 1:
         kept = run.records.decisions[now.decision_rows]
@@ -123,7 +124,9 @@ def write_decision_down(run: Run, waiting: int, free: int) -> None:
 
 @part
 def decide(route: Any, run: Run) -> int:
-    """Ask the policy while a request waits and a slot is free; once only, if one decision covers the whole pool.
+    """Ask the policy while a request waits and a worker may be sent one, and carry out each answer.
+
+    With ``pool`` dispatch it is asked once. With ``instant`` it is asked about the oldest request at a time until it holds.
 
     Returns:
         `RUNNING`, or why the loop stops: `FLUSH`, `GROW`, `PREDICT` or `BROKEN`.
@@ -153,7 +156,11 @@ def decide(route: Any, run: Run) -> int:
 
 @part
 def start_group(run: Run, q: int) -> int:
-    """Start a group's step, unless a step is under way or nothing runs. Returns `RUNNING`, `GROW` or `FLUSH`."""
+    """Start the next step of group q, unless a step is under way or nothing runs. Queued requests move up first.
+
+    Returns:
+        `RUNNING`; `GROW` if the pool has no room for evicted requests; `FLUSH` if the table of steps is full.
+    """
     fixed, now, group = run.fixed, run.now, run.fleet.groups[q]
     if group.busy == 1:
         return model.RUNNING
@@ -181,7 +188,7 @@ def start_group(run: Run, q: int) -> int:
 
 @part
 def start(run: Run) -> int:
-    """Start steps of all groups without a step under way, in ascending order. Returns `RUNNING`, `GROW` or `FLUSH`."""
+    """Start steps of all groups without a step under way, in ascending order. Returns a code as `start_group` does."""
     for q in range(run.fixed.groups):
         status = start_group(run, q)
         if status != model.RUNNING:
@@ -199,7 +206,9 @@ def advance(route: Any, run: Run) -> int:
         run: changed in place.
 
     Returns:
-        The code of the reason: `DONE`, `STUCK`, `BROKEN`, or `FLUSH`, `GROW` or `PREDICT` for the host to act on.
+        Why it stopped. `DONE`: all requests completed. `STUCK`: requests are left and nothing can happen. `BROKEN`: the
+        policy's answer is invalid (`Now.error_kind`). The host acts on the others and calls again: `FLUSH`: empty the
+        records. `GROW`: call `State.grow`. `PREDICT`: answer `Ahead.due`.
     """
     now, status = run.now, model.RUNNING
     while status == model.RUNNING:

@@ -29,7 +29,12 @@ NEVER = 1 << 60
 
 
 class Fixed(Record):
-    """The settings of a run, which do not change. Flags are 0 or 1."""
+    """The settings of a run, which do not change. Flags are 0 or 1.
+
+    `arrivals`, `profile_kind`, `prediction` and `law_kind` are one of this module's constants. `scale` and `unit` convert
+    between KV tokens and load units, the integers in which loads are summed; `delta` is load units a request gains a step.
+    `depth` is requests beyond the slots. Each mask is a length, a power of two, less one.
+    """
 
     requests: int
     workers: int
@@ -71,7 +76,12 @@ class Fixed(Record):
 
 
 class Now(Record):
-    """The progress of a run: clock, phase, counts and the noted error."""
+    """The progress of a run: clock, phase, counts and the noted error.
+
+    Counts are requests unless their names say otherwise. `cursor` is the next row of the trace, `first` a place in the
+    pool's arrays. `load_steps` sums load units over workers and steps, `active_steps` running requests over steps.
+    `overloaded` counts steps; the `*_rows` and `samples` count rows written to the tables of records.
+    """
 
     phase: int
     cursor: int  # the next request of the trace
@@ -114,7 +124,10 @@ class Now(Record):
 
 
 class Worker(Record):
-    """Fields of a worker that policies do not see."""
+    """Fields of a worker that policies do not see: its slots, whether it is up (1) or lost (0), and the ends of its queue.
+
+    `longest_slot` is the slot of the request with the largest load, -1 = to be looked for.
+    """
 
     slots: int
     up: int
@@ -124,7 +137,11 @@ class Worker(Record):
 
 
 class Group(Record):
-    """A barrier group: its workers and its step under way."""
+    """A barrier group: its workers, `first` to `first + workers - 1`, and its step under way.
+
+    `step` counts steps done. `busy` is 1 inside a step, which ends at `end_s`. `boundary` is 1 when that end is now, and 2
+    when its requests were completed. `grown` is 1 once its loads have grown by that step. The other counts are requests.
+    """
 
     step: int  # steps done so far
     busy: int  # inside a step
@@ -140,7 +157,12 @@ class Group(Record):
 
 
 class Slot(Record):
-    """A slot of a worker, and the request that runs in it."""
+    """A slot of a worker, and the request that runs in it: `row` of the trace, -1 = free.
+
+    `admit` and `finish` are its first and last step here, in steps of its group; `units` its load at `admit`, in load units.
+    `done` counts decode steps before `admit`, above 0 only after a restart. Times are seconds; `admitted_s` and
+    `first_token_s` are set for restarted requests only, -1 = not known. `follower` links slots that finish at one step.
+    """
 
     row: int  # -1 = free
     worker: int
@@ -156,7 +178,11 @@ class Slot(Record):
 
 
 class Look(Record):
-    """The expected departure of the request in a slot, where the policy looks ahead."""
+    """The expected departure of the request in a slot, where the policy looks ahead; steps are those of the worker's group.
+
+    `leave` is the step at which it is expected to be gone, `NEVER` = not inside the horizon. `predicted` is the step of
+    that prediction, -1 = not yet. `in_window` is 1 while the worker's window of departures (`Ahead.leaving`) counts it.
+    """
 
     leave: int  # the step at which it is expected to be gone
     predicted: int  # the step at which that was predicted, -1 = not yet
@@ -171,7 +197,10 @@ class Coming(Record):
 
 
 class Carried(Record):
-    """The fields that a request keeps when it goes back to the pool."""
+    """What a request, `row` of the trace, keeps when it goes back to the pool: decode steps done, and its restarts so far.
+
+    `admitted_s` and `first_token_s` are the times, in seconds, of its first run; -1 = it has not run a step.
+    """
 
     row: int
     done: int  # decode steps
@@ -181,7 +210,10 @@ class Carried(Record):
 
 
 class Node(Record):
-    """A place in a worker's queue."""
+    """A place in a worker's queue: a request, `row` of the trace, with its load in load units, visible since `since_s`.
+
+    `next` is the index of the following node, -1 = the last. Free nodes are linked in the same way, from `Now.queue_free`.
+    """
 
     row: int
     next: int  # the following node, -1 = none
@@ -190,7 +222,7 @@ class Node(Record):
 
 
 class Loss(Record):
-    """An outage: at a step, a worker is lost or comes back."""
+    """An outage: when its group has done `step` steps, a worker is lost (`back` 0) or comes back (1). `over`: applied."""
 
     step: int
     worker: int
@@ -199,14 +231,21 @@ class Loss(Record):
 
 
 class Due(Record):
-    """A prediction that the host is asked for: steps left, or a negative number for "not inside the horizon"."""
+    """A prediction that the host is asked for: the loop writes `slot`, the host `steps_left`, decode steps.
+
+    A negative number stands for "not inside the horizon". With curves (`Ahead.curves`) the host writes those instead.
+    """
 
     slot: int
     steps_left: float
 
 
 class Completed(Record):
-    """The record of a completed request: one cache line."""
+    """The record of a completed request: its last worker, steps of that worker's group, restarts, and times in seconds.
+
+    `admitted_step` and `finished_step` are its first and last step there. `admitted_s` and `first_token_s`, the end of its
+    first step, are those of its first run, also if it restarted.
+    """
 
     worker: int
     admitted_step: int
@@ -219,7 +258,10 @@ class Completed(Record):
 
 
 class Decided(Record):
-    """The record of a decision."""
+    """The record of a decision: its running number and time, and requests waiting and slots free in all before it.
+
+    `admitted` is how many requests it sent, `bound` the policy's lower bound, nan = it gave none.
+    """
 
     decision: int
     waiting: int
@@ -230,7 +272,7 @@ class Decided(Record):
 
 
 class Sampled(Record):
-    """A step of a group at which the load of each of its workers was recorded (`Samples`)."""
+    """A step of a group, with start and length in seconds, at which every worker's load was recorded (`Samples`)."""
 
     step: int
     group: int
@@ -239,7 +281,11 @@ class Sampled(Record):
 
 
 class Fleet(NamedTuple):
-    """The workers and their groups. Named arrays are windows of the two tables that policies receive."""
+    """The workers and their groups: arrays of G entries, and tables of records.
+
+    `group` to `running` are the rows of `workers_i`, `load` to `seconds_per_token` those of `workers_f`: the same memory.
+    Policies receive these two tables (`routing.view.RoutingView` has the meaning). `units` is the load in load units.
+    """
 
     workers_i: IntTable
     workers_f: Table
@@ -258,7 +304,11 @@ class Fleet(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Slots, the calendar of completions and when each step began; worker g has slots g * B .. g * B + B - 1."""
+    """Slots, the calendar of completions, and when each step began and ended; worker g has slots g * B .. g * B + B - 1.
+
+    `free` is a stack of slot numbers for each worker: ``free[g, slots - running - 1]`` is taken next. Columns of the
+    calendar and of the times, in seconds, are step numbers modulo the ring's length (`Fixed.ring_mask`).
+    """
 
     rows: Rows[Slot]
     free: IntTable  # [G, B], stacks of free slots
@@ -268,7 +318,12 @@ class Slots(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What the loop knows of coming steps: predictions, curves, windows of departures, projections."""
+    """What the loop knows of coming steps: predictions, curves, windows of departures, projections.
+
+    `leaving[g, s]` counts worker g's requests expected to leave before the step s, modulo the window's length, and
+    `leaving_units` sums their loads then. `curves` has a row a slot. `projections` and `growth` are KV tokens, column
+    h after h steps (`RoutingView`).
+    """
 
     look: Rows[Look]  # [S] or empty
     leaving: IntTable  # [G, window], requests expected to leave before a step
@@ -280,7 +335,11 @@ class Ahead(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """The waiting pool, from place `Now.first` on. Named arrays are windows of the tables that policies receive."""
+    """The waiting pool, oldest first: `Now.waiting` requests from place `Now.first` on.
+
+    `id`, `request_class` and `key` are the rows of `waiting_i`, `load`, `since_s` and `steps` those of `waiting_f`. `worker`
+    is the policy's answer, from place 0 on: entry i is about the request at place `Now.first` + i; -1 = hold.
+    """
 
     waiting_i: IntTable
     waiting_f: Table
@@ -294,7 +353,10 @@ class Pool(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """The arguments of a policy's kernel besides the view."""
+    """The arguments of a policy's kernel besides the view: cached prompt tokens, memory, fields, and working space.
+
+    `parameters` has the policy's fields as numbers (`compiled.parameters`), then zeros.
+    """
 
     cached: Table
     memory: Ints
@@ -304,7 +366,11 @@ class Policy(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """The trace. `offsets` and `profile` are empty where loads are `LINEAR`, else gains by age or loads of each request."""
+    """The trace by row: lengths in tokens, arrival times in seconds (empty unless arrivals are timed), classes and keys.
+
+    `profile` is in load units: gains by decode steps done with `SEQUENCE`; with `PROFILES` the loads of all requests, row r
+    from ``offsets[r]`` on. Both are empty with `LINEAR`.
+    """
 
     prompt: Ints
     output: Ints
@@ -316,7 +382,11 @@ class Requests(NamedTuple):
 
 
 class Sessions(NamedTuple):
-    """Sessions that are replayed: successors of each request, requests left in each session, roots of each session."""
+    """Sessions that are replayed. `children[child_offsets[r] : child_offsets[r + 1]]` are the rows that follow row r.
+
+    `session` is the session of each row, `left` the requests of each session that have not ended. `roots`, with
+    `root_offsets`, are each session's rows that follow no other. `think_s` is in seconds, by row.
+    """
 
     child_offsets: Ints
     children: Ints
@@ -328,7 +398,11 @@ class Sessions(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Seconds and joules of a step."""
+    """What seconds and joules of a step are computed from.
+
+    A worker's seconds are linear between `seconds` at the loads `knots`; one row serves all workers, or each has its own.
+    `count_power` and `roots` are empty without a power law.
+    """
 
     knots: Floats  # KV tokens
     seconds: Table  # [1 or G, knots]
@@ -338,7 +412,10 @@ class Law(NamedTuple):
 
 
 class StepRows(NamedTuple):
-    """The records of steps, an array a column as in `measure.records.StepTable`."""
+    """The records of steps, an array a column, in order of start; `measure.records.StepTable` has the columns' meaning.
+
+    Rows 0 to `Now.step_rows` - 1 are written.
+    """
 
     group: Ints
     step: Ints
@@ -358,7 +435,10 @@ class StepRows(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Loads of all workers at regular steps, and which step each sample is of."""
+    """Loads of all workers, in KV tokens, at every `Now.stride`-th step of a group, and which step each sample is of.
+
+    `running` counts requests; `longest` is the load of each worker's longest request. `Now.samples` rows are written.
+    """
 
     rows: Rows[Sampled]
     load: Table  # [samples, G]
@@ -367,7 +447,11 @@ class Samples(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records of what happened, emptied by the host when they are full."""
+    """Records of what happened, emptied by the host when they are full; counts in `Now` say how many rows are written.
+
+    `done` has a row for each completed request: at its own row of the trace with `Fixed.keep`, else in order of completion.
+    `ended` has the rows of the trace in that order.
+    """
 
     done: Rows[Completed]
     ended: Ints  # requests in order of completion
@@ -376,7 +460,7 @@ class Records(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Everything the loop reads and writes."""
+    """Everything the loop reads and writes. `coming` is a heap, `carried` a list, `queues` the nodes of all queues."""
 
     fixed: Fixed
     now: Now
@@ -402,21 +486,28 @@ NO_SLOT = (1 << SHIFT) - 1
 
 
 class ShortSlot(Record):
-    """A slot of the short loop."""
+    """A slot of the short loop. `link` has its worker, shifted left by `SHIFT`, and below it the next slot of its chain.
+
+    A chain has the slots whose requests complete at one step, or the spare slots; `NO_SLOT` ends it. `units` is the load, in
+    load units, that the request has when it leaves.
+    """
 
     link: int  # worker << SHIFT | the slot that follows in its chain
     units: int  # load units its request leaves with
 
 
 class Admitted(Record):
-    """The short loop's record of a request, written at its admission; its other times follow from the steps' times."""
+    """The short loop's record of a request, written at its admission; its other times follow from the steps' times.
+
+    `place` has the step of its admission, shifted left by `SHIFT`, and below it its worker.
+    """
 
     place: int  # step << SHIFT | worker
     visible_s: float
 
 
 class ShortSteps(NamedTuple):
-    """The short loop's records of steps; `short_loop.step_rows` works out the other columns."""
+    """The short loop's records of steps, in columns of `StepRows`; `short_state.step_rows` computes the other columns."""
 
     running: Ints
     admitted: Ints
@@ -430,7 +521,11 @@ class ShortSteps(NamedTuple):
 
 
 class ShortRun(NamedTuple):
-    """Everything the short loop reads and writes."""
+    """Everything the short loop reads and writes. Fields named as in `Run` mean the same.
+
+    `calendar` has the first slot of the chain that completes at each step, modulo its length; `NO_SLOT` = no slot. `done`
+    has admitted requests: at their own rows with `Fixed.keep`, else in order of admission, with their rows in `ended`.
+    """
 
     fixed: Fixed
     now: Now

@@ -21,7 +21,8 @@ _OF_WORKERS = ["group", "queued", "free_slots", "running", "load", "queued_load"
 class PlainDoor:
     """Shows a Python policy its view, and writes its answer where the loop reads and checks it.
 
-    The policy sees one view object for all decisions. What it shows is valid until the policy has answered.
+    The policy sees one view object for all decisions. Its arrays are read-only windows of the state, valid until the policy
+    has answered. `error` is the error that the policy raised last, None = no error; the host raises it.
     """
 
     def __init__(self, policy: Any, state: State, name: str) -> None:
@@ -79,7 +80,7 @@ class PlainDoor:
             return 0.0
 
     def show(self, first: int, waiting: int, now_s: float) -> None:
-        """Set the view to the `waiting` requests from place `first` of the pool on."""
+        """Make `view` show the `waiting` requests from place `first` of the pool on, at time `now_s` in seconds."""
         view, end = self.view, first + waiting
         ids = self.ids[first:end]
         _set(view, "waiting_id", ids)
@@ -95,7 +96,9 @@ class PlainDoor:
             self.answered, self.shown = self.pool.worker[:waiting], waiting
 
     def decide(self, waiting: int) -> float:
-        """Call the policy's `route`, copy its answer and memory into the state, and return its bound.
+        """Call the policy's `route` on the view, copy its answer and memory into the state, and return its bound.
+
+        `waiting` is the number of requests shown. The loop checks the workers of the answer, not this method.
 
         Raises:
             PolicyError: the policy raised, or its answer has another shape or type.

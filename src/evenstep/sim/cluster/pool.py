@@ -10,7 +10,10 @@ from evenstep.sim.cluster.model import Carried, Coming, Now, Pool, Requests
 
 @part
 def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_s: float) -> None:
-    """Insert a request of `load` KV tokens into the pool, in order of (since, row). The caller has checked for room."""
+    """Insert a request of `load` KV tokens into the pool, in order of (`since_s`, `row`). The caller has checked for room.
+
+    `since_s` is when it became visible. If the arrays' end is reached, the waiting requests move to the front first.
+    """
     waiting_i, waiting_f = pool.waiting_i, pool.waiting_f
     first, waiting = now.first, now.waiting
     if first + waiting == waiting_i.shape[1]:
@@ -38,9 +41,10 @@ def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_
 
 @part
 def take_out(pool: Pool, first: int, sent: int, last: int) -> None:
-    """Remove the requests that a decision sent, and close the gaps. Resets `worker` to hold.
+    """Remove the requests that a decision sent, and close the gaps. Resets their entries of `worker` to hold.
 
-    Held requests older than the last sent one move towards it; the caller then advances `Now.first` by `sent`.
+    Held requests older than the last sent one move towards it. The caller then advances `Now.first` by `sent`, and takes
+    `sent` off `Now.waiting`.
 
     Args:
         first: place of the oldest waiting request.
@@ -67,7 +71,7 @@ def take_out(pool: Pool, first: int, sent: int, last: int) -> None:
 
 @part
 def heap_push(now: Now, coming: Rows[Coming], time_s: float, key: int) -> None:
-    """Add (time, key) to the binary heap of requests to come."""
+    """Add (time, key) to `coming`, the binary heap of requests to come, smallest first. The caller has checked for room."""
     at = now.coming
     now.coming = at + 1
     while at > 0:
@@ -81,7 +85,7 @@ def heap_push(now: Now, coming: Rows[Coming], time_s: float, key: int) -> None:
 
 @part
 def heap_pop(now: Now, coming: Rows[Coming]) -> None:
-    """Drop the smallest (time, key), which stands at index 0."""
+    """Drop the smallest (time, key) of the heap, its entry 0, which the caller has read. The heap must not be empty."""
     size = now.coming - 1
     now.coming = size
     time_s, key = coming[size].time_s, coming[size].key
@@ -105,7 +109,7 @@ def heap_pop(now: Now, coming: Rows[Coming]) -> None:
 
 @part
 def carried_at(now: Now, carried: Rows[Carried], row: int) -> int:
-    """The index of a restarted request's entry in the carry list; -1 if it never restarted."""
+    """The index of the carry list's entry for a request; -1 without one, if it never restarted or runs again."""
     for i in range(now.carried):
         if carried[i].row == row:
             return i

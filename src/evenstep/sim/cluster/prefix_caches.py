@@ -41,7 +41,10 @@ class PrefixCaches:
         self._changed: set[int] = set()  # workers whose caches changed since then
 
     def cached(self, rows: I8) -> F8:
-        """float64[requests, workers], prompt tokens of these requests that each worker has cached; read-only."""
+        """float64[len(rows), workers], prompt tokens of these requests that each worker has cached; a new read-only array.
+
+        It counts whole blocks from the start of a prompt, the prompt's length at most.
+        """
         found = np.zeros((rows.size, self._workers))
         matched: dict[int, tuple[Sequence[int], I8]] = {}
         for place, row in enumerate(rows.tolist()):
@@ -57,7 +60,10 @@ class PrefixCaches:
         return found
 
     def sent(self, row: int, worker: int) -> None:
-        """Note that a request is sent to a worker: count its cache hits, and cache its prompt there."""
+        """Note that the request in `row` is sent to a worker: count its cache hits, then cache its prompt there.
+
+        A full cache drops the blocks not used for longest.
+        """
         blocks, prompt = self._blocks(row), int(self._prompt[row])
         self._hit += min(prompt, self._index.held(worker, blocks) * self._block_tokens)
         self._sent += prompt
@@ -65,12 +71,15 @@ class PrefixCaches:
         self._changed.add(worker)
 
     def lost(self, worker: int) -> None:
-        """Empty the cache of a lost worker."""
+        """Note that a worker is lost: its cache is empty from now on."""
         self._index.forget(worker)
         self._changed.add(worker)
 
     def counted(self) -> dict[str, int]:
-        """Prompt tokens sent, and those cached at their worker when sent, by name. A request sent again counts again."""
+        """Prompt tokens sent so far, ``prefix_prompt_tokens``, and those their worker had cached, ``prefix_hit_tokens``.
+
+        A request that is sent again counts again.
+        """
         return {"prefix_prompt_tokens": self._sent, "prefix_hit_tokens": self._hit}
 
     def _match(self, row: int) -> tuple[Sequence[int], I8]:
@@ -82,9 +91,10 @@ class PrefixCaches:
 
 
 def block_keys(trace: Trace) -> I8:
-    """int64[total], keys of blocks: equal keys mean that the prompts are equal up to the end of the block.
+    """int64[total], a key for each of the trace's blocks, row by row as `PrefixBlocks.ids`. The trace must have blocks.
 
-    With scope ``session`` that is so within a session only. A request without a session shares nothing in that scope.
+    Equal keys mean that the prompts are equal up to the end of the block. With scope ``session`` that is so within a session
+    only. A request without a session shares nothing in that scope.
     """
     blocks = trace.prefix_blocks
     assert blocks is not None

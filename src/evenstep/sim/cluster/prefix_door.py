@@ -20,7 +20,7 @@ _send_to_idle = compiled.entry(send_to_idle)
 
 
 class PrefixDoor(PlainDoor):
-    """The plain door with prefix caches; asks `kernel` in place of the policy's `route` if there is one."""
+    """The plain door of a run with prefix caches; asks `kernel` in place of the policy's `route` unless it is None."""
 
     def __init__(self, policy: Any, state: State, name: str, caches: PrefixCaches, kernel: Any = None) -> None:
         self.caches, self.reads_cached = caches, reads_cached(policy)
@@ -29,7 +29,10 @@ class PrefixDoor(PlainDoor):
         super().__init__(policy, state, name)
 
     def decide(self, waiting: int) -> float:
-        """Ask the policy, fill idle workers unless it may hold, and tell the caches what is sent; returns the bound."""
+        """Ask the policy, and tell the caches what is sent; returns the policy's bound.
+
+        Unless `may_hold` is set, workers that would stay idle get held requests that fit; these count as sent, too.
+        """
         run, rows = self.state.run, self.view.waiting_id
         self._see_losses()
         cached = self.caches.cached(rows) if self.reads_cached else run.policy.cached
@@ -86,7 +89,10 @@ class PrefixDoor(PlainDoor):
 
 
 def door_of(policy: Any, kernel: Any, state: State, name: str, caches: PrefixCaches | None) -> PlainDoor | None:
-    """The door that the loop asks, if there are `caches` or no `kernel`; else None: the loop calls the kernel itself."""
+    """The door in Python that the loop asks: with prefix caches if there are `caches`, else a plain one without a `kernel`.
+
+    None: there is a kernel and no caches, so that the loop calls the kernel itself.
+    """
     if caches is not None:
         return PrefixDoor(policy, state, name, caches, kernel)
     return PlainDoor(policy, state, name) if kernel is None else None

@@ -15,7 +15,7 @@ CELLS, OCTAVES = 512, (-40, 24)
 
 @cache
 def root_table(exponent: float) -> F8:
-    """float64[cells + 1], x ** exponent at the knots: `CELLS` equal cells in every octave of `OCTAVES`.
+    """float64[cells + 1], x ** exponent at the knots: `CELLS` equal cells in every octave of `OCTAVES`, for `root`.
 
     Linear between the knots it is within 1e-6 of the power, relatively, for exponents in 0..1.
     """
@@ -28,7 +28,7 @@ def root_table(exponent: float) -> F8:
 
 @inlined
 def root(x: float, table: Floats) -> float:
-    """x ** exponent from its table; x is clamped to the table's range."""
+    """x ** exponent for x >= 0 and the exponent of `root_table`, interpolated; x is clamped to the table's 2^-40 .. 2^24."""
     bits = np.float64(x).view(np.int64)
     cell = np.uintp(min(max((bits >> 43) - ((1023 + OCTAVES[0]) << 9), 0), table.size - 2))
     part = (bits & 0x7FFFFFFFFFF) * 1.1368683772161603e-13

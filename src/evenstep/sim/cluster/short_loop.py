@@ -25,7 +25,7 @@ from evenstep.sim.cluster.step import energy, extremes, sample
 
 @part
 def grow(fleet: Fleet, delta: int, unit: float) -> None:
-    """Let every running request grow by one decode step."""
+    """Let the load of every running request grow by one decode step, `delta` load units of `unit` tokens; in place."""
     units, running, load = fleet.units, fleet.running, fleet.load
     for g in range(units.size):
         loaded = units[g] + running[g] * delta
@@ -34,7 +34,7 @@ def grow(fleet: Fleet, delta: int, unit: float) -> None:
 
 @part
 def leave(run: ShortRun, slot: int) -> int:
-    """Free all slots of the chain that begins with `slot`: their requests leave. Returns how many."""
+    """Free all slots of the chain that begins with `slot`: their requests leave. Returns how many, 0 for `NO_SLOT`."""
     slots, fleet, unit = run.slots, run.fleet, run.fixed.unit
     head, last, left = slot, slot, 0
     while slot != model.NO_SLOT:
@@ -56,7 +56,7 @@ def leave(run: ShortRun, slot: int) -> int:
 
 @part
 def complete(run: ShortRun) -> None:
-    """End the step: loads grow, requests complete, the step number rises. Does nothing but change phase if none runs."""
+    """End the step at `end_s`: loads grow, requests complete, the step number rises. If none runs, only `phase` changes."""
     fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
     if now.running_all > 0:
         now.now_s = group.end_s
@@ -85,7 +85,7 @@ def due_requests(run: ShortRun) -> int:
 
 @part
 def move_to_front(pool: Pool, first: int, waiting: int, has_columns: bool) -> None:
-    """Move the waiting requests to the front of the pool's arrays."""
+    """Move the `waiting` requests from place `first` of the pool to place 0. The caller sets `Now.first`."""
     for i in range(waiting):
         pool.id[i], pool.key[i] = pool.id[first + i], pool.key[first + i]
         pool.load[i], pool.since_s[i] = pool.load[first + i], pool.since_s[first + i]
@@ -112,7 +112,7 @@ def enter(run: ShortRun, count: int) -> None:
 
 @part
 def reveal(run: ShortRun) -> int:
-    """Move the requests that are due into the pool. Returns `RUNNING`, or `GROW` if they do not all fit."""
+    """Move the requests that are due into the pool. Returns `RUNNING`, or `GROW`, with no request moved, if not all fit."""
     now, pool = run.now, run.pool
     count = due_requests(run)
     if count > 0:
@@ -153,7 +153,9 @@ def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
 
 @part
 def admit(run: ShortRun, possible: int) -> int:
-    """Start the requests that the policy's answer sends, `possible` at most.
+    """Start the requests that the policy's answer in `pool.worker` sends, and take them out of the pool.
+
+    `possible`, the lower one of requests waiting and slots free, is how many it may send.
 
     Returns:
         `RUNNING`, or `BROKEN` with the error noted if the answer breaks the contract.
@@ -215,7 +217,7 @@ def admit(run: ShortRun, possible: int) -> int:
 
 @part
 def decide(route: Any, run: ShortRun) -> int:
-    """Ask the policy and carry out its answer.
+    """Ask the policy about the whole pool and carry out its answer, if a request waits and a slot is free.
 
     Returns:
         `RUNNING`; `FLUSH` if the records may lack room; `BROKEN` if the policy broke its contract.
@@ -235,7 +237,10 @@ def decide(route: Any, run: ShortRun) -> int:
 
 @part
 def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
-    """Go on to the next arrival, as nothing runs. Returns `RUNNING`, or `DONE` or `STUCK` without one."""
+    """Move the clock to the next arrival, as nothing runs. Returns `RUNNING`.
+
+    Without a further arrival it returns `DONE` if all requests completed, else `STUCK`: the policy holds them for ever.
+    """
     if fixed.arrivals != model.SATURATED and now.cursor < fixed.requests:
         now.now_s = max(now.now_s, requests.arrival_s[np.uintp(now.cursor)])
         now.phase = model.REVEAL
@@ -266,7 +271,7 @@ def measure(run: ShortRun, now_s: float) -> float:
 
 @part
 def start(run: ShortRun) -> int:
-    """Start the next step, or go on to the next arrival if nothing runs. Returns `RUNNING`, `FLUSH`, `DONE` or `STUCK`."""
+    """Start the next step. Returns `RUNNING`, or `FLUSH` if the records are full; without requests, as `skip_idle_time`."""
     fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
     if now.running_all == 0:
         group.admitted = 0
@@ -288,7 +293,7 @@ def start(run: ShortRun) -> int:
 
 @declared(signature(int, ROUTE_TYPE, ShortRun))
 def advance(route: Any, run: ShortRun) -> int:
-    """Run the loop until the run is done or the host is needed; see `cluster.loop.advance`."""
+    """Run the loop until the run is done or the host is needed; arguments and result as of `cluster.loop.advance`."""
     now, status = run.now, model.RUNNING
     while status == model.RUNNING:
         if now.phase == model.COMPLETE:

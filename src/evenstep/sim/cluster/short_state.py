@@ -20,12 +20,12 @@ _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
 
 
 def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
-    """Whether the short loop can run this fleet, law and horizon, with the results of the long loop.
+    """Whether the short loop can run this fleet, law and horizon; its results equal those of the long loop to the bit.
 
     Args:
-        cluster: the fleet.
+        cluster: the fleet, a `Cluster`.
         law: seconds of a step.
-        horizon: steps the policy looks ahead.
+        horizon: decode steps the policy looks ahead; 0 = it does not.
     """
     drift: Drift = cluster.drift
     return (
@@ -46,7 +46,7 @@ def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
 
 
 def is_linear(law: PiecewiseLinear) -> bool:
-    """Whether a law is one line through zero, the same for all workers: seconds proportional to load."""
+    """Whether a law, less overhead, is one line through zero for all workers: seconds proportional to load."""
     return (
         law.longest_share == 0
         and law.load.size == 2
@@ -57,7 +57,7 @@ def is_linear(law: PiecewiseLinear) -> bool:
 
 
 def step_rows(run: ShortRun) -> StepTable:
-    """The table of the steps since the host's last visit. Columns that the loop wrote are windows, not copies."""
+    """The table of the steps since the host last emptied it. Columns that the loop wrote are views that it may overwrite."""
     slope, steps, rows = run.fixed.slope, int(run.now.steps), int(run.now.step_rows)
     kept = {name: values[:rows] for name, values in run.steps._asdict().items()}
     return StepTable(
@@ -72,7 +72,7 @@ def step_rows(run: ShortRun) -> StepTable:
 
 
 class StepTimes(NamedTuple):
-    """When the steps from number `first` on began and ended, in seconds."""
+    """When the steps from number `first` on began and ended, in seconds: entry k is of step `first` + k."""
 
     began_s: F8
     ended_s: F8
@@ -94,16 +94,16 @@ class Kept:
         self._class = request_class
 
     def table(self) -> RequestTable:
-        """The record table of all requests."""
+        """The record table of all requests, in order of id; computed anew at each call."""
         return self._rows(0, self._prompt.size)
 
     def blocks(self) -> Iterator[RequestTable]:
-        """All requests in pieces, in order of id."""
+        """The rows of `table` in pieces of 65,536 requests at most, in order of id: takes less memory."""
         for start in range(0, self._prompt.size, _BLOCK):
             yield self._rows(start, min(start + _BLOCK, self._prompt.size))
 
     def digest(self, final_clock_s: float) -> str:
-        """The digest of the run, which ended at this time."""
+        """The digest of the run as hexadecimal text; `final_clock_s`, when the run ended, is part of it."""
         hashed = StreamingDigest()
         for block in self.blocks():
             hashed.add(block.request_id, block.worker, block.admitted_step, block.finished_step)
@@ -143,7 +143,7 @@ def _requests(columns: dict[str, Any], place: I8, times: StepTimes) -> RequestTa
 
 @declared(signature(int, Ints, Ints, Floats, Floats, int, IntTable, Table))
 def follow(place: Ints, output: Ints, began_s: Floats, ended_s: Floats, first: int, whole: IntTable, times: Table) -> int:
-    """Compute the records of completed requests into `whole` and `times`; returns how many.
+    """Compute the records of completed requests into `whole` and `times`; returns N, how many they are.
 
     Args:
         place: int64[N], `Admitted.place` of each, written at its admission.
@@ -165,19 +165,19 @@ def follow(place: Ints, output: Ints, began_s: Floats, ended_s: Floats, first: i
 
 
 class Unrecorded:
-    """Requests that were admitted and have not completed, where no records are kept: the loop writes at admission."""
+    """For runs of the short loop without records: holds the requests that were admitted and have not completed."""
 
     def __init__(self) -> None:
         self.rows, self.place, self.visible_s = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
         self.times = StepTimes(np.zeros(0), np.zeros(0))
 
     def completed(self, run: ShortRun, request_class: I8 | None, steps: StepTable) -> RequestTable:
-        """Read what the loop wrote since the last visit; returns the requests that have completed since.
+        """Read what the loop wrote since the last call; returns requests completed since, in order of admission.
 
         Args:
-            run: its buffers are about to be emptied.
+            run: the run, which is not changed; the caller then empties its buffers.
             request_class: the trace's classes.
-            steps: the steps since the last visit.
+            steps: the steps since the last call.
         """
         count, done_steps = int(run.now.request_rows), int(run.now.steps)
         written = cut(run.done, 0, count)

@@ -59,13 +59,16 @@ class Readies(Protocol):
     """Computes when prompts are ready, before the fleet runs; see `sim.prefill_tier`."""
 
     def ready(self, trace: Trace) -> Trace:
-        """The trace with the times at which prompts are ready as arrival times, sorted by them."""
+        """A copy of the trace whose `arrival_s` is when each prompt is prefilled, in seconds; rows are sorted by it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Worker `worker`, 0..G-1, is lost (with `back`: comes back) when its group has done `step` steps."""
+    """Worker `worker`, 0..G-1, is lost when its barrier group has done `step` steps; with `back` it comes back then.
+
+    A lost worker's requests, running and queued, go back to the pool and keep the tokens that they have produced.
+    """
 
     step: int
     worker: int
@@ -87,16 +90,18 @@ class Cluster:
         think_s: seconds a user thinks between requests when closed: every user takes the next row of the trace.
             None = replay the trace's sessions: a request becomes visible `Trace.think_s` after the end of `Trace.after`
             (or the session's start), the next session starts when one has ended.
-        dispatch: ``pool`` or ``instant``.
-        queue_depth: requests a worker may be sent beyond its slots; -1 = any number (a view then shows 2^40 free slots).
-        kv_tokens: KV tokens a worker holds; inf = only slots limit.
+        dispatch: ``pool``: one decision is about all waiting requests. ``instant``: one is about the oldest alone, and
+            is made as soon as it is visible.
+        queue_depth: requests a worker may be sent beyond its slots; -1 = any number (a view then shows 2^40 more).
+        kv_tokens: KV tokens a worker holds; inf = only slots limit. A worker that grows beyond it sends its newest requests
+            back to the pool.
         kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees
             ``kv_free = kv_tokens - load - queued_load - kv_reserve * (running + queued)``, not below 0.
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
         prefill: engines in front of the fleet that only prefill, in batches (timed arrivals); None = no such tier. A request
             then arrives here when its prompt is ready, and its latency counts from there.
-        drift: how loads grow.
-        outages: workers lost and returned.
+        drift: how the load of a request grows from step to step.
+        outages: workers lost and returned, in any order.
         may_hold: whether a policy may leave a worker without work though a waiting request fits it (paper mode). Else the
             oldest such request goes there by least load, and the run counts those decisions (``held_decisions``).
         prefix_cache_blocks: blocks of prompt prefixes a worker keeps; 0 = no prefix caches. Policies that read
@@ -166,15 +171,17 @@ class Cluster:
 
     @property
     def group_sizes(self) -> tuple[int, ...]:
-        """Workers of each barrier group."""
+        """Number of workers of each barrier group, in order of the groups; one group of all if `groups` is empty."""
         return self.groups or (self.workers,)
 
 
 def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
-    """Check that `cluster` is a `Cluster` and `step_time` a law, as arguments from Python need not be; None is allowed.
+    """Check that `cluster` is a `Cluster` and `step_time` a step-time law, as arguments from Python need not be.
+
+    None is allowed for either.
 
     Raises:
-        InputError: one of them is not; it names `where`.
+        InputError: one of them is not; `where` is the place that it names.
     """
     if cluster is not None and not isinstance(cluster, Cluster):
         raise InputError(where, "cluster", cluster, "a Cluster", "Write evenstep.Cluster(workers=8, slots=32).")
@@ -220,11 +227,13 @@ def simulate(
         step_time: seconds of a step; default `Linear()`.
         predictor: expected lengths of running requests; the oracle is ``evenstep.predict.oracle``.
         seed: key of every random draw of the policy.
-        records: keep the request and step tables; without them memory does not grow with the trace.
-        workers: rows of the table of worker samples to keep; 0 = none. The stride doubles when it is full.
-        decisions: keep one row a decision.
-        power: prices energy; default `Power()`.
-        slo: objective for goodput.
+        records: keep the request and step tables. Without them the run has totals and metrics only, percentiles are
+            approximate, and memory does not grow with the trace.
+        workers: rows of the table of worker samples to keep; 0 = no table. A row has the load of each worker at a step. When
+            the table is full, every other row is dropped, and from then on half as many steps are sampled.
+        decisions: keep the table of decisions, one row each.
+        power: law by which energy is counted; default `Power()`.
+        slo: latency objective for goodput; None = no goodput.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `route`; ``auto`` takes the kernel
             where there is one. Both give the same digest.
         name: the policy as it was asked for, for tables and reports.

@@ -13,7 +13,10 @@ from evenstep.sim.cluster.pool import carried_at, drop_carried, push
 
 @part
 def weight(fixed: Fixed, requests: Requests, row: int, age: int) -> int:
-    """Load units of a request after `age` decode steps: linear, by the common sequence, or by its own profile."""
+    """Load units of a request in its decode step number `age`, from 0: linear, by the common sequence, or by its profile.
+
+    Beyond the end of its profile it keeps the last load.
+    """
     if fixed.profile_kind == model.LINEAR:
         return requests.prompt[row] * fixed.scale + age * fixed.delta
     profile = requests.profile
@@ -24,7 +27,7 @@ def weight(fixed: Fixed, requests: Requests, row: int, age: int) -> int:
 
 @part
 def steps_of(fixed: Fixed, requests: Requests, row: int) -> int:
-    """Decode steps of a request."""
+    """Decode steps that a request takes in all: its profile's length, else its output over `tokens_per_step`, rounded up."""
     if fixed.profile_kind == model.PROFILES:
         return requests.offsets[row + 1] - requests.offsets[row]
     made, output = fixed.tokens_per_step, requests.output[np.uintp(row)]
@@ -33,7 +36,7 @@ def steps_of(fixed: Fixed, requests: Requests, row: int) -> int:
 
 @part
 def set_free(run: Run, g: int) -> None:
-    """Recompute how many requests worker g may still be sent."""
+    """Recompute `free_slots` of worker g, the requests it may still be sent (0 if it is lost), and `Now.free_total`."""
     fleet, worker = run.fleet, run.fleet.workers[g]
     room = 0
     if worker.up == 1:
@@ -44,7 +47,10 @@ def set_free(run: Run, g: int) -> None:
 
 @part
 def window_add(run: Run, slot: int, sign: int) -> None:
-    """Add a slot's departure to its worker's window of departures; sign = -1 takes it back."""
+    """Add (`sign` 1) a slot's departure at `Look.leave` to its worker's window of departures, or take it back (-1).
+
+    For linear loads only.
+    """
     ahead, mine = run.ahead, run.slots.rows[slot]
     look = ahead.look[slot]
     units = mine.units + (look.leave - mine.admit) * run.fixed.delta
@@ -83,7 +89,11 @@ def longest_units(run: Run, g: int, step: int) -> int:
 
 @part
 def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
-    """Start a request of `units` load units, visible since `since_s`, in a slot of worker g at its group's coming step."""
+    """Start a request of `units` load units, visible since `since_s`, in a slot of worker g at its group's coming step.
+
+    Slots, calendar, loads and counts are updated, `free_slots` is not. Worker g must have a slot. A request that restarts
+    takes up its entry of the carry list.
+    """
     fixed, now, fleet, slots = run.fixed, run.now, run.fleet, run.slots
     w = np.uintp(g)  # unsigned indices: numba then makes no allowance for negative ones
     worker, q = fleet.workers[w], np.uintp(fleet.group[w])
@@ -125,9 +135,10 @@ def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
 
 @part
 def unseat(run: Run, slot: int, step: int, units: int) -> None:
-    """Free a slot, and update its worker's sums and window of departures. The caller updates the group's sums.
+    """Free a slot, and update its worker's load, running requests and window of departures.
 
-    The request leaves with `units` load units at its group's `step`.
+    The request leaves with `units` load units at its group's `step`. The caller updates calendar, `free_slots`, and the sums
+    of group and run.
     """
     fleet, slots = run.fleet, run.slots
     mine = slots.rows[np.uintp(slot)]
@@ -147,7 +158,7 @@ def unseat(run: Run, slot: int, step: int, units: int) -> None:
 
 @part
 def first_admitted(run: Run, mine: Slot, q: int) -> float:
-    """When the request in a slot of group q first began to decode, in seconds; before a restart, if it had one."""
+    """When the request in slot `mine` of group q first began to decode, in seconds: in its first run, if it restarted."""
     if mine.restarts > 0 and mine.admitted_s >= 0.0:
         return mine.admitted_s
     return run.slots.began_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]
@@ -155,7 +166,7 @@ def first_admitted(run: Run, mine: Slot, q: int) -> float:
 
 @part
 def first_token(run: Run, mine: Slot, q: int) -> float:
-    """When the first decode step of the request in a slot of group q ended, in seconds; before a restart, if it had one."""
+    """When the first decode step of the request in slot `mine` of group q ended, in seconds; of its first run."""
     if mine.restarts > 0 and mine.first_token_s >= 0.0:
         return mine.first_token_s
     return run.slots.ended_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]
@@ -163,7 +174,7 @@ def first_token(run: Run, mine: Slot, q: int) -> float:
 
 @part
 def strike_out(run: Run, slot: int, q: int) -> None:
-    """Remove a slot from its group's calendar of completions."""
+    """Remove an occupied slot from the calendar of completions of its group q."""
     rows, calendar = run.slots.rows, run.slots.calendar
     bucket = rows[slot].finish & run.fixed.ring_mask
     before = calendar[q, bucket]
@@ -177,7 +188,10 @@ def strike_out(run: Run, slot: int, q: int) -> None:
 
 @part
 def send_back(run: Run, slot: int) -> None:
-    """Send a running request back to the pool, keeping the tokens it has produced."""
+    """Send the request that runs in a slot back to the pool, where it stands by its first visible time.
+
+    It keeps the tokens it has produced (carry list). The caller has checked for room, and calls `set_free` for the worker.
+    """
     fixed, now, fleet = run.fixed, run.now, run.fleet
     g = slot // fixed.slots_max
     q = fleet.group[g]
@@ -202,7 +216,10 @@ def send_back(run: Run, slot: int) -> None:
 
 @part
 def send_queue_back(run: Run, g: int) -> None:
-    """Send the requests in worker g's queue back to the pool."""
+    """Send all requests in worker g's queue back to the pool, each counted as a restart.
+
+    The caller has checked for room, and calls `set_free` for the worker.
+    """
     now = run.now
     while run.fleet.queued[g] > 0:
         node = run.queues[dequeue(run, g)]
@@ -220,7 +237,10 @@ def send_queue_back(run: Run, g: int) -> None:
 
 @part
 def enqueue(run: Run, row: int, g: int, units: int, since_s: float) -> None:
-    """Put a request of `units` load units, visible since `since_s`, at the end of worker g's queue."""
+    """Put a request of `units` load units, visible since `since_s`, at the end of worker g's queue.
+
+    The caller has checked that a node is free, and updates `free_slots`.
+    """
     now, fleet, worker = run.now, run.fleet, run.fleet.workers[g]
     at = now.queue_free
     node = run.queues[at]
@@ -239,7 +259,10 @@ def enqueue(run: Run, row: int, g: int, units: int, since_s: float) -> None:
 
 @part
 def dequeue(run: Run, g: int) -> int:
-    """Remove the head of worker g's queue. Returns the index of its node, which stays readable until the next `enqueue`."""
+    """Remove the head of worker g's queue, which must not be empty. Returns the index of its node in `Run.queues`.
+
+    The node's fields, but for `next`, stay readable until the next `enqueue`.
+    """
     now, fleet, worker = run.now, run.fleet, run.fleet.workers[g]
     at = worker.queue_head
     node = run.queues[at]

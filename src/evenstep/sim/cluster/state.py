@@ -39,8 +39,8 @@ class Options:
 
     Args:
         seed, records, decisions, power, slo: as in `cluster.simulate`.
-        samples: rows of the table of worker samples.
-        prediction: what is known of the coming steps, `NO_PREDICTION` ... `EXPECTED` of the model.
+        samples: rows of the table of worker samples; 0 = no table.
+        prediction: what is known of the coming steps, `NO_PREDICTION` ... `EXPECTED` of `cluster.model`.
         refresh_every: produced tokens after which a prediction is old.
     """
 
@@ -61,7 +61,7 @@ class State:
     Args:
         run: what the loop reads and writes.
         policy: the policy that runs, for its working space; None = no policy yet.
-        request_class: the trace's classes.
+        request_class: int64[N], the trace's classes; None where it has none.
     """
 
     run: Run | ShortRun
@@ -74,7 +74,7 @@ class State:
         return isinstance(self.run, ShortRun)
 
     def add_steps(self, count: int) -> None:
-        """Give the loop a new table of `count` steps. The old table stays with its reader."""
+        """Give the loop a new, empty table of `count` steps: `run` is replaced. Tables made from the old one stay valid."""
         run = self.run
         run.now.step_rows = 0
         if isinstance(run, ShortRun):
@@ -84,7 +84,7 @@ class State:
             self.run = run._replace(records=records)
 
     def grow(self) -> None:
-        """Double the pool, and in the long loop the heap, the carry list and the queues."""
+        """Double the room of the pool, in the long loop also of heap, carry list and queues; `run` is a new tuple."""
         run = self.run
         pool = _grown_pool(run.pool)
         handed = _handed(self.policy, run.fixed, pool.id.size, run.policy)
@@ -100,7 +100,7 @@ class State:
 
 
 def prepared(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> State:
-    """The state before the first event: see `Run`."""
+    """The state of a run before its first event, from input that `check_input` has checked."""
     fixed = _fixed(trace, policy, cluster, step_time, options)
     pool = _pool(max(256, 4 * min(cluster.pool, len(trace))) if fixed.arrivals == model.SATURATED else 1024)
     fleet = _fleet(fixed, cluster, step_time)

@@ -24,10 +24,11 @@ from evenstep.sim.cluster.slots import longest_units, steps_of
 def energy(
     fixed: Fixed, law: Law, running: Ints, units: Ints, first: int, overhead: float, summed: float, duration: float
 ) -> tuple[float, float]:
-    """Joules of one step of a group beyond idle power, without the factor `span_w`: (busy/idle, step average).
+    """Joules of one step of a group beyond idle power, over `Fixed.span_w`, hence in seconds: (busy/idle, step average).
 
-    A worker busy for x seconds costs ``min(x, power * x ** exponent)``. Sums are kept in whole multiples of 2^-40 s: unlike
-    sums of floats they need not wait for each other.
+    The two are accountings of power: by each worker's busy time, and by its average over the whole step. A worker busy for x
+    seconds costs ``min(x, power * x ** exponent)``. Sums are kept in whole multiples of 2^-40 s: unlike sums of floats they
+    need not wait for each other.
 
     Args:
         fixed, law: of the run.
@@ -62,7 +63,10 @@ def energy(
 
 @part
 def line_seconds(law: Law, g: int, tokens: float) -> float:
-    """Seconds of worker g at so many KV tokens, on its piecewise linear law."""
+    """Seconds of worker g at a load of `tokens` KV tokens, without overhead, on its piecewise linear law.
+
+    Beyond the last knot its last line continues.
+    """
     knots, cell = law.knots, 0
     while cell < knots.size - 2 and tokens >= knots[cell + 1]:
         cell += 1
@@ -73,9 +77,9 @@ def line_seconds(law: Law, g: int, tokens: float) -> float:
 
 @part
 def local_times(run: Run, q: int) -> tuple[float, float]:
-    """Write the seconds of a group's workers to `law.local_s`, under a law of more than one line; returns (largest, sum).
+    """Write the seconds, without overhead, of the workers of group q to `law.local_s`; returns their (largest, sum).
 
-    A law of the longest request is read at `PiecewiseLinear.effective_load`.
+    For a law of more than one line. A law of the longest request is read at `PiecewiseLinear.effective_load`.
     """
     fixed, fleet, law, group = run.fixed, run.fleet, run.law, run.fleet.groups[q]
     largest, total = 0.0, 0.0
@@ -94,7 +98,7 @@ def local_times(run: Run, q: int) -> tuple[float, float]:
 
 @part
 def thin_out(now: Now, samples: Samples) -> None:
-    """Drop every other sample of a full table, and double the stride."""
+    """Drop every other sample of a full table, keeping the first, and double the stride between samples."""
     half = samples.rows.size // 2
     for i in range(half):
         here, there = samples.rows[i], samples.rows[2 * i]
@@ -111,10 +115,12 @@ def thin_out(now: Now, samples: Samples) -> None:
 
 @part
 def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step: int) -> bool:
-    """Record load and requests of every worker at a step of group q. A full table is thinned out first.
+    """Record load and requests of every worker at the start of a step of group q. A full table is thinned out first.
+
+    The caller sets the sample's `duration_s` afterwards.
 
     Returns:
-        Whether the step was recorded; not if it is off the doubled stride.
+        Whether the step was recorded: False if the stride was doubled now and the step is no multiple of it.
     """
     if now.samples == samples.rows.size:
         thin_out(now, samples)
@@ -131,7 +137,7 @@ def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step:
 
 @part
 def sample_longest(run: Run) -> None:
-    """Write the load of every worker's longest request into the newest sample."""
+    """Write the load of every worker's longest request, in KV tokens, into the newest sample; 0 where none runs."""
     fleet, longest = run.fleet, run.samples.longest
     for g in range(run.fixed.workers):
         units = longest_units(run, g, fleet.groups[fleet.group[g]].step)
@@ -140,7 +146,7 @@ def sample_longest(run: Run) -> None:
 
 @part
 def tokens_made(run: Run, q: int) -> int:
-    """Tokens the coming step of a group produces; over a request's steps they add up to its output."""
+    """Output tokens that the coming step of group q produces; over a request's steps they add up to its output."""
     fixed, rows, output, group = run.fixed, run.slots.rows, run.requests.output, run.fleet.groups[q]
     step, made = group.step, fixed.tokens_per_step
     tokens = group.running * made
@@ -176,7 +182,10 @@ def extremes(units: Ints) -> tuple[int, int, int]:
 
 @part
 def start_step(run: Run, q: int) -> None:
-    """Compute and record the step of a group with running requests, and start it. The caller has checked for a free row."""
+    """Compute and record the coming step of group q, which must have running requests, and start it now.
+
+    Its end is written to `Group.end_s`. The caller has checked that the table of steps has a free row.
+    """
     fixed, now, fleet, rows, group = run.fixed, run.now, run.fleet, run.records.steps, run.fleet.groups[q]
     low, high = group.first, group.first + group.workers
     units, unit, overhead = fleet.units[low:high], fixed.unit, group.overhead_s

@@ -34,5 +34,5 @@ def form_batch_into(
     picked: Any,
     evicted: Any,
 ) -> float:
-    """Ask the Python function of `answering`; the arguments are those of every policy's kernel (`scheduling.view`)."""
+    """Ask `answering`'s function, which writes the answer; returns its `wake_s`. For arguments see `scheduling.view`."""
     return _ask(iteration, now_s)

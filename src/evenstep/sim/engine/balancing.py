@@ -21,12 +21,12 @@ _UNKNOWN = np.zeros((0, 0))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Reports of the ranks: int64[R] and float64[R] each.
+    """Reports of the R ranks at one time: int64[R] and float64[R], entry r of rank r.
 
     Args:
-        waiting, running: requests.
+        waiting, running: requests in the rank's queue, and requests that hold memory.
         waiting_tokens: prompt and produced tokens of the waiting ones.
-        held: KV tokens in memory.
+        held: KV tokens of memory in use.
     """
 
     waiting: I8
@@ -52,9 +52,9 @@ class Balancer:
         spec: a routing policy, NAME or NAME:key=value.
         ranks: number of ranks.
         capacity: KV tokens of a rank; inf = no limit.
-        trace: the requests.
+        trace: the requests that will arrive.
         seed: key of every random draw.
-        news_s: seconds between broadcasts, at least.
+        news_s: seconds between broadcasts, at least; 0 = each report is broadcast.
 
     Raises:
         InputError: an unknown policy, or one with a horizon, since ranks have no projections.
@@ -78,11 +78,13 @@ class Balancer:
         self.classes, self.prompts, self.ids = trace.column("request_class"), trace.prompt_tokens, trace.request_id
 
     def hear(self, now_s: float, counts: Counts) -> None:
-        """Take the ranks' counts, as they report them at the start of a step."""
+        """Take the ranks' counts at time `now_s`, the start of a step, for a later broadcast. Call it in order of time."""
         self.heard.append((now_s, counts))
 
     def choose(self, row: int, arrival_s: float) -> int:
-        """Ask the policy for the rank of the request in `row`, which arrives now. Call it in order of arrival.
+        """Ask the policy for the rank, 0..R-1, of the request in `row` of the trace, and count it as waiting there.
+
+        `arrival_s` is the time now. Call it once a request, in order of arrival.
 
         Raises:
             PolicyError: the policy raised, or keeps the request back; ranks take requests as they come.

@@ -25,7 +25,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def pick(run: Run, row: int, tokens: int) -> int:
-    """Mark a request as picked for this batch with so many tokens. Returns `RUNNING`, `BAD_TOKENS` or `PICKED_TWICE`."""
+    """Mark a request as picked for this batch. Returns `RUNNING`; `BAD_TOKENS` unless 1 to `left` tokens; `PICKED_TWICE`."""
     request, hidden, this = run.requests.shown[row], run.requests.hidden[row], run.now.iteration + 1
     run.now.detail = row
     if tokens < 1 or tokens > request.left:
@@ -38,7 +38,10 @@ def pick(run: Run, row: int, tokens: int) -> int:
 
 @part
 def held_after(run: Run, row: int, tokens: int) -> int:
-    """KV tokens of memory, in whole blocks, that a request holds after it has run `tokens` more."""
+    """KV tokens of memory that a request holds after it has run `tokens` more, rounded up to whole blocks.
+
+    With `hold_produced` the token that it then produces counts, too.
+    """
     fixed, request = run.fixed, run.requests.shown[row]
     held = request.prefilled + tokens
     if fixed.hold_produced == 1 and tokens == request.left:
@@ -56,7 +59,7 @@ def over(run: Run, tokens: int, residents: int) -> int:
     """Check a batch against the engine's limits. Returns the code of the first limit it exceeds, else `RUNNING`.
 
     Args:
-        tokens, residents: tokens of the batch, and requests that would hold memory.
+        tokens, residents: tokens of the batch, and requests that would hold memory. Memory is read from `Now.kv_free`.
     """
     fixed, now, requests = run.fixed, run.now, run.policy.counts[PICKED]
     if tokens > fixed.token_budget:
@@ -79,7 +82,7 @@ def take(run: Run) -> int:
     """Check the picked requests, allocate their memory, and sum up the batch in `Run.batch` for the batch-time law.
 
     Returns:
-        `RUNNING`, or the code of the policy's mistake.
+        `RUNNING`, or the code of the policy's mistake, a wrong pick or a limit exceeded; the state is then half changed.
     """
     fixed, now, requests, picked, batch = run.fixed, run.now, run.requests, run.policy.picked, run.batch
     count, free, residents = run.policy.counts[PICKED], now.kv_free, now.running
@@ -129,7 +132,7 @@ def take(run: Run) -> int:
 
 @part
 def count_gap(run: Run, gap_s: float, times: int) -> None:
-    """Count `times` gaps of `gap_s` seconds between tokens."""
+    """Count `times` gaps of `gap_s` seconds between consecutive tokens of a request, in histogram, sum and maximum."""
     now = run.now
     at = (np.float64(gap_s).view(np.int64) >> SHIFT) - FIRST_BIN
     run.gaps[min(max(at, 0), BINS - 1)] += times
@@ -140,7 +143,7 @@ def count_gap(run: Run, gap_s: float, times: int) -> None:
 
 @part
 def finish(run: Run, row: int) -> None:
-    """Free the memory of a request that has produced its last token."""
+    """Free the memory of a request that has produced its last token, and note when. It stays in the running list."""
     fixed, now = run.fixed, run.now
     request, noted = run.requests.shown[row], run.requests.noted[row]
     noted.finished_s = now.now_s
@@ -153,10 +156,10 @@ def finish(run: Run, row: int) -> None:
 
 @part
 def produce(run: Run, row: int, started_s: float) -> bool:
-    """Let a request produce a token at the end of the batch that started at `started_s`.
+    """Let a request produce an output token now, at the end of the batch that started at `started_s`; count its gap.
 
     Returns:
-        Whether its previous token came when this batch started; the caller then counts the gap.
+        Whether its previous token came when this batch started; only then the caller has to count the gap.
     """
     now, hidden = run.now, run.requests.hidden[row]
     last_s = hidden.last_token_s
@@ -172,7 +175,10 @@ def produce(run: Run, row: int, started_s: float) -> bool:
 
 @part
 def run_tokens(run: Run, started_s: float) -> int:
-    """Run the tokens of the batch that started at `started_s`; returns how many output tokens it produces."""
+    """Run the tokens of the batch that started at `started_s` and ends now; returns how many output tokens it produces.
+
+    Requests that produced their last token are finished.
+    """
     now, picked, first_decoded = run.now, run.policy.picked, run.fixed.first_decoded
     produced, over, usual = 0, 0, 0
     for p in range(run.policy.counts[PICKED]):
@@ -222,7 +228,7 @@ def remove_finished(run: Run, over: int) -> None:
 
 @part
 def run_batch(run: Run, seconds: float) -> None:
-    """Run the batch for so many seconds: advance the clock, run its tokens, write its row of the table."""
+    """Run the batch that `take` summed up, for `seconds`: advance the clock, run its tokens, write its row of the table."""
     now, batch, started_s = run.now, run.batch, run.now.now_s
     held, ran, waits = run.fixed.kv_capacity - now.kv_free, now.running, now.waiting
     now.seen_s = started_s

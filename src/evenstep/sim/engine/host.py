@@ -29,7 +29,7 @@ _ROWS_A_REQUEST, _LEAST_ROWS, _MOST_ROWS = 8, 1 << 16, 1 << 21
 
 
 def run(task: Task) -> EngineRun:
-    """Run a trace through one engine; errors as in `engine.simulation.simulate_engine`."""
+    """Run a trace through one engine without ranks; results and errors as of `engine.simulation.simulate_engine`."""
     check_trace(task.trace, task.engine)
     course = Course(prepared(task), task)
     tables: list[Iterations] = []
@@ -52,7 +52,7 @@ def run(task: Task) -> EngineRun:
 
 
 class Course:
-    """One run of the loop, which calls the policy's kernel or its own `form_batch`.
+    """One run of the loop on the state `run`, which `write_to` replaces; it calls the policy's kernel or its `form_batch`.
 
     Raises:
         InputError: the compiled door of a policy that has no kernel.
@@ -70,16 +70,16 @@ class Course:
         self.loop: Any = compiled.entry(loop.advance)
 
     def called_often(self) -> None:
-        """Keep the kernel's compiled code at hand, because `advance` will be called for every batch."""
+        """Make each later `advance` start faster, and the kernel slightly slower: for one `advance` a batch."""
         self.form_batch = compiled.address_of(self.form_batch)
 
     def write_to(self, table: Iterations) -> None:
-        """Write the next iterations to this table, from its first row on."""
+        """Have the loop write the next iterations to this table, from its first row on, over what it holds."""
         self.run = self.run._replace(table=table)
         self.run.now.rows = 0
 
     def advance(self) -> int:
-        """Run the loop until the host is needed; returns the code of the reason.
+        """Run the loop until the host is needed; returns the reason, a code of `engine.model` (see `engine.loop.advance`).
 
         Raises:
             PolicyError: the policy raised an error, or its answer broke the contract of `scheduling.view`.
@@ -133,13 +133,16 @@ def believe(asked: Quantiles, trace: Trace, run: Run, learned: int) -> int:
 
 
 def counted(runs: Sequence[Run], policy: SchedulingPolicy) -> dict[str, int]:
-    """The policy's own counters, by name, summed over engines; they are the first words of its memory."""
+    """The policy's own counters, by the names in its attribute `counts`, summed over engines; empty without the attribute.
+
+    They are the first words of its memory, in the order of the names.
+    """
     names: tuple[str, ...] = getattr(policy, "counts", ())
     return {which: sum(int(run.policy.memory[k]) for run in runs) for k, which in enumerate(names)}
 
 
 def said(code: int, run: Run) -> str:
-    """The policy's mistake in words, from the loop's code."""
+    """The policy's mistake in words, without its name, from the code `HOLDS_FOR_EVER` or `BAD_POSITION` .. of the loop."""
     fixed, now, detail = run.fixed, run.now, int(run.now.detail)
     is_row = code in (model.BAD_TOKENS, model.PICKED_TWICE)
     request = int(run.requests.shown[detail].request_id) if is_row else detail
@@ -165,7 +168,7 @@ def said(code: int, run: Run) -> str:
 
 
 def conditions_of(task: Task) -> EngineConditions:
-    """What a run was asked to do, in words."""
+    """The settings that a run was asked for, as its records keep them: names, laws and beliefs in words."""
     return EngineConditions(task.label, repr(task.batch_time), _said_of(task), asdict(task.engine), task.seed)
 
 
@@ -178,7 +181,7 @@ def made(
 ) -> EngineRun:
     """Make the run's tables and totals. `tables` holds the table of iterations in pieces; empty = it was not kept.
 
-    `counts` are further counters by name, for the totals.
+    `counts` are further counters by name, for the totals. The table of requests has those that finished, in order of id.
     """
     requests = _request_table(run)
     table = None

@@ -16,14 +16,14 @@ from evenstep.sim.engine.settings import Engine
 
 
 def shown(trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None) -> tuple[I8, I8] | Quantiles | None:
-    """The given bounds; for a policy of hindsight (``believes = "truth"``) always the true lengths."""
+    """The bounds to show the policy: as given, or the true lengths twice for one of hindsight (``believes = "truth"``)."""
     if getattr(policy, "believes", "") == "truth":
         return trace.output_tokens, trace.output_tokens
     return bounds
 
 
 def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I8, I8]:
-    """Believed bounds of the output lengths, lowest and highest: as given, else the trace's columns.
+    """Believed bounds of the output lengths, int64[N] lowest and highest: as given, else the trace's; 0 and 0 = unknown.
 
     Args:
         trace: the requests.

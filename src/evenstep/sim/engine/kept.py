@@ -14,7 +14,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def leave(run: Run, row: int, blocks: int) -> None:
-    """Append the `blocks` blocks that a request gives up to the list of free memory that still holds KV."""
+    """Append the `blocks` blocks that a request gives up, if any, to the list of free memory that still holds KV."""
     if blocks == 0:
         return
     now, kept = run.now, run.kept
@@ -41,7 +41,7 @@ def pack(run: Run) -> None:
 
 @part
 def returns(run: Run, row: int) -> int:
-    """Give a request back what is left of its kept KV; returns the number of blocks."""
+    """Give a request back what is left of its kept KV; returns the number of blocks, 0 if nothing is left."""
     noted = run.requests.noted[row]
     at = noted.kept_at - 1
     if at < 0:
@@ -56,7 +56,7 @@ def returns(run: Run, row: int) -> int:
 
 @part
 def lose(run: Run, row: int, blocks: int) -> None:
-    """Keep only the first `blocks` blocks of a request's KV. A waiting request has to compute the rest again."""
+    """Keep only the first `blocks` blocks of a request's KV. If it waits, it computes the rest again (wasted tokens)."""
     request, noted = run.requests.shown[row], run.requests.noted[row]
     lost = request.prefilled - blocks * run.fixed.block_tokens
     if lost > 0 and request.produced < run.requests.hidden[row].output_tokens and request.resident == 0:
@@ -70,7 +70,10 @@ def lose(run: Run, row: int, blocks: int) -> None:
 
 @part
 def overwrite(run: Run, blocks: int) -> None:
-    """Take blocks from free memory: unused ones first, then the longest kept; a request loses its last blocks first."""
+    """Take `blocks` blocks from free memory: unused ones first, then the longest kept, of each request its last ones first.
+
+    The requests' prefilled tokens fall accordingly. As many blocks must be free.
+    """
     now = run.now
     taken = min(blocks, now.unused_blocks)
     now.unused_blocks -= taken

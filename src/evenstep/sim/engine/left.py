@@ -8,7 +8,10 @@ from evenstep.sim.engine.model import Run
 
 @part
 def set_left(run: Run, row: int) -> None:
-    """Set the number of tokens a request could run now, and whether that is a decode."""
+    """Set `left`, the tokens that a request could run in one batch now, and `decoding`, 1 if that is a decode, else 0.
+
+    They follow from its prompt, prefilled and produced tokens; call it after each change of these.
+    """
     request = run.requests.shown[row]
     pending = request.prompt_tokens + request.produced - request.prefilled
     if run.fixed.first_decoded == 1:

@@ -22,7 +22,7 @@ from evenstep.sim.engine.queue import admit, arrive, evict, resolve
 
 @part
 def next_arrival_s(run: Run) -> float:
-    """When the next request arrives, in seconds; inf if none is left."""
+    """Arrival time of the next request that has not joined the queue, in seconds; inf if all have."""
     if run.now.coming < run.lists.coming.size:
         row: int = run.lists.coming[run.now.coming]
         arrival_s: float = run.requests.arrival_s[row]
@@ -32,10 +32,10 @@ def next_arrival_s(run: Run) -> float:
 
 @part
 def wait_for_arrival(run: Run) -> int:
-    """Move the clock to the next arrival, as the engine has no requests.
+    """Move the clock to the next arrival, as the engine has no requests. A rank's clock stays: its host moves it.
 
     Returns:
-        `RUNNING`; `DONE` if none is left; `STOPPED` if the time is up; `HAS_NONE` for a rank.
+        `RUNNING`; `DONE` if no request is left; `STOPPED` if the arrival is at `until_s` or later; `HAS_NONE` for a rank.
     """
     now = run.now
     if run.fixed.is_rank == 1:
@@ -50,7 +50,7 @@ def wait_for_arrival(run: Run) -> int:
 
 @part
 def ask(form_batch: Any, run: Run) -> float:
-    """Ask the policy for a batch. Returns the time at which it wants to be asked again if it runs nothing, in seconds."""
+    """Ask the policy for a batch; the answer is in `Run.policy`. Returns its `wake_s`: when to ask again if nothing runs."""
     fixed, now, lists, requests, policy = run.fixed, run.now, run.lists, run.requests, run.policy
     limits, counts = policy.limits, policy.counts
     limits[view.TOKEN_BUDGET], limits[view.BATCH_LIMIT] = fixed.token_budget, fixed.batch_limit
@@ -81,7 +81,9 @@ def ask(form_batch: Any, run: Run) -> float:
 
 @part
 def make_room(run: Run) -> int:
-    """Check the positions in the policy's answer, and evict the requests it evicts.
+    """Check the positions in the policy's answer, replace them by rows (`resolve`), and evict the requests it evicts.
+
+    An answer that evicts must also pick.
 
     Returns:
         `RUNNING`, or the code of the policy's mistake.
@@ -103,7 +105,7 @@ def make_room(run: Run) -> int:
 
 @part
 def hold(run: Run, wake_s: float) -> int:
-    """Let time pass, as the policy runs nothing: until the next arrival, or until `wake_s` if that is earlier.
+    """Move the clock, as the policy runs nothing: to the next arrival, or to the time `wake_s` if that is earlier.
 
     Returns:
         `RUNNING`; `HAS_NONE` for a rank; `HOLDS_FOR_EVER` if nothing would ever happen.
@@ -125,10 +127,10 @@ def hold(run: Run, wake_s: float) -> int:
 
 @part
 def form(run: Run) -> int:
-    """Take the memory of the batch and admit its requests. A lone engine runs the batch; a rank waits for the other ranks.
+    """Check the picked requests, allocate their memory and admit them; a lone engine also runs the batch, a rank does not.
 
     Returns:
-        `RUNNING`, `HAS_FORMED` if a batch waits for other ranks, or the code of the policy's mistake.
+        `RUNNING`, `HAS_FORMED` for a rank, or the code of the policy's mistake.
     """
     code = take(run)
     if code != model.RUNNING:
@@ -143,7 +145,7 @@ def form(run: Run) -> int:
 
 @part
 def iterate(form_batch: Any, run: Run) -> int:
-    """Run one iteration, or move the clock to the next event. Returns `RUNNING`, or the code why the host is needed."""
+    """Run one iteration, or move the clock to the next event. Returns `RUNNING`, or the reason to stop (see `advance`)."""
     now = run.now
     if not arrive(run):
         return model.ASK
@@ -164,7 +166,11 @@ def iterate(form_batch: Any, run: Run) -> int:
 
 @declared(signature(int, BATCH_TYPE, Run))
 def advance(form_batch: Any, run: Run) -> int:
-    """Run the loop until the run is done or the host is needed; returns the code of the reason.
+    """Run the loop until the run is done or the host is needed; returns the reason, a code of `engine.model`.
+
+    The host gives a new table at `TABLE_FULL`, sets bounds at `ASK`, and calls again. `DONE` and `STOPPED` end the run;
+    every other code of a lone engine is the policy's mistake. A rank stops at `HAS_FORMED` or `HAS_NONE`. After
+    `HAS_FORMED` the host sets `Now.step_s`, and the next call runs the batch (`HAS_RUN`).
 
     Args:
         form_batch: the policy's kernel; `ask.form_batch_into` asks a policy that has none.

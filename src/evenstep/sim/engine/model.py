@@ -21,7 +21,10 @@ RECOMPUTE, RESTART, SWAP, NEVER = range(4)
 
 
 class Fixed(Record):
-    """The settings of a run, which do not change. Flags are 0 or 1; `UNLIMITED` stands for no limit."""
+    """The settings of a run, which do not change. Flags are 0 or 1; `UNLIMITED` stands for no limit.
+
+    `engine.settings.Engine` has their meaning; `swap_*` and `drop_*` are its `swap_s` and `recompute_s`.
+    """
 
     token_budget: int
     batch_limit: int
@@ -46,7 +49,10 @@ class Fixed(Record):
 
 
 class Now(Record):
-    """The progress of a run: clock, counts and the detail of a noted mistake."""
+    """The progress of a run: clock, counts and the detail of a noted mistake. Counts are requests unless named otherwise.
+
+    `kv_free` is KV tokens of memory; `first`, `coming` and `kept_*` are places in lists; `*_tokens` sum over the run.
+    """
 
     iteration: int
     coming: int  # place in `Lists.coming` of the next request to arrive
@@ -82,7 +88,7 @@ class Now(Record):
 
 
 class Shown(Record):
-    """Fields of a request that policies see: a row of the policy's table, columns `scheduling.view.ID` .. `LOST_AT`."""
+    """Fields of a request that policies see (`scheduling.view.EngineView`): columns `ID` .. `LOST_AT` of their table."""
 
     request_id: int
     request_class: int
@@ -100,7 +106,7 @@ class Shown(Record):
 
 
 class Hidden(Record):
-    """Fields of a request that policies do not see, and that each of its batches reads: few, so that they stay in caches."""
+    """Fields of a request that policies do not see and each of its batches reads. `output_tokens` is its true length."""
 
     output_tokens: int
     attained: int  # tokens run so far
@@ -109,7 +115,11 @@ class Hidden(Record):
 
 
 class Noted(Record):
-    """Fields of a request that policies do not see, and that change at single events of its life: 0 before the event."""
+    """Fields of a request that policies do not see, and that change at single events of its life: 0 before the event.
+
+    `first_iteration` and `last_iteration` ran it; it was `scheduled_s` at the start of the former. `*_s` are seconds on the
+    run's clock. `wasted_tokens` are KV tokens that evictions lost.
+    """
 
     first_iteration: int
     last_iteration: int
@@ -122,14 +132,14 @@ class Noted(Record):
 
 
 class Kept(Record):
-    """Free blocks that still hold the KV of a request."""
+    """Free blocks of memory that still hold KV of the evicted or finished request `row`: how many; 0 = the entry is dead."""
 
     row: int
     blocks: int
 
 
 class Requests(NamedTuple):
-    """The requests by row. `shown` is the same memory as `table`."""
+    """The requests by row, with arrival times in seconds. `shown` has the rows of `table` as records, in the same memory."""
 
     table: IntTable  # [N, 13]
     shown: Rows[Shown]
@@ -139,7 +149,10 @@ class Requests(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Lists of request rows, int64[N] each: requests to come, running, waiting and finished."""
+    """Lists of request rows, int64[N] each; `coming`, `running`, `first`, `waiting`, `finished` of `Now` bound what is used.
+
+    `coming` is in order of arrival, `running` of admission, `waiting` (the queue) of key, `finished` of completion.
+    """
 
     coming: Ints  # in order of arrival, equal times in order of key and row
     running: Ints  # in order of admission
@@ -148,7 +161,10 @@ class Lists(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """The arguments of a policy's kernel besides the requests (`scheduling.view`), and the order of its queue."""
+    """The arguments of a policy's kernel besides the requests (`scheduling.view`), and the order of its queue.
+
+    The answer is in `picked`, row 0 positions and row 1 tokens, and `evicted`, positions; `counts` says how many of each.
+    """
 
     order: Floats  # weights of `scheduling.order.QueueOrder`
     limits: Ints
@@ -163,7 +179,10 @@ class Policy(NamedTuple):
 
 
 class Iterations(NamedTuple):
-    """The records of iterations, an array a column as in `measure.engine_records.IterationTable`; empty = not kept."""
+    """The records of iterations, an array a column as in `measure.engine_records.IterationTable`; empty = not kept.
+
+    Row `Now.rows` is written next.
+    """
 
     start_s: Floats
     seconds: Floats
@@ -180,7 +199,7 @@ class Iterations(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Everything the loop reads and writes."""
+    """Everything the loop reads and writes, in place: settings, progress, requests, lists, and what the policy is given."""
 
     fixed: Fixed
     now: Now

@@ -12,7 +12,7 @@ from evenstep.sim.engine.model import NEVER, Run, Shown
 
 
 class PlainDoor:
-    """Shows a Python policy its view, checks its answer, and writes it where the loop reads it."""
+    """Shows a Python policy its view, checks its answer, and writes it for the loop. `error`: its last error, or None."""
 
     def __init__(self, policy: Any, run: Run) -> None:
         self.form_batch, self.run = policy.form_batch, run
@@ -32,7 +32,7 @@ class PlainDoor:
             return 0.0
 
     def view(self, iteration: int, now_s: float) -> EngineView:
-        """The policy's view of this iteration. Its arrays are copies, which the policy may keep."""
+        """The policy's view of this iteration: running requests by admission, then the queue. Its arrays are copies."""
         fixed, now, requests, policy = self.run.fixed, self.run.now, self.run.requests, self.run.policy
         runs, first = int(now.running), int(now.first)
         waiting = self.run.lists.waiting[first : first + int(now.waiting)]

@@ -13,7 +13,7 @@ from evenstep.sim.engine.model import Run
 
 @part
 def place_of(run: Run, row: int, key: float) -> int:
-    """The place in `Lists.waiting` where a request with this key joins the queue: before larger keys, ties by request id."""
+    """The index in `Lists.waiting` where a request with this key joins the queue: smallest key first, ties by request id."""
     waiting, shown, noted = run.lists.waiting, run.requests.shown, run.requests.noted
     low, high = run.now.first, run.now.first + run.now.waiting
     if high > low:
@@ -34,7 +34,7 @@ def place_of(run: Run, row: int, key: float) -> int:
 
 @part
 def join(run: Run, row: int) -> None:
-    """Insert a request into the queue by its key. The shorter side of the queue moves to make room."""
+    """Insert a request into the queue by its key, which is computed here unless the host gave it (`Fixed.is_keyed`)."""
     now, requests, waiting = run.now, run.requests, run.lists.waiting
     noted, attained = requests.noted[row], requests.hidden[row].attained
     if run.fixed.is_keyed == 0:
@@ -55,7 +55,10 @@ def join(run: Run, row: int) -> None:
 
 @part
 def arrive(run: Run) -> bool:
-    """Let requests that have arrived join the queue. Returns False if the host has to give their bounds first."""
+    """Let all requests that have arrived join the queue: by now, or with `schedules_ahead` by the last iteration's start.
+
+    Returns False, with the rest not joined, if the host has to give bounds first (`Now.asked`).
+    """
     fixed, now, requests, coming = run.fixed, run.now, run.requests, run.lists.coming
     seen_s = now.seen_s if fixed.schedules_ahead == 1 else now.now_s
     while now.coming < now.known and requests.arrival_s[coming[now.coming]] <= seen_s:
@@ -100,7 +103,7 @@ def give_up(run: Run, row: int) -> int:
 
 @part
 def evict(run: Run) -> int:
-    """Evict the requests that the policy chose, and queue them.
+    """Evict the running requests at the positions that the policy chose, and queue them again (`give_up`).
 
     Returns:
         `RUNNING`, or `BAD_EVICTION` for a position that is not a running request's, or not in ascending order.
@@ -140,7 +143,7 @@ def evict(run: Run) -> int:
 
 @part
 def row_at(run: Run, position: int) -> int:
-    """The row of the request at a position of the view; -1 - row if it waits."""
+    """The row of the request at a position of the policy's view, running ones first, then the queue; -1 - row there."""
     now = run.now
     if position < now.running:
         return run.lists.running[position]
@@ -152,7 +155,7 @@ def resolve(run: Run) -> int:
     """Replace positions in the policy's answer by rows, as `row_at` gives them, before evictions move any.
 
     Returns:
-        `RUNNING` or the code of a mistake.
+        `RUNNING`; `BAD_POSITION`, `BAD_ORDER` (of the queue) or `BAD_EVICTION` (also picked); `Now.detail` is the position.
     """
     now, answer, last = run.now, run.policy, -1
     for p in range(answer.counts[PICKED]):
@@ -174,7 +177,7 @@ def resolve(run: Run) -> int:
 
 @part
 def tokens_of(run: Run, row: int) -> int:
-    """Prompt and produced tokens of a request."""
+    """Prompt tokens plus tokens produced so far of a request."""
     request = run.requests.shown[row]
     return request.prompt_tokens + request.produced
 

@@ -49,7 +49,7 @@ _COLUMNS = Iterations._fields[2:]
 
 
 def run(task: Task) -> EngineRun:
-    """Run a trace through ranks in lock-step; errors as in `engine.simulation.simulate_engine`."""
+    """Run a trace through `data_parallel` ranks in lock-step; results and errors as of `simulation.simulate_engine`."""
     check_trace(task.trace, task.engine)
     group = Ranks(task)
     group.go_on()
@@ -66,7 +66,7 @@ def run(task: Task) -> EngineRun:
 
 
 class Rank:
-    """One data-parallel rank: its own loop and state, and the record of its last batch."""
+    """One data-parallel rank: its own loop and state, and `row`, the record of its last batch."""
 
     def __init__(self, front: Run, task: Task) -> None:
         self.course = Course(rank_of(front, task), task)
@@ -83,7 +83,7 @@ class Rank:
 
     @property
     def queue(self) -> I8:
-        """Rows of the requests that wait on this rank."""
+        """Rows of the requests that wait on this rank, head of the queue first; a view."""
         now = self.run.now
         return self.run.lists.waiting[int(now.first) : int(now.first + now.waiting)]
 
@@ -96,8 +96,8 @@ class Rank:
 class Ranks:
     """The ranks of one engine, their common clock, and the rank of each request.
 
-    `front` is their common state: future requests, the clock, and at the end the sums. The requests are shared, since a
-    request is on one rank only.
+    `front` is their common state: future requests, the clock, and after `gather` the sums. The table of requests is shared.
+    `owner` is int64[N], each request's rank. `barrier_s` sums, over steps, the ranks' mean wait for the slowest.
     """
 
     def __init__(self, task: Task) -> None:
@@ -113,7 +113,7 @@ class Ranks:
         self.times: list[tuple[float, float]] = []
 
     def go_on(self) -> None:
-        """Run until all is done or the time is up.
+        """Run all steps until all requests are finished or `until_s` is reached. Call `gather` and `tables` afterwards.
 
         Raises:
             PolicyError: a policy broke its contract, or holds for ever.
@@ -146,7 +146,7 @@ class Ranks:
         return float(self.front.requests.arrival_s[coming[next_one]]) if next_one < coming.size else math.inf
 
     def arrive(self, seen_s: float) -> None:
-        """Assign the requests that arrived by `seen_s` to ranks."""
+        """Assign the requests that arrived by `seen_s`, in seconds, to ranks; each joins its rank's queue later."""
         front, now, asked = self.front, self.front.now, self.task.quantiles
         while (arrival_s := self.next_arrival_s) <= seen_s:
             if asked is not None and now.coming >= now.asked:
@@ -160,7 +160,7 @@ class Ranks:
             now.coming += 1
 
     def form(self, rank: Rank) -> bool:
-        """Let a rank form its batch; returns whether it has one.
+        """Let a rank form its batch at the common time; returns whether it has one. The batch does not run yet.
 
         Raises:
             PolicyError: the policy broke its contract.
@@ -189,7 +189,7 @@ class Ranks:
         )
 
     def step(self, formed: list[bool]) -> None:
-        """Run the batches of all ranks in one step, as long as the slowest; `formed` says which ranks have a batch."""
+        """Run the batches of all ranks in one step, as long as the slowest. `formed[r]` says whether rank r has one."""
         now, count = self.front.now, len(formed)
         batches, beside = np.zeros((count, FEATURES)), np.zeros(count)
         for r, (one, has) in enumerate(zip(self.ranks, formed, strict=True)):
@@ -211,7 +211,7 @@ class Ranks:
             self.times.append((started_s, seconds))
 
     def batch_of(self, rank: Rank, seconds: float) -> I8:
-        """Run a rank's batch for so many seconds, and add its finished requests to `front`.
+        """Run a rank's formed batch for so many seconds, and add its finished requests to `front`.
 
         Returns:
             The rank's row of the step table: int64[10], `_COLUMNS`.
@@ -226,7 +226,7 @@ class Ranks:
         return rank.row
 
     def gather(self) -> None:
-        """Write the sums over ranks into the totals of `front`, the state of the whole engine."""
+        """Add the ranks' counts to those of `front`, the state of the whole engine. Call it once, when the run is over."""
         front = self.front
         for one in self.ranks:
             front.gaps[:] += one.run.gaps
@@ -235,7 +235,7 @@ class Ranks:
             front.now.gap_max_s = max(front.now.gap_max_s, one.run.now.gap_max_s)
 
     def tables(self) -> Sequence[Iterations]:
-        """The table of steps, in one piece; nothing where no records are kept."""
+        """A list with the one table of steps, counts summed over ranks; an empty list where records are not kept."""
         if not self.task.records:
             return []
         ints = np.array(self.rows, np.int64).reshape(-1, len(_COLUMNS)).T

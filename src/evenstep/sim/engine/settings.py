@@ -33,7 +33,7 @@ class Engine:
         schedules_ahead: the next batch is formed when this one starts, as vLLM's asynchronous scheduling does: requests
             that arrive during a batch join the one after the next. Requests that end still leave with their batch.
         first_token: which iteration produces it: the one that ends the ``prefill``, or the first ``decode``.
-        hold_produced: whether memory counts the token produced last.
+        hold_produced: whether memory counts the token produced last; has no effect with first_token ``decode``.
         swap_s: a1 and a2, seconds a KV token and seconds each time KV is swapped out or in.
         recompute_s: b1 and b2, seconds a squared KV token and seconds each time KV is dropped, in addition to the
             prefill that is run again.
@@ -95,12 +95,12 @@ class Engine:
 
     @property
     def seats(self) -> int:
-        """Requests that an engine serves at a time: the lower one of batch and resident limit; 0 = no limit."""
+        """Requests an engine serves at a time: the lower of `batch_limit` and `residents` that is not 0; 0 = no limit."""
         return min((limit for limit in (self.batch_limit, self.residents) if limit), default=0)
 
     @property
     def residents(self) -> int:
-        """Requests that may hold memory at a time; 0 = no limit."""
+        """Requests that may hold memory at a time: `resident_limit`, or `batch_limit` if that is None; 0 = no limit."""
         return self.batch_limit if self.resident_limit is None else self.resident_limit
 
 

@@ -61,14 +61,15 @@ def simulate_engine(
         engine: the server; default `Engine()`.
         batch_time: seconds of an iteration; default `TokenBudget()`.
         bounds: int64[N] each, believed lowest and highest output length of each request, or quantiles a predictor gives
-            when it arrives; default the trace's columns. Bounds that miss the true length are counted, and believed until
-            an output grows beyond them. A policy of hindsight (`h-sf`, `a-random`) is shown the truth in their place.
+            when it arrives; default the trace's columns. 0 and 0 = not known. Bounds that miss the true length are counted,
+            and believed until an output grows beyond them. A policy of hindsight (`h-sf`, `a-random`) is shown the truth in
+            their place.
         seed: key of every random draw of the policy.
-        records: keep the request and iteration tables; without them the summary stays.
+        records: keep the table of iterations. Without it, requests and totals stay.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `form_batch`; ``auto`` takes the
             kernel where there is one. Both give the same digest.
-        until_s: stop at the first iteration that would start at or after it, requests left over; inf = run all to
-            completion.
+        until_s: seconds on the trace's clock: stop at the first iteration that would start at or after it, requests left
+            over; inf = run all to completion.
         name: the policy as it was asked for, for tables and reports.
 
     Returns:

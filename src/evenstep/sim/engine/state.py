@@ -35,7 +35,7 @@ class Task:
 
     Args:
         bounds: the output lengths that the policy plans with: bounds, or true lengths for a policy with hindsight.
-        label: the policy's name.
+        label: the policy's name, for errors and reports.
     """
 
     trace: Trace
@@ -56,12 +56,12 @@ class Task:
 
     @property
     def kernel(self) -> Any:
-        """The policy's kernel; None if the run calls its `form_batch`."""
+        """The policy's compiled door (`compiled.kernel_of`); None if it has no rule or the run uses the plain door."""
         return compiled.kernel_of(self.policy) if self.door != "plain" else None
 
 
 def prepared(task: Task) -> Run:
-    """The state before the first iteration; its table of iterations is empty."""
+    """The state before the first iteration, all requests still to come; its table of iterations has no rows."""
     fixed, count = fixed_of(task), len(task.trace)
     now = one(Now)
     now.known = count
@@ -86,7 +86,10 @@ def prepared(task: Task) -> Run:
 
 
 def rank_of(front: Run, task: Task) -> Run:
-    """The state of one rank. It shares the table of requests with `front`, and gets its requests one by one."""
+    """The state of one rank, without requests. It shares the table of requests with `front`, the state of all ranks.
+
+    The caller adds each request of the rank to `Lists.coming`, and counts it in `Now.known`.
+    """
     fixed, now, count = _copied(front.fixed, Fixed), _copied(front.now, Now), front.lists.coming.size
     fixed.is_rank, fixed.asks, fixed.until_s, now.known = 1, 0, np.inf, 0
     return front._replace(
@@ -102,13 +105,13 @@ def rank_of(front: Run, task: Task) -> Run:
 
 
 def iterations(size: int) -> Iterations:
-    """An empty table of iterations: windows of one array of times and one of counts."""
+    """A table of iterations with `size` rows, all 0: views of one array of times and one of counts."""
     floats, ints = np.zeros((2, size)), np.zeros((len(Iterations._fields) - 2, size), np.int64)
     return named(floats, ints)
 
 
 def named(floats: F8, ints: I8) -> Iterations:
-    """The rows of float64[2, *] and int64[10, *] as the columns of a table of iterations."""
+    """The rows of float64[2, *] and int64[10, *] as the columns of a table of iterations, in order; views, not copies."""
     columns: Any = (*floats, *ints)
     return Iterations(*columns)
 
@@ -147,7 +150,11 @@ def fixed_of(task: Task) -> Fixed:
 
 
 def requests_of(task: Task) -> model.Requests:
-    """The table of the trace's requests before the run, with the believed bounds of their lengths."""
+    """The table of the trace's requests before the run, with the believed bounds of their lengths; 0 and 0 = not known.
+
+    Raises:
+        InputError: bounds that do not fit (`input.bounds_of`).
+    """
     trace, count = task.trace, len(task.trace)
     low, high = bounds_of(trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None)
     found = unsent(count)
@@ -172,7 +179,7 @@ def unsent(count: int) -> model.Requests:
 
 
 def records_over(table: I8, shape: type[R]) -> Rows[R]:
-    """The rows of a table as records of ints over the same memory, also in plain Python."""
+    """The rows of an int64 table as an array of records of class `shape`, all ints, over the same memory."""
     kinds: Any = np.dtype((shape, [(name, np.int64) for name in shape.__annotations__]), align=True)
     return table.view(kinds)[:, 0] if table.size else np.zeros(0, kinds)  # type: ignore[return-value]
 

@@ -47,9 +47,9 @@ class EngineSection:
     Args:
         engine: as `compare --engine`: token-budget=512,kv-tokens=20000,...; each engine runs alone, so data-parallel is 1.
         batch_time: a batch-time law, NAME:key=value.
-        policy: the scheduling policy inside, NAME:key=value; class-first where calls have priorities.
+        policy: the scheduling policy inside, NAME:key=value; None = class-first with priorities, else sarathi.
         count: engines of the group.
-        routing: the routing policy in front of a group.
+        routing: the routing policy in front of a group, NAME:key=value; not used with one engine.
         priority: calls in order of priority, each as TASK.CALL, and as TASK.call where the calls are recorded; calls that
             are not listed come last.
     """
@@ -72,12 +72,12 @@ class EngineSection:
 
     @property
     def server(self) -> Engine:
-        """The settings that `engine` names."""
+        """The settings that the text `engine` gives, the defaults of `Engine` for all others."""
         return _server(self.engine)
 
     @property
     def law(self) -> BatchTime:
-        """The law that `batch_time` names."""
+        """A new batch-time law, as `batch_time` names it."""
         return names.build("batch", names.parse(self.batch_time))
 
     @property
@@ -88,7 +88,7 @@ class EngineSection:
 
     @property
     def balancer(self) -> Any:
-        """A new routing policy, as `routing` names it."""
+        """A new routing policy, as `routing` names it; one that looks ahead is an `InputError`."""
         policy = names.build("routing", names.parse(self.routing))
         if getattr(policy, "horizon", 0):
             raise InputError("engine", "name", self.routing, "a routing policy that does not look ahead")
@@ -118,11 +118,12 @@ class CallSection:
     """One call of a task.
 
     Args:
-        engine: the engine or group that runs it.
-        prompt, output: laws of its lengths.
+        engine: name of the engine or group that runs it.
+        prompt, output: laws from which its lengths, in tokens, are drawn.
         after: calls that have to be done before it starts, which run equally often in every task; nothing = it starts with
             the task, or where `then` leads to it.
-        then: what follows it by chance, call -> probability; `end` goes no further. May lead back: a loop.
+        then: what follows it by chance, call -> probability, which sum to 1; ``end`` goes no further; may lead back, a loop.
+            Empty = only calls that wait for it by `after` follow.
         delay_s: seconds between the end of what it waits for and its start: a tool, a person.
     """
 
@@ -143,8 +144,8 @@ class TaskSection:
 
     Args:
         calls: the calls by name; not together with `trace`.
-        arrivals: when tasks arrive.
-        count: tasks; as many as arrive until `until_s` when left out.
+        arrivals: when tasks arrive; with `trace` it replaces the recorded times.
+        count: tasks; left out = as many as arrive before the network's `until_s`, or as the trace has.
         trace: recorded requests: each session is a task, its requests are the calls, and each follows the one before it.
         engine: the engine or group that runs the calls of `trace`.
         one_key: all tasks of the type show routing policies one key, as if they shared a prompt; else each has its own.
@@ -176,7 +177,7 @@ class Network:
     Args:
         engines: engines and groups by name.
         tasks: types of tasks by name.
-        until_s: when the run stops, tasks left over; nothing = when all tasks are done.
+        until_s: seconds after the start at which the run stops, tasks left over; nothing = when all tasks are done.
         order: of the calls that wait at an engine, within a priority: ``fcfs``, the scheduling policy's own order;
             ``oldest-task`` by the task's arrival; ``least-attained`` by the tokens that the task's calls have run;
             ``critical-path``, calls with the least slack to their task's longest path; ``longest-path``, calls with
@@ -221,7 +222,7 @@ class Network:
 
 
 def load(path: str | Path) -> Network:
-    """Read NETWORK.yaml.
+    """Read a network from a YAML file; without a ``name`` in it, the network is named after the file.
 
     Raises:
         InputError: a value that does not fit, an unknown engine or call, probabilities that do not sum to one, a cycle
@@ -233,7 +234,10 @@ def load(path: str | Path) -> Network:
 
 
 def read_traces(path: str | Path, network: Network) -> dict[str, Trace]:
-    """Read the recorded traces that NETWORK.yaml at `path` names; type of task -> trace."""
+    """Read the traces that the network of the file `path` names, relative to its folder; type of task -> trace.
+
+    Types without a trace are left out. Errors are those of `workload.reading.read_trace`.
+    """
     from evenstep.workload import reading
 
     found: dict[str, Trace] = {}
@@ -247,7 +251,7 @@ def read_traces(path: str | Path, network: Network) -> dict[str, Trace]:
 
 
 def check_task(network: Network, name: str, task: TaskSection) -> None:
-    """Check a type of tasks: its engines, the laws of its lengths, and that its calls begin and end.
+    """Check a type of tasks, `name` of the network: its engines, the laws of its lengths, and that its calls begin and end.
 
     Raises:
         InputError: an unknown engine or call, a call that can never run, probabilities that do not sum to one, or a cycle

@@ -34,7 +34,7 @@ MOST_POLICIES = 8
 
 @inlined
 def run_of(net: Net, e: int) -> Run:
-    """One engine's state in the form that its own loop takes: windows, not copies."""
+    """The state of engine e, counted over all groups, in the form that the engine simulator's loop takes; views."""
     site, ends, lists, small, flat = net.sites[e], net.sites[e + 1], net.lists, net.small, net.flat
     policy = Policy(
         small.order[e],
@@ -64,7 +64,7 @@ def run_of(net: Net, e: int) -> Run:
 
 @part
 def look(net: Net, before_s: float) -> None:
-    """Record the engines' requests and tokens at every sampling time up to `before_s`."""
+    """Record the calls and tokens left (`Samples`) of the island's engines at every sampling time up to `before_s`."""
     clock, samples = net.clock, net.samples
     while clock.samples < samples.tokens.shape[0] and clock.sample_s <= before_s:
         for e in range(clock.first, clock.end):
@@ -78,7 +78,7 @@ def look(net: Net, before_s: float) -> None:
 
 @part
 def end_batches(net: Net, now_s: float) -> None:
-    """End the batches that are due: event 1 of this module's docstring."""
+    """End the batches of the island's engines that are due at `now_s`; calls that are done release others."""
     for e in range(net.clock.low, net.clock.high + 1):
         if due_s(net, e) <= now_s and net.sites[e].formed == 1:
             end_batch(net, e, now_s)
@@ -97,7 +97,7 @@ def end_batch(net: Net, e: int, now_s: float) -> None:
 
 @part
 def end_call(net: Net, row: int, now_s: float) -> None:
-    """Note the end of a call, and release the calls that waited only for it."""
+    """Note that the call in `row` is done; calls that waited only for it are released after their `delay_s`."""
     nodes = net.nodes
     net.attained[nodes.task[row]] += net.calls[row].work
     for i in range(nodes.first_child[row], nodes.first_child[row + 1]):
@@ -109,10 +109,10 @@ def end_call(net: Net, row: int, now_s: float) -> None:
 
 @part
 def release(routes: Any, net: Net, now_s: float) -> int:
-    """Send the calls that are due to their engines: event 2 of this module's docstring.
+    """Send the calls that are due at `now_s`, of new tasks or released, to their engines, in order of time and row.
 
     Returns:
-        `GOES_ON`, `LISTS_FULL`, or the code of a routing policy's mistake.
+        `GOES_ON`; `LISTS_FULL` if an engine could not take a further call; or the code of a routing policy's mistake.
     """
     clock = net.clock
     while clock.most < net.lists.coming.shape[1]:
@@ -136,7 +136,7 @@ def release(routes: Any, net: Net, now_s: float) -> int:
 
 @part
 def form_batches(policies: Any, net: Net, now_s: float) -> int:
-    """Form batches on the engines without one: event 3 of this module's docstring.
+    """Form batches on the engines that are due at `now_s` and have none under way.
 
     Returns:
         `GOES_ON`, or the code of a scheduling policy's mistake.
@@ -183,7 +183,7 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
 
 @part
 def ended(net: Net) -> int:
-    """The code at the end of a run: `DONE`, or `HOLDS_FOR_EVER` if an engine keeps calls without a next event."""
+    """The code at the end of a run: `DONE`, or `HOLDS_FOR_EVER` if an engine, noted in `Clock.engine`, still has calls."""
     for e in range(net.now.size):
         if net.now[e].running + net.now[e].waiting > 0:
             net.clock.engine = e
@@ -193,7 +193,7 @@ def ended(net: Net) -> int:
 
 @part
 def stop(net: Net, now_s: float) -> None:
-    """Stop at the time limit: batches under way end, and other engines' clocks stand at `now_s`."""
+    """Stop at the time limit: batches under way end at their own time, and other engines' clocks go on to `now_s`."""
     for e in range(net.now.size):
         if net.sites[e].formed == 1:
             end_batch(net, e, np.inf)
@@ -203,7 +203,7 @@ def stop(net: Net, now_s: float) -> None:
 
 @part
 def begin(net: Net) -> None:
-    """Begin with the next island, at time 0."""
+    """Point the clock at island `Clock.island` and its engines, with time and samples at their start."""
     clock = net.clock
     island, ends = net.islands[clock.island], net.islands[clock.island + 1]
     clock.first, clock.end = island.first_engine, ends.first_engine
@@ -234,7 +234,9 @@ def run_island(policies: Any, routes: Any, net: Net) -> int:
 
 @declared(signature(int, several(BATCH_TYPE, MOST_POLICIES), several(ROUTE_TYPE, MOST_POLICIES), Net))
 def advance(policies: Any, routes: Any, net: Net) -> int:
-    """Run until all tasks are done, the time is up, or a policy breaks its contract; returns the code of the reason.
+    """Run until all tasks are done, the time is up, or a policy breaks its contract; returns the reason.
+
+    `DONE` and `STOPPED` end the run; other codes are a policy's mistake.
 
     It also returns when an engine's lists are full (`LISTS_FULL`), and goes on where it stood once they are wider.
 

@@ -20,7 +20,11 @@ FCFS, OLDEST_TASK, LEAST_ATTAINED, STATIC = range(4)
 
 
 class Clock(Record):
-    """The progress of a run: time, the island that runs, the heap's size, the noted mistake."""
+    """The progress of a run: time, the island that runs, the heap's size, the noted mistake. Times are seconds.
+
+    `order` is `FCFS` .. `STATIC`. `low` .. `high` are the engines that the next event may be about, none if `low` > `high`.
+    `detail` is the call or number that broke a rule; `raised` is 1 after an error of a routing policy.
+    """
 
     until_s: float
     then_s: float  # the earliest event at or after `until_s`, of all islands so far
@@ -62,7 +66,11 @@ class Island(Record):
 
 
 class Site(Record):
-    """One engine of the network: its counts, and where its part of the flat arrays begins."""
+    """One engine of the network: its counts, and where its part of the flat arrays begins: it ends where the next begins.
+
+    `finished` and `ran` are the calls done and the tokens run when its last batch ended. `formed` is 1 while one is under
+    way. `work` sums the tokens of the calls that were sent here, whether run or not.
+    """
 
     group: int
     policy: int  # place of its scheduling policy's kernel
@@ -81,7 +89,11 @@ class Site(Record):
 
 
 class Group(Record):
-    """Engines among which a routing policy divides calls; a single engine is a group without a policy."""
+    """Engines `first` to `first + count - 1`, among which a routing policy divides calls; a single engine has no policy.
+
+    `capacity` is KV tokens of an engine, inf = no limit. `workers` and the names after it say where its part of `Routing`'s
+    and the flat arrays begins; `decisions` counts the policy's.
+    """
 
     first: int  # its first engine
     count: int  # engines
@@ -97,7 +109,7 @@ class Group(Record):
 
 
 class Call(Record):
-    """One call of a task as its engines and policies will see it: all that is needed to send it."""
+    """One call of a task, as engines and policies see it. `work` is the tokens it runs, `affinity` its key for routing."""
 
     request_id: int
     request_class: int
@@ -111,7 +123,11 @@ class Call(Record):
 
 
 class Nodes(NamedTuple):
-    """The graphs of the tasks: for each of the C calls its task, and the calls that depend on it. [C] unless said."""
+    """The graphs of the tasks: for each of the C calls its task, and the calls that depend on it. [C] unless said.
+
+    `rank` is the priority at its engines, 0 first. `delay_s` is seconds from the end of its parents to its release.
+    `pending` counts parents not done. The children of call c are ``child[first_child[c] : first_child[c + 1]]``.
+    """
 
     task: ReadInts
     rank: ReadInts  # its priority at its engines, 0 first
@@ -123,7 +139,7 @@ class Nodes(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """Arrays that hold the numbers of all engines, or of all groups, one after the other."""
+    """Memory, parameters and working space of policies, all engines' or groups' in a row; `Site` or `Group` says where."""
 
     memory: Ints
     parameters: Floats
@@ -147,7 +163,7 @@ class Lists(NamedTuple):
 
 
 class Small(NamedTuple):
-    """Short rows, one for each engine: [E, *]."""
+    """Short rows, one for each engine: [E, *], with the meaning of the arrays of `sim.engine.model.Policy` and `Run`."""
 
     order: Table
     limits: IntTable
@@ -158,7 +174,10 @@ class Small(NamedTuple):
 
 
 class Routing(NamedTuple):
-    """The arguments of routing policies, besides the flat arrays of groups."""
+    """The arguments of routing policies, besides the flat arrays of groups (`routing.view`).
+
+    `workers_i` and `workers_f` hold a table [4, engines] for each group, flattened, one after the other.
+    """
 
     workers_i: Ints
     workers_f: Floats
@@ -171,14 +190,14 @@ class Routing(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Requests and tokens held by each engine at regular times: [S, E]."""
+    """Calls sent to each engine and not done, and tokens that it still has to run, at regular times: [S, E]."""
 
     requests: IntTable
     tokens: IntTable
 
 
 class Net(NamedTuple):
-    """Everything the loop reads and writes."""
+    """Everything the loop reads and writes, in place. `heap_s` and `heap_row` are one heap, the first call at entry 0."""
 
     clock: Clock
     islands: Rows[Island]  # one more than there are

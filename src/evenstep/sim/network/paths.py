@@ -19,12 +19,12 @@ _TOO_MANY = 100
 
 
 def mean_tokens(task: TaskSection) -> dict[str, tuple[float, float]]:
-    """Mean prompt and output tokens of each call."""
+    """Call -> (mean prompt tokens, mean output tokens), by the call's laws, for a task with `calls`."""
     return {name: (mean(call.prompt), mean(call.output)) for name, call in task.calls.items()}
 
 
 def remaining(task: TaskSection) -> dict[str, float]:
-    """Expected tokens of the longest path from the start of each call to the end of its task, by call.
+    """Call -> expected tokens, prompt and output, of the longest path from its start to the end of the task.
 
     The path goes on by chance, or to a call that waits for this one. Each call starts with its first way. The lengths of all
     paths are solved for the ways taken, then each call takes its longest way; this repeats until no call changes its way.
@@ -57,7 +57,7 @@ def _longest(left: F8, taken: int) -> int:
 
 
 def visits(task: TaskSection) -> dict[str, float]:
-    """Mean number of times a task runs each call. A join runs as often as each of its parents."""
+    """Call -> mean number of times a task runs it. A call that waits for several runs as often as each of them."""
     place, begin = _place(task), first_calls(task)
     led, begun = np.eye(len(place)), np.zeros(len(place))
     for name, call in task.calls.items():
@@ -71,7 +71,7 @@ def visits(task: TaskSection) -> dict[str, float]:
 
 
 def check_visits(network: Network) -> None:
-    """Refuse a hopeless loop before its tasks are drawn.
+    """Refuse a loop that would run some call over 10,000,000 times a task on average, before its tasks are drawn.
 
     Raises:
         InputError: naming the call that a task would run too often.
@@ -110,7 +110,7 @@ def _on_all_ways(task: TaskSection, target: str = END) -> dict[str, frozenset[st
 
 
 def before(task: TaskSection) -> dict[str, float]:
-    """Expected tokens of the longest path from the task's start to each call, by call. Ways back in a loop do not count."""
+    """Call -> expected tokens of the longest path from the task's start to its start. Ways back in a loop do not count."""
     tokens = {name: sum(both) for name, both in mean_tokens(task).items()}
     passed = _on_all_ways(task)
     ways = [(parent, name) for name, call in task.calls.items() for parent in call.after]
@@ -130,7 +130,8 @@ def before(task: TaskSection) -> dict[str, float]:
 def static_keys(network: Network, calls: Calls) -> F8:
     """float64[C], the key of each call under `critical-path` or `longest-path`; the smallest goes first.
 
-    Recorded tasks are known whole: their keys are of what was recorded.
+    With `critical-path` it is the slack, in tokens, to the task's longest path; with `longest-path` minus the tokens of the
+    longest path from the call on. Both are expected for drawn tasks, and as recorded for the others.
     """
     keys = np.zeros(calls.task.size)
     for kind, (name, call) in enumerate(calls.kinds):

@@ -20,10 +20,10 @@ _CLASS = float(1 << 44)
 
 @part
 def send(routes: Any, net: Net, row: int, now_s: float) -> int:
-    """Send a call to an engine of its group, where it waits.
+    """Send the call in `row`, released at `now_s`, to an engine of its group, which `choose` gives; it waits there.
 
     Returns:
-        `GOES_ON`, or the code of the routing policy's mistake.
+        `GOES_ON`; `BAD_ROUTE` if the routing policy gave no engine of the group, `ROUTE_RAISED` if it raised.
     """
     call = net.calls[row]
     group = net.groups[call.group]
@@ -59,7 +59,7 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
 
 @part
 def place_for(net: Net, e: int) -> int:
-    """The place in the table of requests for the next call of an engine: the calls of an engine stand together."""
+    """Take the place in the table of requests for the next call of engine e; each engine gets `BLOCK` places at a time."""
     site = net.sites[e]
     if site.next_place % BLOCK == 0:
         site.next_place = net.clock.next_block
@@ -70,7 +70,7 @@ def place_for(net: Net, e: int) -> int:
 
 @part
 def key_of(net: Net, row: int) -> float:
-    """The sort key of a waiting call: its priority, then the network's order. The smallest key goes first."""
+    """The key by which the call in `row` waits: its priority, then the network's order. The smallest key goes first."""
     nodes, order = net.nodes, net.clock.order
     key = nodes.key[row]
     if order == FCFS:
@@ -84,10 +84,10 @@ def key_of(net: Net, row: int) -> float:
 
 @part
 def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
-    """Ask the routing policy of group g for an engine.
+    """Ask the routing policy of group g for an engine for the call in `row`.
 
     Returns:
-        The engine, counted from 0 within the group; -1 if the policy raised an error.
+        The engine, counted from 0 within the group, not checked; -1 if the policy raised an error or answered none.
     """
     group, ends, routing, flat = net.groups[g], net.groups[g + 1], net.routing, net.route_flat
     n = group.count
@@ -130,13 +130,13 @@ def choose(routes: Any, net: Net, g: int, row: int, now_s: float) -> int:
 
 @part
 def waiting(now: Any) -> int:
-    """Calls that wait at an engine: in its queue, or sent and not in it yet."""
+    """Number of calls that wait at an engine, whose `Now` is given: in its queue, or sent and not in it yet."""
     return now.waiting + now.known - now.coming
 
 
 @part
 def show(net: Net, e: int) -> None:
-    """Write what routing policies see of engine e into `Net.routing`."""
+    """Write what routing policies see of engine e, running calls, KV tokens held and waiting calls, into `Net.routing`."""
     group, now = net.groups[net.sites[e].group], net.now[e]
     if group.count > 1:
         place = group.workers + e - group.first
@@ -147,7 +147,7 @@ def show(net: Net, e: int) -> None:
 
 @part
 def show_waiting(net: Net, e: int) -> None:
-    """Write what routing policies see of the calls that wait at engine e into `Net.routing`."""
+    """Write what routing policies see of the calls that wait at engine e, their number and tokens, into `Net.routing`."""
     site, now = net.sites[e], net.now[e]
     group = net.groups[site.group]
     place = group.workers + e - group.first

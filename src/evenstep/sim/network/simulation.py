@@ -46,9 +46,10 @@ def simulate_network(
 
     Args:
         network: engines and tasks.
-        traces: recorded tasks by type, where the network names some.
+        traces: type of task -> its recorded tasks, for each type with a trace (`description.read_traces`).
         seed: key of every draw, added to the network's own.
-        samples: number of regular times at which each engine's requests and tokens are recorded.
+        samples: number of times, equally spaced from 0 to `until_s` or the last arrival, at which each engine's calls in
+            progress and tokens left to run are recorded.
 
     Returns:
         The run: its engines' runs, tables of tasks and calls, and the samples.
@@ -98,7 +99,7 @@ def _check(ready: Prepared, code: int) -> None:
 
 
 def run_of(net: Net, e: int) -> Run:
-    """The state of engine e in the form of the engine simulator; views, not copies."""
+    """The state of engine e, counted over all groups from 0, in the form of the engine simulator; views, not copies."""
     text: Any = loop.run_of
     return getattr(text, "py_func", text)(net, e)
 

@@ -51,7 +51,7 @@ class Place:
 
     Args:
         name: of the section.
-        first: its first engine.
+        first: number of its first engine; engines are numbered over all groups.
         section: its settings.
         routing: the policy in front of it; None for a single engine.
         task: what each of its engines is asked to do, as the engine simulator takes it.
@@ -93,7 +93,7 @@ def prepared(network: Network, calls: Calls, seed: int, samples: int) -> Prepare
     Args:
         network, calls: the engines, and the calls of all tasks.
         seed: key of the policies' draws.
-        samples: rows of the table of samples.
+        samples: sampling times, rows of the table of samples.
 
     Raises:
         InputError: more policies than a network may have, or a call that its engine's memory cannot hold.
@@ -273,12 +273,12 @@ def _lists(places: list[Place], network: Network, calls: Calls, engines: int) ->
 
 
 def widened(lists: model.Lists) -> model.Lists:
-    """The lists with room for twice as many calls."""
+    """New lists with room for twice as many calls an engine, the old entries first; the old lists stay as they are."""
     return model.Lists(*(np.concatenate([one, np.zeros_like(one)], axis=1) for one in lists))
 
 
 def is_keyed(network: Network, section: EngineSection) -> bool:
-    """Whether calls wait in the order of priorities or of the network, in place of the scheduling policy's own order."""
+    """Whether calls wait at these engines by priority or the network's order, not in the scheduling policy's order."""
     return bool(section.priority) or network.order != "fcfs"
 
 

@@ -30,14 +30,14 @@ class Calls:
     """The calls of T tasks: C rows, in order of task and of beginning.
 
     Args:
-        arrival_s: float64[T], when tasks arrive, ascending.
-        task_type: int64[T], place of each one's type in the network.
-        task: int64[C], the task of a call.
+        arrival_s: float64[T], when tasks arrive, seconds from the start, ascending.
+        task_type: int64[T], place of each task's type in `Network.tasks`.
+        task: int64[C], the task of a call, 0..T-1.
         kind: int64[C], place of its call in `kinds`.
         prompt, output: int64[C], tokens.
         request_class: int64[C], its class where nothing gives it a priority.
-        delay_s: float64[C], seconds between the end of its parents and its release.
-        parent, child: int64[P], pairs of rows.
+        delay_s: float64[C], seconds from the end of its last parent, or its task's arrival, to its release.
+        parent, child: int64[P], pairs of rows: the call `child[k]` waits until `parent[k]` is done.
         kinds: (task type, call) by name.
     """
 
@@ -54,7 +54,7 @@ class Calls:
     kinds: tuple[tuple[str, str], ...]
 
     def task_ends(self, ended_s: F8) -> F8:
-        """float64[T], when the last call of each task ended: inf where one has not, -inf without any.
+        """float64[T], seconds, when the last call of each task ended: inf where one has not, -inf for a task without calls.
 
         Args:
             ended_s: float64[C], nan for a call that has not ended.
@@ -91,7 +91,7 @@ class _Drawn:
 
 
 def kinds_of(network: Network) -> tuple[tuple[str, str], ...]:
-    """All pairs of task type and call name; a recorded type has one call, ``call``."""
+    """All pairs of task type and call name, in the network's order; a recorded type has one call, ``call``."""
     return tuple((name, call) for name, task in network.tasks.items() for call in (task.calls or ("call",)))
 
 
@@ -100,8 +100,8 @@ def draw(network: Network, traces: Mapping[str, Trace] | None = None, seed: int 
 
     Args:
         network: engines and types of tasks.
-        traces: the recorded tasks, by type.
-        seed: is added to the network's own.
+        traces: type -> its trace, for each type with one; a session, or requests linked by `after`, is one task.
+        seed: key of every draw; the network's own is added.
 
     Raises:
         InputError: a process without times, too many tasks, or a task that runs one call more than 100,000 times.
@@ -292,7 +292,7 @@ def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tupl
 
 
 def taken(calls: Calls, rows: I8) -> Calls:
-    """The calls of these rows, in this order. Pairs with a call left out are left out, too."""
+    """The calls of these rows, in this order; tasks stay as they are. Pairs with a call left out are left out, too."""
     if np.array_equal(rows, np.arange(calls.task.size)):
         return calls
     place = np.full(calls.task.size, -1)

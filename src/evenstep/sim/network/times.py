@@ -10,7 +10,7 @@ from evenstep.sim.network.model import Net
 
 @part
 def is_before(net: Net, i: int, j: int) -> bool:
-    """Whether entry i of the heap comes before entry j."""
+    """Whether entry i of the heap of released calls comes before entry j: by time, equal times by row."""
     one_s, other_s = net.heap_s[i], net.heap_s[j]
     return one_s < other_s or (one_s == other_s and net.heap_row[i] < net.heap_row[j])
 
@@ -24,7 +24,7 @@ def swap(net: Net, i: int, j: int) -> None:
 
 @part
 def push(net: Net, at_s: float, row: int) -> None:
-    """Add a call to the heap of released calls."""
+    """Add the call in `row`, to be sent at `at_s`, to the heap of released calls, which has room for all calls."""
     at = net.clock.heap
     net.clock.heap += 1
     net.heap_s[at], net.heap_row[at] = at_s, row
@@ -35,7 +35,7 @@ def push(net: Net, at_s: float, row: int) -> None:
 
 @part
 def pop(net: Net) -> None:
-    """Remove the first call from the heap of released calls."""
+    """Remove the first call, entry 0, from the heap of released calls; it must not be empty."""
     net.clock.heap -= 1
     end, at = net.clock.heap, 0
     swap(net, 0, end)
@@ -51,7 +51,7 @@ def pop(net: Net) -> None:
 
 @part
 def next_release_s(net: Net) -> float:
-    """When the next call is sent to an engine, in seconds; inf if none will be."""
+    """When the island's next call, of a new task or released, is sent to an engine, in seconds; inf if no call is due."""
     at_s = np.inf
     if net.clock.coming < net.clock.end_root:
         at_s = net.root_s[net.clock.coming]
@@ -62,14 +62,14 @@ def next_release_s(net: Net) -> float:
 
 @part
 def due_s(net: Net, e: int) -> float:
-    """When an engine's batch ends, or when its policy wants to be asked again, in seconds."""
+    """When the batch of engine e ends, or its policy is to be asked, in seconds; inf = not before a call comes."""
     clock = net.clock
     return net.due_s[clock.tree + clock.leaves + e - clock.first]
 
 
 @part
 def set_due(net: Net, e: int, at_s: float) -> None:
-    """Change `due_s` of an engine, and the minima it is part of."""
+    """Set `due_s` of engine e, of the island that runs, to `at_s` in seconds, and update the minima above it."""
     tree, at = net.clock.tree, net.clock.leaves + e - net.clock.first
     net.due_s[tree + at] = at_s
     while at > 1:
@@ -79,7 +79,7 @@ def set_due(net: Net, e: int, at_s: float) -> None:
 
 @part
 def next_s(net: Net) -> float:
-    """The time of the next event, in seconds; inf without one. Sets `low` and `high`, the engines it may concern."""
+    """The time of the island's next event, in seconds; inf without one. Sets `Clock.low` and `high`: the engines due."""
     clock = net.clock
     release_s, at_s = next_release_s(net), net.due_s[clock.tree + 1]
     clock.low, clock.high = clock.end, -1
