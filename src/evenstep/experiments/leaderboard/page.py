@@ -48,7 +48,10 @@ def page(table: Table, *, data: str, picture: str) -> str:
 
 
 def text_lines(table: Table) -> list[str]:
-    """The ranks over all workloads, for a terminal."""
+    """The ranks over all workloads as aligned lines for a terminal, best mean rank first, under a line of headings.
+
+    Oracles are left out.
+    """
     rows = overall(table)
     lines = [["policy", "mean rank", "level with the leader"]]
     for one in rows:
