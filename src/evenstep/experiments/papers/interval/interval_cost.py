@@ -51,7 +51,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def iteration_s(longest: int, memory: int, seed: int, replicate: int) -> float:
-    """CPU seconds of an iteration of a run."""
+    """CPU seconds of the simulator for an iteration, the mean over a run of A_min with outputs up to `longest` tokens."""
     count = FULL_BATCHES * memory // (PROMPT + longest // 2)
     u = streams.uniform(seed, "interval-cost", np.arange(count), draw=replicate)
     output = 1 + (longest * u).astype(np.int64)

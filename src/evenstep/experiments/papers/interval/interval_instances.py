@@ -82,7 +82,7 @@ def engine_run(
 
 
 def started(policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True) -> I8:
-    """The iteration in which each request of one prompt token starts, int64[N]; see `engine_run`."""
+    """int64[N], iteration in which each request starts, the first start being 0; prompts of one token (`engine_run`)."""
     first = engine_run(policy, output, (low, high), memory, seed, holds=holds).requests.first_iteration
     return first - int(first.min())
 
