@@ -37,7 +37,7 @@ class Contender:
     def build(self) -> tuple[RoutingPolicy, Any]:
         """Build the policy and its predictor anew. A policy given as an object is returned itself.
 
-        The predictor is None if the user named none and the policy has no `usual_predictor`.
+        The predictor is None if the user named no predictor and the policy has no `usual_predictor`.
 
         Raises:
             InputError: an unknown name or option, something that cannot route, or a policy that looks ahead without a

@@ -61,7 +61,7 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Carries out jobs, as many at a time as it has room for."""
+    """Carries out jobs, several at a time: `submit` while `free` is above 0, then `wait` for one to end."""
 
     @property
     def free(self) -> int:

@@ -54,7 +54,7 @@ class Lengths(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Laws:
-    """Requests drawn from the laws of a synthetic workload."""
+    """Requests drawn from the laws of a synthetic workload; its own number of requests does not count."""
 
     workload: Synthetic
 
@@ -361,15 +361,15 @@ class Rates:
 def largest_rates(
     cases: Mapping[K, Case], requests: int, precision: float, seed: int, seeds: int, processes: int | None = None
 ) -> dict[K, Rates]:
-    """The largest stable rate of each case.
+    """The largest stable rate of each case, requests a second, under the keys of `cases`.
 
     All replicates of a case are measured in one way: by what the engine serves in an overload if that is the limit in each
     of them, else by the middle of the last bracket.
 
     Args:
-        cases: each begins at its own guess.
+        cases: each search begins at the case's own guess.
         requests, precision, seed: see `Bisection`.
-        seeds: replicates of each.
+        seeds: replicates of each case.
         processes: see `work_through`.
     """
     guesses = {name: case.guess() for name, case in cases.items()}

@@ -51,7 +51,10 @@ class PlainFirst(Here):
 
     @property
     def is_plain(self) -> bool:
-        """Whether plain Python is still in use; once all kernels are compiled, this ends the child and stays False."""
+        """Whether plain Python is still in use. Reading it ends the child, for good, once all kernels are compiled.
+
+        Where no other process compiles, the child ends `ALONE_S` seconds after the start.
+        """
         if self._left_s() <= 0.0 if self._is_alone else self._warming.are_ready():
             self.close()
         return self._child is not None

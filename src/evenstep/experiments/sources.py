@@ -29,7 +29,7 @@ class Reading:
         format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
         skip_bad_rows: leave out rows that cannot be read.
         seed: key of all that a reader draws.
-        prefix_blocks: read the block ids of prompts too; only files are read with it.
+        prefix_blocks: read the block ids of prompts too, where the source is a file.
     """
 
     source: Any

@@ -160,7 +160,7 @@ def within(value: Interval, low: float, high: float) -> bool | None:
 
 
 def near(value: Interval, target: float, share: float) -> bool | None:
-    """Whether a value lies within ``target * (1 - share)`` and ``target * (1 + share)``, both > 0; None as in `within`."""
+    """Whether a value lies from ``target * (1 - share)`` to ``target * (1 + share)``, target > 0; None as in `within`."""
     return within(value, target * (1 - share), target * (1 + share))
 
 

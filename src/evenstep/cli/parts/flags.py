@@ -137,7 +137,7 @@ def add_columns_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def format_of(args: argparse.Namespace, named: str | None) -> str | None:
-    """The format of a trace file: ``columns:...`` if ``--columns`` is given, else `named`.
+    """The format of a trace file: ``columns:...`` if ``--columns`` is given, else `named`; None = to be recognised.
 
     Args:
         args: the command line.

@@ -26,7 +26,7 @@ C = TypeVar("C", bound="Compared[Any]")
 
 
 class Rows:
-    """The table on stdout; a row is printed once a policy has run all its replicates.
+    """The table on stdout, row by row: `add` each policy in order once it has run all its replicates, then `end`.
 
     Args:
         asked: the policies, in order.

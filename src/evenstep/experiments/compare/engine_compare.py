@@ -196,7 +196,7 @@ def bounds_for(policy: SchedulingPolicy, settings: EngineSettings, trace: Trace)
 
 
 def belief_note(spec: str, policy: SchedulingPolicy, run: EngineRun) -> str:
-    """A sentence on a policy that is shown true output lengths, or that plans with bounds and got none in this run.
+    """A sentence on a policy that is shown true output lengths, or that plans with bounds and got no bounds in this run.
 
     Empty for all others. The policy's attribute `believes` tells: ``truth``, ``bounds``, or absent. `spec` is its name.
     """

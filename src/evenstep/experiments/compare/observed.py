@@ -61,7 +61,7 @@ class FromLog:
 
     @property
     def origin(self) -> str:
-        """The name of these settings' source in reports."""
+        """``decision log``: the name of these settings' source in reports and in `Settled.origin`."""
         return "decision log"
 
     def layer(self, given: Collection[str]) -> dict[str, Any]:

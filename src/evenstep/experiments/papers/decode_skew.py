@@ -78,7 +78,7 @@ def beyond(rows: Table, corrected: float = 0.0) -> F8:
 
 
 def of_step(name: str, rows: Table, form: str = "") -> F8:
-    """The extra time of a whole iteration of each batch over equal contexts, as a share of the iteration.
+    """The extra time of a whole iteration of each batch over one with equal contexts, as a share of the latter.
 
     With `form`, the correction of that name in `FORMS`, fitted to `rows`, is subtracted first. `name` is the profile's.
     """

@@ -14,8 +14,8 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C while a sweep ran.
 
     Args:
-        made: runs of this call that are finished and kept.
-        left: runs that were not.
+        made: runs that this `Runs` finished and kept so far.
+        left: runs of the interrupted `make` that are not in the cache.
     """
 
     def __init__(self, made: int, left: int) -> None:

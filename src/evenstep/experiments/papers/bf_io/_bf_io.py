@@ -67,7 +67,7 @@ def run_on(
 
 
 def steady(run: Run) -> tuple[StepTable, int, int]:
-    """The steps of a run with records, and the first and last row of its steady window (`metrics.steady_window`)."""
+    """The steps of a run with records, and the first and last row, both included, of its steady window."""
     assert run.steps is not None
     _, first, last = metrics.steady_window(metrics.full(run.steps, run.conditions.slots_total))
     return run.steps, first, last

@@ -52,7 +52,7 @@ class Model:
     drift: Drift = field(default_factory=Drift)
 
     def cluster(self, workers: int, slots: int) -> Cluster:
-        """Saturated, with a pool that can fill every slot that falls free at once without one class of prompts."""
+        """A saturated fleet whose pool can fill every slot that falls free at once, without any one class of prompts."""
         pool = 2 * workers * slots if self.equal else max(128, workers * slots // 4)
         return Cluster(workers=workers, slots=slots, pool=pool, may_hold=True, drift=self.drift)
 

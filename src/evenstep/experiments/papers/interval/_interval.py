@@ -82,7 +82,7 @@ class Sweep:
     Args:
         setting: size, replicates, key.
         intervals: name to bounds.
-        values: mean latencies, seconds, one a replicate, by intervals, policy, requests and KV tokens of memory.
+        values: mean latencies, seconds, one a replicate, by (intervals, policy, requests, KV tokens); filled by `run`.
     """
 
     setting: ex.Setting
@@ -139,7 +139,7 @@ class Sweep:
         return ex.ratio(self.values[name, label, most, memory], self.values[name, HINDSIGHT, most, memory])
 
     def near_claim(self, name: str, says: str = "") -> ex.Claim:
-        """The claim that A_min's latency is below ``1 + NEAR`` times that of `H-SF`, at the paper's memory; `says` names it."""
+        """The claim that A_min's latency is below ``1 + NEAR`` times that of `H-SF` at the largest count, called `says`."""
         found = self.over_hindsight(name, LITERAL)
         others = ", ".join(
             f"{ex.with_interval(self.over_hindsight(name, LITERAL, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY

@@ -86,7 +86,7 @@ class Family:
     def policies(self, loads: Sequence[float]) -> dict[str, SchedulingPolicy]:
         """Policies for a load profile, by label: thresholds for its mean, for its peak, solved anew, and `sarathi`.
 
-        The one solved anew starts with the mean's thresholds, and solves for what it saw in the last `SOLVE_S` seconds.
+        The one solved anew starts with the mean's thresholds, and solves from the last one to two times `SOLVE_S` seconds.
         """
         mean, peak = self.thresholds(float(np.mean(loads))), self.thresholds(max(loads))
         return {
