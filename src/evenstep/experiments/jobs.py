@@ -63,7 +63,7 @@ class Plan:
             raise InputError("compare", "seeds", self.seeds, "1 where the drift has profiles", hint)
 
     def replicate(self, index: int) -> Trace:
-        """The trace of replicate `index`, from 0: the same for every contender, made anew at each call."""
+        """The trace of replicate `index`, the same for all contenders; number 0 of a recorded trace is `source` itself."""
         return replicate(self.source, index, self.seed)
 
     def rehearsal(self) -> Plan:

@@ -196,7 +196,7 @@ def check_writable(flag: str, file: str | None) -> None:
     """Check before a long run that the file a flag names can be written; None needs no check.
 
     Raises:
-        InputError: its folder is missing or may not be written to, or it is a folder itself.
+        InputError: it is a folder, or it does not exist and its folder is missing or may not be written to.
     """
     if file is None:
         return

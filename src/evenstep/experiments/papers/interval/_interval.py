@@ -125,7 +125,7 @@ class Sweep:
         return self.values[name, label, self.counts[-1], MEMORY]
 
     def rows(self) -> list[ex.Row]:
-        """A row for each entry of `values`, with the paired difference to `H-SF`; `run` comes first."""
+        """A row for each entry of `values`, with the paired difference to `H-SF`; call `run` before."""
         found: list[ex.Row] = []
         for (name, label, count, memory), own in self.values.items():
             base = self.values[name, HINDSIGHT, count, memory]

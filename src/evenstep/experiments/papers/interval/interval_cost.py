@@ -62,7 +62,7 @@ def iteration_s(longest: int, memory: int, seed: int, replicate: int) -> float:
 
 
 def claim(longest: int, memories: Sequence[int], taken: Times) -> ex.Claim:
-    """The claim that the time grows no faster than M log M from the smallest memory to the largest."""
+    """The claim that an iteration with outputs to `longest` takes no more than M log M longer over `memories`, ascending."""
     least, most = memories[0], memories[-1]
     allowed = most * math.log(most) / (least * math.log(least))
     grows = ex.ratio(taken[longest, most], taken[longest, least])

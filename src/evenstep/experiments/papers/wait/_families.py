@@ -39,7 +39,7 @@ def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, 
 
 
 def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
-    """The experiment on known lengths. `demand` is a word for its title, `figure` the number of the paper's figure."""
+    """The experiment of WAIT on `work`, known lengths; `demand` is a word of its title, `figure` that of the paper."""
 
     def run(setting: ex.Setting) -> ex.Findings:
         return work.find(

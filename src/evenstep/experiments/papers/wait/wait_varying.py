@@ -50,7 +50,7 @@ SAVED = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Types of requests that one of the two policies serves.
+    """Types of requests that WAIT or Nested WAIT serves.
 
     Args:
         name: of the policy.
