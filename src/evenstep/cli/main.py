@@ -39,7 +39,7 @@ class Command(Protocol):
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Command lines that work, for ``--help``."""
+        """Whole command lines that work, one an entry, for ``--help``; empty = no examples are shown."""
         ...
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...

@@ -65,11 +65,11 @@ class Executor(Protocol):
 
     @property
     def free(self) -> int:
-        """The number of jobs that can be submitted now."""
+        """The number of jobs that can be submitted now: the room less the jobs that were submitted and have not ended."""
         ...
 
     def submit(self, job: Job) -> None:
-        """Start a job; only while `free` is above 0."""
+        """Start a job, or keep it until `wait` carries it out (`Here`); only while `free` is above 0."""
         ...
 
     def wait(self) -> Ended:

@@ -143,7 +143,7 @@ def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of BOARD.yaml; settings are those of `compare`."""
+    """The JSON Schema of BOARD.yaml; a workload's ``settings`` are those of `compare`, without `ELSEWHERE`."""
     found = config.schema(BoardFile, "evenstep BOARD.yaml")
     entry = found["$defs"]["WorkloadEntry"]["properties"]
     entry["settings"] = mapping(ELSEWHERE, entry["settings"].get("description", ""))

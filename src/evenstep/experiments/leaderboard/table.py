@@ -117,7 +117,7 @@ class Table:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """All policies, in order of first appearance."""
+        """Names of all policies, oracles included, in order of first appearance in `cells`."""
         return tuple(dict.fromkeys(cell.policy for cell in self.cells))
 
 

@@ -142,7 +142,7 @@ def sampling(found: SweepFile, document: Document) -> Hypercube | None:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of SWEEP.yaml; settings are those of `compare`."""
+    """The JSON Schema of SWEEP.yaml; ``fixed`` takes settings of `compare`, ``over`` those of them that can be swept."""
     found = config.schema(SweepFile, "evenstep SWEEP.yaml")
     said = {name: one.get("description", "") for name, one in found["properties"].items()}
     fixed = mapping(ELSEWHERE, said["fixed"])

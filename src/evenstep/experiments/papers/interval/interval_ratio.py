@@ -94,7 +94,7 @@ class Case:
 
     @property
     def memory(self) -> int:
-        """`times` (s + u) KV tokens; the paper lets M -> inf."""
+        """M, memory in KV tokens: `times` (s + u); the paper lets M -> inf."""
         return self.times * (self.prompt + self.mix.size)
 
     def output(self, count: int) -> I8:

@@ -81,7 +81,7 @@ class Path:
 
 
 def path(order: str, until_s: float = SLOTS_SHOWN, seed: int = 0) -> Path:
-    """Simulate the network for `until_s` slots under one of `ORDERS`."""
+    """Simulate the network for `until_s` slots under one of `ORDERS`, and keep its samples, growth and drift."""
     run = simulate_network(network(order, until_s), seed=seed)
     return Path(
         run.times_s, run.requests, run.tokens, net.growth(run, lambda times: net.tasks_at(run, times)), net.drift(run)
