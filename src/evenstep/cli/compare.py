@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class Compare:
-    """The command ``evenstep compare``; see `main.Command`."""
+    """The command ``evenstep compare`` (see `main.Command`): routing policies on a simulated fleet, paired differences.
+
+    With an engine, by ``--engine`` or in the settings file, it compares scheduling policies (`parts.engine.compare`). A
+    decision log as source also sets fleet, law and policy. It prints a table or JSON, and may write a report and records.
+    """
 
     summary = "compare routing policies on a fleet, or scheduling policies inside one engine"
     description = (

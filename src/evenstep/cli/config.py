@@ -8,7 +8,10 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Config:
-    """The command ``evenstep config``; see `main.Command`."""
+    """The command ``evenstep config print`` (see `main.Command`): prints a gateway's settings with value and origin.
+
+    It checks them, starts nothing, and hides secrets.
+    """
 
     summary = "print the settings of a gateway, and where each value comes from"
     description = (

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Demo:
-    """The command ``evenstep demo``; see `main.Command`."""
+    """The command ``evenstep demo`` (see `main.Command`): emulated engines behind the gateway, one policy after the other.
+
+    It prints a row a policy and writes an HTML report. Its exit code is 1 if a request failed.
+    """
 
     summary = "see the gateway even out emulated engines, policy by policy"
     description = (

@@ -8,7 +8,7 @@ from evenstep.cli.parts.flags import add_flags, settled
 
 
 class Emulate:
-    """The command ``evenstep emulate``; see `main.Command`."""
+    """The command ``evenstep emulate`` (see `main.Command`): serves emulated engines until it is stopped."""
 
     summary = "start emulated vLLM or SGLang engines, to try gateways and policies"
     description = (

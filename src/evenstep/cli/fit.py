@@ -9,7 +9,10 @@ from evenstep.cli.parts.flags import add_format
 
 
 class FitLaws:
-    """The command ``evenstep fit``; see `main.Command`."""
+    """The command ``evenstep fit step-time`` (see `main.Command`): fits batch-time laws to a CSV log of iterations.
+
+    It prints R^2 of each law, then the best one, or that of ``--law``, as text for ``--batch-time``. It refuses a poor fit.
+    """
 
     summary = "fit batch-time laws to a log of iterations"
     description = (

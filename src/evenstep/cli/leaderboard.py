@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Leaderboard:
-    """The command ``evenstep leaderboard``; see `main.Command`."""
+    """The command ``evenstep leaderboard`` (see `main.Command`): ranks policies on a board, or checks a published board.
+
+    The exit code is 1 if ``--check`` finds two policies in the other order with disjoint intervals, 130 after Ctrl-C.
+    """
 
     summary = "rank policies on every workload of a board, or check a published ranking"
     description = (

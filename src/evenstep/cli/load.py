@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Load:
-    """The command ``evenstep load``; see `main.Command`."""
+    """The command ``evenstep load`` (see `main.Command`): sends a trace to an OpenAI endpoint and prints what it measured.
+
+    The exit code is 1 if no request completed, 130 after Ctrl-C; the figures so far are still printed then.
+    """
 
     summary = "send a trace to an OpenAI endpoint and measure what comes back"
     description = (

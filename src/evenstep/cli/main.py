@@ -22,27 +22,34 @@ FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
 
 
 class Command(Protocol):
-    """The value that a command's file binds to `command`. Its module imports nothing heavy at its top."""
+    """The value that a command's file binds to `command`. Its module imports nothing heavy at its top.
+
+    `add_arguments` adds flags and arguments to the command's own parser; `run` gets what that parser parsed.
+    """
 
     @property
     def summary(self) -> str:
-        """One line for the list of commands."""
+        """One line for the list of commands, in lower case and without a full stop."""
         ...
 
     @property
     def description(self) -> str:
-        """A paragraph for ``--help``."""
+        """A paragraph for ``--help``, with its own line breaks."""
         ...
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Command lines that work, for ``--help``."""
+        """Whole command lines that work, one an entry, for ``--help``; empty = no examples are shown."""
         ...
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Run the command; returns the exit code."""
+        """Run the command; returns the exit code.
+
+        Args:
+            args: the parsed words, and `command_line`, the line as typed. An error is raised, not printed.
+        """
         ...
 
 
@@ -53,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: words after ``evenstep``; those of this process by default.
 
     Returns:
-        The exit code. An error becomes a line on stderr and a code; with ``--debug`` it is raised instead.
+        The exit code: 0 fine, 1 a check failed, 2 bad input, 70 a bug of ours, 130 interrupted. An error becomes a line on
+        stderr and a code; with ``--debug`` it is raised instead.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:  # this process is the command
@@ -79,7 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser_of(name: str) -> ArgumentParser:
-    """The parser of one command, for its ``--help`` and for the reference page.
+    """The parser of one command, for its words, its ``--help`` and the reference page.
+
+    What it parses has `run`, the command's method, and `debug`.
 
     Raises:
         InputError: an unknown command, with the nearest.
@@ -97,12 +107,12 @@ def parser_of(name: str) -> ArgumentParser:
 
 
 def examples_text(examples: Sequence[str]) -> str:
-    """The examples as the foot of a help page."""
+    """The examples, one a line under ``examples:``, as the foot of a help page; empty without any."""
     return "\n".join(["examples:", *(f"  {line}" for line in examples)]) if examples else ""
 
 
 def overview() -> str:
-    """The text that ``evenstep`` prints without arguments."""
+    """The text that ``evenstep`` prints without arguments: version, usage, and each command with its summary."""
     known = names.members("cli")
     width = max((len(name) for name in known), default=0)
     lines = [f"  {name:<{width}}  {names.find('cli', name).summary}" for name in known]

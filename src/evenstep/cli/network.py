@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class NetworkCommand:
-    """The command ``evenstep network`` with its actions; see `main.Command`."""
+    """The command ``evenstep network`` (see `main.Command`), for networks of engines.
+
+    ``run`` simulates tasks under one or more orders of service, with ``--live`` also through the gateway on emulated
+    engines. ``check`` judges stability by loads and by one simulated run.
+    """
 
     summary = "run or check a network of engines whose tasks are made of several calls"
     description = (

@@ -19,7 +19,11 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 class Policy:
-    """The command ``evenstep policy``; see `main.Command`."""
+    """The command ``evenstep policy`` (see `main.Command`), for routing policies or, by ``--kind``, scheduling policies.
+
+    ``list`` and ``show`` describe them. ``new`` writes NAME.py and test_NAME.py here; it replaces no file. ``check`` tests a
+    policy's promises, with exit code 1 if one is broken.
+    """
 
     summary = "list, show, create and check policies"
     description = (

@@ -8,7 +8,10 @@ from evenstep.cli.parts.flags import add_columns_flag, add_format, add_many, add
 
 
 class Predict:
-    """The command ``evenstep predict``; see `main.Command`."""
+    """The command ``evenstep predict evaluate`` (see `main.Command`): how well predictors foretell output lengths.
+
+    They learn from the first part of a trace and are judged on the rest.
+    """
 
     summary = "judge predictors of output lengths on a trace"
     description = (

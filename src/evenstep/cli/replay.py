@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """The command ``evenstep replay``; see `main.Command`."""
+    """The command ``evenstep replay`` (see `main.Command`): decides a decision log's events once more.
+
+    It prints the first decision that differs. The exit code is 1 if one differs although the log's own policy and predictor
+    decide.
+    """
 
     summary = "replay a decision log, with the same rules or others"
     description = (

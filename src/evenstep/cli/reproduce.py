@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class Reproduce:
-    """The command ``evenstep reproduce``; see `main.Command`."""
+    """The command ``evenstep reproduce`` (see `main.Command`): runs one experiment of the papers, or all, or lists them.
+
+    It prints the findings and writes figure, data and page to ``--out``. With ``all`` an experiment that fails does not stop
+    the others, and the exit code is then 1.
+    """
 
     summary = "run an experiment of a paper and print its numbers next to ours"
     description = (

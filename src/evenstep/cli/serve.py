@@ -8,7 +8,10 @@ from evenstep.cli.parts.gateway_flags import add_gateway_flags, sources_of
 
 
 class Serve:
-    """The command ``evenstep serve``; see `main.Command`."""
+    """The command ``evenstep serve`` (see `main.Command`): runs the gateway until SIGTERM has drained it.
+
+    It needs the packages of the ``gateway`` extra.
+    """
 
     summary = "run a gateway that evens out the load of vLLM or SGLang engines"
     description = (

@@ -61,7 +61,10 @@ MOST_SAMPLED = 50_000_000
 
 
 class Simulate:
-    """The command ``evenstep simulate``; see `main.Command`."""
+    """The command ``evenstep simulate`` (see `main.Command`): runs one policy once on a simulated fleet.
+
+    It prints every metric and the digest, and may write record tables and a Chrome trace.
+    """
 
     summary = "run one policy once and write its records"
     description = (
@@ -178,7 +181,11 @@ def _table(run: Run) -> list[str]:
 
 
 def class_lines(classes: list[dict[str, Any]]) -> list[str]:
-    """Lines of a text table: a heading, and a line for each class; empty without classes."""
+    """Lines of a text table: a heading, and a line for each class; empty without classes.
+
+    Args:
+        classes: the summary's ``by_class``; only the first `MOST_CLASSES` are shown, and a last line counts the others.
+    """
     if not classes:
         return []
     lines = ["  ".join(heading for heading, _ in OF_CLASS.values())]

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class StabilityCommand:
-    """The command ``evenstep stability``; see `main.Command`."""
+    """The command ``evenstep stability`` (see `main.Command`): the largest stable arrival rate of an engine, by policy.
+
+    It prints that rate, the closed form, and the verdict at a given rate (`experiments.stability.answer`).
+    """
 
     summary = "find the largest arrival rate at which an engine keeps up"
     description = (

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class SweepCommand:
-    """The command ``evenstep sweep``; see `main.Command`."""
+    """The command ``evenstep sweep`` (see `main.Command`): runs policies at every point of a SWEEP.yaml.
+
+    It writes a row a run as Parquet and prints means. Finished runs stay in a cache folder, so a stopped sweep (exit code
+    130) resumes. ``--dry-run`` only forecasts.
+    """
 
     summary = "run policies over a grid or a sample of parameters"
     description = (

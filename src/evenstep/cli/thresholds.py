@@ -9,7 +9,10 @@ from evenstep.cli.parts.flags import add_format, add_values
 
 
 class Thresholds:
-    """The command ``evenstep thresholds``; see `main.Command`."""
+    """The command ``evenstep thresholds`` (see `main.Command`): prints the least thresholds of WAIT and Nested WAIT.
+
+    See `gate_thresholds.answer` for what it computes.
+    """
 
     summary = "solve WAIT's and Nested WAIT's thresholds for a trace and an engine"
     description = (

@@ -11,7 +11,10 @@ from evenstep.cli.parts.flags import add_columns_flag, format_of
 
 
 class Trace:
-    """The command ``evenstep trace`` with its two actions; see `main.Command`."""
+    """The command ``evenstep trace`` (see `main.Command`).
+
+    ``inspect`` prints and may draw the statistics of a workload; ``convert`` writes it as evenstep's own Parquet.
+    """
 
     summary = "inspect a trace file, or convert it to Parquet"
     description = (

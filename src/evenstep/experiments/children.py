@@ -25,19 +25,19 @@ _left: list[subprocess.Popen[bytes]] = []  # processes that end by themselves
 
 
 def can_start() -> bool:
-    """Whether this system can pass a pipe to a new interpreter."""
+    """Whether a `Child` can be made: on POSIX, where a new interpreter can be handed a pipe."""
     return os.name == "posix" and bool(sys.executable)
 
 
 class Child:
-    """A child process that carries out jobs.
+    """A child process that carries out jobs, one at a time; it starts at once. Only where `can_start`.
 
     Args:
         shared: what all its jobs need; it can be pickled.
         is_plain: it runs kernels as plain Python.
 
     Attributes:
-        pipe: takes a job (`executors.Job`), and gives an `executors.Ended`.
+        pipe: send it a job (`executors.Job`), then receive an `executors.Ended`; `EOFError` or `OSError` = the child died.
     """
 
     def __init__(self, shared: Any, *, is_plain: bool = False) -> None:
@@ -63,20 +63,24 @@ class Child:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, _LEAST)
 
     def leave(self) -> None:
-        """Let the process end by itself after its job."""
+        """Close the pipe and return at once; the process ends by itself after its present job, at the lowest priority."""
         self.give_way()
         self.pipe.close()
         _left.append(self._process)
 
     def end(self) -> None:
-        """End the process at once."""
+        """Kill the process, in the midst of a job too, and wait until it is gone."""
         self.pipe.close()
         self._process.kill()
         self._process.wait()
 
 
 def serve(file: int) -> None:
-    """Carry out the jobs that arrive on this end of a pipe, until it is closed."""
+    """Carry out jobs from a pipe until it is closed; the body of a `Child`'s process.
+
+    Args:
+        file: descriptor of this process's end. The first messages are the parent's ``sys.path`` and the shared object.
+    """
     pipe = Connection(file)
     locks().pause = partial(_pause, pipe)
     with suppress(EOFError, OSError):

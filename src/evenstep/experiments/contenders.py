@@ -25,7 +25,7 @@ class Contender:
     """One policy with its predictor, as the user asked for it.
 
     Args:
-        name: what tables and reports call it.
+        name: what tables and reports call it: the spec as written, or the policy's `repr`.
         policy: a spec for `names.build`, or the policy itself.
         predictor: a spec for `names.build`, or None: the one the policy names as its `usual_predictor`, if it does.
     """
@@ -35,7 +35,9 @@ class Contender:
     predictor: Mapping[str, Any] | None = None
 
     def build(self) -> tuple[RoutingPolicy, Any]:
-        """The policy and a fresh predictor (or None).
+        """Build the policy and its predictor anew. A policy given as an object is returned itself.
+
+        The predictor is None if the user named no predictor and the policy has no `usual_predictor`.
 
         Raises:
             InputError: an unknown name or option, something that cannot route, or a policy that looks ahead without a
@@ -61,10 +63,10 @@ def _usual(policy: Any) -> dict[str, Any] | None:
 
 
 def contender(asked: PolicySpec) -> Contender:
-    """The contender that a spec, mapping, policy or pair describes; nothing is built yet.
+    """The contender that a spec, mapping, policy or pair describes. No policy is built, so unknown names pass here.
 
     Raises:
-        InputError: a spec that cannot be read.
+        InputError: a spec that cannot be parsed, a mapping without ``name``, or options of a predictor that is not named.
     """
     if isinstance(asked, str):
         return _from_spec(asked, names.parse(asked))
@@ -81,7 +83,7 @@ def contender(asked: PolicySpec) -> Contender:
 
 
 def contenders(asked: Sequence[PolicySpec]) -> list[Contender]:
-    """All contenders. Each is built once, so that a bad one fails before the first run.
+    """The contenders of all specs, in their order. Each is built once and dropped, so that a bad one fails before any run.
 
     Raises:
         InputError: no policy, one twice, or see `Contender.build`.

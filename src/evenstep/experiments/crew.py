@@ -36,12 +36,12 @@ class Places:
 
     @property
     def most(self) -> int:
-        """Processes of this machine that may run."""
+        """Number of processes of this machine that may run: all cores if `processes` is None, and with Ray."""
         return cores() if self.processes is None or self.executor == "ray" else self.processes
 
     @property
     def are_asked(self) -> bool:
-        """Whether the user wants other processes, however short the jobs are."""
+        """Whether the user wants other processes, however short the jobs are: Ray, or more than one process."""
         return self.executor == "ray" or (self.processes or 0) > 1
 
 
@@ -50,11 +50,11 @@ class Kernels:
     """The kernels that jobs need.
 
     Args:
-        asked: the contenders that differ in their kernels.
-        loops: for each the loop its runs take (`cluster.host.loop_of`).
-        kind: the place of a job's contender among them.
+        asked: the contenders that differ in their kernels; empty = nothing is compiled ahead.
+        loops: for each the module of the loop its runs take (`cluster.host.loop_of`).
+        kind: the index of a job's contender in `asked`.
         may_begin_plain: make runs in plain Python until their kernels are compiled, with the same bits.
-        rehearse: makes a short run of a contender by its place, so that all it needs is loaded.
+        rehearse: makes a short run of a contender by its index in `asked`, so that all it needs is loaded.
     """
 
     asked: Sequence[Contender] = ()
@@ -64,10 +64,11 @@ class Kernels:
     rehearse: Callable[[int], object] = lambda place: None
 
     def begin(self, places: Places) -> tuple[Warming, bool]:
-        """Start compiling kernels in other processes.
+        """Start compiling the kernels that the disk cache lacks, in other processes; each contender is built once.
 
         Returns:
-            The compilation under way, and whether runs begin in plain Python.
+            The compilation under way, which the caller must end (it is a context manager), and whether runs begin in plain
+            Python. With Ray they never do.
         """
         cold = cold_kernels([one.build()[0] for one in self.asked], self.loops)
         if self.may_begin_plain and places.executor != "ray":
@@ -75,9 +76,9 @@ class Kernels:
         return Warming(cold, places.most - 1), False
 
     def load(self, warming: Warming, places: Places) -> None:
-        """Compile all kernels; where processes are forked, also load them here, so that children have them.
+        """Wait until all kernels are compiled; where processes are forked, also load them here, so that children have them.
 
-        A policy of the user's is not rehearsed: it may do more than decide.
+        Contenders are then rehearsed, but not a policy of the user's: it may do more than decide.
         """
         for place, (one, loop) in enumerate(zip(self.asked, self.loops, strict=True)):
             warming.ready(place)
@@ -93,9 +94,9 @@ class Crew:
     """Carries jobs out; processes that were started stay for the next jobs until `close`.
 
     Args:
-        shared: what all jobs need.
+        shared: what all jobs need; handed to each process once.
         places: where they are carried out.
-        watch: told what happens.
+        watch: told of retries and of kernels that cannot be compiled; None = silent.
     """
 
     def __init__(self, shared: Any, places: Places, watch: Progress | None = None) -> None:
@@ -103,7 +104,7 @@ class Crew:
         self._away: Executor | None = None
 
     def carry_out(self, jobs: Sequence[Job], kernels: Kernels, *, longest_first: bool = True) -> Iterator[Ended]:
-        """Carry out the jobs, and yield each as it ends, with its result or error.
+        """Carry out the jobs, and yield each as it ends, with its result or error; an error does not stop the others.
 
         In one process jobs are carried out in their order. In several, the first job of each kind tells what the others
         cost. The longest start first, so that no process is left with a long job at the end.
@@ -160,7 +161,7 @@ class Crew:
                 here.close()
 
     def close(self) -> None:
-        """Let the processes go."""
+        """End the processes that were started, even in the midst of a job."""
         if self._away is not None:
             self._away.close()
             self._away = None
@@ -176,10 +177,10 @@ class Crew:
 
 
 def longest(kinds: Sequence[int], cost: Mapping[int, float]) -> int:
-    """The place of the next job: the first of a kind of unknown cost, else one of the costliest kind.
+    """The index, in `kinds`, of the next job: the first of a kind of unknown cost, else the first of the costliest kind.
 
     Args:
-        kinds: kind of each job that waits.
+        kinds: kind of each job that waits, at least one.
         cost: seconds of a job by kind, where known.
     """
     places = {kind: place for place, kind in reversed([*enumerate(kinds)])}

@@ -27,17 +27,17 @@ RETRIES = 1
 
 
 class Job(Protocol):
-    """One job: a run to be made.
+    """One job, for instance a run to be made; a value that can be pickled.
 
     Args:
-        label: what messages call it.
+        label: what messages call it; it must differ from the labels of the other jobs, because deaths are counted by it.
     """
 
     @property
     def label(self) -> str: ...
 
     def carry_out(self, shared: Any) -> Any:
-        """Do the job; its result can be pickled."""
+        """Do the job with what all jobs share, and return a result that can be pickled."""
         ...
 
 
@@ -47,10 +47,10 @@ class Ended:
 
     Args:
         job: the job.
-        result: what it found.
-        error: what it raised.
-        lost: how its process died, in words.
-        seconds: how long it took.
+        result: what it returned.
+        error: what it raised, or None.
+        lost: how its process died before the job ended, in words; else empty.
+        seconds: wall-clock time of a job with a result; 0 = not measured.
     """
 
     job: Any
@@ -61,19 +61,19 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Carries out jobs, as many at a time as it has room for."""
+    """Carries out jobs, several at a time: `submit` while `free` is above 0, then `wait` for one to end."""
 
     @property
     def free(self) -> int:
-        """The number of jobs that can be submitted now."""
+        """The number of jobs that can be submitted now: the room less the jobs that were submitted and have not ended."""
         ...
 
     def submit(self, job: Job) -> None:
-        """Start a job; only while `free` is above 0."""
+        """Start a job, or keep it until `wait` carries it out (`Here`); only while `free` is above 0."""
         ...
 
     def wait(self) -> Ended:
-        """Wait until a job ends, and return it; to be called only while one runs."""
+        """Wait until any of the submitted jobs ends, and return it; to be called only while one runs."""
         ...
 
     def close(self) -> None:
@@ -82,7 +82,9 @@ class Executor(Protocol):
 
 
 class Here:
-    """Carries out one job at a time, in this process.
+    """Carries out one job at a time, in this process. `submit` keeps the job; `wait` carries it out.
+
+    An `EvenstepError` ends the job with an error. Any other exception leaves `wait`.
 
     Args:
         shared: what all jobs need.
@@ -117,7 +119,8 @@ class Processes:
     """Jobs in processes that die with this one.
 
     They are forked where that is safe (`can_fork`): a child then has every kernel and trace of this process at once.
-    Elsewhere they are spawned, and get `shared` by the pipe.
+    Elsewhere they are spawned, and get `shared` by the pipe. An exception of a job becomes its error (`attempt`); a process
+    that dies gives a job that is `lost`.
 
     Args:
         count: processes at most; each starts with its first job.
@@ -210,12 +213,13 @@ def work_off(
     Args:
         jobs: the jobs.
         here: this process.
-        away: given the seconds spent, the jobs done and those left, the executor to go on with; None = stay here.
-        choose: the place of the next job among those that wait.
-        say: told of a process that died.
+        away: given the seconds spent, the jobs done and those left, the executor to go on with; None = stay here. It is
+            asked before each job until it gives one; all later jobs go there.
+        choose: the index, in the list of waiting jobs, of the one to start next.
+        say: told of a process that died; its job is tried again `RETRIES` times, before the others.
 
     Yields:
-        Each job that ended, with a result or an error.
+        Each job as it ends, with a result or an error; an error does not stop the others.
 
     Raises:
         InputError: a job whose process died twice.
@@ -250,7 +254,10 @@ def _note_lost(ended: Ended, lost: dict[str, int], say: Callable[[str], None]) -
 
 
 def attempt(job: Any, shared: Any) -> Ended:
-    """Carry out a job; an error becomes part of the result, in a form that can be pickled."""
+    """Carry out a job; an exception becomes `Ended.error` in a form that can be pickled.
+
+    An `EvenstepError`, `MemoryError` or `OSError` is kept; any other becomes a `RuntimeError` with its type and text.
+    """
     started = time.perf_counter()
     try:
         return Ended(job, job.carry_out(shared), seconds=time.perf_counter() - started)
@@ -261,7 +268,7 @@ def attempt(job: Any, shared: Any) -> Ended:
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Number of cores this process may use: its CPU affinity where the system has one, else all cores."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -273,14 +280,17 @@ def can_fork() -> bool:
 
 
 def is_worthwhile(spent: float, done: int, left: int) -> bool:
-    """Whether other processes pay for the jobs left, judged by the `spent` seconds of `done` jobs."""
+    """Whether other processes pay for the jobs left, if these take as long as the `done` jobs, `spent` seconds in all.
+
+    More than 0.3 s must be left where processes can be forked. Elsewhere more than 3 s must be left and already spent.
+    """
     start = 0.3 if can_fork() else 3.0
     return done > 0 and spent / done * left > start and (can_fork() or spent > start)
 
 
 @contextmanager
 def interrupts_later() -> Generator[None]:
-    """Delay Ctrl-C to the end of the block, and keep it from processes started inside."""
+    """Delay Ctrl-C to the end of the block, and block it in processes started inside; no effect without POSIX signals."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -293,7 +303,10 @@ def interrupts_later() -> Generator[None]:
 
 
 def serve_spawned(pipe: Connection) -> None:
-    """Carry out one job after another until the pipe is closed; the shared object comes first."""
+    """Carry out jobs from a pipe, one after another, until it is closed; the body of a started process.
+
+    The first message is the pickled shared object, each further one a job. An `Ended` answers each job. Ctrl-C is ignored.
+    """
     with suppress(EOFError, OSError):
         _serve(pipe, pickle.loads(pipe.recv_bytes()))
 

@@ -44,14 +44,17 @@ K = TypeVar("K")
 
 
 class Lengths(Protocol):
-    """Requests of a workload without their times."""
+    """Draws requests of a workload without their times.
+
+    ``draw`` gives `count` requests; the same `seed` and `replicate` give the same ones.
+    """
 
     def draw(self, count: int, seed: int, replicate: int) -> Trace: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Laws:
-    """Requests drawn from the laws of a synthetic workload."""
+    """Requests drawn from the laws of a synthetic workload; its own number of requests does not count."""
 
     workload: Synthetic
 
@@ -61,7 +64,10 @@ class Laws:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Prompts and outputs of a recorded trace, row by row with replacement: int64[M] each."""
+    """Requests drawn from the rows of a recorded trace, with replacement; a prompt stays with its output.
+
+    `prompt` and `output` are the tokens of its rows, int64[M] each.
+    """
 
     prompt: I8
     output: I8
@@ -73,19 +79,19 @@ class Rows:
 
 
 def alike(prompt: int, output: int) -> Laws:
-    """Requests that all have these prompt and output tokens."""
+    """A source of requests that all have these prompt and output tokens."""
     return Laws(Synthetic(1, Constant(prompt), Constant(output), name="alike"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A policy on an engine, and the requests that come at random times.
+    """A scheduling policy on an engine, and the requests that arrive at random times. Nothing is cached between calls.
 
     Args:
         policy: NAME or NAME:key=value.
-        law: batch time.
-        engine: the server.
-        lengths: of the requests.
+        law: batch time, seconds of an iteration.
+        engine: the server with its limits.
+        lengths: draws prompt and output tokens of the requests.
     """
 
     policy: str
@@ -100,17 +106,17 @@ class Case:
 
     @property
     def sample(self) -> Trace:
-        """The requests that stand for all: sizes and closed forms are of them."""
+        """`SAMPLE` requests without times, the same at each call, of which `size` and `closed` are computed."""
         return self.lengths.draw(SAMPLE, 0, 0)
 
     @property
     def size(self) -> float:
-        """Mean of the unit in a request of the sample."""
+        """Mean tokens that the engine runs for a request of the sample; 1.0 where the unit is requests."""
         return float(tokens_of(self.sample, self.engine.first_token).mean()) if self.unit == "tokens" else 1.0
 
     @property
     def closed(self) -> Closed:
-        """The closed form, of the sample."""
+        """The largest stable rate in closed form, for the lengths of the sample, or why there is none."""
         sample, engine = self.sample, self.engine
         served = Served(
             self.law,
@@ -126,7 +132,10 @@ class Case:
 
     @property
     def fills_batches(self) -> bool:
-        """Whether the limit is the most that any policy can serve: every batch of an overload is full (Theorem 1)."""
+        """Whether the closed form equals the bound of all policies: every batch of an overload is full (Theorem 1).
+
+        False without a closed form.
+        """
         closed = self.closed
         return closed.requests_per_s is not None and closed.requests_per_s == closed.at_most
 
@@ -135,7 +144,10 @@ class Case:
         return names.build("scheduling", names.parse(self.policy))
 
     def guess(self) -> float:
-        """A rate to begin with: the closed form, else a bound, else what is served of requests that are all there."""
+        """A rate to begin a search with, requests a second: the closed form, else the bound of all policies.
+
+        Without either, `FEW` requests that all wait at 0 s are simulated under `sarathi`; the rate is theirs.
+        """
         closed = self.closed
         found = closed.requests_per_s or closed.at_most
         if found is None:
@@ -144,10 +156,11 @@ class Case:
         return found
 
     def run(self, rate: float, requests: int, seed: int, replicate: int) -> EngineRun:
-        """Simulate this many Poisson arrivals at a rate, requests a second, up to the last arrival.
+        """Simulate this many Poisson arrivals at a rate, requests a second; stop at the last arrival.
 
-        Their times are stretched so that as many requests, or tokens, come in a second as the rate asks on average. A few
-        long requests of a heavy tail would otherwise move the load by per cents.
+        Times are stretched so that this sample brings exactly the tokens a second that the rate means, `size` a request (or
+        the requests a second, where these are the unit). A few long requests would otherwise move the load by per cents.
+        `seed` and `replicate` are keys of lengths and times.
         """
         times, drawn = Poisson(rate).times(requests, seed, replicate), self.lengths.draw(requests, seed, replicate)
         assert times is not None
@@ -164,7 +177,11 @@ class Case:
         )
 
     def verdict(self, rate: float, requests: int, seed: int, replicate: int) -> Stability:
-        """The verdict at a rate, from a run four times as long at most where a shorter one tells nothing."""
+        """The verdict at a rate, requests a second, from a run of `requests` arrivals.
+
+        While it is undecided, a new run has twice, then four times as many; the last verdict may be ``undecided`` too. Drift
+        and rates in it are in the case's `unit` a second.
+        """
         found: Stability | None = None
         for longer in (1, 2, 4):
             run = self.run(rate, longer * requests, seed, replicate)
@@ -180,9 +197,9 @@ class Bracket:
     """The rates between which a bisection ended, requests a second.
 
     Args:
-        low, high: the largest rate that is stable, and the smallest that is not; both 0 where every rate that was tried is
+        low, high: the largest rate found stable, and the smallest found not; both 0 where every rate that was tried is
             unstable, both inf where every one is stable.
-        served: what the engine serves in an overload, where that is its limit; else None.
+        served: requests a second that the engine serves in an overload, where that is its limit; else None.
     """
 
     low: float
@@ -201,9 +218,10 @@ class Bisection:
     Args:
         case: the case.
         around: a first guess, requests a second.
-        requests: requests of a run.
-        precision: width of the last bracket over its lower end.
+        requests: requests of a run; up to four times as many where these settle nothing.
+        precision: the search ends when the bracket's width is at most this share of its lower end.
         seed, replicate: keys of the arrivals, the same at every rate.
+        label: set by `work_through`.
     """
 
     case: Case
@@ -218,8 +236,9 @@ class Bisection:
         """The last bracket, and what the engine serves in an overload.
 
         The bracket begins 5 % below and above `around`, and grows until its lower end is stable and its upper end is not.
-        A verdict that stays undecided counts as stable if its drift is within the tolerance. Where the bracket ends, a
-        longer run shows what the engine serves (`_served`).
+        A verdict that stays undecided counts as stable if its drift is at most `TOLERANCE` of the arrivals. At the end, a
+        run of four times as many requests shows what the engine serves. Beyond `FARTHEST` times the guess the search gives
+        up. `shared` is not used.
         """
         low, high, wider = 0.95 * self.around, 1.05 * self.around, 0.1
         if not self._keeps_up(low):
@@ -290,14 +309,21 @@ class Backlog:
     label: str = ""
 
     def carry_out(self, shared: object = None) -> float:
-        """Tokens left when the last request has come, over all tokens of the requests."""
+        """Tokens left when the last request has arrived, over the tokens of all requests: 0..1. `shared` is not used."""
         run = self.case.run(self.rate, self.requests, self.seed, self.replicate)
         end = np.array([run.totals.makespan_s])
         return float((work_left(run, end) / tokens_arrived(run, end))[0])
 
 
 def work_through(jobs: Sequence[Bisection | Backlog], processes: int | None = None) -> list[Any]:
-    """What each job finds, on all cores where that pays; `processes` = at most so many."""
+    """Carry out the jobs and return what each finds, in the order of `jobs`; their labels are replaced.
+
+    Args:
+        processes: at most so many; None = start here, and use all cores as soon as that pays.
+
+    Raises:
+        Exception: the error of the first job that fails.
+    """
     numbered = [replace(job, label=str(place)) for place, job in enumerate(jobs)]
     found: list[Any] = [None] * len(jobs)
     with closing(Crew(None, Places(processes=processes))) as crew:
@@ -313,15 +339,19 @@ class Rates:
     """The largest stable rate of a case, requests a second.
 
     Args:
-        each: one a replicate.
-        within: how far each may be off: half of the widest last bracket, or 0 where the engine's own pace was measured.
+        each: one a replicate; 0 or inf where every rate that was tried is unstable or stable.
+        within: requests a second that each may be off: half of the widest last bracket, or 0 where all replicates measured
+            what the engine serves in an overload.
     """
 
     each: list[float]
     within: float
 
     def interval(self) -> Interval:
-        """The mean with its 95 % interval; all replicates may be off to the same side, so `within` comes on top."""
+        """The mean with its 95 % interval, wider by `within` at both ends, since all replicates may be off to one side.
+
+        It has no ends with one replicate.
+        """
         found = mean_interval(self.each)
         if found.low is None or found.high is None:
             return found
@@ -331,15 +361,15 @@ class Rates:
 def largest_rates(
     cases: Mapping[K, Case], requests: int, precision: float, seed: int, seeds: int, processes: int | None = None
 ) -> dict[K, Rates]:
-    """The largest stable rate of each case.
+    """The largest stable rate of each case, requests a second, under the keys of `cases`.
 
     All replicates of a case are measured in one way: by what the engine serves in an overload if that is the limit in each
     of them, else by the middle of the last bracket.
 
     Args:
-        cases: each begins at its own guess.
+        cases: each search begins at the case's own guess.
         requests, precision, seed: see `Bisection`.
-        seeds: replicates of each.
+        seeds: replicates of each case.
         processes: see `work_through`.
     """
     guesses = {name: case.guess() for name, case in cases.items()}

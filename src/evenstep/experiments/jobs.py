@@ -30,13 +30,13 @@ class Plan:
     """Everything a run needs besides its contender and its replicate.
 
     Args:
-        source: a trace, or something that draws traces.
+        source: a trace, or something that draws traces; already at its rate or load.
         cluster, step_time: as in `simulate`.
-        seeds: replicates of each contender, >= 1.
+        seeds: replicates of each contender, >= 1; 1 where the drift has profiles, else `InputError`.
         fewer: make do with the replicates that differ where there are not `seeds` of them, as in a trace of one session.
-        seed: key of replicates and of policies' draws.
+        seed: key of replicates; replicate i runs under the seed ``seed + i``.
         power: power law for the energy metrics, or None for the default one.
-        slo: objective for goodput, or None.
+        slo: objective for goodput; None = no goodput metrics.
         records: keep the record tables of the first replicate.
         all_records: keep those of every replicate.
         samples: samples of every worker's load to keep, first replicate only.
@@ -63,18 +63,26 @@ class Plan:
             raise InputError("compare", "seeds", self.seeds, "1 where the drift has profiles", hint)
 
     def replicate(self, index: int) -> Trace:
-        """The trace of one replicate: the same for every contender."""
+        """The trace of replicate `index`, the same for all contenders; number 0 of a recorded trace is `source` itself."""
         return replicate(self.source, index, self.seed)
 
     def rehearsal(self) -> Plan:
-        """The plan of a run of the first `FEW` requests."""
+        """The plan for a trace that is cut to its first `FEW` requests; only load profiles are cut in the plan itself."""
         drift = self.cluster.drift
         if drift.profiles is None:
             return self
         return replace(self, cluster=replace(self.cluster, drift=replace(drift, profiles=drift.profiles.head(FEW))))
 
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
-        """Run one contender on a replicate."""
+        """Simulate one contender, with a new policy and predictor, on a replicate.
+
+        Args:
+            index: the replicate: it sets the seed, and only replicate 0 keeps `records` and `samples`.
+            trace: its requests, as `replicate` gives them.
+
+        Raises:
+            InputError, PolicyError: see `Contender.build` and `simulate`.
+        """
         policy, predictor = contender.build()
         return simulate(
             trace,
@@ -94,15 +102,15 @@ class Plan:
 
 
 def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Trace]:
-    """All replicates. Two equal ones are an error unless `fewer`, because their interval would be too narrow.
+    """The traces of replicates 0 to ``seeds - 1``. Two equal ones would make an interval too narrow.
 
     Args:
-        make: the replicate of an index.
+        make: makes the replicate of an index.
         seeds: how many, >= 1.
-        fewer: make do with those before the first that is a copy of another.
+        fewer: at the first copy of an earlier replicate, return only those before it; False = a copy is an error.
 
     Raises:
-        InputError: fewer than one is asked for, or two are the same and it does not make do with fewer.
+        InputError: `seeds` below 1, or two equal replicates without `fewer`.
     """
     check_range("compare", "an integer >= 1", low=1, seeds=seeds)
     traces = [make(index) for index in range(seeds)]
@@ -124,7 +132,7 @@ def replicates(make: Callable[[int], Trace], seeds: int, fewer: bool) -> list[Tr
 
 
 def fingerprint(trace: Trace) -> str:
-    """SHA-256 of a trace's columns, and of its prefix blocks if it has any."""
+    """SHA-256, in hex, of a trace's columns, and of its prefix blocks if it has any; its name does not count."""
     found = hashlib.sha256()
     for name in COLUMNS:
         column = getattr(trace, name)
@@ -139,24 +147,33 @@ def fingerprint(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """One run of a comparison: a contender on a replicate (`executors.Job`); all share an object with `run_of`."""
+    """One run of a comparison (`executors.Job`): contender number `contender` on replicate `index`, both from 0.
+
+    What jobs share must have `run_of`, as `Shared` has it.
+    """
 
     contender: int
     index: int
     label: str
 
     def kind(self) -> int:
-        """The number of the contender, which sets the job's cost and kernels."""
+        """The number of the contender: jobs of one kind cost about the same and need the same kernels."""
         return self.contender
 
     def carry_out(self, shared: Any) -> Any:
-        """Make the run."""
+        """Make the run: ``shared.run_of(contender, index)``."""
         return shared.run_of(self.contender, self.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison of routing policies share."""
+    """What all runs of a comparison of routing policies share.
+
+    Args:
+        plan: fleet, laws and seed.
+        asked: the contenders, in order.
+        traces: the requests of each replicate, by index.
+    """
 
     plan: Plan
     asked: Sequence[Contender]
@@ -168,7 +185,10 @@ class Shared:
 
     @property
     def kernels(self) -> Kernels:
-        """The loops and rules that the contenders need; none if the plan fixes how policies enter the simulator."""
+        """The loops and rules that the contenders need; each contender is built once to find them.
+
+        Empty if the plan's door is not ``auto``: nothing is then compiled ahead.
+        """
         if self.plan.door != "auto":
             return Kernels(kind=RunJob.kind)
         policies = [one.build()[0] for one in self.asked]
@@ -179,20 +199,22 @@ class Shared:
         return self.plan.rehearsal().run(self.asked[contender], 0, self.traces[0].head(FEW))
 
     def run_of(self, contender: int, index: int) -> Run:
-        """The run of a contender on a replicate."""
+        """Simulate contender number `contender` on replicate `index`; see `Plan.run`."""
         return self.plan.run(self.asked[contender], index, self.traces[index])
 
 
 def run_all(shared: Any, processes: int | None = None, watch: Progress | None = None) -> Iterator[Ended]:
-    """Run every contender on every replicate; yields runs as they end.
+    """Run every contender on every replicate; yields each `Ended`, with its `RunJob` and `Run`, as it ends, in any order.
+
+    Processes end when the iterator is exhausted or closed.
 
     Args:
         shared: what the runs share, with `names`, `traces`, `kernels` and `run_of` as `Shared` has them.
         processes: how many processes; None = start here, and use all cores as soon as that pays.
-        watch: told what happens.
+        watch: told what happens; None = silent.
 
     Raises:
-        InputError, PolicyError: from the first run that fails.
+        InputError, PolicyError: from the first run that fails; the others are given up.
     """
     replicates = range(len(shared.traces))
     jobs = [RunJob(c, r, f"{name}, replicate {r}") for c, name in enumerate(shared.names) for r in replicates]
@@ -204,7 +226,9 @@ def run_all(shared: Any, processes: int | None = None, watch: Progress | None = 
 
 
 def run_first(plan: Plan, asked: Contender, trace: Trace) -> Run:
-    """The first replicate of a contender, in plain Python if its kernels are not compiled in time.
+    """Run a contender on `trace` as replicate 0, in plain Python if its kernels are not compiled in time.
+
+    `plan.source` and `plan.seeds` are not used.
 
     Raises:
         InputError, PolicyError: see `simulate`.

@@ -35,7 +35,10 @@ FIGURES = ("task_mean_s", "task_p95_s", "call_mean_s", "tasks_per_s", "tokens_le
 
 
 def tokens_per_s(section: EngineSection) -> float:
-    """b / t_b, tokens a second of one engine with full batches; nan where the law depends on more than tokens."""
+    """b / t_b, tokens a second of one engine with full batches of b tokens; a group of engines has as much each.
+
+    nan where the batch time depends on more than tokens, inf where a batch takes no time. Without a budget, b is 2^24.
+    """
     law, server = section.law, section.server
     if any(law.table()[k] != 0 for k in (PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, REQUEST_KNOTS, GRID)):
         return math.nan
@@ -52,8 +55,8 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
         traces: the recorded traces by task (`settled`); needed for every task that has one.
 
     Returns:
-        Flows with loads of any size; above 1 an engine cannot keep up. A load is nan where `tokens_per_s` is nan, or where
-        a trace has no mean rate.
+        A flow for each call, task by task in the file's order. Where the loads of an engine sum to more than 1, it cannot
+        keep up. A load is nan where `tokens_per_s` is nan, or where a trace has no mean rate.
     """
     found: list[Flow] = []
     for name, task in network.tasks.items():
@@ -84,7 +87,14 @@ def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
 
 
 def judge(network: Network, traces: Mapping[str, Trace] | None = None) -> Judged:
-    """The analytical verdict: a load above 1 is unstable; below 1, calling a network stable takes a theorem."""
+    """The analytical verdict on a network: ``unstable``, ``stable`` or ``unknown``, with the reason.
+
+    A load above 1, of an engine, a virtual station or a hashed key, is unstable. Loads below 1 are stable only where a
+    theorem says so: work-conserving policies without limits, even routing, and no call that follows another.
+
+    Args:
+        traces: the recorded traces by task; needed for every task that has one.
+    """
     found = flows(network, traces)
     engines, stations = tuple(engine_loads(found)), tuple(virtual_stations(found))
     verdict, why = _verdict(network, found, engines, stations, _in_sequence(network, traces or {}))
@@ -134,9 +144,13 @@ def _verdict(
 
 
 def hot_keys(network: Network, found: Sequence[Flow]) -> str:
-    """A sentence on tasks of one key that overload the engine their hash chooses; empty without any.
+    """A sentence on the first tasks whose calls share one key and overload the engine that their hash chooses; else empty.
 
-    A hash with a bound below the number of engines sends what is above it elsewhere.
+    Only groups with the routing ``consistent-hash`` count. A bound below the number of engines excuses a group: requests
+    above the bound then go to other engines.
+
+    Args:
+        found: the loads of all calls (`flows`).
     """
     for name, section in network.engines.items():
         is_hash = section.routing.partition(":")[0] == "consistent-hash"
@@ -153,7 +167,11 @@ def hot_keys(network: Network, found: Sequence[Flow]) -> str:
 
 
 def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, dict[str, Trace]]:
-    """Read a network from its file, with another time limit if one is given; also its recorded traces, by task."""
+    """Read a network from its file; also its recorded traces, by task.
+
+    Args:
+        until_s: seconds after which a simulation stops, in place of the file's; None = the file's.
+    """
     network = load(path)
     if until_s is not None:
         network = replace(network, until_s=until_s)
@@ -161,7 +179,16 @@ def settled(path: str | Path, until_s: float | None = None) -> tuple[Network, di
 
 
 def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> Checked:
-    """The analytical verdict on a network file, with one simulated run."""
+    """The analytical verdict on a network file, with one simulated run under `seed`.
+
+    The growth of each virtual station with a load above 1 is given too, unless the run counts no time.
+
+    Args:
+        until_s: see `settled`.
+
+    Raises:
+        InputError: a file that does not fit; it names the file.
+    """
     network, traces = settled(path, until_s)
     with in_file(path, "network"):
         judged, run = judge(network, traces), simulate_network(network, traces=traces, seed=seed)
@@ -171,9 +198,13 @@ def check(path: str | Path, *, until_s: float | None = None, seed: int = 0) -> C
 
 
 def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
-    """Growth of the work of some calls, in engine seconds a second, over the second half of the arrivals.
+    """Growth of the work of some calls, in engine seconds a second, over the second half of the run's counted time.
 
-    The work counts all these calls of tasks that have arrived and have not finished the call.
+    The work counts all these calls of tasks that have arrived and have not finished the call, at the call's mean tokens.
+
+    Args:
+        run: with ``counted_s > 0``.
+        calls: names ``TASK.CALL``.
     """
     seconds = np.zeros(len(run.kinds))
     for k, (task, call) in enumerate(run.kinds):
@@ -193,10 +224,18 @@ def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
 def compare(
     path: str | Path, *, orders: Sequence[str] = (), seeds: int = 1, seed: int = 0, until_s: float | None = None
 ) -> list[Ordered]:
-    """Run a file under one or more orders, each with the same seeds: every order sees the same tasks.
+    """Simulate a network file under one or more orders of service, with the same seeds: every order sees the same tasks.
+
+    Args:
+        orders: none = the file's own.
+        seeds: replicates of each order, under `seed`, ``seed + 1`` and so on.
+        until_s: see `settled`.
+
+    Returns:
+        One result an order, in the order asked: its runs, and paired differences of `FIGURES` to the first (None for it).
 
     Raises:
-        InputError: an unknown order, one given twice, or less than one seed.
+        InputError: an unknown order, one given twice, less than one seed, or a file that does not fit.
     """
     if not 1 <= seeds <= MOST:
         raise InputError("evenstep network", "--seeds", seeds, integers(1, seeds))
@@ -212,7 +251,7 @@ def compare(
 
 
 def in_orders(network: Network, orders: Sequence[str] = ()) -> list[Network]:
-    """The network under each of these orders; under its own if none is given.
+    """Copies of the network, one under each of these orders of service; one under its own if `orders` is empty.
 
     Raises:
         InputError: an unknown order, or one given twice.

@@ -44,7 +44,9 @@ def drift_of(text: str | None) -> Drift:
 
 
 def slo_of(text: str | None) -> Slo | None:
-    """The objective that ``ttft=2,tpot=0.05`` or ``ttft=2s,tpot=50ms`` means, in seconds where no unit is given.
+    """The objective that ``ttft=2,tpot=0.05`` or ``ttft=2s,tpot=50ms`` means; None for None.
+
+    A number without a unit is seconds. Either key may be left out: that latency is then not limited.
 
     Raises:
         InputError: an unknown key, or a value that is not a time above 0.
@@ -67,7 +69,7 @@ def slo_of(text: str | None) -> Slo | None:
 
 
 def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:
-    """Outages from ``STEP:WORKER`` (lost) and ``STEP:WORKER:back``, by step.
+    """Parse outages, ``STEP:WORKER`` (lost) and ``STEP:WORKER:back``, sorted by step; workers count from 0.
 
     Raises:
         InputError: a text that is not of this form, an unknown worker, one that is lost twice, or one that comes back
@@ -86,6 +88,8 @@ def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:
 
 def speeds_of(text: str, workers: int, seed: int) -> tuple[float, ...]:
     """Speeds of the workers from ``1,1.5,2``, ``8*1/8*0.5`` or ``uniform:LOW:HIGH``, which draws one a worker by `seed`.
+
+    A list is returned as written, even if it is shorter than `workers`; the law `PerWorker` then repeats it.
 
     Raises:
         InputError: no such text, a speed that is not above 0, or more speeds than workers.

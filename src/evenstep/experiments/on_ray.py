@@ -24,7 +24,10 @@ ANSWER_S = 15.0
 
 
 class OnRay:
-    """Jobs on a Ray cluster; every node needs the same evenstep, and the files that policies come from.
+    """Jobs on a Ray cluster (`executors.Executor`), as many at a time as it has cores.
+
+    Every node needs the same evenstep, and the files that policies come from. `close` cancels the jobs that run, and
+    disconnects if this object connected. A job that Ray loses ends as `lost`.
 
     Args:
         shared: what all jobs need; every node gets it once.

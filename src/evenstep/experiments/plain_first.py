@@ -27,12 +27,15 @@ MEANWHILE = "until kernels are compiled, runs are made in plain Python, with the
 
 
 class PlainFirst(Here):
-    """An executor of one job at a time: in plain Python until kernels are compiled, then in this process.
+    """An executor of one job at a time: in a child in plain Python until kernels are compiled, then in this process.
+
+    Both give the same bits. A plain run that ended has ``seconds = 0``: its time does not tell what others cost.
 
     Args:
         shared, before: as in `Here`.
-        warming: the processes that compile. Where it has none, this process compiles when a plain run takes too long.
-        kind: the place of a job's kernels among those that `warming` has compiled.
+        warming: the processes that compile. Where it has none, plain runs are given up `ALONE_S` seconds after the start,
+            and this process compiles.
+        kind: the index of a job's contender in `warming`.
 
     Attributes:
         made: runs made in plain Python.
@@ -48,7 +51,10 @@ class PlainFirst(Here):
 
     @property
     def is_plain(self) -> bool:
-        """Whether a run that starts now would be made in plain Python."""
+        """Whether plain Python is still in use. Reading it ends the child, for good, once all kernels are compiled.
+
+        Where no other process compiles, the child ends `ALONE_S` seconds after the start.
+        """
         if self._left_s() <= 0.0 if self._is_alone else self._warming.are_ready():
             self.close()
         return self._child is not None
@@ -95,14 +101,15 @@ class PlainFirst(Here):
 
 
 def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) -> tuple[Warming, bool]:
-    """The processes that compile kernels, and whether runs begin in plain Python.
+    """Start the processes that compile kernels; returns them, and whether runs begin in plain Python (`PlainFirst`).
 
-    If they do, at least one other process compiles; without a cache on disk none does.
+    Runs begin plain if a kernel is missing and `may_begin_plain`. At least one other process compiles then; without a cache
+    on disk none does.
 
     Args:
-        cold: see `cold_kernels`.
+        cold: for each contender the modules to compile (`cold_kernels`).
         processes: processes that may compile in parallel to this one.
-        policies: the contenders, as they were asked for.
+        policies: `policy` of each contender, as it was asked for.
     """
     if not (any(cold) and may_begin_plain(policies)):
         return Warming(cold, processes), False
@@ -111,5 +118,8 @@ def begin(cold: Sequence[Sequence[str]], processes: int, policies: list[Any]) ->
 
 
 def may_begin_plain(policies: list[Any]) -> bool:
-    """Whether other processes can make these contenders' runs; objects with own memory would lose it."""
+    """Whether another process can make the runs of these policies: all are specs (mappings), and `can_start`.
+
+    A policy object may have memory of its own, which another process would lose.
+    """
     return can_start() and all(isinstance(policy, Mapping) for policy in policies)

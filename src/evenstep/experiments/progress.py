@@ -11,19 +11,22 @@ from typing import Any, TextIO
 
 
 class Progress:
-    """The messages of a comparison for its display; this one shows nothing."""
+    """Receives the messages of a comparison; this one shows nothing. Override what you want to show.
+
+    The order is `begin`, then `advance` for each run, then `end`. `say` may come at any time.
+    """
 
     def begin(self, total: int) -> None:
         """Called before the runs, with their total number."""
 
     def say(self, line: str) -> None:
-        """Called with a line to be shown."""
+        """Called with a line to be shown, without a newline at its end."""
 
     def advance(self, label: str) -> None:
-        """A run of this contender has ended."""
+        """Called when a run has ended; `label` is its contender's name."""
 
     def hide(self) -> None:
-        """Called before something else is printed."""
+        """Called before something else is printed to the terminal; `show` follows."""
 
     def show(self) -> None:
         """Called after what `hide` made room for is printed."""
@@ -32,7 +35,11 @@ class Progress:
 
 
 def rich_bar(stream: TextIO, **options: Any) -> Any:
-    """A terminal progress bar with count and time, removed when it ends."""
+    """A `rich.progress.Progress` on a stream: text, bar, count and elapsed time.
+
+    The caller starts and stops it, and refreshes it: it does not redraw by itself. It is removed when it stops. `options` go
+    to its constructor.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as RichProgress

@@ -27,7 +27,7 @@ _ORDER: tuple[Verdict, ...] = ("not ours to have", "does not", "holds within", "
 
 
 def record(found: Iterable[Reproduction]) -> bytes:
-    """The record of reproductions at full size, as a JSON file."""
+    """The claims of reproductions at full size, as the bytes of a JSON file like ``papers/recorded.json``; no quick ones."""
     kept = [json_object(one) for one in found if not one.quick]
     claims = {
         one["experiment"]: [{key: claim[key] for key in ("says", "verdict", "seen")} for claim in one["claims"]]
@@ -38,14 +38,15 @@ def record(found: Iterable[Reproduction]) -> bytes:
 
 
 def recorded() -> Record:
-    """The record of this version."""
+    """The record of this version, read from ``papers/recorded.json`` at each call: claims by experiment."""
     return orjson.loads((_FOLDER / "recorded.json").read_bytes())["experiments"]
 
 
 def papers() -> tuple[Paper, ...]:
-    """Every item of the five papers, with code, command and verdict.
+    """The five papers with every item of theirs: its code, command and verdict.
 
-    The verdict of an item that experiments cover follows from the recorded claims.
+    An item that experiments cover takes its verdict from the recorded claims, unless it states a weaker one. An item without
+    experiments keeps the verdict that ``papers.yaml`` states.
 
     Raises:
         InputError: an item states a verdict that is not weaker than the recorded one, or needs claims that are not recorded.
@@ -55,10 +56,12 @@ def papers() -> tuple[Paper, ...]:
 
 
 def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
-    """The recorded claims that decide an item's verdict: those that contain one of its `claims`, or all of its runs.
+    """The recorded claims that decide an item's verdict, of the experiments in its `run`.
+
+    Those are the claims whose sentence contains one of the texts in `item.claims`; all claims if it has no such text.
 
     Raises:
-        InputError: one of its `claims` is in none of them, or there are no such claims.
+        InputError: one of these texts is in no claim, or its experiments have no recorded claims.
     """
     every = [claim for name in item.run for claim in known.get(name, ())]
     for text in item.claims:
@@ -71,7 +74,10 @@ def deciding(item: Item, known: Record) -> list[Mapping[str, str]]:
 
 
 def judged(claims: Iterable[Mapping[str, str]]) -> Verdict:
-    """The verdict that follows: ``holds`` if all claims hold, ``does not`` if none does, and ``holds within`` else."""
+    """The verdict of an item: ``holds`` if all claims hold, ``does not`` if no claim holds, and ``holds within`` else.
+
+    A claim that is not settled does not hold. Without claims the verdict is ``does not``.
+    """
     verdicts = {claim["verdict"] for claim in claims}
     return "holds" if verdicts == {HOLDS} else "holds within" if HOLDS in verdicts else "does not"
 

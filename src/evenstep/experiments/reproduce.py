@@ -36,12 +36,12 @@ class Setting:
     """The settings of an experiment's run.
 
     Args:
-        quick: at a reduced size, as a test that it runs.
+        quick: at a reduced size, as a test that it runs; its figures are no evidence.
         seeds: replicates; None = 5, or 2 when quick.
-        traces: trace files in place of the default workload.
+        traces: trace files in place of the default workload; `Experiment.most_traces` at most.
         seed: key of replicates and of the policies' draws.
         processes: processes to run in; None = all cores, if it takes long.
-        progress: called with messages.
+        progress: called with messages; silent when left out.
 
     Raises:
         InputError: fewer than one replicate.
@@ -59,7 +59,7 @@ class Setting:
 
     @property
     def replicates(self) -> int:
-        """The number of replicates."""
+        """The number of replicates: `seeds`, else 5, or 2 when quick."""
         return self.seeds if self.seeds is not None else QUICK_SEEDS if self.quick else SEEDS
 
     def pick(self, full: Any, quick: Any) -> Any:
@@ -74,7 +74,7 @@ class Experiment:
     Args:
         title: its subject.
         source: paper and place in it.
-        run: runs it.
+        run: runs it under a setting and returns its findings.
         most_traces: trace files it can take in place of its workload; 0 = it makes its own instance.
     """
 
@@ -90,6 +90,10 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
     Args:
         name: as ``evenstep reproduce list`` shows it, or a file of yours that binds `experiment`.
         setting: how; the full size when left out.
+
+    Returns:
+        The findings with title and source; `command` and `versions` are empty. With trace files, constants of the default
+        workload (`OF_WORKLOADS`) are left out.
 
     Raises:
         InputError: an unknown name (the nearest are offered), a file that binds something else, or more trace files than it
@@ -110,13 +114,13 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
 
 
 def workload(setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime) -> tuple[Source, str]:
-    """The trace the user gave, or the default; and the sentence on the substitution.
+    """The first trace file of the user's, or the default; and a phrase that says what stands in for the paper's data.
 
     Args:
-        setting: holds the trace files.
-        default: drawn if the user gave none.
-        missing: the paper's data.
-        cluster, step_time: where it will run.
+        setting: holds the trace files; when quick, only 2,000 rows of one are read.
+        default: a generator, returned as it is if the user gave no file.
+        missing: the paper's data, in words.
+        cluster, step_time: where it will run, to scale a workload file to the load that it asks for.
 
     Raises:
         InputError: a file that cannot be read.
@@ -149,10 +153,13 @@ def run_policies(
         cluster, step_time: the fleet.
         records: keep the record tables of every replicate.
         samples: samples of every worker's load to keep, first replicate.
-        power: power law.
+        power: power law; None = the default one.
 
     Returns:
-        label to runs by replicate.
+        label to runs by replicate, in the order of `policies`.
+
+    Raises:
+        InputError, PolicyError: see `compare`.
     """
     asked = [replace(contender(spec), name=label) for label, spec in policies.items()]
     plan = Plan(

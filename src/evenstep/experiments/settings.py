@@ -105,7 +105,14 @@ class FleetSettings:
     skip_bad_rows: bool = False
 
     def cluster(self) -> Cluster:
-        """The fleet that these settings describe."""
+        """The simulated fleet that these settings describe, made anew at each call; laws and objective are not part of it.
+
+        With `prefillers`, the prefill times belong to that tier. Else they delay each request by itself. Closed arrivals
+        without users and without a think time replay the trace's sessions.
+
+        Raises:
+            InputError: a drift, an outage or another value that the fleet refuses.
+        """
         from evenstep.experiments.notation import drift_of, outages_of
         from evenstep.sim.cluster.simulation import Cluster
 
@@ -132,7 +139,10 @@ class FleetSettings:
         )
 
     def prefill_tier(self) -> PrefillTier | None:
-        """The engines that only prefill, where there are any."""
+        """The engines that only prefill, None if `prefillers` is 0.
+
+        A batch of n tokens takes ``prefill_base_s + n * prefill_per_token_s`` seconds.
+        """
         from evenstep.cost.token_budget import TokenBudget
         from evenstep.sim.prefill_tier import PrefillTier
 
@@ -142,7 +152,11 @@ class FleetSettings:
         return PrefillTier(self.prefillers, law, self.prefill_budget)
 
     def step_time(self) -> StepTime:
-        """The step-time law that these settings describe."""
+        """The step-time law: per worker if `worker_speeds` is given (`seed` draws ``uniform`` ones), else `law` or linear.
+
+        Raises:
+            InputError: text that is not such a law, or not such speeds.
+        """
         from evenstep.cost.linear import law_of
         from evenstep.cost.per_worker import PerWorker
         from evenstep.experiments.notation import speeds_of
@@ -154,13 +168,13 @@ class FleetSettings:
         return PerWorker(speed=speed, **linear, sync_s=self.sync_s)
 
     def objective(self) -> Slo | None:
-        """The service-level objective, where there is one."""
+        """The limits of TTFT and TPOT, in seconds, that `slo` states; None if it is left out."""
         from evenstep.experiments.notation import slo_of
 
         return slo_of(self.slo)
 
     def power(self) -> Power:
-        """The power law of a worker."""
+        """The power law of one worker, in watts, from `model_params` and `peak_flops`, with defaults for the rest."""
         from evenstep.cost.power import Power
 
         return Power(model_params=self.model_params, peak_flops=self.peak_flops)
@@ -229,14 +243,23 @@ _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 
 
 def mapping(elsewhere: Mapping[str, str], description: str) -> dict[str, Any]:
-    """The JSON Schema of a mapping of `compare` settings, without those that a file has `elsewhere`."""
+    """The JSON Schema of an object of `compare` settings; other keys are refused.
+
+    Args:
+        elsewhere: settings that the object must not hold, by name; only the names count.
+        description: text of the schema itself.
+    """
     known = schema(CompareSettings, "")["properties"]
     kept = {name: one for name, one in known.items() if name not in (*elsewhere, "version")}
     return {"type": "object", "properties": kept, "additionalProperties": False, "description": description}
 
 
 def checked(settled: Settled[Any]) -> Any:
-    """The settings, checked for ranges and consistency, with the arrivals that other fields imply.
+    """Check the settings of a fleet for ranges and consistency.
+
+    Returns:
+        The settings. `arrivals` becomes ``timed`` if a load or rate is given, and ``closed`` if users, a think time or
+        sessions are.
 
     Raises:
         InputError: naming the field as its layer writes it (``--workers`` on the command line).
@@ -279,6 +302,10 @@ def _check_slots(settled: Settled[Any]) -> None:
 
 def check_fits(settled: Settled[Any], source: Source) -> None:
     """Check that a recorded trace has what its arrivals need; drawn workloads are checked when they run.
+
+    Args:
+        settled: settings that `checked` accepted.
+        source: the workload; unless it is a `Trace`, nothing is checked.
 
     Raises:
         InputError: timed arrivals on a trace without times, or closed ones without users or sessions.

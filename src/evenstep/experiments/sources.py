@@ -29,7 +29,7 @@ class Reading:
         format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
         skip_bad_rows: leave out rows that cannot be read.
         seed: key of all that a reader draws.
-        prefix_blocks: read the block ids of prompts too.
+        prefix_blocks: read the block ids of prompts too, where the source is a file.
     """
 
     source: Any
@@ -41,12 +41,15 @@ class Reading:
 
     @classmethod
     def of(cls, settings: Any) -> Reading:
-        """The part of a fleet's or engine's settings that says how to read the workload."""
+        """The part of a fleet's or engine's settings that says how to read the workload.
+
+        Block ids are read if the settings have `prefix_cache_blocks` above 0.
+        """
         kept = {name: getattr(settings, name) for name in ("source", "limit", "format_name", "skip_bad_rows", "seed")}
         return cls(**kept, prefix_blocks=getattr(settings, "prefix_cache_blocks", 0) > 0)
 
     def workload(self) -> Workload:
-        """Open the workload, before it is scaled to a rate or load.
+        """Open the workload: its trace or generator, with the rate or load that its file asks for, not yet applied.
 
         Raises:
             InputError: a file that cannot be read, a limit on a generator in memory, or an object of another kind.
@@ -89,7 +92,9 @@ def scaled(
     load: float | None = None,
     seed: int = 0,
 ) -> Source:
-    """The workload scaled to a rate or load, or to the one that its file asks for.
+    """The trace or generator of a workload, scaled to a rate or load, else to the one that its file asks for.
+
+    Without any of these it is returned as it is.
 
     Args:
         found: the workload.
@@ -99,8 +104,8 @@ def scaled(
         seed: key of Poisson arrivals.
 
     Raises:
-        InputError: a load under a law that is not linear, a rate or load that is not finite and above 0, or timed arrivals
-            under a law of infinite mean.
+        InputError: a load under a law that is not linear, both a rate and a load, one that is not finite and above 0, or
+            timed arrivals under a law of infinite mean.
     """
     from evenstep.workload.synthetic.yaml_file import check_arriving
 
@@ -129,9 +134,9 @@ def plan_of(settings: Any, found: Workload | None = None, **more: Any) -> Plan:
     """The plan that settings of a fleet describe.
 
     Args:
-        settings: of `compare` or `simulate`.
+        settings: of `compare` or `simulate`, after `settings.checked`; without `seeds` there is one replicate.
         found: their workload; None = read it.
-        more: further fields of the plan.
+        more: further fields of `Plan`, such as `records`.
 
     Raises:
         InputError: a workload that cannot be read or scaled.

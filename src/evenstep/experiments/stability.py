@@ -63,7 +63,7 @@ class StabilitySettings:
     seed: int = 0
 
     def case(self, policy: str, lengths: Lengths) -> Case:
-        """A policy on the engine, with requests of these lengths.
+        """A policy on the engine that these settings describe, with requests of these lengths; the policy is not built yet.
 
         Raises:
             InputError: a bad engine or law, or one whose batches take no time.
@@ -85,9 +85,10 @@ class Judged:
 
     Args:
         policy: as it was asked for.
-        largest: the largest stable rate over replicates, requests a second.
+        largest: mean of the largest stable rate over replicates, requests a second, with its 95 % interval; without ends
+            for one replicate.
         closed: the closed form, or why it has none.
-        at_rate: the verdict at the rate asked for, or at the trace's own; None where there is neither.
+        at_rate: the verdict of replicate 0 at the rate asked for, or at the trace's own; None where there is neither.
     """
 
     policy: str
@@ -103,7 +104,7 @@ class Answer:
     Args:
         source: what arrives, in words.
         rate: the rate that was judged, requests a second; None where neither a flag nor the source gives one.
-        policies: one each.
+        policies: the verdict on each policy, in the order asked.
     """
 
     source: str
@@ -112,7 +113,10 @@ class Answer:
 
 
 def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
-    """Find every policy's largest stable rate, and judge the given rate, if there is one.
+    """Find every policy's largest stable rate by bisection, and judge the given rate or the source's own, if there is one.
+
+    Args:
+        processes: at most so many; None = all cores where that pays.
 
     Raises:
         InputError: a bad source, engine, policy or number; a law without a finite mean.

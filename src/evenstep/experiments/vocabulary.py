@@ -26,33 +26,46 @@ V = TypeVar("V")
 
 
 def parted(found: Mapping[K, tuple[V, str]]) -> tuple[dict[K, V], str]:
-    """Split results by case from the sentence on what stands in for the paper's data."""
+    """Split each case's (result, sentence on what stands in for the paper's data).
+
+    Returns:
+        The results by case, and the sentences that differ, in order, joined by ``; ``.
+    """
     told = dict.fromkeys(told for _, told in found.values())
     return {case: own for case, (own, _) in found.items()}, "; ".join(told)
 
 
 def values(runs: Sequence[Any], name: str, factor: float = 1.0) -> list[float]:
-    """A field of the runs' summaries, one number for each replicate; nan if a replicate has no value."""
+    """A field of the runs' summaries times `factor`, one number a run, in their order; nan if a run has no value.
+
+    Raises:
+        KeyError: the summaries have no such field.
+    """
     return [float("nan") if (v := run.summary[name]) is None else factor * float(v) for run in runs]
 
 
 def mean(runs: Sequence[Run], name: str, factor: float = 1.0) -> Interval:
-    """The mean of a field over replicates, with its interval."""
+    """The mean of a field times `factor` over replicates, with its 95 % interval; nan if a run has no value."""
     return mean_interval(values(runs, name, factor))
 
 
 def pair(runs: Mapping[Any, Sequence[Any]], one: Any, other: Any, name: str) -> tuple[list[float], list[float]]:
-    """The values of a field in the cases `one` and `other`, to be compared replicate by replicate."""
+    """The values of a summary's field in case `one`, then in case `other`, each in the order of its runs; see `values`."""
     return values(runs[one], name), values(runs[other], name)
 
 
 def ratio(above: Sequence[float], under: Sequence[float]) -> Interval:
-    """The mean of ratios taken replicate by replicate, with its interval; pairing cancels common luck."""
+    """The mean of ``above[i] / under[i]`` over replicates, with its 95 % interval; pairing cancels common luck."""
     return mean_interval(quotients(above, under))
 
 
 def quotients(above: Sequence[float], under: Sequence[float]) -> list[float]:
-    """The ratio of each replicate."""
+    """``above[i] / under[i]`` for each replicate i.
+
+    Raises:
+        ValueError: the lists differ in length.
+        ZeroDivisionError: a value in `under` is 0.
+    """
     return [a / b for a, b in zip(above, under, strict=True)]
 
 
@@ -71,7 +84,8 @@ def rows_of(
         runs: label to runs.
         name: the field; its values are multiplied by `factor`.
         quantity, unit: as in `Row`.
-        paper: label to the paper's number.
+        paper: label to the paper's number; a label without one has None in its row.
+        against: label of the case to compare with; its own row has no difference.
     """
     base = against or next(iter(runs))
     numbers = {label: values(own, name, factor) for label, own in runs.items()}
@@ -87,18 +101,29 @@ def row(
     base: Sequence[float] = (),
     against: str = "",
 ) -> Row:
-    """A mean over replicates, with the paired difference to `base`, called `against`, unless that is `ours` itself."""
+    """The row of a mean over replicates, with its paired difference, `ours` minus `base`, replicate by replicate.
+
+    There is no difference, and `against` is dropped, if `base` is empty or the same object as `ours`.
+
+    Args:
+        case, quantity, unit, paper: as in `Row`.
+        ours, base: one number a replicate, in the same order.
+        against: name of the case that `base` belongs to.
+    """
     apart = paired_difference(ours, base) if base and base is not ours else None
     return Row(case, quantity, unit, paper, mean_interval(ours), apart, against if apart else "")
 
 
 def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, list[Any]]:
-    """A row a policy and replicate with these fields of the summary, for the data file.
+    """A row a policy and replicate, policy by policy, for the data file.
 
     Args:
         runs: label to runs.
-        fields: of the summary.
-        fixed: columns with one value for all.
+        fields: names of summary fields; a field without a value is None.
+        fixed: columns with one value for all rows.
+
+    Returns:
+        Column name to values: `fixed`, then ``case`` (the label), ``replicate`` (from 0), ``digest`` and `fields`.
     """
     table: dict[str, list[Any]] = {name: [] for name in (*fixed, "case", "replicate", "digest", *fields)}
     for label, own in runs.items():
@@ -110,35 +135,41 @@ def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, lis
 
 
 def joined(tables: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Tables of the same columns, one after the other."""
+    """Concatenate tables, column name to values; the first table's columns are kept, and all others must have them.
+
+    NumPy joins the values, so a column of unlike types takes one common type.
+    """
     return {name: np.concatenate([table[name] for table in tables]).tolist() for name in tables[0]}
 
 
 def clearly(difference: Interval, sign: int) -> bool | None:
-    """Whether a paired difference has this sign, +1 or -1; None if its interval contains 0 or is missing."""
+    """Whether a paired difference has this sign, +1 or -1; None if its interval contains 0 or is missing (one replicate)."""
     if difference.low is None or difference.high is None or not difference.is_clear:
         return None
     return (difference.value > 0) == (sign > 0)
 
 
 def within(value: Interval, low: float, high: float) -> bool | None:
-    """Whether a value lies in a range; None if its interval crosses an end or is missing."""
+    """Whether a value's whole interval lies in ``low <= x <= high``; False if all of it lies outside, on one side.
+
+    None if it crosses an end or is missing (one replicate).
+    """
     if value.low is None or value.high is None:
         return None
     return True if low <= value.low and value.high <= high else False if value.high < low or value.low > high else None
 
 
 def near(value: Interval, target: float, share: float) -> bool | None:
-    """Whether a value lies within a share of a target; None as in `within`."""
+    """Whether a value lies from ``target * (1 - share)`` to ``target * (1 + share)``, target > 0; None as in `within`."""
     return within(value, target * (1 - share), target * (1 + share))
 
 
 def slopes(x: Sequence[float], y: Sequence[Sequence[float]]) -> list[float]:
-    """Slope of log y over log x, replicate by replicate.
+    """Least-squares slope of log y over log x, one for each replicate: the exponent of a power law.
 
     Args:
-        x: of the points.
-        y: of each point, one a replicate.
+        x: P numbers above 0, one a point.
+        y: ``y[p][r]`` of point p and replicate r, above 0.
     """
     logs, every = np.log(np.array(x, float)), np.log(np.array(y, float))
     return [float(np.polyfit(logs, every[:, r], 1)[0]) for r in range(every.shape[1])]
@@ -150,7 +181,7 @@ def all_of(verdicts: Sequence[bool | None]) -> bool | None:
 
 
 def beyond(value: Interval, limit: float) -> Interval:
-    """The interval of a value minus a limit."""
+    """The interval shifted down by `limit`: value and both ends minus the limit."""
     return value.map(lambda end: end - limit)
 
 
@@ -161,21 +192,24 @@ def constants(table: str) -> list[Constant]:
 
 
 def compared(says: str, ours: Sequence[float], base: Sequence[float], sign: int, seen: str = "{}") -> Claim:
-    """The claim that `ours` lie above (+1) or below (-1) `base`, replicate by replicate.
+    """The claim that `ours` lie above (+1) or below (-1) `base`, judged by their paired difference (`clearly`).
 
-    The difference takes the place of ``{}`` in `seen`.
+    That difference, `ours` minus `base` with its interval, takes the place of ``{}`` in `seen`.
     """
     apart = paired_difference(ours, base)
     return Claim(says, clearly(apart, sign), seen.format(with_interval(apart)))
 
 
 def limited(says: str, value: Interval, limit: float, sign: int, seen: str = "{}") -> Claim:
-    """The claim that a value lies above (+1) or below (-1) a limit; ``{}`` in `seen` is the value."""
+    """The claim that a value lies above (+1) or below (-1) a limit; not settled if its interval contains the limit.
+
+    The value with its interval takes the place of ``{}`` in `seen`.
+    """
     return Claim(says, clearly(beyond(value, limit), sign), seen.format(with_interval(value)))
 
 
 def placed(says: str, value: Interval, low: float, high: float, seen: str = "{}") -> Claim:
-    """The claim that a value lies in a range; ``{}`` in `seen` is the value."""
+    """The claim that a value lies in ``low <= x <= high`` (`within`); ``{}`` in `seen` is the value with its interval."""
     return Claim(says, within(value, low, high), seen.format(with_interval(value)))
 
 
@@ -185,11 +219,14 @@ def listed(items: Iterable[Any]) -> str:
 
 
 def by_worker(load: F8, **columns: Any) -> dict[str, Any]:
-    """Samples of every worker's load as long columns.
+    """Every worker's load at some samples, as columns of S * G rows: sample by sample, in each the workers in order.
 
     Args:
         load: float64[S, G], KV tokens.
-        columns: further columns, a value a sample each, or one for all.
+        columns: further columns, S values (one a sample), or one for all.
+
+    Returns:
+        The further columns, then ``worker`` (from 0) and ``load_tokens``.
     """
     samples, workers = load.shape
     repeated = {name: np.repeat(np.broadcast_to(value, samples), workers) for name, value in columns.items()}
@@ -197,12 +234,15 @@ def by_worker(load: F8, **columns: Any) -> dict[str, Any]:
 
 
 def flat(found: Mapping[Any, Sequence[Any]]) -> list[Any]:
-    """All values, in the order of the keys."""
+    """The values of all keys in one list, in the order of the keys."""
     return [value for own in found.values() for value in own]
 
 
 def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> None:
-    """Draw a line in its own colour for each label, through its x and y; `style` is matplotlib's."""
+    """Draw a line for each label, through its (x, y), on matplotlib axes; `style` is matplotlib's.
+
+    Colours are taken in order from `COLOURS`; labels beyond its nine colours are not drawn.
+    """
     for colour, (label, (x, y)) in zip(COLOURS, series.items(), strict=False):
         axes.plot(x, y, color=colour, label=label, **style)
 
@@ -210,18 +250,21 @@ def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> Non
 def bands(
     axes: Any, series: Mapping[str, tuple[Sequence[float], Sequence[Interval]]], colours: Sequence[str] = COLOURS
 ) -> None:
-    """Draw lines through means for each label, in bands of their intervals."""
+    """Draw for each label, x and intervals, a line through the means in a band of the intervals; no band without ends.
+
+    Labels beyond the number of `colours` are not drawn.
+    """
     for colour, (label, (x, y)) in zip(colours, series.items(), strict=False):
         band_line(axes, x, y, label, colour)
 
 
 def curves(found: Mapping[Any, Any], parts: str | Sequence[str], arrays: Sequence[str]) -> dict[str, Any]:
-    """The arrays of each key as long columns, a row an entry.
+    """The arrays of each key as long columns, a row an entry, key after key; the key is repeated on its rows.
 
     Args:
-        found: by key, arrays of one length.
-        parts: what the key is called, or its first parts.
-        arrays: what the first arrays are called.
+        found: by key, a tuple of arrays that have one length.
+        parts: column of the whole key (text), or columns of the first parts of a tuple key.
+        arrays: columns of the first arrays; further arrays are left out.
     """
     keys = [(key,) if isinstance(parts, str) else key for key, own in found.items() for _ in own[0]]
     names = [parts] if isinstance(parts, str) else parts
@@ -232,11 +275,17 @@ def curves(found: Mapping[Any, Any], parts: str | Sequence[str], arrays: Sequenc
 
 
 def long_values(found: Mapping[tuple[Any, ...], Sequence[float]], names: Sequence[str], value: str) -> dict[str, list[Any]]:
-    """The parts of the keys, the replicate and the value as columns, a row a replicate."""
+    """One number a key and replicate as columns: parts of the key (`grouped`), ``replicate`` from 0, and the number.
+
+    Args:
+        found: by key, one number a replicate.
+        names: columns of the key's first parts.
+        value: column of the numbers.
+    """
     replicates = [r for own in found.values() for r in range(len(own))]
     return {**grouped(found, names), "replicate": replicates, value: flat(found)}
 
 
 def grouped(runs: Mapping[tuple[Any, ...], Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
-    """The parts of the keys as columns, a row a replicate."""
+    """The first parts of the tuple keys as columns called `names`; each key is repeated once a replicate of its own."""
     return {name: [key[i] for key in runs for _ in runs[key]] for i, name in enumerate(names)}

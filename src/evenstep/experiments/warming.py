@@ -23,22 +23,25 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A job that loads a module and its kernels (`executors.Job`)."""
+    """A job that loads a module and its kernels (`executors.Job`); `label` is the module's dotted name."""
 
     label: str
 
     def carry_out(self, shared: Any) -> None:
-        """Compile them, if the cache does not have them."""
+        """Load the module, and compile the kernels that the disk cache lacks; `shared` is not used."""
         load(self.label)
 
 
 class Warming:
-    """Compiles kernels of loops and policies into the cache.
+    """Compiles kernels of loops and policies into the disk cache, in processes that start at once.
+
+    Used as a context manager, it ends them (`end`): at once if the block raised.
 
     Args:
-        modules: for each contender the kernel modules that need compiling, its loop's first.
-        processes: processes that may compile in parallel to this one; 0 = none, without any wait.
-        all_elsewhere: leave the first module to them as well: this process has other work.
+        modules: for each contender the kernel modules that need compiling, its loop's first (`cold_kernels`).
+        processes: processes that may compile in parallel to this one; 0 = `ready` compiles all here.
+        all_elsewhere: leave the first module to them as well, because this process has other work. False: `ready` compiles
+            the first one here.
     """
 
     def __init__(self, modules: Sequence[Sequence[str]], processes: int, *, all_elsewhere: bool = False) -> None:
@@ -61,11 +64,17 @@ class Warming:
 
     @property
     def pipes(self) -> list[Connection]:
-        """The connections to wait for; pass the readable ones to `note`."""
+        """The connections of the processes that compile now, to wait for; pass the readable ones to `note`."""
         return list(self._busy)
 
     def note(self, ready: Iterable[object]) -> None:
-        """Handle processes that have compiled a module, and give each the next one."""
+        """Handle processes that have compiled a module, and give each the next one.
+
+        A process that died is replaced while modules wait; its module is left to `ready`.
+
+        Args:
+            ready: connections that can be read; those not in `pipes` are ignored.
+        """
         for pipe in ready:
             if pipe not in self._busy:
                 continue
@@ -79,11 +88,11 @@ class Warming:
                 self._employ(child)
 
     def is_ready(self, contender: int) -> bool:
-        """Whether no other process still has to compile for this contender."""
+        """Whether no module of this contender waits for, or is with, another process; `contender` indexes `modules`."""
         return self._pending().isdisjoint(self._modules[contender])
 
     def are_ready(self) -> bool:
-        """Whether no other process is still compiling."""
+        """Whether no module waits for, or is with, another process."""
         return not self._pending()
 
     def ready(self, contender: int) -> None:
@@ -94,7 +103,7 @@ class Warming:
         ended.
 
         Args:
-            contender: its place in `modules`.
+            contender: its index in `modules`.
         """
         while not self.is_ready(contender):
             found = connection.wait(self.pipes, PATIENCE_S)
@@ -105,7 +114,10 @@ class Warming:
             load(module)
 
     def end(self, *, at_once: bool = False) -> None:
-        """End the processes: each when its present module is in the cache, or at once."""
+        """End the processes: each when its present module is in the cache, or at once; modules that wait are given up.
+
+        The call itself does not wait for the modules.
+        """
         for child, _ in self._busy.values():
             if at_once:
                 child.end()
@@ -128,14 +140,16 @@ class Warming:
 
 
 def load(module: str) -> None:
-    """Import a module, and compile its kernels or its policy's rule."""
+    """Import a module by its dotted name and compile its kernels; if it binds `policy`, compile that policy's rule."""
     policy = getattr(importlib.import_module(module), "policy", None)
     if policy is not None:
         compiled.kernel_of(policy())
 
 
 def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[str]]:
-    """The modules that the disk cache lacks for each policy: its run's loop, and its kernel if it is ours.
+    """For each policy, the modules whose kernels the disk cache lacks: its run's loop, then its own if it is evenstep's.
+
+    All lists are empty without numba.
 
     Args:
         policies: the policies to be run.
@@ -152,7 +166,7 @@ def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[
 
 
 def compile_notice() -> str:
-    """A line that says that kernels cannot be compiled; empty if they can."""
+    """A line for the user that says that kernels cannot be compiled, for lack of numba; empty if they can."""
     if compiled.numba is None:
         return f"kernels run as {compiled.mode()}: install numba for compiled ones"
     return ""

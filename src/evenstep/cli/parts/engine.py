@@ -19,7 +19,10 @@ _BESIDE = {"columns", "format", "report", "records", "config", "debug", "command
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that apply to one engine only."""
+    """Add the group of flags that apply to one engine only; a flag that is not given leaves no attribute behind.
+
+    They are ``--engine`` (alone = defaults), ``--batch-time``, ``--bounds`` and ``--until-s``.
+    """
     from evenstep.config import meaning
     from evenstep.experiments.compare.engine_settings import USUAL, EngineSettings
 
@@ -39,7 +42,16 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def compare(args: argparse.Namespace) -> int:
-    """Compare scheduling policies inside one engine; `args` as `evenstep compare` parses them. Returns the exit code."""
+    """Compare scheduling policies inside one engine; `args` as `evenstep compare` parses them.
+
+    It prints the table or JSON, and writes report and records where asked for; records are of each policy's first replicate.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        InputError: a flag that only routing has, or see `run_engine_comparison`.
+    """
     from evenstep.cli.parts import outputs
     from evenstep.cli.parts.flags import need_source, settled
     from evenstep.experiments.compare.engine_compare import run_engine_comparison

@@ -71,7 +71,8 @@ def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[
 
     Args:
         parser: takes the flags.
-        flags: ``--out FILE`` -> help, or a tuple of help, type and an optional default.
+        flags: ``--out FILE`` -> help, or a tuple of help, type and an optional default. Without a default the attribute is
+            None if the flag is not given.
     """
     for flag, said in flags.items():
         name, metavar = flag.split(" ")
@@ -81,29 +82,39 @@ def add_values(parser: argparse.ArgumentParser, flags: Mapping[str, str | tuple[
 
 
 def add_many(parser: argparse.ArgumentParser, flag: str, metavar: str, text: str, **more: Any) -> None:
-    """Add a flag that may be given many times; without a `default`, no attribute is set if it is not given."""
+    """Add a flag that may be given many times; its attribute is the list of values.
+
+    Args:
+        metavar: what help shows for the value.
+        text: its help.
+        more: options of ``add_argument``; without a `default`, no attribute is set if the flag is not given.
+    """
     options: dict[str, Any] = {"default": argparse.SUPPRESS, **more}
     parser.add_argument(flag, action="append", metavar=metavar, help=text, **options)
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the trace as an argument; without it, the trace comes from ``--config``."""
+    """Add the trace as an optional argument `source`; if it is omitted no attribute is set, and ``--config`` may name it."""
     text = "trace file, workload YAML or sample:azure-conv"
     parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=text)
 
 
 def need_source(where: str, source: str) -> None:
-    """Check that a trace is given.
+    """Check that a trace is given, on the command line or in a file of settings.
+
+    Args:
+        where: the command, for the error.
+        source: the settled value.
 
     Raises:
-        InputError: neither on the command line nor in a file of settings.
+        InputError: `source` is empty.
     """
     if not source:
         raise InputError(where, "FILE", "missing", "a trace, a workload or a sample", "Try sample:azure-conv.")
 
 
 def add_format(parser: argparse.ArgumentParser, *kinds: str) -> None:
-    """Add ``--format`` with the choices `kinds`, by default table and json."""
+    """Add ``--format`` with the choices `kinds`, by default table and json; ``table`` is its default in any case."""
     choices = [*(kinds or ("table", "json"))]
     parser.add_argument("--format", choices=choices, default="table", help="what stdout gets (default table)")
 
@@ -115,7 +126,7 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_columns_flag(parser: argparse.ArgumentParser) -> None:
-    """Add ``--columns`` for any CSV file; `format_of` reads it."""
+    """Add ``--columns``, which names the columns of a CSV file; `format_of` turns it into a format's name."""
     parser.add_argument(
         "--columns",
         default=argparse.SUPPRESS,
@@ -126,7 +137,7 @@ def add_columns_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def format_of(args: argparse.Namespace, named: str | None) -> str | None:
-    """The format of a trace file: ``columns:...`` if ``--columns`` is given, else `named`.
+    """The format of a trace file: ``columns:...`` if ``--columns`` is given, else `named`; None = to be recognised.
 
     Args:
         args: the command line.
@@ -146,12 +157,14 @@ def format_of(args: argparse.Namespace, named: str | None) -> str | None:
 
 
 def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None) -> Settled[T]:
-    """The settings of a command line: defaults, then ``--config``, then flags.
+    """The settings of a command line with the origin of each: defaults, then ``--config``, then flags, the last one wins.
+
+    Ranges are not checked here.
 
     Args:
-        args: the command line.
+        args: the command line, of a parser that `add_flags` filled.
         kind: the settings dataclass.
-        below: a layer between defaults and ``--config``.
+        below: a layer between defaults and ``--config``, such as a decision log's.
 
     Raises:
         InputError: an unknown key in the file, or a value that does not fit.

@@ -53,10 +53,12 @@ def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def sources_of(args: argparse.Namespace) -> Sources:
-    """File, environment and flags of a command line, to be read now and at every reload.
+    """File, environment and flags of a command line, to be read now and at every reload; the file is not read here.
+
+    The environment is copied. A flag of its own wins over ``--set`` of the same setting.
 
     Raises:
-        InputError: a flag's value that is not of its form.
+        InputError: a flag's value that is not of its form, or ``--prefill`` without ``--decode``.
     """
     from evenstep.gateway.config.layers import Given, Sources
 

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class LoadBar:
-    """A progress bar on stderr, shown only on a terminal."""
+    """A progress bar on stderr, from the first `show` to `end`; if stderr is no terminal, nothing is shown."""
 
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
 
     def show(self, at: Progress, name: str = "") -> None:
-        """Show the progress of a run, with `name` before it; the first call sets the number of requests."""
+        """Show the progress of a run, with `name` before it; the first call after `end` sets the number of requests."""
         if not sys.stderr.isatty():
             return
         if self._bar is None:
@@ -37,7 +37,7 @@ class LoadBar:
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Remove the progress line from the terminal."""
+        """Remove the bar from the terminal, if there is one; the next `show` starts a new one."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

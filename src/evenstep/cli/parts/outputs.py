@@ -29,7 +29,7 @@ C = TypeVar("C", bound="Compared[Any]")
 
 
 class Rows:
-    """The table on stdout; a row is printed once a policy has run all its replicates.
+    """The table on stdout, row by row: `add` each policy in order once it has run all its replicates, then `end`.
 
     Args:
         asked: the policies, in order.
@@ -49,7 +49,12 @@ class Rows:
         self._runs: list[list[Run]] = []
 
     def add(self, contender: Contender, runs: list[Run]) -> None:
-        """Print the row of the next policy, and before the first row the headings; `runs` are its runs by replicate."""
+        """Print the row of the next policy, and before the first row the headings.
+
+        Args:
+            contender: not used; policies come in the order asked.
+            runs: its runs by replicate. They are kept, because later rows are compared with the first.
+        """
         from evenstep.measure.comparison import compare_runs
 
         if not self._runs:
@@ -61,11 +66,10 @@ class Rows:
         sys.stdout.flush()
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
-        """Print what stands below the rows.
-
-        Then follow a sentence on overload, a line for each policy that held requests, and `told`.
+        """Print the foot of the table, a sentence on overload, a line for each policy that held requests, and `told`.
 
         Args:
+            comparison: the finished comparison of all rows.
             told: further lines, such as where files were written.
         """
         self._table.foot(comparison)
@@ -86,7 +90,10 @@ def tell(lines: Iterable[str], indent: int = 0) -> None:
 
 
 def overload(comparison: Comparison) -> str:
-    """A sentence on whether BF-IO's Definition 1 held, which the papers' bounds assume."""
+    """A sentence on whether BF-IO's Definition 1 (overload) held, which the papers' bounds assume.
+
+    It held at every step of all policies, or the sentence counts the steps of the first policy's first replicate.
+    """
     said = (
         "Overload (BF-IO Definition 1: even without the requests of its most frequent prompt length, "
         "the pool still fills every free slot)"
@@ -99,7 +106,10 @@ def overload(comparison: Comparison) -> str:
 
 
 def held(comparison: Comparison) -> list[str]:
-    """A line for each policy that left a worker idle while a fitting request waited, over all replicates."""
+    """A line (`held_line`) for each policy that held a request which fit an idle worker, counted over all replicates.
+
+    Empty if no policy did.
+    """
     totals = [
         (p.policy, sum(s["held_decisions"] for s in p.summaries), sum(s["decisions"] for s in p.summaries))
         for p in comparison.policies
@@ -108,7 +118,7 @@ def held(comparison: Comparison) -> list[str]:
 
 
 def held_line(policy: str, count: int, decisions: int) -> str:
-    """A line on how often the host decided in place of a policy that held a request."""
+    """A line on how often least load decided in place of a policy that held a request: `count` of `decisions`."""
     return (
         f"{policy} held requests that fit a worker which ran nothing, at {count:,} of {decisions:,} decisions; least load "
         "sent the oldest there (--may-hold lets them wait)."
@@ -116,19 +126,19 @@ def held_line(policy: str, count: int, decisions: int) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the components that affect the figures."""
+    """Versions of evenstep, Python and NumPy, and how kernels run (`compared.versions`)."""
     from evenstep.experiments.compare.compared import versions
 
     return versions()
 
 
 def described(comparison: C, command: str) -> C:
-    """The comparison with its origin: command and versions."""
+    """A copy of the comparison with its origin: the command line, and this process's versions."""
     return replace(comparison, command=command, versions=versions())
 
 
 def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
-    """Every setting with its value and origin; the origin is ``implied`` where another setting decided it.
+    """Every setting by name, as ``{"value": ..., "origin": ...}``; the origin is ``implied`` where another one decided it.
 
     Args:
         settled: the settings as given.
@@ -143,17 +153,21 @@ def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
 
 
 def lines_of(form: str) -> TextIO | None:
-    """Destination of progress lines if stderr is not a terminal: above the table, or nowhere with JSON."""
+    """Where progress lines go if stderr is not a terminal: stdout for the format ``table``; None, nowhere, for others."""
     return sys.stdout if form == "table" else None
 
 
 def print_json(found: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout."""
+    """Print one JSON object on stdout, on one line.
+
+    Raises:
+        ValueError: a nan or an infinity in it.
+    """
     print(json.dumps(found, allow_nan=False))
 
 
 def write_records(outcome: Outcome, names: Sequence[str], folder: Path) -> list[str]:
-    """Write the record tables of every run, one folder for each. Returns lines for the user.
+    """Write the record tables of every run as Parquet, in ``folder/POLICY/replicate-R``. Returns lines for the user.
 
     Args:
         outcome: the runs, by policy and replicate.
@@ -179,7 +193,11 @@ def answer(args: argparse.Namespace, value: Mapping[str, Any], lines: Iterable[s
 
 
 def write_report(path: str, page: str) -> str:
-    """Write a page; returns a line that says where it is."""
+    """Write a page to a file, which is replaced; returns a line that says where it is.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     write_text(Path(path), page)
     return f"report: {Path(path).resolve()}"
 
@@ -193,7 +211,7 @@ def check_writable(flag: str, file: str | None) -> None:
     """Check before a long run that the file a flag names can be written; None needs no check.
 
     Raises:
-        InputError: its folder is missing or may not be written to, or it is a folder itself.
+        InputError: it is a folder, or it does not exist and its folder is missing or may not be written to.
     """
     if file is None:
         return
@@ -205,7 +223,13 @@ def check_writable(flag: str, file: str | None) -> None:
 
 
 def check_report(file: str | None, flag: str = "--report", suffix: str = ".html") -> None:
-    """Check before a long run that a file is writable and has the suffix of its format.
+    """Check before a long run that a file is writable and has the suffix of its format; None needs no check.
+
+    A device such as ``/dev/stdout`` may have any name.
+
+    Args:
+        flag: the flag that names the file, for errors.
+        suffix: with its dot; case does not count.
 
     Raises:
         InputError: another suffix, or as `check_writable`.

@@ -21,7 +21,10 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """A parser that raises `InputError` where argparse would print its usage and exit."""
+    """A parser that raises `InputError` where argparse would print its usage and exit, with the nearest flag as a hint.
+
+    Flags cannot be abbreviated. ``--help`` still prints and exits.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("allow_abbrev", False)
@@ -42,7 +45,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[str]:
-    """All long flags of a parser and of its subcommands."""
+    """All long flags, ``--help`` included, of a parser and of its subcommands; a flag of several of these repeats."""
     found: list[str] = []
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         found += [flag for flag in action.option_strings if flag.startswith("--")]

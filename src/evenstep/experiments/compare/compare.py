@@ -45,18 +45,18 @@ def compare(
     Args:
         source: a trace, a synthetic workload, or a path (also ``sample:azure-conv``).
         policies: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, policies, or (policy, predictor);
-            one of them, or a list.
+            one of them, or a list. A pair stands in a list, also by itself.
         cluster: the fleet; 16 workers of 72 slots, saturated, when left out.
         step_time: what a step costs; `Linear()` when left out.
         seeds: replicates; 3, or as many as differ, when left out. A recorded trace is rotated, the first one not; a
             synthetic one is drawn anew.
         baseline: name of the policy others are compared with; the first when left out.
         seed: key of replicates and policies' draws.
-        load: rescale arrival times to this share of the fleet's capacity.
-        rate: rescale arrival times to this many requests a second.
-        limit: use only the first rows of a trace, or draw only so many requests.
-        power: power law for the energy metrics.
-        slo: objective for goodput, e.g. ``"ttft=2s,tpot=50ms"``.
+        load: rescale arrival times to this share of the fleet's capacity; needs a linear `step_time`, and no `rate`.
+        rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
+        limit: use only the first rows of a trace, or draw only so many requests; a generator in memory refuses it.
+        power: power law for the energy metrics; the default one when left out.
+        slo: objective for goodput, e.g. ``"ttft=2s,tpot=50ms"``; without one there are no goodput metrics.
         processes: processes to run in. Default: all cores where it pays; this one where forking is unsafe (more
             need a ``__main__`` guard there) or a policy is an object.
         progress: told what happens; silent when left out.

@@ -31,8 +31,8 @@ class Compared(Comparison):
     fields are those of `Comparison`.
 
     Args:
-        plan: what its runs shared.
-        asked: the policies.
+        plan: what its runs shared: workload, fleet, laws and seed; None = `report` draws no charts of runs.
+        asked: the contenders, in the order of `policies`.
     """
 
     plan: Plan | None = None
@@ -40,7 +40,7 @@ class Compared(Comparison):
 
     @classmethod
     def of(cls, found: Comparison, plan: Plan, asked: Sequence[Contender]) -> Compared:
-        """Add the plan, the contenders and the versions to a comparison."""
+        """A copy of a comparison with the plan, the contenders and this process's versions; `found` stays as it is."""
         values: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(Comparison)}
         values["versions"] = versions()
         return cls(**values, plan=plan, asked=tuple(asked))
@@ -64,7 +64,11 @@ class Compared(Comparison):
         return fragment(self)
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table` with a row a policy and replicate: policy, predictor, oracle, seed, digest, and every metric."""
+        """A `pyarrow.Table` with a row a policy and replicate, policy by policy in the order asked.
+
+        Columns are policy, predictor, oracle, seed, digest, and every metric that is a number or a bool. A figure without a
+        value is null.
+        """
         import pyarrow as pa
 
         rows = [
@@ -110,7 +114,11 @@ class Compared(Comparison):
     def report(self, path: str | Path) -> Path:
         """Write the HTML report that ``evenstep compare --report`` writes.
 
-        Each policy's first replicate is run once more, with the record tables that the charts show.
+        Each policy's first replicate is run once more in this process, with the record tables that the charts show. Without
+        a `plan` nothing is run and these charts are missing. An existing file is replaced.
+
+        Returns:
+            `path` as a `Path`.
 
         Raises:
             InputError: a name that does not end in ``.html``, or a file that cannot be written.
@@ -132,7 +140,7 @@ class Compared(Comparison):
 
 
 def versions() -> dict[str, str]:
-    """Versions of the components that affect the figures."""
+    """Versions of ``evenstep``, ``python`` and ``numpy``; under ``kernels``, how rules run now (`compiled.mode`)."""
     return {
         "evenstep": __version__,
         "python": platform.python_version(),

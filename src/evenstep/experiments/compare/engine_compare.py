@@ -32,7 +32,10 @@ from evenstep.workload.synthetic.yaml_file import check_arriving
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineOutcome:
-    """A comparison and the runs it was computed from: for each policy in the order asked, by replicate."""
+    """A comparison of scheduling policies and the runs it was computed from.
+
+    ``runs[p][r]`` is the run of policy p, in the order asked, on ``traces[r]``, the requests of replicate r.
+    """
 
     comparison: EngineComparison
     runs: list[list[EngineRun]]
@@ -54,7 +57,8 @@ def built(spec: str) -> SchedulingPolicy:
 def capacity(trace: Trace, settings: EngineSettings) -> float:
     """Requests a second the engine serves when all of them wait from the start, under `best:patience=0,paced=false`.
 
-    Measured between a fifth and four fifths of the completions: neither filling up nor draining counts.
+    One simulation measures it between a fifth and four fifths of the completions, so neither filling up nor draining
+    counts. Arrival times of the trace are ignored.
 
     Raises:
         InputError: too few requests to measure it.
@@ -71,10 +75,13 @@ def capacity(trace: Trace, settings: EngineSettings) -> float:
 def traces_of(
     settings: EngineSettings, fewer: bool, times_from: str = "Give --rate or --load, or --arrivals together."
 ) -> list[Trace]:
-    """The replicates at the requested rate or load.
+    """Read the workload of `settings` and make its replicates, in order, at the requested rate or load.
+
+    A rate or load in the settings wins over one in a workload file. A load is a share of `capacity` on replicate 0. With
+    arrivals ``together``, all requests arrive at 0 s.
 
     Args:
-        fewer: make do with the replicates that differ (`jobs.replicates`); otherwise two equal ones are an error.
+        fewer: at the first replicate that is a copy of another, return those before it; else such a copy is an error.
         times_from: what the command's user can do where there are no arrival times.
 
     Raises:
@@ -104,7 +111,13 @@ def traces_of(
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a comparison of scheduling policies share."""
+    """What all runs of a comparison of scheduling policies share.
+
+    Args:
+        settings: engine, law, bounds and seed; its `policies` are the names.
+        policies: the policies, in the order of those names.
+        traces: the replicates, by index.
+    """
 
     settings: EngineSettings
     policies: Sequence[SchedulingPolicy]
@@ -120,7 +133,7 @@ class Shared:
         return Kernels(kind=RunJob.kind)
 
     def run_of(self, contender: int, index: int) -> EngineRun:
-        """The run of a policy on a replicate."""
+        """Simulate policy number `contender` on replicate `index`, under the seed ``settings.seed + index``."""
         settings, policy, trace = self.settings, self.policies[contender], self.traces[index]
         return simulate_engine(
             trace,
@@ -137,12 +150,14 @@ class Shared:
 def run_engine_comparison(
     settings: EngineSettings, *, fewer: bool = False, progress: Progress | None = None
 ) -> EngineOutcome:
-    """Run every policy on the same replicates, and compare them pair by pair.
+    """Run every policy on the same replicates, and compare each with the baseline, replicate by replicate.
+
+    Notes of the comparison name thresholds that break WAIT's theory, and policies that are shown true output lengths.
 
     Args:
-        settings: what to run.
-        fewer: accept fewer replicates if there are not `seeds` different ones.
-        progress: called with messages.
+        settings: what to run; `check` has accepted them.
+        fewer: accept fewer replicates if there are not `seeds` different ones; otherwise that is an error.
+        progress: called with messages; None = silent.
 
     Raises:
         InputError: a bad source, policy or number.
@@ -173,12 +188,18 @@ def run_engine_comparison(
 
 
 def bounds_for(policy: SchedulingPolicy, settings: EngineSettings, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
-    """The bounds asked for (`bounds_of`); None for a policy of hindsight, which is shown the truth."""
+    """The bounds of output lengths that a policy is shown: those of `settings.bounds` (`bounds_of`).
+
+    None means the trace's own bounds. A policy that is shown true lengths (``believes = "truth"``) gets None too.
+    """
     return None if getattr(policy, "believes", "") == "truth" else bounds_of(settings.bounds, trace)
 
 
 def belief_note(spec: str, policy: SchedulingPolicy, run: EngineRun) -> str:
-    """A note on a policy that plans with output lengths: that it is shown the truth, or no bounds. Empty without either."""
+    """A sentence on a policy that is shown true output lengths, or that plans with bounds and got no bounds in this run.
+
+    Empty for all others. The policy's attribute `believes` tells: ``truth``, ``bounds``, or absent. `spec` is its name.
+    """
     believes = getattr(policy, "believes", "")
     if believes == "truth":
         return f"{spec} is shown the true output lengths: a yardstick, no policy to run."

@@ -81,18 +81,25 @@ class EngineSettings:
         return cast("Engine", names.make(Engine, names.options(self.engine, "--engine"), where="--engine"))
 
     def law(self) -> BatchTime:
-        """Seconds of an iteration."""
+        """The batch-time law, seconds of an iteration, that `batch_time` names.
+
+        Raises:
+            InputError: an unknown law or option.
+        """
         return cast("BatchTime", names.build("batch", names.parse(self.batch_time)))
 
     def objective(self) -> Slo | None:
-        """The service-level objective, where there is one."""
+        """The limits of TTFT and TPOT, in seconds, that `slo` states; None if it is left out."""
         from evenstep.experiments.notation import slo_of
 
         return slo_of(self.slo)
 
 
 def check(settings: EngineSettings, where: str = "evenstep compare") -> EngineSettings:
-    """The settings, checked for ranges; `where` is for errors.
+    """Check ranges, and that rate and load are not both given; returns the same settings.
+
+    Args:
+        where: the command or file that errors name.
 
     Raises:
         InputError: a value out of range; it names the first such flag.
@@ -114,10 +121,11 @@ def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
     """The believed bounds of a trace's output lengths, from text as in `BOUNDS`.
 
     Returns:
-        Lower and upper bounds, int64[N] each; the quantiles of a predictor; or None for the trace's own bounds.
+        Lower and upper bounds in tokens, int64[N] each, in the order of the trace; `Quantiles` around a new predictor, which
+        learns during a run; or None for ``trace``, the trace's own bounds.
 
     Raises:
-        InputError: text of another form.
+        InputError: text of another form, or an unknown predictor or option.
     """
     from evenstep.predict.intervals import Quantiles, around, bucketed, constant
 
@@ -147,7 +155,7 @@ def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
 
 
 def together(trace: Trace) -> Trace:
-    """The trace with all requests at time zero."""
+    """A copy of the trace in which all requests arrive at 0 s, in the same order."""
     import numpy as np
 
     return replace(trace, arrival_s=np.zeros(len(trace)))

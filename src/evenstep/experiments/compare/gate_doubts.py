@@ -26,9 +26,10 @@ ITERATIONS, DELTA = 1e6, 0.01
 
 
 def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: BatchTime) -> list[str]:
-    """Conditions that the thresholds of `wait` or `nested-wait` break on this trace.
+    """One phrase, with its numbers, for each condition that the thresholds of `wait` or `nested-wait` break on this trace.
 
-    Empty for other policies, and if the policy solves its own thresholds, so that the given ones are only the first.
+    Empty if all hold, and for other policies. Also empty if the policy solves its own thresholds (``solve_s > 0``), because
+    the given ones are only its first. An engine with ``kv_tokens = 0`` has unlimited memory.
 
     Types have the rates and mean lengths of the trace: for `wait` by class, for `nested-wait` by the segment in which a
     request ends, in each group of prompts. Conditions on the time of an iteration are checked if the law is

@@ -42,10 +42,11 @@ class Question:
 
     Args:
         trace: the requests, with arrival times.
-        engine: its memory.
-        law: seconds of an iteration, affine in the KV tokens.
-        segments: L of Nested WAIT; None = the number that needs the least memory.
-        iterations, delta: S, and the probability that memory does not suffice for so many.
+        engine: only its KV tokens count; 0 = unlimited memory.
+        law: seconds of an iteration, affine in the KV tokens: `AffineKv`.
+        segments: L of Nested WAIT; None = the number in `COUNTS` that needs the least memory.
+        iterations: S, iterations that the memory of Nested WAIT must suffice for; >= 1.
+        delta: probability, in (0, 1), that it does not suffice for so many.
 
     Raises:
         InputError: a number out of range, a law of another form, or a trace without a rate.
@@ -74,10 +75,14 @@ class Question:
         return float(self.engine.kv_tokens) or None
 
     def types(self, kind: Any, prompts: bool) -> Types:
-        """Request types, one for each value in `kind`, int64[N], in ascending order.
+        """Request types, one for each value that occurs in `kind`, in ascending order of the values.
 
-        With `prompts`, a type has its mean prompt and output. Otherwise all share the mean prompt, and each has its longest
-        output.
+        A type's rate is its share of the trace's requests a second.
+
+        Args:
+            kind: int64[N], the type of each request of the trace.
+            prompts: each type has its own mean prompt and mean output. False: all share the trace's mean prompt, and each
+                has its longest output.
         """
         assert isinstance(self.law, AffineKv)
         trace, (_, which, counts) = self.trace, np.unique(kind, return_inverse=True, return_counts=True)
@@ -91,10 +96,14 @@ class Question:
 
 
 def answer(asked: Question) -> dict[str, Any]:
-    """Thresholds, memory and latency of both policies, and what each threshold satisfies, for a table or as JSON.
+    """Thresholds, memory and latency of WAIT and Nested WAIT, for a table or as JSON.
 
-    WAIT's types are the trace's classes, of mean lengths; Nested WAIT's are its output lengths, of one mean prompt. It needs
-    more of an engine: where WAIT alone has thresholds, `nested_wait` holds only `not_solved`, the reason.
+    WAIT's types are the trace's classes, of mean lengths; Nested WAIT's are its output lengths, of one mean prompt.
+
+    Returns:
+        ``version``, ``trace``, ``requests_per_s``, ``wait`` and ``nested_wait``. The last two hold KV tokens, seconds, and
+        under ``gates`` each threshold (requests) with the inequality it satisfies. Where Nested WAIT has no thresholds and
+        no `segments` were asked for, ``nested_wait`` holds only ``not_solved``, the reason.
 
     Raises:
         InputError: an engine that does not keep up, or too little memory, for WAIT already; with the numbers.
@@ -124,7 +133,9 @@ def _nested_if_solved(asked: Question) -> dict[str, Any]:
 
 
 def read(settings: EngineSettings) -> Trace:
-    """The requests that settings ask for, at the very rate: arrivals drawn at it come at a rate a little off.
+    """The requests of replicate 0 that settings ask for, their times scaled to exactly `rate` if it is given.
+
+    Arrivals drawn at a rate alone come at a rate that chance moves a little.
 
     Raises:
         InputError: a file that cannot be read, a law with an infinite mean, or a key of the engine that has no effect.

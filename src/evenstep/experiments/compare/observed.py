@@ -51,7 +51,7 @@ class FromLog:
         observed: the run it recorded.
         values: settings by name, in the form of a settings file.
         policy: its policy with its predictor, as ``--policy`` takes it.
-        said: sentences on the data taken, and on what the simulation omits.
+        said: sentences for the user on the data taken from the log, and on what the simulation omits.
     """
 
     observed: Observed
@@ -61,27 +61,36 @@ class FromLog:
 
     @property
     def origin(self) -> str:
-        """The name of these settings' source in reports."""
+        """``decision log``: the name of these settings' source in reports and in `Settled.origin`."""
         return "decision log"
 
     def layer(self, given: Collection[str]) -> dict[str, Any]:
-        """The log's settings, without those that would contradict the user's.
+        """A copy of `values`, without those that would contradict the user's settings.
+
+        Groups are left out if `given` has workers; the step's seconds, if a law or worker speeds; arrivals, if users, a
+        think time or sessions.
 
         Args:
-            given: settings that a file or a flag sets.
+            given: names of settings that a file or a flag sets.
         """
         return {
             name: value for name, value in self.values.items() if not any(other in given for other in _INSTEAD.get(name, ()))
         }
 
     def overridden(self, origin: Mapping[str, str]) -> list[str]:
-        """Settings of the fleet that a file or a flag gave, by the `origin` of each setting (`Settled.origin`)."""
+        """Names of the settings that make the simulated fleet or workload another one than the log's.
+
+        These are the fleet's settings that a file or a flag set. Settings of reports, policies and energy do not count.
+
+        Args:
+            origin: where each setting comes from, by name (`Settled.origin`).
+        """
         fleet = (one.name for one in fields(FleetSettings) if one.name not in _APART)
         return [name for name in fleet if origin.get(name, "default") not in (self.origin, "default")]
 
 
 def is_log(source: str) -> bool:
-    """Whether a workload is a decision log. An unreadable file is not; its reader then reports the error."""
+    """Whether a path names a decision log, by the file's head. False if the file is missing or cannot be read."""
     from evenstep.workload import files
     from evenstep.workload.readers import decision_log
 
@@ -93,7 +102,9 @@ def is_log(source: str) -> bool:
 
 
 def from_log(path: str) -> FromLog:
-    """Fleet, law and policy of a decision log.
+    """Replay a decision log and take fleet, step-time law and policy from it.
+
+    KV memory is the least of the workers. There is no law in `values` if the log shows too few steps to fit one.
 
     Raises:
         InputError: it cannot be read or replayed, or shows no served request.
@@ -165,11 +176,11 @@ def _said(found: Observed) -> list[str]:
 
 
 def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The error of a simulation against the observed run, by metric; metrics without a value in either are omitted.
+    """The error of a simulation against the observed run, from their summaries, by metric of `JUDGED`.
 
     Returns:
-        For each of `JUDGED`: ``observed``, ``simulated`` and ``error``, the difference as a share of the observed value
-        (None if that is 0).
+        For each metric that both have: ``observed``, ``simulated`` and ``error``, simulated minus observed as a share of the
+        observed value (None if that is 0).
     """
     found: dict[str, dict[str, Any]] = {}
     for name in JUDGED:
@@ -180,7 +191,10 @@ def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[st
 
 
 def row_of(log: FromLog, slo: Slo | None = None) -> PolicyResult:
-    """The observed run as a row next to simulated policies."""
+    """The observed run in the form of a simulated policy's result: one replicate, seed 0, an empty digest, no differences.
+
+    Goodput metrics are there only with an `slo`.
+    """
     summary = {"prefix_hit_share": None, **log.observed.summary(slo)}
     return PolicyResult(log.policy, log.observed.predictor, False, (0,), ("",), (summary,))
 
@@ -188,14 +202,17 @@ def row_of(log: FromLog, slo: Slo | None = None) -> PolicyResult:
 def with_observed(
     comparison: Comparison, log: FromLog, row: PolicyResult, settings: CompareSettings, overridden: Collection[str]
 ) -> Comparison:
-    """The comparison, with the observed run and the error of its simulated twin on the log's own fleet.
+    """A copy of the comparison, with the observed run and the simulator's error (`errors`) on the log's own fleet.
+
+    The error is of the first replicate. If the log's fleet cannot be simulated, the error is empty and a sentence says why.
 
     Args:
         comparison: its results hold the log's policy.
         log: the data of the log.
-        row: its row (`row_of`).
+        row: the observed run (`row_of`).
         settings: those of the comparison.
-        overridden: settings that differ from the log's; with any of them the twin is simulated apart.
+        overridden: names of settings that differ from the log's; with any of them the log's policy is run once more, with
+            the log's settings in their place.
     """
     said, error = log.said, {}
     if overridden:

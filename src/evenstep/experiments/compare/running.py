@@ -23,8 +23,8 @@ class Outcome:
 
     Args:
         comparison: figures and paired differences.
-        runs: for each contender in the order asked, its runs by replicate.
-        traces: the replicates.
+        runs: ``runs[c][r]`` is contender c, in the order asked, on replicate r.
+        traces: the requests of each replicate.
     """
 
     comparison: Comparison
@@ -41,14 +41,16 @@ def run_comparison(
     progress: Progress | None = None,
     on_contender: Callable[[Contender, list[Run]], None] | None = None,
 ) -> Outcome:
-    """Run every contender on every replicate, and compare.
+    """Run every contender on every replicate, and compare each with the first and with the baseline.
+
+    A note of the comparison says if there were fewer replicates than `plan.seeds`.
 
     Args:
         plan: what the runs share.
         asked: the contenders.
         baseline: name of one of them; None = the first.
-        processes: see `jobs.run_all`.
-        progress: told what happens.
+        processes: see `jobs.run_all`; None means one if any policy is an object, because it may remember earlier runs.
+        progress: told what happens; None = silent.
         on_contender: called when all replicates of a contender have run, in the order asked.
 
     Raises:
@@ -78,12 +80,16 @@ def collected(
     progress: Progress | None,
     on_contender: Callable[[int, list[Any]], None] = lambda place, runs: None,
 ) -> list[list[Any]]:
-    """All runs of what contenders share, by contender and replicate.
+    """Make all runs and wait for them; ``found[c][r]`` is the result of contender c on replicate r.
 
     Args:
         shared, processes: see `jobs.run_all`.
-        progress: told what happens.
-        on_contender: called with the place and the runs of each contender once all its replicates have run, in order.
+        progress: told what happens; None = silent.
+        on_contender: called with a contender's index and runs once all its replicates have run. Calls come in the order of
+            the contenders: one that ends early waits for those before it.
+
+    Raises:
+        InputError, PolicyError: from the first run that fails.
     """
     watch = progress if progress is not None else Progress()
     names, seeds, told = shared.names, len(shared.traces), 0
@@ -116,7 +122,7 @@ def _fewer(found: int, wanted: int) -> tuple[str, ...]:
 
 
 def place_of(baseline: str | None, names: Sequence[str]) -> int:
-    """The place of the baseline among the policies; the first where left out.
+    """The index, from 0, of the baseline in `names`; 0 if it is None.
 
     Raises:
         InputError: it is not one of them.

@@ -39,13 +39,19 @@ class _EmptyCell:
 
 
 class Board:
-    """A board, checked before the first run.
+    """A board, read and checked before the first run: workloads are read, policies are built.
+
+    It ranks every routing policy of evenstep at its defaults, then the policies that the file adds.
 
     Args:
         path: the BOARD.yaml.
         workloads, policies: only these; all when empty. A policy's name alone selects all its entries.
-        cache: folder for finished runs; None = no cache.
-        progress: called with messages.
+        cache: folder for finished runs; None = they are kept in memory only.
+        progress: called with messages; None = silent.
+
+    Attributes:
+        file: the content of the file.
+        made: runs that `run` made so far; all others came from the cache.
 
     Raises:
         InputError: a bad board, workload or policy.
@@ -85,20 +91,23 @@ class Board:
 
     @property
     def cells(self) -> list[tuple[str, str]]:
-        """Workload and policy of every cell."""
+        """(workload, policy) of every selected cell, workload by workload, without those that a slow policy leaves out."""
         return [(one.workload.name, one.policy) for one in self._asked]
 
     @property
     def lines(self) -> tuple[WorkloadLine, ...]:
-        """The description of each workload for a page."""
+        """The description of each selected workload for a page, in the file's order."""
         return tuple(one.line for one in self._workloads)
 
     def run(self, places: Places, only: Sequence[tuple[str, str]] | None = None) -> list[Cell]:
-        """Make the runs of all cells.
+        """Make the runs of the cells that the cache lacks; processes that were started end with it.
 
         Args:
             places: where runs are made.
-            only: workload and policy of the cells to fill; all when None.
+            only: (workload, policy) of the cells to fill, as in `cells`; all when None. Unknown ones are ignored.
+
+        Returns:
+            The filled cells, in the order of `cells`.
 
         Raises:
             InputError, PolicyError: from the first run that fails, with its place on the board.
@@ -116,7 +125,7 @@ class Board:
         return [_cell(one, [self._cache.kept(task.key) for task in row]) for one, row in zip(chosen, tasks, strict=True)]
 
     def table(self, cells: Sequence[Cell], origin: Origin) -> Table:
-        """The leaderboard made of these cells."""
+        """The leaderboard made of these cells; its picture shows the file's workloads that are selected, else the first."""
         shown = {one.name for one in self._workloads}
         picture = [name for name in self.file.picture if name in shown] or [self._workloads[0].name]
         return Table(self.lines, tuple(cells), tuple(picture), origin)

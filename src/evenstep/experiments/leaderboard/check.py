@@ -20,8 +20,8 @@ class Flip:
 
     Args:
         workload, metric: where, and of what.
-        first, second: the policies; the first was the better one.
-        before, after: intervals of first and second.
+        first, second: the policies; the first was the better one, with lower values.
+        before, after: intervals of the metric, of first and second, as published and as run again.
     """
 
     workload: str
@@ -40,8 +40,11 @@ def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]
     """A tenth of a board, the same for the same board: about a tenth of every workload's policies.
 
     Args:
-        cells: workload and policy of every cell.
+        cells: (workload, policy) of every cell.
         part: 0 to 9; the ten parts have every cell once. With fewer than ten cells, each part has one of them.
+
+    Returns:
+        The cells of the part, in the order of `cells`.
     """
 
     def place(cell: tuple[str, str]) -> tuple[str, bytes]:
@@ -52,7 +55,9 @@ def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]
 
 
 def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
-    """Pairs of policies whose order reversed, among the cells run again and against the stored ones.
+    """Pairs of policies whose order in the ranking metric turned over; both orders with disjoint 95 % intervals.
+
+    Two cells of a workload are compared if one of them was run again; the other is then as stored. Oracles count too.
 
     Args:
         stored: the board as it was published.
@@ -72,7 +77,7 @@ def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
 
 
 def changed(stored: Table, again: Sequence[Cell]) -> list[Cell]:
-    """Cells whose decisions differ from the stored ones, by their digests."""
+    """The cells of `again` whose digests differ from the stored ones: other decisions. Cells not stored are left out."""
     known = {(cell.workload, cell.policy): cell.digests for cell in stored.cells}
     return [cell for cell in again if known.get((cell.workload, cell.policy), cell.digests) != cell.digests]
 

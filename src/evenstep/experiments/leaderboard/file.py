@@ -93,9 +93,9 @@ class Workload:
     """A checked workload of a board.
 
     Args:
-        line: what a page says of it.
+        line: what a page says of it, with its ranking metric and command.
         settled: settings with their origin.
-        settings: the same, seen to be in range, with the arrivals they imply.
+        settings: the same after `settings.checked`: in range, with the arrivals they imply.
     """
 
     line: WorkloadLine
@@ -108,10 +108,15 @@ class Workload:
 
 
 def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
-    """Read a board file.
+    """Read and check a board file. Policies are not built, and traces are not read.
+
+    Returns:
+        The file's content; its workloads in order, their sources relative to the board's folder; and the document that knows
+        the line of each key. Workloads with timed arrivals are ranked by `BELOW`, others by `SATURATED`.
 
     Raises:
-        InputError: see `config.read_yaml`; unknown keys, settings that do not fit, a name twice or unknown.
+        InputError: see `config.read_yaml`; unknown keys, settings that do not fit, fewer than two replicates, a name twice
+            or unknown.
     """
     document = config.read_yaml(path)
     found = config.convert(document.values, BoardFile, document)
@@ -138,7 +143,7 @@ def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of BOARD.yaml; settings are those of `compare`."""
+    """The JSON Schema of BOARD.yaml; a workload's ``settings`` are those of `compare`, without `ELSEWHERE`."""
     found = config.schema(BoardFile, "evenstep BOARD.yaml")
     entry = found["$defs"]["WorkloadEntry"]["properties"]
     entry["settings"] = mapping(ELSEWHERE, entry["settings"].get("description", ""))

@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def commit_of(folder: Path) -> str:
-    """The short name of the commit, with a note if tracked files differ from it; empty outside a checkout."""
+    """The first ten digits of the commit, with `` with local changes`` if tracked files differ from it.
+
+    Empty outside a checkout, and without git.
+    """
     commit = _git(folder, "rev-parse", "--short=10", "HEAD")
     if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
         return f"{commit} with local changes"
@@ -15,7 +18,7 @@ def commit_of(folder: Path) -> str:
 
 
 def day_of(folder: Path) -> int | None:
-    """The commit's date in days since 1970; None outside a checkout."""
+    """The last commit's date in whole days since 1970 (UTC); None outside a checkout, and without git."""
     seconds = _git(folder, "log", "-1", "--format=%ct")
     return int(seconds) // 86_400 if seconds else None
 

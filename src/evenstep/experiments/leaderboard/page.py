@@ -47,8 +47,11 @@ def page(table: Table, *, data: str, picture: str) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def text_lines(table: Table, width: int | None = None) -> list[str]:
-    """The ranks over all workloads, for a terminal of `width` letters; None = any number, and no name is cut."""
+def text_lines(table: Table) -> list[str]:
+    """The ranks over all workloads as aligned lines for a terminal, best mean rank first, under a line of headings.
+
+    Oracles are left out.
+    """
     rows = overall(table)
     names = cut_names([one.policy for one in rows], name_limit(width))
     lines = [["policy", "mean rank", "level with the leader"]]

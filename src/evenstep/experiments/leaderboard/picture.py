@@ -28,7 +28,11 @@ _TITLES = {
 
 
 def picture(table: Table) -> str:
-    """The picture as an SVG document: policies by mean rank from above, a panel for each workload shown."""
+    """The picture as the text of an SVG document: policies from above by mean rank, a panel for each of `table.picture`.
+
+    It shows the first `SHOWN` live policies, then all oracles. Paper modes, and all but the first of policies that decided
+    alike, are left out. Very long bars are cut and pointed.
+    """
     paper = [policy for policy in table.policies if "age_limit=0" in policy]
     twins = [policy for group in alike(table) for policy in group[1:]]
     kept = [one.policy for one in overall(table) if one.policy not in (*paper, *twins)][:SHOWN]

@@ -15,9 +15,10 @@ class Standing:
 
     Args:
         cell: its runs.
-        rank: 1 = the best; equal means share a rank; None for an oracle, or without a value.
-        value: mean and interval of the ranking metric; None without a value.
-        behind: paired difference to the best policy that can run live; None for that policy itself.
+        rank: 1 = the best; one more than the number of live policies with a lower mean, so equal means share a rank; None
+            for an oracle, or without a value.
+        value: mean and interval of the ranking metric; None if a replicate has no value.
+        behind: paired difference, this policy minus the best live one; None for that one itself, and without a value.
     """
 
     cell: Cell
@@ -27,7 +28,7 @@ class Standing:
 
     @property
     def level(self) -> bool:
-        """Whether the policy is the best live one, or statistically equal to it."""
+        """Whether the policy is the best live one, or its paired interval to that one contains 0; False without a rank."""
         return self.rank is not None and (self.behind is None or not self.behind.is_clear)
 
 
@@ -39,7 +40,7 @@ class Overall:
         policy: as the board lists it.
         ranks: its rank on each workload; None where it was not run, or a replicate has no value.
         mean_rank: over the workloads on which it has a rank.
-        level: workloads on which it is statistically equal to the best.
+        level: number of workloads on which it is the best live policy or statistically equal to it (`Standing.level`).
     """
 
     policy: str
@@ -54,7 +55,7 @@ class Overall:
 
 
 def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
-    """The cells of one workload from best to worst, oracles at their place among them.
+    """The cells of one workload from best to worst, oracles at their place among them; cells without a value come last.
 
     Args:
         cells: of one workload.
@@ -73,7 +74,10 @@ def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
 
 
 def overall(table: Table) -> list[Overall]:
-    """Live policies by mean rank over the workloads; policies that lack a workload come last."""
+    """Live policies by mean rank over the workloads, best first; after them those that lack a rank on some workload.
+
+    A policy without any rank is left out. Equal mean ranks keep the order of `table.policies`.
+    """
     by_workload = [
         {one.cell.policy: one for one in standings(table.of(line.name), line.metric) if one.rank is not None}
         for line in table.workloads
@@ -90,7 +94,10 @@ def overall(table: Table) -> list[Overall]:
 
 
 def alike(table: Table) -> list[tuple[str, ...]]:
-    """Groups of policies that made exactly the same decisions in every run, by their digests."""
+    """Groups of two or more policies that made the same decisions in every run, by their digests; in the table's order.
+
+    Policies that ran on different workloads, or with different replicates, are never alike.
+    """
     groups: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     known = {(cell.policy, cell.workload): cell.digests for cell in table.cells}
     for policy in table.policies:

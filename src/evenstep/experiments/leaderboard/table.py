@@ -33,7 +33,7 @@ class Cell:
         predictor: the predictor it was given, or empty.
         oracle: whether true lengths were shown: unreachable live.
         digests: digest of each replicate.
-        values: each of `METRICS`, one number a replicate, None where a run has none.
+        values: for each of `METRICS` one number a replicate, None where a run has no value.
     """
 
     workload: str
@@ -49,7 +49,10 @@ class Cell:
         return mean_interval(known) if len(known) == len(self.digests) else None
 
     def versus(self, other: Cell, metric: str) -> Interval | None:
-        """Mean difference to `other`, replicate by replicate, over the replicates that both have."""
+        """Mean of own minus `other`'s value, replicate by replicate, with its 95 % interval.
+
+        Only the first replicates that both cells have count. None if one of these has no value.
+        """
         pairs = [*zip(self.values[metric], other.values[metric], strict=False)]
         ours, theirs = [a for a, _ in pairs if a is not None], [b for _, b in pairs if b is not None]
         return paired_difference(ours, theirs) if len(ours) == len(theirs) == len(pairs) else None
@@ -61,9 +64,9 @@ class WorkloadLine:
 
     Args:
         name, about: as in the board's file.
-        metric: the ranking metric; lower is better.
-        predictor: the meaning of ``predictor=live``.
-        command: the command that runs it again, up to the policies.
+        metric: the ranking metric, one of `METRICS`; lower is better.
+        predictor: the predictor that ``predictor=live`` means here.
+        command: ``evenstep compare`` with its settings; append ``--policy`` to run a policy again.
     """
 
     name: str
@@ -99,8 +102,8 @@ class Table:
     Args:
         workloads: in the order of the board's file.
         cells: workload by workload.
-        picture: workloads the picture shows.
-        origin: its origin.
+        picture: names of the workloads that the picture shows.
+        origin: when and by which command it was made.
     """
 
     workloads: tuple[WorkloadLine, ...]
@@ -109,17 +112,17 @@ class Table:
     origin: Origin
 
     def of(self, workload: str) -> list[Cell]:
-        """The cells of one workload."""
+        """The cells of one workload, by its name; empty if it is unknown."""
         return [cell for cell in self.cells if cell.workload == workload]
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """All policies, in order of first appearance."""
+        """Names of all policies, oracles included, in order of first appearance in `cells`."""
         return tuple(dict.fromkeys(cell.policy for cell in self.cells))
 
 
 def write_table(table: Table, path: Path) -> int:
-    """Write a row for each run.
+    """Write a row for each run, cell by cell, with workloads, picture and origin in the file's head.
 
     Args:
         table: the leaderboard.
@@ -150,7 +153,7 @@ def write_table(table: Table, path: Path) -> int:
 
 
 def read_table(path: Path) -> Table:
-    """Read what `write_table` wrote; a metric that the file was made without has no value in any run.
+    """Read what `write_table` wrote; a metric that the file lacks is None in every run.
 
     Raises:
         InputError: a file that cannot be read or is no leaderboard of this version.

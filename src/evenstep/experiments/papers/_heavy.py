@@ -14,7 +14,10 @@ KEYS, JITTER = 300, 3
 
 
 def heavy(requests: int, recurring: bool = False) -> Synthetic:
-    """Long prompts and a Pareto tail of outputs, cut at 2,000; with `recurring`, of 300 prompts that come back."""
+    """A generator of `requests` requests: prompts of median 4,000 tokens, outputs Pareto of mean 500 cut at 2,000 tokens.
+
+    With `recurring`, they are of 300 prompts that come back, with outputs within 3 tokens of the prompt's own.
+    """
     return Synthetic(
         requests,
         prompt=Lognormal(sigma=1.1, median=4000, low=16, high=60_000),
@@ -25,7 +28,7 @@ def heavy(requests: int, recurring: bool = False) -> Synthetic:
 
 
 def near_cap(requests: int) -> Synthetic:
-    """85 % of the outputs end within a dozen tokens of a cap of 1,000, the rest anywhere below."""
+    """A generator of `requests` requests of which 85 % produce 989 to 1,000 tokens, a cap, and the rest 1 to 988."""
     return Synthetic(
         requests,
         prompt=Lognormal(sigma=0.9, mu=7.1, low=1, high=14_000),
@@ -35,7 +38,7 @@ def near_cap(requests: int) -> Synthetic:
 
 
 def heavy_constant(recurring: bool = False) -> Constant:
-    """Description of the heavy workload."""
+    """The constant ``heavy`` of an experiment's findings: the law of `heavy` in words; `recurring` as there."""
     tail = f"; {KEYS} prompts that come back, outputs ±{JITTER}" if recurring else ""
     return Constant(
         "heavy",
@@ -45,7 +48,7 @@ def heavy_constant(recurring: bool = False) -> Constant:
 
 
 def step_time_constant() -> Constant:
-    """Step-time law of the heavy workload."""
+    """The constant ``step time`` of an experiment's findings: `STEP_TIME` in words."""
     return Constant(
         "step time",
         f"{STEP_TIME.overhead_s:g} s + {STEP_TIME.per_token_s:g} s/token",

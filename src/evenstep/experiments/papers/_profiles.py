@@ -31,7 +31,7 @@ KV_TOKENS = dict(zip(PROFILES, (41_408, 450_000, 450_000, 450_000), strict=True)
 
 @cache
 def law(name: str) -> Profile:
-    """The law of a profile, by the name it is shown under."""
+    """The batch-time law of a bundled profile, by its key in `PROFILES`; read once in a process."""
     return Profile(PROFILES[name])
 
 
@@ -40,7 +40,7 @@ def shown(setting: ex.Setting) -> list[str]:
 
 
 def requests(setting: ex.Setting, number: int) -> Trace:
-    """Some requests of ShareGPT's lengths, in replicate `number`, without times: all are there at the start."""
+    """400 requests (80 when quick) of ``sample:sharegpt``'s replicate `number`, every 7th row, without arrival times."""
     source = source_of(file_of("sample:sharegpt"), prefix_blocks=False)
     drawn = replicate(source, number, setting.seed)
     rows = np.arange(setting.pick(400, 80)) * 7 % len(drawn)
@@ -48,7 +48,10 @@ def requests(setting: ex.Setting, number: int) -> Trace:
 
 
 def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTable:
-    """Iterations of an engine with this token budget on these requests, prefills together with decodes, up to a time."""
+    """Iterations of an engine under `sarathi`, with a budget in tokens, up to `until_s` seconds.
+
+    `name` is a key of `PROFILES` and sets batch time and memory.
+    """
     engine = Engine(token_budget=budget, batch_limit=BATCH_LIMIT, kv_tokens=KV_TOKENS[name], block_tokens=16)
     run = simulate_engine(trace, Sarathi(), engine=engine, batch_time=law(name), until_s=until_s)
     assert run.iterations is not None
@@ -56,12 +59,12 @@ def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTab
 
 
 def full(table: IterationTable, budget: int) -> F8:
-    """Seconds of the iterations that ran the whole budget."""
+    """float64, seconds of each iteration that ran exactly `budget` tokens, in order; the others are left out."""
     return table.seconds[table.tokens == budget]
 
 
 def constants(setting: ex.Setting) -> list[ex.Constant]:
-    """The choices every experiment on profiles makes."""
+    """The constants of findings that every experiment on profiles shares: requests, batch limit, memory and policy."""
     return ex.constants(f"""
         requests | {setting.pick(400, 80)} | of sample:sharegpt, all there at the start; the paper drives it under a high
           load

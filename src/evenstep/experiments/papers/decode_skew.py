@@ -42,36 +42,46 @@ FORMS: dict[str, Callable[[Table], F8]] = {
 
 
 def table(name: str) -> Table:
-    """Batches of `n_long` decodes of `kv_long` context among others of `kv_short`, with three times of attention: as
-    measured, with equal contexts of the same sum, and with all contexts as long as the longest."""
+    """The measured batches of a profile in `PROFILES`: by name of `COLUMNS`, float64, one entry a batch.
+
+    Of `n_decode` decodes, `n_long` have a context of `kv_long` tokens, the others of `kv_short`. Times of one layer's
+    attention are in microseconds: `unequal_us` as measured, `equal_us` with equal contexts of the same sum, `longest_us`
+    with all as long as the longest.
+    """
     return rows_of(BUNDLED / profiles.PROFILES[name] / "skew.csv.gz", COLUMNS)
 
 
 def fitted(rows: Table, form: str) -> float:
-    """The parameter of a correction that best explains the extra time of unequal batches, by least squares."""
+    """The factor of ``FORMS[form]`` that best explains `unequal_us` less `equal_us`, by least squares without intercept."""
     way, gone = FORMS[form](rows), rows["unequal_us"] - rows["equal_us"]
     return float((way * gone).sum() / (way * way).sum())
 
 
 def share(rows: Table) -> float:
-    """Share of the way to `longest` that unequal batches take, by least squares."""
+    """Share of the way from `equal_us` to `longest_us` at which `unequal_us` lies, by least squares over the batches."""
     return fitted(rows, "a share of the longest")
 
 
 def served(rows: Table) -> Table:
-    """The batches of as many decodes as served ones have."""
+    """The batches of 32 to 128 decodes (`SERVED`), as served ones have; all columns are kept."""
     chosen = (rows["n_decode"] >= SERVED[0]) & (rows["n_decode"] <= SERVED[1])
     return {name: column[chosen] for name, column in rows.items()}
 
 
 def beyond(rows: Table, corrected: float = 0.0) -> F8:
-    """The extra time of attention over equal contexts (with a share of the longest), as a share."""
+    """The extra time of attention of each batch over a prediction, as a share of the prediction: 0.1 = 10 % longer.
+
+    The prediction is `equal_us` plus `corrected` of the way to `longest_us`; 0 = equal contexts.
+    """
     said = rows["equal_us"] + corrected * (rows["longest_us"] - rows["equal_us"])
     return rows["unequal_us"] / said - 1.0
 
 
 def of_step(name: str, rows: Table, form: str = "") -> F8:
-    """The extra time of a whole iteration over equal contexts, with a correction, as a share."""
+    """The extra time of a whole iteration of each batch over one with equal contexts, as a share of the latter.
+
+    With `form`, the correction of that name in `FORMS`, fitted to `rows`, is subtracted first. `name` is the profile's.
+    """
     law = profiles.law(name)
     said = fitted(rows, form) * FORMS[form](rows) if form else 0.0
     whole = np.array(
@@ -93,7 +103,10 @@ def of_step(name: str, rows: Table, form: str = "") -> F8:
 
 
 def line(name: str) -> tuple[float, float]:
-    """C and t_l in seconds: a step of `SLOTS` decodes of equal context without KV, and each KV token's addition."""
+    """C and t_l of a profile in seconds: a step of 72 decodes without KV, and the addition of each KV token.
+
+    They are of the line through two batches of equal contexts, of 256 and of 4,096 tokens.
+    """
     low, high = (
         profiles.law(name).seconds(Batch(tokens=SLOTS, requests=SLOTS, decodes=SLOTS, decode_context=SLOTS * c, longest=c))
         for c in CONTEXTS
@@ -103,7 +116,7 @@ def line(name: str) -> tuple[float, float]:
 
 
 def parted(rows: Table) -> dict[str, Table]:
-    """The batches that only decode, and the batches with a prefill chunk."""
+    """The batches that only decode, under ``decodes alone``, and those with a prefill chunk, under ``with a chunk``."""
     mixed = rows["prefill_chunk"] > 0
     return {
         kind: {name: column[chosen] for name, column in rows.items()}

@@ -32,10 +32,10 @@ class Measured:
     """One measured run, with its hardware and settings.
 
     Args:
-        name: of its file.
+        name: of its file in ``measured``, without suffix.
         profile: bundled profile of the device and model.
         engine: the run's own arguments.
-        within: tolerated share of error of the mean and the 95 % point.
+        within: tolerated relative error of the mean and the 95 % point of each latency, as a share.
     """
 
     name: str
@@ -80,19 +80,27 @@ Latencies = Mapping[str, F8]
 
 
 def columns(name: str) -> dict[str, F8]:
-    """A measured run: float64 by column, one row a request."""
+    """A measured run by its file's name: float64 by column, one entry a request; times in seconds, lengths in tokens."""
     text = gzip.decompress((_FOLDER / f"{name}.csv.gz").read_bytes()).decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     return {column: np.array([float(row[column]) for row in rows]) for column in rows[0]}
 
 
 def measured(rows: Mapping[str, F8]) -> Latencies:
-    """Latencies by quantity, seconds; `TTFT in the engine` counts from when the engine took the request up."""
+    """Latencies of each request in seconds, by name of `QUANTITIES`, from the columns of a measured run.
+
+    ``TTFT in the engine`` counts from when the engine took the request up, the others from its arrival.
+    """
     return _latencies(rows["arrival_s"], rows["queued_s"], rows["first_token_s"], rows["last_token_s"], rows)
 
 
 def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latencies:
-    """Latencies of the simulated engine on the same requests, `without` one part of the model (or with `LATER_LINK`)."""
+    """Latencies, as `measured`, of the simulated engine under `vllm` on the requests of `rows`.
+
+    Args:
+        without: a part of the model to leave out: a key of `WITHOUT` or `LANES`, or `APART`. `LATER_LINK` replaces the
+            link's measurement instead. Any other text changes nothing.
+    """
     later: dict[str, Any] = {"collective": "collective-2026-09-26.csv"} if without == LATER_LINK else {}
     changed, options = WITHOUT.get(without, ({}, LANES.get(without, later)))
     engine, law = replace(run.engine, **changed), Profile(run.profile, **options)
@@ -113,7 +121,10 @@ def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latenc
 
 
 def taken_up(run: EngineRun) -> F8:
-    """float64[N], when the engine took each request up: at the first start of an iteration from its arrival on."""
+    """float64[N], seconds at which the engine took each request up: the first start of an iteration at or after its arrival.
+
+    Without one it is the run's end.
+    """
     assert run.iterations is not None
     starts = np.append(run.iterations.start_s, run.totals.makespan_s)
     return starts[np.searchsorted(starts, run.requests.arrival_s, side="left")]
@@ -125,7 +136,7 @@ def _latencies(arrival: F8, queued: F8, first: F8, last: F8, rows: Mapping[str, 
 
 
 def off(real: Latencies, ours: Latencies) -> dict[tuple[str, str], float]:
-    """Relative errors of our latencies against the measured ones, by quantity and figure."""
+    """Relative errors, ours over real minus 1, of the latencies' ``mean`` and ``p95``, by (quantity, figure)."""
     return {
         (quantity, name): float(figure(ours[quantity]) / figure(real[quantity]) - 1.0)
         for quantity in QUANTITIES

@@ -32,10 +32,10 @@ class Cache:
         self._looked: set[str] = set()
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The stored result for this key, or None.
+        """The stored result for this key, or None. The object is the cache's own: do not change it.
 
         Raises:
-            InputError: the file is there and cannot be read.
+            InputError: the file exists and cannot be read.
         """
         if key not in self._known and key not in self._looked:
             self._looked.add(key)
@@ -45,13 +45,15 @@ class Cache:
         return self._known.get(key)
 
     def kept(self, key: str) -> dict[str, Any]:
-        """The stored result for a key that has one."""
+        """The stored result for a key that has one, as `get`; an `AssertionError` if it has none."""
         found = self.get(key)
         assert found is not None
         return found
 
     def put(self, key: str, result: dict[str, Any]) -> None:
-        """Store a result. Readers see all of it or nothing.
+        """Store a result in memory and, with a folder, in its file; an earlier one is replaced.
+
+        Other processes see the whole file or none. The folder is made if it is missing.
 
         Raises:
             InputError: the file cannot be written.

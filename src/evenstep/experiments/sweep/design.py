@@ -28,9 +28,9 @@ class Point:
     Args:
         values: of the parameters, in their order.
         settled: its settings with their origin.
-        settings: the same, seen to be in range, with the arrivals they imply.
-        contenders: its policies, in the order asked.
-        label: what messages call it.
+        settings: the same after `settings.checked`: in range, with the arrivals they imply.
+        contenders: its policies with their swept options, in the order asked; names are those asked for.
+        label: what messages call it: ``workers=8, pool=32``.
     """
 
     values: tuple[Any, ...]
@@ -45,12 +45,12 @@ class Design:
     """A sweep, ready to be run.
 
     Args:
-        parameters: what is swept.
-        points: at least one.
-        policies: as asked.
-        metrics: what is shown.
-        grid: whether the points are a grid.
-        fixed: settings all points share, as the file gives them.
+        parameters: names of what is swept, in the file's order.
+        points: at least one; on a grid the last parameter varies fastest.
+        policies: their specs, as asked.
+        metrics: names of the metrics that are shown.
+        grid: whether the points are a grid; False = a Latin hypercube.
+        fixed: settings all points share, as the file gives them, with its source.
         until: when replicates are enough, or None.
         most_seeds: replicates a point may have under `until`.
     """
@@ -66,7 +66,7 @@ class Design:
 
 
 def design_of(found: SweepFile, document: Document) -> Design:
-    """The design of a sweep file.
+    """The design of a sweep file that `read_sweep` gave; every policy is built once with the options of each point.
 
     Raises:
         InputError: naming file, line and field of what does not fit, or the point at which settings do not fit
@@ -111,7 +111,7 @@ SLO_METRICS = ("slo_share", "goodput_requests_per_s", "goodput_tokens_per_s")
 
 
 def metric_names() -> tuple[str, ...]:
-    """Every metric a sweep can show or wait for: the numbers of a summary."""
+    """Names of every metric a sweep can show or wait for: the numbers of a run's summary, those of an objective included."""
     from evenstep.measure.metrics import Slo
     from evenstep.measure.records import Conditions, Totals
     from evenstep.measure.tally import Tally

@@ -73,14 +73,20 @@ class SweepFile:
 
 @dataclass(frozen=True, slots=True)
 class Hypercube:
-    """A Latin hypercube of so many points, drawn under a seed."""
+    """A Latin hypercube of `points` points, drawn under `seed` (`points.latin_points`)."""
 
     points: int
     seed: int = 0
 
 
 def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Document]:
-    """A sweep file, and the document that knows its lines; a mapping stands for a file's content.
+    """Read and check a sweep file; policies, metrics and values are checked later, by `design_of`.
+
+    Args:
+        source: a path, or a mapping with the content of such a file.
+
+    Returns:
+        The sweep, and the document that knows the line of each key, for errors.
 
     Raises:
         InputError: see `config.read_yaml`; unknown keys anywhere, a parameter that is fixed and swept, or no workload.
@@ -112,10 +118,10 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Docum
 
 
 def sampling(found: SweepFile, document: Document) -> Hypercube | None:
-    """The Latin hypercube that the file asks for; None = a grid.
+    """The Latin hypercube that the key `sample` asks for; None = a grid. `document` is for errors.
 
     Raises:
-        InputError: something else than ``grid`` or a mapping with ``latin-hypercube``.
+        InputError: something else than ``grid`` or a mapping with ``latin-hypercube`` >= 1 and perhaps ``seed`` >= 0.
     """
     given = found.sample
     if given == "grid":
@@ -136,7 +142,7 @@ def sampling(found: SweepFile, document: Document) -> Hypercube | None:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of SWEEP.yaml; settings are those of `compare`."""
+    """The JSON Schema of SWEEP.yaml; ``fixed`` takes settings of `compare`, ``over`` those of them that can be swept."""
     found = config.schema(SweepFile, "evenstep SWEEP.yaml")
     said = {name: one.get("description", "") for name, one in found["properties"].items()}
     fixed = mapping(ELSEWHERE, said["fixed"])

@@ -40,7 +40,7 @@ _DECIDING = (
 
 
 def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
-    """The key of one run.
+    """The key of one run: SHA-256 in hex, also over the versions of evenstep and NumPy. Policy and predictor are built once.
 
     Args:
         plan: fleet, laws and seed; its source is known by `trace`.
@@ -77,17 +77,20 @@ def _contender(asked: Contender) -> Any:
 
 @cache
 def code_digest() -> str:
-    """SHA-256 over evenstep's own sources that decide results."""
+    """SHA-256, in hex, over evenstep's own sources that decide results; read once in a process."""
     root = Path(evenstep.__file__).parent
     return _files_digest(tuple(path for pattern in _DECIDING for path in sorted(root.glob(pattern))), root)
 
 
 def content(value: Any, options: object = None) -> Any:
-    """A value as JSON that differs whenever the result could differ.
+    """A value as JSON that differs whenever the result of a run could differ.
+
+    A float is written in hex, an array as type, shape and SHA-256. Text that names a file becomes the SHA-256 of its
+    content. An object becomes its class, its fields, and the SHA-256 of its source if it is not evenstep's.
 
     Args:
         value: settings, laws, policies, predictors and their parts.
-        options: the options of an object that is not a dataclass; its own state is ignored.
+        options: what an object that is not a dataclass was made with; used in place of its own state.
     """
     if value is None or isinstance(value, bool | int):
         return value

@@ -19,8 +19,8 @@ class Span:
     """A range of numbers.
 
     Args:
-        low, high: its ends, ``low < high``.
-        points: values on a grid, ends included; None where only a Latin hypercube will ask.
+        low, high: its ends, ``low < high``; ``low > 0`` if `log`.
+        points: number of values on a grid, ends included, >= 2; None where only a Latin hypercube will ask.
         log: whether values are spread evenly on a logarithmic scale.
     """
 
@@ -57,7 +57,7 @@ class Axis:
     where: str = "sweep"
 
     def grid(self) -> tuple[Any, ...]:
-        """Every value on a grid.
+        """Every value on a grid: the listed ones in their order, or those of the range from low to high.
 
         Raises:
             InputError: a range without its number of points, or whole numbers that fall together.
@@ -74,7 +74,10 @@ class Axis:
         return tuple(found)
 
     def at(self, share: float) -> Any:
-        """The value at a share in [0, 1) of the axis: a listed value, or a number of the range."""
+        """The value at a share in [0, 1) of the axis: a listed value, each for an equal part, or a number of the range.
+
+        A parameter of whole numbers gets the number rounded.
+        """
         if self.span is None:
             return self.values[int(share * len(self.values))]
         return self._value(self.span, share)
@@ -91,7 +94,7 @@ def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float
         name: the parameter.
         given: the value in the file.
         where: file and line, for messages.
-        number: whether the parameter is a whole number, a number, or (None) neither, which has no ranges.
+        number: int or float, the parameter's type; None = it is not numeric and takes no range.
 
     Raises:
         InputError: an empty list or range, a duplicate value, an unknown key, or a range of a parameter without numbers.
@@ -116,7 +119,7 @@ def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float
 
 
 def grid_points(axes: Sequence[Axis]) -> list[tuple[Any, ...]]:
-    """Every combination of values, the last axis fastest."""
+    """Every combination of values, one tuple a point in the order of `axes`; the last axis varies fastest."""
     return list(itertools.product(*(axis.grid() for axis in axes)))
 
 
@@ -127,6 +130,9 @@ def latin_points(axes: Sequence[Axis], count: int, seed: int) -> list[tuple[Any,
         axes: the sampled axes; listed values share their axis evenly.
         count: number of points, >= 1.
         seed: key of the sample.
+
+    Returns:
+        `count` tuples with a value for each axis, in the order of `axes`.
 
     Source: McKay, Beckman and Conover (1979), as `scipy.stats.qmc.LatinHypercube` draws it.
     """

@@ -14,8 +14,8 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C while a sweep ran.
 
     Args:
-        made: runs of this call that are finished and kept.
-        left: runs that were not.
+        made: runs that this `Runs` finished and kept so far.
+        left: runs of the interrupted `make` that are not in the cache.
     """
 
     def __init__(self, made: int, left: int) -> None:
@@ -28,9 +28,12 @@ class Runs:
 
     Args:
         cache: takes every result as soon as it is there.
-        workloads: what was read already.
+        workloads: workloads that were read already; handed to each process.
         places: where runs are made.
         watch: told what happens.
+
+    Attributes:
+        made: runs made so far, over all calls of `make`.
     """
 
     def __init__(self, cache: Cache, workloads: Workloads, places: Places, watch: Progress) -> None:
@@ -38,15 +41,15 @@ class Runs:
         self.made = 0
 
     def make(self, tasks: Sequence[Task], *, may_begin_plain: bool = True) -> None:
-        """Carry the tasks out.
+        """Carry the tasks out in their order, and put each result into the cache under the task's key.
 
         Args:
-            tasks: the runs.
+            tasks: the runs; they are made even if the cache has them.
             may_begin_plain: make runs in plain Python until their kernels are compiled, with the same bits.
 
         Raises:
             InputError, PolicyError: from the first run that fails, with the point it failed at.
-            Interrupted: Ctrl-C.
+            Interrupted: Ctrl-C; finished runs are in the cache.
         """
         if not tasks:
             return
@@ -73,5 +76,5 @@ class Runs:
             self._watch.end()
 
     def close(self) -> None:
-        """Let the processes go."""
+        """End the processes that were started, if any."""
         self._crew.close()

@@ -41,9 +41,9 @@ class Forecast:
     Args:
         points: points of the sweep.
         runs: runs that differ, with the replicates every point starts with.
-        cached: those that are in the cache already.
-        seconds: what the others will take, or None when none is left.
-        most: runs that differ when every point needs the most replicates; `runs` without ``until``.
+        cached: those of `runs` that were in the cache before the forecast timed any.
+        seconds: wall-clock estimate for those still left after the timed ones; None if none is left.
+        most: upper limit of runs, if every point needs the most replicates; `runs` without ``until``.
     """
 
     points: int
@@ -68,9 +68,11 @@ def sweep(
 
     Args:
         source: a SWEEP.yaml, or a mapping with its keys.
-        cache: folder in which finished runs are kept and looked for; None = none.
-        until: add replicates to a point until this holds for all its policies; wins over the file.
-        most_seeds: replicates a point may have under `until`; wins over the file.
+        cache: folder in which finished runs are kept and looked for; None = they are kept in memory only.
+        until: add replicates to a point until this holds for all its policies, e.g. ``ci(idle_share) < 2%``; wins over
+            the file.
+        most_seeds: replicates a point may have under `until`, >= 2; wins over the file. A point that reaches them without
+            meeting `until` ends there.
         executor: ``processes`` of this machine, or ``ray``.
         processes: how many; None = start here, and use all cores if it takes long.
         ray_address: the Ray cluster; None = one on this machine.
@@ -91,8 +93,12 @@ def sweep(
 class Sweep:
     """A sweep with its cache; `sweep` runs one, and a dry run asks for its `forecast`.
 
-    Arguments are those of `sweep`, and `slo`, an objective such as ``ttft=2s,tpot=50ms``; it wins over the file.
-    `made` counts the runs made so far; all others came from the cache.
+    Making one reads and checks everything: file, workloads, policies, and that the replicates of each point differ. Its
+    arguments are those of `sweep`, and `slo`, an objective such as ``ttft=2s,tpot=50ms``, which wins over the file.
+    Attribute `made` counts the runs that `run` made so far; all others came from the cache.
+
+    Raises:
+        InputError: see `sweep`.
     """
 
     def __init__(
@@ -128,7 +134,11 @@ class Sweep:
             self._check(point)
 
     def run(self, places: Places) -> Swept:
-        """Make every run that the cache has not; see `sweep`."""
+        """Make every run that the cache lacks, and return the whole sweep; started processes end with it.
+
+        Raises:
+            InputError, PolicyError, Interrupted: see `sweep`.
+        """
         runs = Runs(self.cache, self._workloads, places, self._watch)
         try:
             return self._run(runs)
@@ -151,11 +161,18 @@ class Sweep:
                 counts[p] = count
 
     def tasks(self) -> list[Task]:
-        """The runs that the cache has not, with the replicates every point starts with."""
+        """The runs that the cache lacks, each once, point by point, with the replicates every point starts with."""
         return self._tasks([point.settings.seeds for point in self.design.points])
 
     def forecast(self, processes: int | None = None) -> Forecast:
-        """Estimate the work still to do. Up to three points are timed, and their runs are stored like any other."""
+        """Estimate the work still to do.
+
+        Replicate 0 of each policy is run, in this process, at the first, the middle and the last point where the cache lacks
+        it. These runs are stored like any other.
+
+        Args:
+            processes: processes that will share the rest; None = one a core.
+        """
         design = self.design
         counts = [point.settings.seeds for point in design.points]
         every = {key for p, count in enumerate(counts) for key in self._keys_of(p, count)}

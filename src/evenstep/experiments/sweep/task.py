@@ -31,7 +31,7 @@ class Task:
         key: SHA-256 of everything that decides it (`sweep.key.key_of`).
         settings: the point's settings.
         contender: policy and predictor.
-        index: the replicate.
+        index: the replicate, from 0.
         label: what messages call it.
         loop: module of the compiled loop it takes (`cluster.host.loop_of`).
     """
@@ -44,7 +44,11 @@ class Task:
     loop: str
 
     def carry_out(self, shared: Workloads) -> dict[str, Any]:
-        """Make the run; the result holds JSON values only.
+        """Make the run, on the replicate that `shared` reads or has.
+
+        Returns:
+            JSON values: ``replicate``, ``seed``, ``digest``, ``trace`` (its SHA-256), ``predictor``, ``oracle``,
+            ``summary``, and ``seconds`` that the run took.
 
         Raises:
             InputError: this process would make another run than the one asked for: other files, code or versions.
@@ -72,10 +76,12 @@ class Task:
 
 
 class Workloads:
-    """Caches workloads, plans and replicates, each read or made once.
+    """Caches workloads that were read, and replicates.
+
+    A workload is read once. The last `KEPT` replicates stay in memory, and the SHA-256 of every one.
 
     Args:
-        sources: workloads that were read already, for instance in another process.
+        sources: workloads that were read already, for instance in another process; the mapping is copied.
     """
 
     def __init__(self, sources: Mapping[Reading, Workload] | None = None) -> None:
@@ -88,7 +94,7 @@ class Workloads:
         return Workloads, (self.sources,)
 
     def plan(self, settings: CompareSettings) -> Plan:
-        """Everything the runs of a point share.
+        """Everything the runs of a point share, made anew at each call; its workload is read at the first.
 
         Raises:
             InputError: a workload that cannot be read or scaled.
@@ -96,11 +102,15 @@ class Workloads:
         return plan_of(settings, self._workload(settings))
 
     def checked_plan(self, label: str, settled: Settled[CompareSettings], settings: CompareSettings) -> Plan:
-        """`plan`, seen to have what its arrivals need.
+        """The point's plan, as `plan`, after a check that its trace has what its arrivals need (`settings.check_fits`).
 
         Args:
             label: of the point, for errors.
             settled: the settings with their origins.
+            settings: the settings after `settings.checked`.
+
+        Raises:
+            InputError: it names the point.
         """
         try:
             plan = self.plan(settings)
@@ -110,7 +120,10 @@ class Workloads:
         return plan
 
     def replicate(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Trace, str]:
-        """A replicate's trace, and its SHA-256."""
+        """The trace of replicate `index` of a point, and its SHA-256 (`jobs.fingerprint`); made if it is not kept.
+
+        Call `plan` with these settings first: it reads the workload.
+        """
         place = self._place(plan, settings, index)
         if place not in self._traces:
             trace = plan.replicate(index)
@@ -122,7 +135,7 @@ class Workloads:
         return self._traces[place]
 
     def print_of(self, plan: Plan, settings: CompareSettings, index: int) -> str:
-        """The SHA-256 of a replicate, even if the trace is no longer cached."""
+        """The SHA-256 of a replicate, as in `replicate`; known even if the trace is no longer kept."""
         place = self._place(plan, settings, index)
         return self._prints[place] if place in self._prints else self.replicate(plan, settings, index)[1]
 
@@ -143,7 +156,10 @@ class Workloads:
 
 
 def at(label: str, error: Exception) -> Exception:
-    """The error, with the sweep point at which it was raised."""
+    """A copy of an `InputError` or `PolicyError` that begins with the point's label; any other error itself.
+
+    An `InputError` that begins with the label already is returned itself.
+    """
     if isinstance(error, InputError):
         if error.where.startswith(label):
             return error

@@ -24,7 +24,7 @@ class Condition:
 
     Args:
         metric: field of the summary.
-        limit: largest half width, in the metric's unit or as a share of its mean.
+        limit: half the width of the interval must be less, in the metric's unit or as a share of its mean (0.02 = 2 %).
         relative: whether `limit` is a share of the mean.
     """
 
@@ -33,7 +33,10 @@ class Condition:
     relative: bool
 
     def holds(self, found: Interval | None) -> bool:
-        """Whether the interval is narrow enough. Without a value, or with one replicate, it is not."""
+        """Whether half the interval's width is below the limit; a width of 0 always is.
+
+        False without a value (None), or with one replicate.
+        """
         if found is None or found.low is None or found.high is None:
             return False
         half = (found.high - found.low) / 2
@@ -42,10 +45,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """All of some conditions.
+    """The stopping rule: conditions that must all hold.
 
     Args:
-        text: as it was asked.
+        text: as the user wrote it.
         conditions: at least one.
     """
 
@@ -56,13 +59,13 @@ class Until:
         """Whether all conditions hold.
 
         Args:
-            interval: the interval of a metric.
+            interval: gives the interval of a metric by its name; None where a replicate has no value.
         """
         return all(one.holds(interval(one.metric)) for one in self.conditions)
 
 
 def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Until:
-    """The condition that a text asks for.
+    """Parse a stopping rule: conditions ``ci(METRIC) < NUMBER``, or ``NUMBER%`` of the mean, joined by ``and``.
 
     Args:
         text: for instance ``ci(idle_share) < 2% and ci(oldest_wait_s) < 0.5``.
@@ -70,7 +73,8 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
         where: the flag or the line of the file that the text stands in.
 
     Raises:
-        InputError: naming the position, counted from 1, of the first word that does not fit.
+        InputError: an unknown metric, a number not above 0, or another word that does not fit; it names the position,
+            counted from 1.
     """
     words = _words(text, where)
     found: list[Condition] = []
@@ -108,7 +112,10 @@ def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Un
 
 
 def next_count(count: int, most: int) -> int:
-    """Replicates to try after `count`: half as many again, but `most` at most, so that few looks are taken at the data."""
+    """The total number of replicates to have after `count`: half as many more, at least one more, but `most` at most.
+
+    Few looks are taken at the data that way.
+    """
     return min(most, count + max(1, count // 2))
 
 

@@ -29,7 +29,7 @@ BASELINES = {RANDOM: "random", ROBIN: "round-robin", P2C: "power-of-d:d=2", JSQ:
 
 
 def br_h(horizon: int = LONG, predictor: str = "oracle", options: str = "") -> str:
-    """The spec of BR-H in paper mode: no age bound."""
+    """The spec of BR-H in paper mode, without an age bound; `options` is appended as written, with a comma first."""
     return f"br-h:horizon={horizon},age_limit=0,predictor={predictor}{options}"
 
 
@@ -44,23 +44,25 @@ METHODS = {
 
 
 def fleet(workers: int) -> Cluster:
-    """A saturated fleet whose pool grows with its workers."""
+    """A saturated fleet of `SLOTS` slots and `POOL` waiting requests a worker, whose policies may hold."""
     return Cluster(workers=workers, slots=SLOTS, pool=POOL * workers, may_hold=True)
 
 
 def kinds(setting: ex.Setting) -> tuple[str, ...]:
-    """Workloads of a table: the two stand-ins, or the user's trace."""
+    """Kinds of workload of a table, for `run_on`: `HEAVY` and `NEAR_CAP`, or only `TRACE` if the user gave a trace."""
     return (TRACE,) if setting.traces else (HEAVY, NEAR_CAP)
 
 
 def run_on(
     setting: ex.Setting, kind: str, workers: int, methods: Mapping[str, str], *, samples: int = 0
 ) -> tuple[dict[str, list[Run]], str]:
-    """Methods on a stand-in workload (or the user's trace) and the sentence on what stands in.
+    """Run methods on a stand-in workload, or on the user's trace.
+
+    Returns the runs of each label by replicate, and a phrase on what stands in for the paper's data.
 
     Args:
         setting: how.
-        kind: `HEAVY` or `NEAR_CAP`.
+        kind: `HEAVY`, `NEAR_CAP`, or `TRACE` where the user gave one.
         workers: G.
         methods: label to spec.
         samples: samples of every worker's load to keep, first replicate.
@@ -73,19 +75,19 @@ def run_on(
 
 
 def requests(setting: ex.Setting, workers: int) -> int:
-    """The number of requests to draw: in proportion to the workers, so that every slot is used equally often."""
+    """The number of requests to draw: 500 a worker, 40 when quick, so that every slot is used equally often at each size."""
     return workers * setting.pick(500, 40)
 
 
 def rows(
     runs: ex.Runs, said: str, paper: Mapping[str, tuple[float, float, float]], against: str, spread: str = "spread"
 ) -> list[ex.Row]:
-    """Spread, TPOT p95 and throughput of every method, next to the paper's three numbers.
+    """Rows of spread, then of TPOT p95, then of throughput, one a method, next to the paper's numbers.
 
     Args:
         runs: label to runs.
         said: what stands before a quantity.
-        paper: label to the paper's numbers.
+        paper: label to the paper's spread (tokens), TPOT p95 (ms) and throughput (tokens/s).
         against: the method others are compared with; empty = the first.
         spread: what the table calls the spread.
     """
@@ -100,7 +102,7 @@ def rows(
 
 
 def constants(setting: ex.Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)) -> list[ex.Constant]:
-    """The free constants all these experiments share."""
+    """The constants of findings all these experiments share, for these sizes G; of the workloads, those in `kinds`."""
     sizes = ", ".join(map(str, workers))
     found = [
         *ex.constants(f"""

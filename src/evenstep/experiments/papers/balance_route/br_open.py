@@ -139,7 +139,10 @@ def _latency(setting: ex.Setting, served: float) -> Latency:
 
 
 def received(trace: Trace, steps: int) -> Drift:
-    """A drift for requests that hold a slot and their prompt's KV for `steps` steps before they decode."""
+    """A drift for requests that hold a slot and their prompt's KV for `steps` steps before they decode.
+
+    Its profiles belong to the rows of this trace; 0 steps give the default drift.
+    """
     if steps == 0:
         return Drift()
     counts = trace.output_tokens + steps

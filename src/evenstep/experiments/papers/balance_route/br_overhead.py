@@ -89,7 +89,7 @@ class _Watched:
 
 
 def captured(setting: ex.Setting, workers: int, replicate: int) -> tuple[BRH, list[RoutingView], float]:
-    """Every view of a run of BR-H on the heavy workload, and the mean seconds of a step."""
+    """(the policy, a copy of every view it was shown, mean seconds of a step) of a run of BR-H on the heavy workload."""
     policy = BRH(horizon=br.LONG, age_limit=0.0)
     watched = _Watched(policy)
     trace = heavy(setting.pick(120, 40) * workers).draw(setting.seed, replicate)
@@ -132,7 +132,10 @@ def _deciding(policy: BRH, view: RoutingView, stage: int, repeats: int) -> Calla
 
 
 def until_stage(policy: BRH, view: RoutingView, stage: int, repeats: int) -> KernelCall:
-    """The kernel call that makes the decision on this view up to and with a stage, `repeats` times."""
+    """A call, not yet made, of the compiled decision on this view up to and with a stage, `repeats` times in one loop.
+
+    `stage` is `PREPARATION`, `STAGE_ONE` or `STAGE_TWO`.
+    """
     from evenstep.experiments.papers.balance_route.stages import BRHUntil
 
     call = kernel_call(BRHUntil(**asdict(policy), until=stage, repeats=repeats), view)

@@ -35,7 +35,10 @@ class _Gallery:
 
 
 def galleries(setting: ex.Setting) -> list[_Gallery]:
-    """The paper's galleries in order, or two small ones when quick."""
+    """The paper's figures in order, each a line of panels with its workload, size, methods and printed spreads.
+
+    When quick, two small ones.
+    """
     if setting.quick:
         few = {m: br.METHODS[m] for m in (br.JSQ, br.BR0, br.ORACLE)}
         return [_Gallery("Fig. 10", br.HEAVY, 4, few, {}), _sweep(4, br_sweep.CROSS[:2], "Fig. 12")]

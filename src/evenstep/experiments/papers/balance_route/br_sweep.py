@@ -69,7 +69,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def spec(beta: int, gamma: float, reading: str) -> str:
-    """BR-H oracle at one point of the cross."""
+    """The spec of BR-H with an oracle at penalty `beta` and discount `gamma`; `reading` of eq. 2 is one of `READINGS`."""
     return br.br_h(options=f",penalty={beta},discount={gamma},score={reading}")
 
 

@@ -32,7 +32,7 @@ Work = AssignWork
 
 @rule
 def route(view: RuleView, options: Any, work: AssignWork) -> None:
-    """The rule of `br_h`, in a loop."""
+    """Decide as `br_h` up to stage `options.until`, `options.repeats` times; each time starts with all requests held."""
     for _ in range(options.repeats):
         for i in range(work.worker.size):
             work.worker[i] = HOLD
@@ -42,7 +42,7 @@ def route(view: RuleView, options: Any, work: AssignWork) -> None:
 
 @declared(signature(int, int, Ints, Ints, IntTable, IntTable, Table))
 def project_all(repeats: int, load: Any, running: Any, counts: Any, loads: Any, projected: Any) -> int:
-    """Read all workers' projections from their windows of departures `repeats` times.
+    """Compute all workers' projections from their windows of departures `repeats` times; returns `repeats`.
 
     Args:
         load, running: int64[G], tokens and requests of each worker.

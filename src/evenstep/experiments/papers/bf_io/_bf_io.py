@@ -27,13 +27,13 @@ MISSING = "BurstGPT, of which no long enough piece is to be had"
 
 
 def horizon(steps: int, discount: float = 1.0) -> str:
-    """The spec of BF-IO(H) with true remaining lengths."""
+    """The spec of BF-IO with a window of `steps` decode steps, in paper mode; 0 needs no predictor, else it is an oracle."""
     tail = f"horizon={steps},predictor=oracle," if steps else ""
     return f"bf-io:{tail}discount={discount},age_limit=0"
 
 
 def burst(requests: int) -> Synthetic:
-    """Chat-like lengths whose resident loads are those of the paper's Fig. 6 at 72 slots."""
+    """A generator of `requests` chat-like requests whose resident loads are near those of the paper's Fig. 6 at 72 slots."""
     return Synthetic(
         requests,
         prompt=Lognormal(sigma=1.15, mu=6.1, low=4, high=4096),
@@ -43,35 +43,41 @@ def burst(requests: int) -> Synthetic:
 
 
 def fleet(workers: int = 16, slots: int = 72, pool: int = 128) -> Cluster:
-    """A saturated fleet of one barrier group."""
+    """A saturated fleet of one barrier group, whose policies may hold; `pool` requests wait in all, `slots` a worker run."""
     return Cluster(workers=workers, slots=slots, pool=pool, may_hold=True)
 
 
 def run_on(
     setting: ex.Setting, cluster: Cluster, requests: int, policies: Mapping[str, str] = POLICIES, **kept: Any
 ) -> tuple[dict[str, list[Run]], str]:
-    """Policies on the stand-in workload (or the user's trace) and the sentence on what stands in.
+    """Run policies on the stand-in workload, or on the user's trace.
 
     Args:
         setting: how.
         cluster: the fleet.
         requests: drawn where the user gave no trace.
         policies: label to spec.
-        kept: what `run_policies` keeps of the runs.
+        kept: options of `run_policies`, for instance ``records=True``.
+
+    Returns:
+        The runs of each label by replicate, and a phrase on what stands in for the paper's data.
     """
     source, stands_in = ex.workload(setting, burst(requests), MISSING, cluster, STEP_TIME)
     return ex.run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in
 
 
 def steady(run: Run) -> tuple[StepTable, int, int]:
-    """The steps of a run with records, and the first and last row of its steady window (`metrics.steady_window`)."""
+    """The steps of a run with records, and the first and last row, both included, of its steady window."""
     assert run.steps is not None
     _, first, last = metrics.steady_window(metrics.full(run.steps, run.conditions.slots_total))
     return run.steps, first, last
 
 
 def reaches(slope: ex.Interval, least: float) -> bool | None:
-    """Whether an exponent reaches `least`: None where its interval is too wide to tell."""
+    """Whether an exponent reaches `least`: True if its interval lies at or above it, False if it lies below.
+
+    If the interval contains `least`: True if half of it is at most `TOLD`, else None. None with one replicate.
+    """
     if slope.low is None or slope.high is None:
         return None
     if slope.low >= least or slope.high < least:
@@ -80,7 +86,7 @@ def reaches(slope: ex.Interval, least: float) -> bool | None:
 
 
 def constants(cluster: Cluster, requests: int) -> list[ex.Constant]:
-    """The free constants that all these experiments share."""
+    """The constants of findings that all these experiments share, for this fleet and number of requests."""
     return ex.constants(f"""
         requests | {requests} | the paper does not give the length of a run; all are run to completion
         workload | prompts lognormal(6.1, 1.15) in 4..4096, outputs gamma(1.5, 180) in 1..2000 | chosen so that loads are

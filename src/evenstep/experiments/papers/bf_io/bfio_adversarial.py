@@ -72,7 +72,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def instance(against: str, workers: int) -> Trace:
-    """The requests of the paper's instance, in order.
+    """The requests of the paper's instance, in order, with arrival times in seconds and prompts of one token.
 
     Args:
         against: ``round-robin``: every G-th request is long; ``jsq``: before each long request so many short ones that

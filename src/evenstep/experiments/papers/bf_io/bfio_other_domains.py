@@ -51,7 +51,10 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def mesh(jobs: int, seed: int) -> Profiles:
-    """Patches of a mesh: the level of each is a random walk between 0 and `FINEST`, looked at every `LOOK` steps."""
+    """Load profiles of `jobs` patches of a mesh, in cells a step, for 20 to 120 steps.
+
+    The level of each is a random walk between 0 and `FINEST`, with a move every `LOOK` steps; a level has 4 times the cells.
+    """
     steps = _whole(seed, "mesh-steps", jobs, 20, 120)
     looks = int(steps.max()) // LOOK + 1
     level = np.zeros((jobs, looks))
@@ -62,7 +65,7 @@ def mesh(jobs: int, seed: int) -> Profiles:
 
 
 def tiles(jobs: int, seed: int) -> Profiles:
-    """Blocked factorisations: what is left of the matrix shrinks with every panel."""
+    """Load profiles of `jobs` blocked factorisations of 4 to 40 panels, a panel a step, in tiles left to update."""
     panels = _whole(seed, "tile-panels", jobs, 4, 40)
     matrix, done = _each_step(panels)
     left = panels[matrix] - done

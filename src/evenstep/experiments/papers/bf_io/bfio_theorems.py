@@ -39,14 +39,20 @@ MANY_SLOTS = (72, 144, 288, 576)
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A setting of the theorems: whether outputs are all alike, and the drift."""
+    """A setting of the theorems.
+
+    Args:
+        name: what tables call it.
+        equal: whether all outputs have `OUTPUT` tokens; else they are geometric of that mean.
+        drift: growth of a request's load a step; the default is 1 token.
+    """
 
     name: str
     equal: bool = False
     drift: Drift = field(default_factory=Drift)
 
     def cluster(self, workers: int, slots: int) -> Cluster:
-        """Saturated, with a pool that can fill every slot that falls free at once without one class of prompts."""
+        """A saturated fleet whose pool can fill every slot that falls free at once, without any one class of prompts."""
         pool = 2 * workers * slots if self.equal else max(128, workers * slots // 4)
         return Cluster(workers=workers, slots=slots, pool=pool, may_hold=True, drift=self.drift)
 
@@ -56,7 +62,10 @@ class Model:
 
     @property
     def variance(self) -> float:
-        """Variance of the load of one slot under FCFS, geometric outputs: sigma_s^2 + var of the drift up to its age."""
+        """Variance of the load of one slot under FCFS, tokens^2: that of the prompts plus that of the growth by its age.
+
+        Outputs are taken as geometric, also if `equal`.
+        """
         q = 1 - 1 / OUTPUT
         ages = np.arange(60 * OUTPUT)
         delta = self.drift.sequence or (self.drift.growth,)
@@ -81,9 +90,9 @@ class Counted:
     """The counted steps of one run: after the warm-up, while Definition 1 held.
 
     Args:
-        imbalance, gap: float64[K], KV tokens.
-        variance: of the load over workers, for each slot, mean over samples.
-        asserted: whether all slots were full and the pool overloaded at every counted step.
+        imbalance, gap: float64[K], KV tokens: workers times envelope minus the sum of loads, and envelope minus least load.
+        variance: of the load over workers, per slot, mean over samples; nan if the run has no samples.
+        asserted: whether there are counted steps, with all slots full at each of them.
     """
 
     imbalance: F8
@@ -93,7 +102,11 @@ class Counted:
 
 
 def counted(run: Run, model: Model) -> Counted:
-    """The counted steps of a run with records."""
+    """The counted steps of a run with records, which starts with `overloaded_steps` steps under Definition 1.
+
+    With equal outputs there is no warm-up, and only whole rounds of `OUTPUT` steps count. Else the first `WARM` mean outputs
+    do not count.
+    """
     steps, c = run.steps, run.conditions
     assert steps is not None
     first, last = (0 if model.equal else WARM * OUTPUT), run.totals.overloaded_steps
@@ -116,7 +129,8 @@ def measured(setting: ex.Setting, model: Model, size: tuple[int, int], turns: in
     """The counted steps of a policy, replicate by replicate; every slot is used `turns` times.
 
     Args:
-        size: G, B.
+        size: (G, B), workers and slots a worker.
+        policy: label in `POLICIES`.
     """
     cluster = model.cluster(*size)
     workload = model.workload(turns * size[0] * size[1] + cluster.pool)
@@ -303,7 +317,7 @@ def _gains(
 
 
 def exponents(line: Line, along: str) -> list[float]:
-    """Slope of log gain over log B, or log log G, replicate by replicate."""
+    """Slope of log gain over log B if `along` is ``B``, else over log log G, one number a replicate."""
     return ex.slopes([float(v) if along == "B" else math.log(v) for v in line], list(line.values()))
 
 

@@ -48,13 +48,13 @@ class AMinOfProof(Ruled):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Names of all words."""
+        """Names of all words, ``i of j``, for i and then j from 0 to `longest`; empty if `longest` is 0."""
         places = range(self.longest + 1 if self.longest else 0)
         return tuple(f"{i} of {j}" for i in places for j in places)
 
 
 class Work(NamedTuple):
-    """The batch, and a mark and a key for each running request."""
+    """What the rule writes: the batch, and for each running request a mark (`GROWS` until it leaves) and its `key_of`."""
 
     batch: Batch
     mark: RunningInts
@@ -63,7 +63,7 @@ class Work(NamedTuple):
 
 @rule
 def form_batch(view: RuleView, options: Any, work: Work) -> None:
-    """Admit while claims leave memory, then evict for the growth of those that run."""
+    """Admit from the head of the queue while claims fit memory, then evict until the growth of those that run fits."""
     claimed, grown = 0, 0
     for position in range(view.running.size):
         row: int = view.running[position]
@@ -87,7 +87,10 @@ def form_batch(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def evict_grown(view: RuleView, options: Any, work: Work, claimed: int) -> None:
-    """Evict one request after the other until claims fit."""
+    """Evict running requests, smallest key first (ties: the older), until what is claimed fits memory.
+
+    `claimed` is in KV tokens: newcomers, and running requests one token further. Each eviction is counted (`count`).
+    """
     for position in range(view.running.size):
         work.key[position] = key_of(view, options, view.running[position])
     while claimed > view.kv_capacity:
@@ -115,7 +118,10 @@ def claim(view: RuleView, row: int, tokens: int) -> int:
 
 @part
 def key_of(view: RuleView, options: Any, row: int) -> float:
-    """The key of a running request; the one with the smallest key is evicted first."""
+    """The key of a running request; the smallest is evicted first.
+
+    For ``any`` it is the bound plus a chance in [0, 1). For ``grown`` it is 1e18 within the bound, else chance times claim.
+    """
     chance = uniform(view.seed, _VICTIMS, view.request_id[row], view.iteration)
     if options.victim_any:
         return bound(view, row) + chance
@@ -126,7 +132,7 @@ def key_of(view: RuleView, options: Any, row: int) -> float:
 
 @part
 def count(view: RuleView, options: Any, batch: Batch, row: int) -> None:
-    """Count an eviction: out of one bound, into another."""
+    """Move an evicted request, in the words of `batch.memory`, from its present bound to its next, if `longest` is set."""
     if options.longest > 0:
         words, output = int(options.longest) + 1, view.request_class[row]
         batch.memory[bound(view, row) * words + output] -= 1

@@ -41,7 +41,7 @@ Values = dict[tuple[str, str, int, int], list[float]]
 
 
 def lengths(count: int, seed: int, replicate: int) -> tuple[I8, I8]:
-    """Prompt and output tokens that stand in for the paper's sample, lognormal between its ends: int64[N] each."""
+    """(prompt, output) tokens that stand in for the paper's sample, lognormal between its ends: int64[count] each."""
     laws = (("prompt", 11.0, 1.95, 468), ("output", 45.0, 1.18, 883))
     return tuple(_within(count, seed, replicate, *law) for law in laws)  # type: ignore[return-value]
 
@@ -55,18 +55,18 @@ def _within(count: int, seed: int, replicate: int, name: str, median: float, sig
 
 
 def rough(output: I8) -> tuple[I8, I8]:
-    """[1, 1000] for every request."""
+    """Bounds [1, 1000] tokens for every request: the lower ones and the upper ones, int64[N] each."""
     return np.ones_like(output), np.full_like(output, 1000)
 
 
 def buckets(output: I8) -> tuple[I8, I8]:
-    """[1, 100], [101, 200], ... by the true length."""
+    """Bounds [1, 100], [101, 200], ... around the true length: the lower ones and the upper ones, int64[N] each."""
     low = (output - 1) // 100 * 100 + 1
     return low, low + 99
 
 
 def around(share: float) -> Bounds:
-    """[(1 - x) o, (1 + x) o], in whole tokens outwards, at least 1."""
+    """A function from true lengths o to bounds [(1 - share) o, (1 + share) o], in whole tokens outwards, at least 1."""
 
     def bounds(output: I8) -> tuple[I8, I8]:
         low = np.maximum(np.floor((1 - share) * output), 1).astype(np.int64)
@@ -82,7 +82,7 @@ class Sweep:
     Args:
         setting: size, replicates, key.
         intervals: name to bounds.
-        values: mean latencies, seconds, one a replicate, by intervals, policy, requests and KV tokens of memory.
+        values: mean latencies, seconds, one a replicate, by (intervals, policy, requests, KV tokens); filled by `run`.
     """
 
     setting: ex.Setting
@@ -94,7 +94,7 @@ class Sweep:
         return self.setting.pick(COUNTS, COUNTS[:2])
 
     def run(self) -> Sweep:
-        """Measure every count at the paper's memory, and the largest one at the others, into `values`."""
+        """Measure every count at the paper's memory, and the largest one at the others, into `values`; returns itself."""
         most = self.counts[-1]
         sizes = [(n, MEMORY) for n in self.counts] + [(most, m) for m in MEMORIES if m != MEMORY]
         for name, bounds in self.intervals.items():
@@ -121,11 +121,11 @@ class Sweep:
         return float(done.summary["e2e_mean_s"])
 
     def at_most(self, name: str, label: str) -> list[float]:
-        """A policy's latencies at the largest count and the paper's memory, one a replicate."""
+        """Mean latencies, seconds, of policy `label` under intervals `name`, at the largest count and the paper's memory."""
         return self.values[name, label, self.counts[-1], MEMORY]
 
     def rows(self) -> list[ex.Row]:
-        """A row a simulation, with the paired difference to hindsight."""
+        """A row for each entry of `values`, with the paired difference to `H-SF`; call `run` before."""
         found: list[ex.Row] = []
         for (name, label, count, memory), own in self.values.items():
             base = self.values[name, HINDSIGHT, count, memory]
@@ -134,12 +134,12 @@ class Sweep:
         return found
 
     def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> ex.Interval:
-        """A policy's latency over hindsight's at the largest count."""
+        """Latency of policy `label` over that of `H-SF`, a ratio, at the largest count; the mean over replicates."""
         most = self.counts[-1]
         return ex.ratio(self.values[name, label, most, memory], self.values[name, HINDSIGHT, most, memory])
 
     def near_claim(self, name: str, says: str = "") -> ex.Claim:
-        """Whether A_min is nearly identical to hindsight at the largest count."""
+        """The claim that A_min's latency is below ``1 + NEAR`` times that of `H-SF` at the largest count, called `says`."""
         found = self.over_hindsight(name, LITERAL)
         others = ", ".join(
             f"{ex.with_interval(self.over_hindsight(name, LITERAL, m))} at M = {m:,}" for m in MEMORIES if m != MEMORY
@@ -184,7 +184,10 @@ def latency_under(
     remark: str,
     size: tuple[float, float] = (9.0, 5.0),
 ) -> ex.Experiment:
-    """The experiment that sweeps the requests under some intervals."""
+    """The experiment that sweeps the number of requests under some intervals (name to bounds).
+
+    `figure` is the number in the paper, `claims` makes the claims of the finished sweep, `size` is in inches.
+    """
 
     def run(setting: ex.Setting) -> ex.Findings:
         sweep = Sweep(setting, intervals).run()

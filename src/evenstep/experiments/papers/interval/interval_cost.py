@@ -51,7 +51,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def iteration_s(longest: int, memory: int, seed: int, replicate: int) -> float:
-    """CPU seconds of an iteration of a run."""
+    """CPU seconds of the simulator for an iteration, the mean over a run of A_min with outputs up to `longest` tokens."""
     count = FULL_BATCHES * memory // (PROMPT + longest // 2)
     u = streams.uniform(seed, "interval-cost", np.arange(count), draw=replicate)
     output = 1 + (longest * u).astype(np.int64)
@@ -62,7 +62,7 @@ def iteration_s(longest: int, memory: int, seed: int, replicate: int) -> float:
 
 
 def claim(longest: int, memories: Sequence[int], taken: Times) -> ex.Claim:
-    """The claim that the time grows no faster than M log M from the smallest memory to the largest."""
+    """The claim that an iteration with outputs to `longest` takes no more than M log M longer over `memories`, ascending."""
     least, most = memories[0], memories[-1]
     allowed = most * math.log(most) / (least * math.log(least))
     grows = ex.ratio(taken[longest, most], taken[longest, least])

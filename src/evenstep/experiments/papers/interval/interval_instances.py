@@ -82,13 +82,16 @@ def engine_run(
 
 
 def started(policy: SchedulingPolicy, output: I8, low: I8, high: I8, memory: int, seed: int, *, holds: bool = True) -> I8:
-    """The iteration in which each request of one prompt token starts, int64[N]; see `engine_run`."""
+    """int64[N], iteration in which each request starts, the first start being 0; prompts of one token (`engine_run`)."""
     first = engine_run(policy, output, (low, high), memory, seed, holds=holds).requests.first_iteration
     return first - int(first.min())
 
 
 def lower_bound(alpha: float, mix: float, batches: int, seed: int) -> tuple[float, float]:
-    """Total iterations of latency of A_max and of H-SF on the instance of `a_max_on_instance`, with b = `batches`."""
+    """(A_max's, H-SF's) total latency in iterations on the instance of `a_max_on_instance`.
+
+    `alpha` is lower over upper length, `mix` is a / b, and `batches` is b, the batches of long requests.
+    """
     long = round(SHORT / alpha)
     output = np.repeat([SHORT, long], [round(mix * batches) * long, batches * SHORT])
     low, high = np.full_like(output, SHORT), np.full_like(output, long)

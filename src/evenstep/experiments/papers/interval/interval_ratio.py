@@ -75,7 +75,13 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """An instance: prompts of s, outputs from l to u, and `mix`, float64[u]: requests of each output 1..u, in proportion."""
+    """An instance: prompts of s tokens, outputs from l to u, and how often each output occurs.
+
+    Args:
+        prompt, lower: s and l, tokens.
+        mix: float64[u], requests of each output 1..u, in proportion.
+        times: memory over s + u.
+    """
 
     prompt: int
     lower: int
@@ -88,7 +94,7 @@ class Case:
 
     @property
     def memory(self) -> int:
-        """`times` (s + u) KV tokens; the paper lets M -> inf."""
+        """M, memory in KV tokens: `times` (s + u); the paper lets M -> inf."""
         return self.times * (self.prompt + self.mix.size)
 
     def output(self, count: int) -> I8:
@@ -97,11 +103,11 @@ class Case:
 
     @property
     def outputs(self) -> list[int]:
-        """The outputs that occur."""
+        """The output lengths that occur, ascending."""
         return [int(j) for j in np.flatnonzero(self.mix) + 1]
 
     def run(self, policy: SchedulingPolicy, count: int, seed: int, *, tells: bool = False) -> EngineRun:
-        """So many requests under a policy that is told l and u.
+        """Simulate about `count` requests, all present at the start, under a policy that is told l and u as bounds.
 
         Args:
             tells: whether a request's class is its output, for policies that count by it.
@@ -133,7 +139,7 @@ class Case:
         return found / np.maximum(found.sum(axis=0), 1)
 
     def as_proved(self, victim: Literal["grown", "any"], count: int, seed: int) -> tuple[float, F8]:
-        """Mean latency of A_min as the proof has it, and the shares of `completions`."""
+        """(mean latency in iterations, shares as of `completions`) of `AMinOfProof` with these victims."""
         size = self.mix.size + 1
         run = self.run(AMinOfProof(victim=victim, longest=self.mix.size), count, seed, tells=True)
         stays = np.array([[run.totals.counted[f"{i} of {j}"] for j in range(size)] for i in range(size)], float)
@@ -142,7 +148,7 @@ class Case:
         return float(run.summary["e2e_mean_s"]), stays / np.maximum(every, 1)
 
     def latencies(self, policy: SchedulingPolicy, count: int, seed: int) -> tuple[float, F8]:
-        """Mean latency in iterations, and of each output 1..u the share that was never evicted."""
+        """(mean latency in iterations, float64[u]: share of the requests of each output 1..u that was never evicted)."""
         run = self.run(policy, count, seed)
         table = run.requests
         kept = np.bincount(table.output_tokens, table.evictions == 0, self.mix.size + 1)
@@ -150,11 +156,11 @@ class Case:
         return float(run.summary["e2e_mean_s"]), (kept / np.maximum(every, 1))[1:]
 
     def enough(self, lengths: float) -> int:
-        """Requests that make H-SF's mean latency so many times the longest output."""
+        """Number of requests that makes H-SF's mean latency `lengths` times the longest output."""
         return round(lengths * self.mix.size / self.hindsight(1))
 
     def hindsight(self, count: int) -> float:
-        """H-SF's mean latency, as the proof of Lemma 4.6 gives it."""
+        """H-SF's mean latency in iterations with `count` requests, by the closed form in the proof of Lemma 4.6."""
         k = np.arange(1, self.mix.size + 1, dtype=float)
         x = self.mix / self.mix.sum()
         later = np.cumsum(x[::-1])[::-1] - x
@@ -162,7 +168,7 @@ class Case:
 
 
 def even(prompt: int, lower: int, upper: int) -> Case:
-    """A case with equally many requests of every output."""
+    """A case with equally many requests of every output from `lower` to `upper`."""
     return Case(prompt, lower, np.where(np.arange(1, upper + 1) < lower, 0.0, 1.0))
 
 
@@ -209,7 +215,7 @@ def _curve(u: F8, a: float, b: float, c: float) -> F8:
 
 
 def fitted() -> tuple[F8, float]:
-    """Coefficients of a ln(u + b) + c fitted by least squares over Fig. 1's lengths, and R^2."""
+    """([a, b, c], R^2) of a ln(u + b) + c, fitted by least squares to A_min's worst ratio over Fig. 1's lengths."""
     from scipy.optimize import curve_fit
 
     y = [theory.a_min_worst(n)[0] for n in LENGTHS]
@@ -229,13 +235,13 @@ def explained(lengths: Sequence[int], coefficients: Sequence[float] | F8) -> flo
 
 
 def geometric(q: float, *, weighted: bool = False) -> float:
-    """A_min's closed form on the geometric law, or the linearly weighted one, truncated far in the tail."""
+    """A_min's closed ratio where output k has weight q^(k-1), or k q^(k-1) if `weighted`; 0 < q < 1, the far tail is cut."""
     k = np.arange(1, min(int(40 / (1 - q)), 100_000) + 2, dtype=float)
     return theory.a_min_mixed((k if weighted else 1.0) * q ** (k - 1), 0, 1)
 
 
 def two_points(lower: int, upper: int) -> float:
-    """The largest value of the closed form on two outputs, over mixes of the two."""
+    """The largest value of A_min's closed ratio on two outputs, `lower` and `upper`, over 400 mixes of the two."""
     mixes = np.zeros((400, upper))
     mixes[:, lower - 1] = np.geomspace(1e-2, 1e3, 400)
     mixes[:, -1] = 1.0

@@ -28,22 +28,26 @@ KEEPING_UP = f"growth is below {100 * DRIFT:g} % of what comes | ours: over the 
 
 
 def engine(batch_time: str, budget: int, **options: Any) -> EngineSection:
-    """An engine without limits on requests or memory."""
+    """An engine of `budget` tokens an iteration, without limits on requests or memory; `options` go to `EngineSection`."""
     return EngineSection(f"token-budget={budget},batch-limit=0,first-token=decode", batch_time, **options)
 
 
 def at_rates(network: Network, until_s: float, seed: int, rates: Mapping[str, float]) -> NetworkRun:
-    """A run with tasks of these types only, at these rates a second, until the time is up."""
+    """Simulate a network for `until_s` seconds with these task types only, as Poisson arrivals.
+
+    Args:
+        rates: tasks a second by type; types of the network that are not in it are left out.
+    """
     tasks = {name: replace(network.tasks[name], arrivals=Poisson(rate)) for name, rate in rates.items()}
     return simulate_network(replace(network, until_s=until_s, tasks=tasks), seed=seed)
 
 
 def work(run: NetworkRun, tokens: Sequence[int]) -> tuple[float, float]:
-    """Tokens a second that come, and by which those left to run grow, over the second half of a run.
+    """(tokens a second that come, tokens a second by which those left to run grow), over the second half of a run.
 
     Args:
         run: of calls whose lengths are constant.
-        tokens: of each kind of call.
+        tokens: of a call of each kind, prompt and output, in the order of `run.kinds`.
     """
     half, end = np.searchsorted(run.times_s, 0.5 * run.counted_s), run.times_s.size - 1
     from_s, to_s = run.times_s[half], run.times_s[end]
@@ -53,38 +57,41 @@ def work(run: NetworkRun, tokens: Sequence[int]) -> tuple[float, float]:
 
 
 def served(run: NetworkRun, tokens: Sequence[int]) -> float:
-    """Tokens a second that the engines run over the second half of a run; see `work`."""
+    """Tokens a second that all engines run over the second half of a run: what comes less the growth of what is left.
+
+    Arguments are those of `work`.
+    """
     came, grown = work(run, tokens)
     return came - grown
 
 
 def work_drift(run: NetworkRun, tokens: Sequence[int]) -> float:
-    """Growth of the tokens left to run over the second half of a run, as a share of those that come; see `work`."""
+    """Growth of the tokens left to run over the second half of a run, over the tokens that come; arguments as in `work`."""
     came, grown = work(run, tokens)
     return grown / came
 
 
 def calls_at(run: NetworkRun, times_s: F8, engine: int | None = None) -> F8:
-    """Calls in one engine, or in all, at some times: float64[T]."""
+    """float64[T], calls that wait or run at some times, seconds: in engine number `engine`, or in all if None."""
     own = slice(None) if engine is None else run.calls.engine == engine
     came, left = np.sort(run.calls.released_s[own]), np.sort(run.calls.finished_s[own])
     return (np.searchsorted(came, times_s, "right") - np.searchsorted(left, times_s, "right")).astype(np.float64)
 
 
 def tasks_at(run: NetworkRun, times_s: F8) -> F8:
-    """Tasks that have arrived and are not done, at some times: float64[T]."""
+    """float64[T], tasks that have arrived and are not done at some times, seconds."""
     came, left = np.sort(run.tasks.arrival_s), np.sort(run.tasks.finished_s)
     return (np.searchsorted(came, times_s, "right") - np.searchsorted(left, times_s, "right")).astype(np.float64)
 
 
 def growth(run: NetworkRun, held_at: Callable[[F8], F8]) -> float:
-    """Growth a second of what is held, over the second half of a run."""
+    """Growth a second, over the second half of a run's counted time, of the number that `held_at` gives for times."""
     half, end = held_at(np.array([0.5, 1.0]) * run.counted_s)
     return float(end - half) / (0.5 * run.counted_s)
 
 
 def drift(run: NetworkRun, engine: int | None = None) -> float:
-    """Growth of the calls in one engine, or in all, over the second half of a run, as a share of the calls that come."""
+    """Growth of the calls in one engine, or in all (None), over the second half of a run, over the calls that come then."""
     own = slice(None) if engine is None else run.calls.engine == engine
     came_s = run.calls.released_s[own]
     came = int(np.count_nonzero((came_s > 0.5 * run.counted_s) & (came_s <= run.counted_s)))
@@ -92,26 +99,26 @@ def drift(run: NetworkRun, engine: int | None = None) -> float:
 
 
 def keeps_up(share: ex.Interval) -> bool | None:
-    """Whether a drift lies below the tolerated share; None if its interval crosses it."""
+    """Whether a drift, a share of the arrivals, lies below `DRIFT`; None if its interval crosses that or has no ends."""
     return ex.clearly(ex.beyond(share, DRIFT), -1)
 
 
 def percent(share: ex.Interval) -> ex.Interval:
-    """A share in per cent."""
+    """An interval times 100: a share in per cent."""
     return share.map(lambda end: 100 * end)
 
 
 def missed(value: ex.Interval, limit: float) -> ex.Interval:
-    """By how many per cent of a limit a value lies above it."""
+    """By how many per cent of a limit a value lies above it, with its interval; negative below it."""
     return percent(value.map(lambda end: end / limit - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sides:
-    """What was seen on both sides of a limit, over the replicates.
+    """What was seen at loads above and below a limit, means over the replicates with their intervals.
 
     Args:
-        served: a second, when overloaded.
+        served: served a second above the limit, in the unit of the limit (requests or tokens).
         grows: growth below the limit, as a share of what comes.
     """
 
@@ -120,7 +127,10 @@ class Sides:
 
 
 def rows(found: Mapping[str, Sides], limit: float, served: str, held: str) -> list[ex.Row]:
-    """Two rows a case: what is `served` when overloaded against the limit, and the growth of what is `held` below it."""
+    """Two rows a case, in per cent: by how much what it serves when overloaded exceeds `limit`, and its growth below it.
+
+    `served` names the first quantity; `held` is the noun of what grows in the second.
+    """
     grows = f"growth of the {held} at {BELOW:g}, over the arrivals"
     return [
         row
@@ -133,7 +143,7 @@ def rows(found: Mapping[str, Sides], limit: float, served: str, held: str) -> li
 
 
 def limit_claim(says: str, found: Mapping[str, Sides], limit: float, share: float) -> ex.Claim:
-    """The claim that each case serves a limit when overloaded, within a share of it, and keeps up just below it."""
+    """The claim that each case serves `limit` when overloaded, within `share` of it, and keeps up (`keeps_up`) below it."""
     own = found.values()
     seen = (
         f"{name} {ex.with_interval(missed(one.served, limit))} % off, growth {ex.with_interval(percent(one.grows))} %"

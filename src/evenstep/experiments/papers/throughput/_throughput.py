@@ -44,7 +44,7 @@ class Watched:
 
 
 def schedule(policy: SchedulingPolicy, trace: Trace, token_budget: int) -> list[dict[int, tuple[int, bool]]]:
-    """The batches of a run whose iterations last a second: request id -> (tokens, whether it decodes)."""
+    """The batches, in order, of a run whose iterations last 1 s; each is request id -> (tokens, whether it decodes)."""
     watched = Watched(policy)
     simulate_engine(
         trace, watched, engine=Engine(token_budget=token_budget, first_token="decode"), batch_time=Unit(), door="plain"

@@ -27,7 +27,7 @@ LENGTH_S = 40_000.0
 
 
 def network(policy: str = net.ORDERS[0]) -> Network:
-    """One call, then two in parallel, then one that waits for both; each at its own agent."""
+    """One call, then two in parallel, then one that waits for both; each at its own agent, an engine under `policy`."""
     calls = {name: CallSection(name, Poisson(PROMPT), Poisson(OUTPUT), after=after) for name, after in AGENTS.items()}
     return Network(
         engines={name: net.engine(net.SLOTS, BUDGET, policy=policy) for name in AGENTS},
@@ -37,7 +37,7 @@ def network(policy: str = net.ORDERS[0]) -> Network:
 
 
 def at_load(load: float, policy: str = net.ORDERS[0], until_s: float = LENGTH_S, seed: int = 0) -> NetworkRun:
-    """A run with this load at every agent."""
+    """A run of `until_s` seconds with this load at every agent; 1 = all an agent can serve."""
     return net.at_rates(network(policy), until_s, seed, {"report": load * FULL})
 
 
@@ -46,9 +46,10 @@ class Agents:
     """What the agents did at one load, over the replicates.
 
     Args:
-        grows: growth of the calls in each agent, as a share of those that come there.
+        grows: for each agent, growth of its calls over the run's second half, as a share of those that come there.
         left: tasks that are not done at the end.
-        times, calls: the calls in each agent over time, of the first replicate: float64[T], and one float64[T] an agent.
+        times: float64[T], slots (seconds) at which `calls` are counted.
+        calls: for each agent float64[T], calls in it at these times, of the first replicate.
     """
 
     grows: tuple[ex.Interval, ...]
@@ -62,7 +63,7 @@ Key: TypeAlias = tuple[str, float]
 
 
 def examined(policy: str, load: float, setting: ex.Setting) -> Agents:
-    """What the agents did in runs at one load."""
+    """Run the network at one load, once for each replicate, and collect what its agents did."""
     until_s = setting.pick(LENGTH_S, LENGTH_S / 4)
     runs = [at_load(load, policy, until_s, setting.seed + k) for k in range(setting.replicates)]
     times = np.linspace(0, until_s, 201)
@@ -118,7 +119,10 @@ def _rows(found: Mapping[Key, Agents]) -> list[ex.Row]:
 
 
 def claims(policy: str, found: Mapping[Key, Agents]) -> list[ex.Claim]:
-    """What the conjecture says of a policy, and what holds above the load without a conjecture."""
+    """Two claims on a policy: at load `BELOW` every agent keeps up, and at load `ABOVE` the first one does not.
+
+    `found` must hold both loads.
+    """
     below, above = found[policy, BELOW], found[policy, net.ABOVE].grows[0]
     return [
         ex.Claim(

@@ -32,7 +32,10 @@ ORDERS = ("long calls first", "short calls first")
 
 
 def network(order: str = ORDERS[0], until_s: float = SLOTS_SHOWN) -> Network:
-    """Fig. 7: tasks A go from agent one to agent two, tasks B from two to one; the second call is long."""
+    """Fig. 7: tasks A go from agent one to agent two, tasks B from two to one; the second call is long.
+
+    `order`, one of `ORDERS`, says which calls have priority at both agents; `until_s` is in slots.
+    """
     priorities = {"one": ["B.long", "A.short"], "two": ["A.long", "B.short"]}
     step = 1 if order == ORDERS[0] else -1
     return Network(
@@ -55,9 +58,9 @@ class Path:
     """One run of one order.
 
     Args:
-        times: float64[S], slots.
-        requests, tokens: int64[S, 2], in each agent.
-        growth: of the tasks, a slot, over the second half.
+        times: float64[S], slots of the samples.
+        requests, tokens: int64[S, 2], calls, and tokens left to run, in each agent at these times.
+        growth: of the tasks that are not done, a slot, over the second half.
         drift: growth of the calls over the second half, as a share of those that come.
     """
 
@@ -69,16 +72,16 @@ class Path:
 
     @property
     def end_tokens(self) -> float:
-        """Tokens in both agents at the end."""
+        """Tokens left to run in both agents together at the last sample."""
         return float(self.tokens[-1].sum())
 
     def last(self, held: I8) -> I8:
-        """The samples of the last slots that Fig. 8 shows: [S, 2]."""
+        """The rows of `held`, [S, 2] of this path, of the last `LAST` slots."""
         return held[self.times > self.times[-1] - LAST]
 
 
 def path(order: str, until_s: float = SLOTS_SHOWN, seed: int = 0) -> Path:
-    """A run of one order of priorities."""
+    """Simulate the network for `until_s` slots under one of `ORDERS`, and keep its samples, growth and drift."""
     run = simulate_network(network(order, until_s), seed=seed)
     return Path(
         run.times_s, run.requests, run.tokens, net.growth(run, lambda times: net.tasks_at(run, times)), net.drift(run)
@@ -124,7 +127,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def virtual_load() -> float:
-    """Load of the virtual station of both long calls."""
+    """Load of the virtual station of both long calls: above 1 it overloads, although each agent's load is 0.9."""
     return judge(network()).stations[0].load
 
 
@@ -150,12 +153,12 @@ def _rows(paths: Paths) -> list[ex.Row]:
 
 
 def growths(paths: Paths) -> list[float]:
-    """Growth of the tasks under the order that is unstable, a slot, one a replicate."""
+    """Growth of the tasks a slot under ``long calls first``, the unstable order, one number a replicate."""
     return [one.growth for one in paths[ORDERS[0]]]
 
 
 def log_tokens(paths: Paths) -> list[float]:
-    """Decimal logarithm of its tokens at the end, one a replicate."""
+    """Decimal logarithm of the tokens left at the end under ``long calls first``, one number a replicate."""
     return [float(np.log10(one.end_tokens)) for one in paths[ORDERS[0]]]
 
 
@@ -168,7 +171,7 @@ def _held(paths: Paths, name: str, agent: int, figure: str) -> list[float]:
 
 
 def claims(paths: Paths) -> list[ex.Claim]:
-    """What Fig. 8 and its text say."""
+    """The claims of Fig. 8 and its text: long calls first grows without bound, short calls first stays small."""
     few = {
         name: [ex.mean_interval(_held(paths, name, agent, "mean")) for agent in range(2)] for name in ("requests", "tokens")
     }

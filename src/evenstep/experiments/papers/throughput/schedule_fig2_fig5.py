@@ -56,7 +56,10 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def fig5(policy: str) -> str:
-    """The batches of Fig. 5 under a policy, as text; members in order of their letters."""
+    """The batches of Fig. 5 under a policy, as in `FIG5`: ``{ABCDp}`` decodes A, B and C and prefills D.
+
+    The first batch, which prefills A, B and C, is left out. Members are in order of their letters.
+    """
     output = np.array([2, 4, 3, 1, 1])
     arrival = np.array([0.0, 0.0, 0.0, _SOON, _SOON])
     trace = Trace(np.ones(5, np.int64), output, arrival_s=arrival, name="Fig. 5", synthetic=True)
@@ -69,7 +72,7 @@ def _letter(request: int, decodes: bool) -> str:
 
 
 def fig2() -> list[int]:
-    """Token loads of Fig. 2 under Sarathi."""
+    """Tokens of each batch of Fig. 2 under `sarathi`, without the first, which prefills request 1."""
     trace = Trace(
         np.array([1, 3, 4]), np.array([2, 2, 1]), arrival_s=np.array([0.0, _SOON, _SOON]), name="Fig. 2", synthetic=True
     )

@@ -63,7 +63,13 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def case(policy: str, tp: int = 2, prompt: int = PROMPT, output: int = OUTPUT, **engine: Any) -> Case:
-    """A case of equal requests on one engine; limits not given in `engine` are absent."""
+    """A case of requests of equal lengths on one engine of 512 tokens an iteration, without limits on requests or memory.
+
+    Args:
+        tp: GPUs of the paper's fit of the batch time: 1, 2 or 4.
+        prompt, output: tokens of each request.
+        engine: options of `Engine` that replace these.
+    """
     options: dict[str, Any] = {"token_budget": 512, "batch_limit": 0, "first_token": "decode", **engine}
     return Case(policy, LAWS[tp], Engine(**options), alike(prompt, output))
 
@@ -86,7 +92,7 @@ def _cases(setting: ex.Setting) -> dict[str, Case]:
 
 
 def frontiers(setting: ex.Setting, cases: Mapping[str, Case]) -> dict[str, ex.Interval]:
-    """The largest stable rate of each case, requests a second, over the replicates."""
+    """The largest stable rate of each case, requests a second: the mean over replicates with its 95 % interval."""
     requests, precision = setting.pick(24_000, 6_000), setting.pick(0.005, 0.02)
     rates = largest_rates(cases, requests, precision, setting.seed, setting.replicates, setting.processes)
     return {name: ex.mean_interval(own.each) for name, own in rates.items()}
@@ -128,12 +134,15 @@ def _ends(paths: Paths) -> list[ex.Row]:
 def all_within(
     closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], cases: Sequence[str], share: float
 ) -> bool | None:
-    """Whether the closed form of each case lies within this share of the simulated value; None if undecided."""
+    """Whether each simulated rate of `cases` lies within a share of its closed form (`ex.all_of` of `ex.near`).
+
+    If no case fails, None where an interval crosses an end or a case has no closed form.
+    """
     return ex.all_of([ex.near(found[name], closed[name].requests_per_s or math.nan, share) for name in cases])
 
 
 def said(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval], cases: Sequence[str]) -> str:
-    """The simulated rate and the closed form of some cases, as text."""
+    """Text, ``NAME: simulated rate of closed form`` for each case, requests a second; 0.00 where there is no closed form."""
     return ", ".join(f"{name}: {ex.with_interval(found[name])} of {closed[name].requests_per_s or 0:.2f}" for name in cases)
 
 

@@ -30,7 +30,10 @@ OVERLOADED_S, BELOW_S = 400.0, 2000.0
 
 
 def pool(routing: str = "jsq", policy: str = net.ORDERS[0]) -> Network:
-    """Equal engines behind a routing policy, with requests that are all alike."""
+    """Four equal engines behind a routing policy, `policy` inside each, with requests that are all alike.
+
+    Its rate and time limit are placeholders for `at_rates` to replace.
+    """
     calls = {"answer": CallSection("pool", Constant(PROMPT), Constant(OUTPUT))}
     return Network(
         engines={"pool": net.engine(net.LAW, BUDGET, policy=policy, count=ENGINES, routing=routing)},
@@ -44,7 +47,7 @@ LIMIT = ENGINES * tokens_per_s(pool().engines["pool"]) / (PROMPT + OUTPUT)
 
 
 def hot(until_s: float, seed: int) -> tuple[str, NetworkRun]:
-    """Half of the requests share a key: why loads say that the hash is unstable, and a run."""
+    """Half of the requests share a key, and a hash routes: the reason why loads call that unstable, and a simulated run."""
     network = pool(HASH)
     kinds = {name: replace(network.tasks["chat"], one_key=name == "hot", arrivals=Poisson(HOT_RATE)) for name in KINDS}
     network = replace(network, tasks=kinds)
@@ -55,7 +58,7 @@ KINDS = ("hot", "cold")
 
 
 def hot_engine(run: NetworkRun) -> int:
-    """The one engine that ran requests of the hot key.
+    """The number of the one engine that ran requests of the hot key.
 
     Raises:
         ValueError: there are several.
@@ -70,22 +73,22 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool(net.Sides):
-    """What one pool did, over the replicates; in requests, and calls.
+    """What one pool did, over the replicates; served is in requests a second, growth in calls.
 
     Args:
-        paths: calls in the pool over time by load, of the first replicate: times and calls, float64[T] each.
+        paths: by load, (seconds, calls in the pool then) of the first replicate, float64[T] each.
     """
 
     paths: Mapping[float, tuple[F8, F8]]
 
 
 def served_above(run: NetworkRun) -> float:
-    """Requests a second that an overloaded pool serves."""
+    """Requests a second that an overloaded pool serves over the run's second half: tokens run over those of a request."""
     return net.served(run, [PROMPT + OUTPUT]) / (PROMPT + OUTPUT)
 
 
 def examined(routing: str, policy: str, setting: ex.Setting) -> Pool:
-    """What one pool did in runs above and below the limit."""
+    """Run one pool, once for each replicate, at loads `ABOVE` and `BELOW` the limit, and collect what it did."""
     lengths = {net.ABOVE: setting.pick(OVERLOADED_S, OVERLOADED_S / 2), net.BELOW: setting.pick(BELOW_S, BELOW_S / 5)}
     runs = {
         load: [
@@ -138,7 +141,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def claim(label: str, found: Mapping[Key, Pool]) -> ex.Claim:
-    """What Proposition 1 says of a routing policy."""
+    """The claim of Proposition 1 on a routing policy, by its label in `ROUTINGS`, over its pools in `found`."""
     own = {policy: one for (name, policy), one in found.items() if name == label}
     says = (
         f"{label}: {ENGINES} engines serve {LIMIT:.1f} requests/s when overloaded, within {100 * SHARE:g} %, and keep up at "
@@ -165,7 +168,7 @@ def _hot_rows(heated: list[tuple[str, NetworkRun]]) -> list[ex.Row]:
 
 
 def hot_claim(heated: list[tuple[str, NetworkRun]]) -> ex.Claim:
-    """What a hash does, outside the proposition."""
+    """The claim that a hash with one hot key overloads that engine and no other; `heated` has `hot` of each replicate."""
     drifts, load = _hot_drifts(heated), 2 * HOT_RATE / LIMIT
     return ex.Claim(
         f"outside the proposition: a hash with one hot key overloads one engine at {load:.2f} of the summed load",

@@ -41,7 +41,7 @@ LOADS, BACKLOG = (0.7, 0.9, 1.1), 10_000
 
 
 def lengths(name: str) -> Laws:
-    """Requests of the paper's mean lengths."""
+    """A source of requests of the paper's mean lengths: ``constant``, ``geometric``; any other name = Pareto 1.6, cut."""
     if name == "constant":
         return alike(PROMPT, OUTPUT)
     prompt, output = (
@@ -127,7 +127,7 @@ class Path:
     Args:
         times: float64[T], seconds.
         work, fluid: float64[T], tokens left, simulated (first replicate) and fluid.
-        apart: the largest distance between them over the backlog at time 0, over the replicates.
+        apart: the largest distance between them, as a share of the backlog's tokens at time 0; mean over the replicates.
     """
 
     times: F8
@@ -137,7 +137,10 @@ class Path:
 
 
 def path(load: float, setting: ex.Setting) -> Path:
-    """A backlog at time 0 and arrivals at a load: f(t) = f(0) + (lambda (m_p + m_d) - b / t_b) t, never below 0 (App. C)."""
+    """Simulate a backlog at time 0 and Poisson arrivals at a load (over b / t_b), next to the fluid path.
+
+    That is f(t) = f(0) + (lambda (m_p + m_d) - b / t_b) t, never below 0 (App. C).
+    """
     budget, size = 512, PROMPT + OUTPUT
     served = budget / Case("sarathi", LAW, _engine(budget), alike(PROMPT, OUTPUT)).law.seconds(_full(budget))
     backlog = setting.pick(BACKLOG, BACKLOG // 5)

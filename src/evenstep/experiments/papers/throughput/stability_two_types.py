@@ -28,7 +28,7 @@ OVERLOADED_S, BELOW_S = 1200.0, 6000.0
 
 
 def network(policy: str = net.ORDERS[0]) -> Network:
-    """Two types on one engine; rates come with a run."""
+    """Two types of requests on one engine; its rates and time limit are placeholders for `at_rates` to replace."""
     tasks = {
         name: TaskSection(calls={"answer": CallSection("one", Constant(prompt), Constant(output))}, arrivals=Poisson(1.0))
         for name, (prompt, output) in TYPES.items()
@@ -41,23 +41,26 @@ LINE = tokens_per_s(network().engines["one"])
 
 
 def rates(load: float, chats: float) -> dict[str, float]:
-    """Requests a second of the types that come, at a load and a share of chats."""
+    """Requests a second by type, at a load (1 = on the line); chats bring the share `chats` of the tokens.
+
+    A type without a share is absent.
+    """
     shares = {"chat": chats, "document": 1 - chats}
     return {name: load * LINE * share / TOKENS[name] for name, share in shares.items() if share}
 
 
 def at_point(load: float, chats: float, until_s: float, seed: int = 0, policy: str = net.ORDERS[0]) -> NetworkRun:
-    """A run at a load, on the way to a point of the line."""
+    """A run of `until_s` seconds at a load (1 = on the line), of which chats bring the share `chats` in tokens."""
     return net.at_rates(network(policy), until_s, seed, rates(load, chats))
 
 
 def served_above(run: NetworkRun) -> float:
-    """Tokens a second that the overloaded engine runs."""
+    """Tokens a second that the overloaded engine runs over the run's second half."""
     return net.served(run, _tokens(run))
 
 
 def growth_below(run: NetworkRun) -> float:
-    """Growth of the tokens left to run, as a share of those that come."""
+    """Growth of the tokens left to run over the run's second half, as a share of those that come then."""
     return net.work_drift(run, _tokens(run))
 
 
@@ -70,7 +73,7 @@ Key: TypeAlias = tuple[str, float]
 
 
 def examined(policy: str, chats: float, setting: ex.Setting) -> net.Sides:
-    """What was seen in runs on both sides of a point of the line."""
+    """Run loads `ABOVE` and `BELOW` a point of the line, once for each replicate: tokens a second served, and growth."""
     above_s, below_s = setting.pick(OVERLOADED_S, OVERLOADED_S / 2), setting.pick(BELOW_S, BELOW_S / 4)
     seeds = [setting.seed + k for k in range(setting.replicates)]
     return net.Sides(
@@ -115,7 +118,7 @@ def _line() -> str:
 
 
 def claim(policy: str, found: Mapping[Key, net.Sides]) -> ex.Claim:
-    """What sec. 4.2 says of a policy that fills every batch."""
+    """The claim of sec. 4.2 on a policy, over its points in `found`: it serves b / t_b tokens/s, and keeps up below."""
     own = {f"{100 * chats:g} % chats:": one for (name, chats), one in found.items() if name == policy}
     says = f"{policy}: the limit is the line {_line()}, at {len(own)} points within {100 * SHARE:g} %, and no growth at "
     return net.limit_claim(f"{says}{net.BELOW:g} of it", own, LINE, SHARE)

@@ -23,11 +23,11 @@ LAW = AffineKv(0.01, 4e-8)
 
 
 def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, ...], limit: int) -> Workload:
-    """The workload of an experiment on WAIT: thresholds in proportion to the arrivals, and as the paper prints them.
+    """The workload of an experiment on WAIT, with two policies: thresholds in proportion to the arrivals, and as printed.
 
     Args:
         prompts, outputs: tokens of each type.
-        rates: arrivals of each type, requests a second.
+        rates: arrivals of each type, requests a second; their sum is also one of the workload's rates.
         limit: B, requests of an iteration.
     """
 
@@ -39,7 +39,7 @@ def known(prompts: tuple[int, ...], outputs: tuple[int, ...], rates: tuple[int, 
 
 
 def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
-    """The experiment on known lengths. `demand` is a word for its title, `figure` the number of the paper's figure."""
+    """The experiment of WAIT on `work`, known lengths; `demand` is a word of its title, `figure` that of the paper."""
 
     def run(setting: ex.Setting) -> ex.Findings:
         return work.find(
@@ -59,7 +59,7 @@ def known_lengths(demand: str, figure: int, work: Workload) -> ex.Experiment:
 
 
 def gated_thresholds(work: Workload, case: Case) -> str:
-    """The thresholds of every policy under test, for tables."""
+    """The thresholds of every policy under test in a case, as text for tables: one tuple a policy, joined by commas."""
     return ", ".join(str(getattr(policy, "thresholds", ())) for policy in work.gated(case).values())
 
 
@@ -68,24 +68,27 @@ class TenTypes:
     """Nested WAIT on the ten types at a rate: with the paper's ratios, and with solved thresholds.
 
     Args:
-        rate: requests a second.
-        over: the number that the paper's ratios are divided by.
+        rate: requests a second of all types together.
+        over: the number that the paper's ratios are divided by to give thresholds.
     """
 
     rate: float
     over: int
 
     def types(self, rate: float) -> Types:
-        """The types at a rate."""
+        """The types at a rate of all together, requests a second."""
         return Types([rate * share / sum(SHARES) for share in SHARES], (PROMPT,) * 10, OUTPUTS, LAW.d0_s, LAW.d1_s)
 
     def scaled(self, fits: float) -> tuple[int, ...]:
-        """The ratios over that number, or less where an iteration holds less; rounded, 1 at least."""
+        """Thresholds: the paper's ratios over `over`, or scaled to an iteration of `fits` requests if that is less.
+
+        They are rounded, and 1 at least.
+        """
         share = min(1 / self.over, fits / LIMIT)
         return tuple(max(round(n * share), 1) for n in RATIOS)
 
     def solved(self, rate: float) -> tuple[int, ...]:
-        """The least thresholds of eq. 10 for a rate and the law."""
+        """The least thresholds of eq. 10 for a rate, requests a second, under `LAW`; one a segment."""
         return tuple(with_slack(self.types(rate), 0.0, iterations=1e6, delta=0.01).thresholds.tolist())
 
     def gated(self, case: Case) -> Mapping[str, SchedulingPolicy]:

@@ -68,11 +68,11 @@ class Case:
     """Limits and arrivals that a policy is compared under.
 
     Args:
-        tokens: limit of an iteration.
+        tokens: tokens an iteration may run.
         load: arrivals over the largest rate.
         rate: arrivals, requests a second.
-        fits: requests of the mix that an iteration can run.
-        said: for tables.
+        fits: requests of the mix that an iteration can run (`Workload.fits`).
+        said: the case in words, for tables.
     """
 
     tokens: int
@@ -90,14 +90,14 @@ def free_engine(kv_tokens: int = 0, overflow: Overflow = "recompute") -> Engine:
 
 
 def drawn_types(shares: Sequence[float], requests: int, seed: int, replicate: int) -> I8:
-    """The type of each request, drawn by the shares: int64[N]."""
+    """The index of each request's type, drawn in proportion to `shares`, which need not sum to 1: int64[requests]."""
     u = streams.uniform(seed, "wait-type", np.arange(requests), draw=replicate)
     return np.searchsorted(np.cumsum(shares) / sum(shares), u, side="right").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """The figures kept of a run."""
+    """What is kept of a run: its summary, with `steady_tokens_per_s` and `energy_j_per_token`, and its digest."""
 
     summary: dict[str, Any]
     digest: str
@@ -117,11 +117,11 @@ class Workload:
         prompts, outputs: tokens of each type; means where `lengths` draws them.
         shares: arrivals of each type, in proportion.
         batch_limit: B, requests of an iteration.
-        gated: the policies under test.
+        gated: gives the policies under test for a case, by label.
         rates: arrival rates, requests a second, where the paper gives them.
         requests: of a replicate, in full size.
         law: batch time.
-        lengths: what draws the lengths of requests of a type; None = all have the type's.
+        lengths: draws the lengths of requests from their types; None = all have the type's.
     """
 
     prompts: Sequence[int]
@@ -135,22 +135,25 @@ class Workload:
     lengths: Lengths | None = None
 
     def mean(self, per_type: Any) -> float:
-        """The mean over the mix of a number that each type has."""
+        """The mean, weighted by the shares, of a number that each type has."""
         return float(np.dot(np.asarray(self.shares, float) / sum(self.shares), per_type))
 
     def fits(self, tokens: int) -> float:
-        """Requests of the mix that an iteration can run, each as often at every stage, within both limits."""
+        """Mean requests of an iteration that is full: within `batch_limit`, and within `tokens` tokens.
+
+        Requests are taken to be equally often at each of their stages: the prefill, and each decode.
+        """
         prompt, output = np.asarray(self.prompts, float), np.asarray(self.outputs, float)
         return min(self.batch_limit, tokens * self.mean(output + 1) / self.mean(prompt + output))
 
     def largest_rate(self, tokens: int) -> float:
-        """Requests a second of an engine that runs full batches of the mix's mean."""
+        """Capacity, requests a second, of an engine that runs full batches of the mix's mean within `tokens` tokens."""
         prompt, output = np.asarray(self.prompts, float), np.asarray(self.outputs, float)
         each = self.fits(tokens) / self.mean(output + 1)
         return each / (self.law.d0_s + self.law.d1_s * each * self.mean((output + 1) * (prompt + output / 2)))
 
     def cases(self, quick: bool = False) -> list[Case]:
-        """Every limit with every rate; in the reduced size the first load only."""
+        """Each of `TOKEN_LIMITS` with each of `LOADS`, then with each of `rates`; if `quick`, with the first load only."""
         found: list[Case] = []
         for tokens in TOKEN_LIMITS:
             most, fits = self.largest_rate(tokens), self.fits(tokens)
@@ -160,7 +163,7 @@ class Workload:
         return [one for one in found if one.said.endswith(f"{LOADS[0]:g} of capacity")] if quick else found
 
     def trace(self, rate: float, requests: int, seed: int, replicate: int) -> Trace:
-        """Poisson arrivals, each of a type drawn by the shares."""
+        """`requests` Poisson arrivals at `rate` a second, each of a type drawn by the shares; the class is its type."""
         which = drawn_types(self.shares, requests, seed, replicate)
         types = (np.asarray(of, np.int64)[which] for of in (self.prompts, self.outputs))
         prompt, output = self.lengths(which, seed, replicate) if self.lengths else types
@@ -174,7 +177,10 @@ class Workload:
         )
 
     def one(self, policy: SchedulingPolicy, case: Case, trace: Trace, ahead: bool = False) -> EngineRun:
-        """A run up to the last arrival, or to the time in which half of the requests could be served if that is later."""
+        """Simulate up to the last arrival, or to the time in which half of the requests could be served if that is later.
+
+        With `ahead` the engine forms the next batch while one runs. Memory is not limited.
+        """
         engine = Engine(
             token_budget=case.tokens,
             batch_limit=min(self.batch_limit, case.tokens),
@@ -187,7 +193,10 @@ class Workload:
         return simulate_engine(trace, policy, engine=engine, batch_time=self.law, until_s=until_s)
 
     def shown(self, label: str, policy: SchedulingPolicy, case: Case, trace: Trace) -> Shown:
-        """A run's figures with its energy."""
+        """Run a policy and keep its figures; `label` tells whether it is a baseline that forms batches ahead.
+
+        `steady_tokens_per_s` counts the outputs of requests that complete in the run's second half.
+        """
         run = self.one(policy, case, trace, BASELINES[label][1] if label in BASELINES else False)
         half_s = run.totals.makespan_s / 2
         late = run.requests.output_tokens[run.requests.finished_s > half_s]
@@ -198,7 +207,7 @@ class Workload:
         return Shown({**run.summary, **own}, run.digest)
 
     def runs(self, setting: ex.Setting) -> Runs:
-        """Every policy in every case, on the same arrivals."""
+        """Run the policies under test and all `BASELINES` in every case, on the same arrivals."""
         requests, cases = self.size(setting), self.cases(setting.quick)
         runs: dict[tuple[str, Case], list[Shown]] = {}
         for case in cases:
@@ -209,13 +218,16 @@ class Workload:
         return runs
 
     def size(self, setting: ex.Setting) -> int:
-        """Requests of a replicate."""
+        """Requests of a replicate: `requests`, or 3,000 when quick."""
         return setting.pick(self.requests, 3_000)
 
     def find(
         self, setting: ex.Setting, remark: str, constants: Sequence[ex.Constant] = (), runs: Runs | None = None
     ) -> ex.Findings:
-        """The outcome of every policy in every case."""
+        """The findings of every policy in every case: rows of `FIELDS`, and a claim for each of `COMPARED` and baseline.
+
+        `constants` come after the workload's own. `runs` are those of this workload; None = make them.
+        """
         runs, cases = runs or self.runs(setting), self.cases(setting.quick)
         labels = list(dict.fromkeys(label for label, _ in runs))
         gated = [label for label in labels if label not in BASELINES]
@@ -239,7 +251,7 @@ class Workload:
         )
 
     def constants(self, requests: int) -> list[ex.Constant]:
-        """What the paper leaves open."""
+        """The constants that the paper leaves open, with the capacity at each token limit; `requests` of a replicate."""
         most = "; ".join(f"{b:,}: {self.fits(b):,.0f}, {self.largest_rate(b):,.3g}/s" for b in TOKEN_LIMITS)
         return ex.constants(f"""
             batch time | d0 = {self.law.d0_s:g} s, d1 = {self.law.d1_s:g} s a KV token | the paper prints neither
@@ -266,7 +278,7 @@ def _row(runs: Runs, label: str, case: Case, field: str) -> ex.Row:
 
 
 def relative(ours: Sequence[float], base: Sequence[float]) -> ex.Interval:
-    """Paired differences in percent of `base`."""
+    """Mean of ``100 * (a / b - 1)`` over the pairs of `ours` and `base`, with its interval; nan if a `b` is 0."""
     return ex.mean_interval([100 * (a / b - 1) if b else np.nan for a, b in zip(ours, base, strict=True)])
 
 
@@ -296,7 +308,9 @@ def _draw(figure: Any, runs: Runs, labels: Sequence[str], cases: Sequence[Case])
 
 
 def thresholds(limit: float, shares: Sequence[float], outputs: Sequence[int], *, printed: bool = False) -> tuple[int, ...]:
-    """WAIT's thresholds under a batch limit B, at least 1.
+    """WAIT's thresholds under a batch limit B, one a type, rounded down, at least 1.
+
+    `shares` are the arrivals lambda_j in proportion, `outputs` the tokens l'_j.
 
     n_j = B lambda_j / sum lambda_i (l'_i + 1), in proportion to the arrivals as eq. 9 needs; as `printed` in sec. 6.1,
     B rho_j / (l'_j + 1), which gives long outputs too little.

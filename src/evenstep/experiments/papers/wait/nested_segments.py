@@ -34,7 +34,7 @@ Found = Mapping[tuple[int, float, float, float], Sequence[Design]]
 
 
 def types_at(rate: float) -> Types:
-    """Outputs of 1..500 tokens, rates in proportion to a geometric law."""
+    """500 types, of 1 to 500 output tokens, `rate` requests a second together, in proportion to a geometric law."""
     chance = GOES_ON ** np.arange(TYPES)
     return Types((rate * chance / chance.sum()).tolist(), [PROMPT] * TYPES, list(range(1, TYPES + 1)), D0_S, D1_S)
 
@@ -78,7 +78,7 @@ def run(setting: ex.Setting) -> ex.Findings:
 
 
 def said(panel: tuple[int, float, float, float]) -> str:
-    """A panel, for tables."""
+    """A panel of `PANELS` in words, for tables: its rate, delta and horizon; the figure is left out."""
     return "{1:g} requests/s, delta {2:g}, T = {3:g} s".format(*panel)
 
 

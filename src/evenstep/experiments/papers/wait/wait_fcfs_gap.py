@@ -37,7 +37,7 @@ CONSTANT = 0.75
 
 
 def poisson(seed: int, count: int, draw: int) -> list[int]:
-    """Poisson numbers of mean 1."""
+    """`count` keyed Poisson numbers of mean 1; `draw` numbers independent series of one seed."""
     u, found = streams.uniform(seed, "fcfs-gap", np.arange(count), draw=draw), np.zeros(count, np.int64)
     below, chance = math.exp(-1), math.exp(-1)
     for k in range(1, 20):
@@ -48,7 +48,7 @@ def poisson(seed: int, count: int, draw: int) -> list[int]:
 
 
 def trials(count: int, seed: int, is_later_random: bool) -> int:
-    """In how many of so many trials memory overflows within two iterations of the first random arrivals' prefill.
+    """In how many of `count` trials memory overflows within two iterations of the first random arrivals' prefill.
 
     A trial starts in equilibrium. Poisson(1) of each type arrive in the next iteration; in each of the two after that one of
     each type, or as many at random. It overflows when a request is evicted, or has to wait for memory.
@@ -76,7 +76,10 @@ def trials(count: int, seed: int, is_later_random: bool) -> int:
 
 
 def long_run(policy: SchedulingPolicy, horizon_s: float, seed: int, replicate: int) -> tuple[float, float]:
-    """Requests of type 2 left over, a second of the horizon, and the throughput, tokens a second."""
+    """(requests of type 2 left over, throughput in tokens), both a second of the horizon; a prefill counts as a token.
+
+    The run ends with its last arrival, near `horizon_s`.
+    """
     trace = PAIR.trace(RATE, int(RATE * horizon_s), seed, replicate)
     horizon_s = float(trace.column("arrival_s")[-1])
     engine = free_engine(MEMORY, "restart")

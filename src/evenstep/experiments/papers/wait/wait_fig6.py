@@ -22,7 +22,7 @@ TABLE = {1: (1, 2, 3), 7: (4, 5, 6), 14: (3, 5, 6, 7, 8, 9)}
 
 
 def batches() -> dict[int, tuple[int, ...]]:
-    """The batches by start time in seconds: the numbers of the prompts in each."""
+    """The batches of the example up to 14.5 s: start in seconds -> numbers of its prompts, from 1, ascending."""
     trace = Trace(np.ones(len(OUTPUT), np.int64), np.array(OUTPUT), arrival_s=np.array(ARRIVAL_S, float), synthetic=True)
     watched = Watched(NestedWait((3, 3), (1,), (), math.inf))
     done = simulate_engine(

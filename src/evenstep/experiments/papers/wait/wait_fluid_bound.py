@@ -25,7 +25,13 @@ MORE = 0.01
 
 
 def shares(name: str, load: float, requests: int, setting: ex.Setting) -> list[float]:
-    """Throughput over the fluid one of each replicate, prefills counted as a token as in eq. 8."""
+    """Throughput of a scheduling policy over the fluid one, one number a replicate; a prefill counts as a token (eq. 8).
+
+    Args:
+        name: of the policy.
+        load: share of what the engine keeps up with.
+        requests: arrivals of a replicate; the run ends when so many are expected.
+    """
     types = Types(SHARES, PROMPTS, OUTPUTS, LAW.d0_s, LAW.d1_s).at_load(load)
     fluid, rate = equilibrium(types), sum(types.arrivals_per_s)
     engine = free_engine(int(np.ceil(MEMORY * fluid.kv_tokens)))

@@ -56,7 +56,7 @@ def policy_of(kind: str, horizon_s: float) -> SchedulingPolicy:
 
 
 def swung(arrival_s: F8, swing: float) -> F8:
-    """Shift Poisson arrivals of a constant rate so that the rate swings by this share around it."""
+    """Times of Poisson arrivals, seconds ascending, shifted so that their rate swings by the share `swing` in `PERIOD_S`."""
     omega = 2 * np.pi / PERIOD_S
     at = np.linspace(0.0, float(arrival_s[-1]), 1 + int(20 * arrival_s[-1] / PERIOD_S))
     return np.interp(arrival_s, at + swing / omega * (1 - np.cos(omega * at)), at)
@@ -87,7 +87,7 @@ def _tokens_by(at: F8, times: F8, outputs: I8) -> F8:
 
 
 def slopes(runs: Runs, kind: str, quantity: str, zetas: tuple[int, ...]) -> F8:
-    """The least-squares slope of log quantity on log zeta of each replicate."""
+    """float64[replicates], the least-squares slope of log quantity (a key of `UNITS`) on log zeta of each replicate."""
     logs = np.log([runs[kind, zeta][quantity] for zeta in zetas])
     return np.polyfit(np.log(zetas), logs, 1)[0]
 

@@ -50,12 +50,13 @@ SAVED = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Types of requests that one of the two policies serves.
+    """Types of requests that WAIT or Nested WAIT serves.
 
     Args:
         name: of the policy.
-        prompts, outputs, shares: tokens and arrivals of each type.
-        is_nested: whether the types are unknown.
+        prompts, outputs: tokens of each type.
+        shares: arrivals of each type, in proportion.
+        is_nested: whether the types are unknown, so that Nested WAIT serves them; else WAIT.
     """
 
     name: str
@@ -65,11 +66,11 @@ class Family:
     is_nested: bool
 
     def types(self, load: float) -> Types:
-        """The types at a share of the engine's capacity."""
+        """The types with arrivals at this share of the engine's capacity."""
         return Types(self.shares, self.prompts, self.outputs, LAW.d0_s, LAW.d1_s).at_load(load)
 
     def thresholds(self, load: float) -> tuple[int, ...]:
-        """The theory's solution for the true rates, without slack."""
+        """The theory's least thresholds for the true rates at a load, one a type or segment."""
         types = self.types(load)
         if self.is_nested:
             found = nested_thresholds.with_slack(types, 0.0, iterations=1e6, delta=0.01).thresholds
@@ -83,7 +84,10 @@ class Family:
         return Wait(thresholds, solve_s=solve_s)
 
     def policies(self, loads: Sequence[float]) -> dict[str, SchedulingPolicy]:
-        """Policies for a load profile: thresholds for its mean, for its peak, solved anew, and one without gates."""
+        """Policies for a load profile, by label: thresholds for its mean, for its peak, solved anew, and `sarathi`.
+
+        The one solved anew starts with the mean's thresholds, and solves from the last one to two times `SOLVE_S` seconds.
+        """
         mean, peak = self.thresholds(float(np.mean(loads))), self.thresholds(max(loads))
         return {
             "for the mean": self.policy(mean),
@@ -93,7 +97,7 @@ class Family:
         }
 
     def trace(self, loads: Sequence[float], phase_s: float, seed: int, replicate: int) -> Trace:
-        """Poisson arrivals with one rate a phase, each of a type drawn by the shares."""
+        """Poisson arrivals, each of a type drawn by the shares; every phase of `phase_s` seconds has one of the loads."""
         rates = [sum(self.types(load).arrivals_per_s) for load in loads]
         expected = np.concatenate([[0.0], np.cumsum(rates) * phase_s])
         events = Poisson(1.0).times(int(1.1 * expected[-1]) + 100, seed, replicate)
@@ -119,7 +123,7 @@ Runs = Mapping[tuple[str, str, str], Sequence[EngineRun]]
 
 
 def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
-    """A run that ends with the last arrival: the end of a burst is not the subject."""
+    """Simulate a policy, called `label`, on an engine without limits; the run ends with the last arrival."""
     engine = Engine(token_budget=0, batch_limit=0, first_token="decode")
     return simulate_engine(
         trace, policy, engine=engine, batch_time=LAW, name=label, until_s=float(trace.column("arrival_s")[-1])
