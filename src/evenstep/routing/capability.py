@@ -18,11 +18,11 @@ MOST_NUMBERS = 1024
 
 @part
 def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
-    """Write how much each worker can do, above 0 and in one unit; returns the largest.
+    """Write how much each worker can do, above 0, in one unit for all workers; returns the largest.
 
     Args:
         stated: one number a worker, repeated over the fleet; empty = by speed, ``1 / seconds_per_token`` relative to the
-            fastest worker, which has 1. Where a KV token costs nothing on some worker all are alike.
+            fastest worker, which has 1. Where a KV token costs nothing on some worker all workers have 1.
         capability: float64[G], written.
     """
     least, largest = np.inf, 0.0
@@ -39,10 +39,16 @@ def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
 
 
 def check_capabilities(where: str, field: str, stated: Numbers) -> tuple[float, ...]:
-    """Check the stated capabilities, and parse them if they are text.
+    """Check the stated capabilities, parse them if they are text (``1/1/0.5``, ``3*1/0.5``), and return them as numbers.
+
+    Empty input gives an empty tuple: capabilities are then taken from the workers' speeds.
+
+    Args:
+        where, field: the policy and its option, as errors name them.
 
     Raises:
-        InputError: text that is not a list of numbers, a number that is not above 0, or too many numbers.
+        InputError: text that is not a list of numbers, a number that is not finite or not above 0, or more than
+            `MOST_NUMBERS` numbers.
     """
     numbers = numbers_of(where, field, stated) if stated else cast("tuple[float, ...]", ())
     if len(numbers) > MOST_NUMBERS:
