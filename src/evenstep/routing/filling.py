@@ -203,7 +203,7 @@ def list_where_slots_limit(view: RuleView, work: Open) -> int:
 
 @part
 def count_requests(view: RuleView, requests: I8) -> int:
-    """Write the number of requests of each worker, running or queued, to int64[G] `requests`; returns the total."""
+    """Write the requests of each worker, running or sent and not yet decoding, to int64[G] `requests`; returns the total."""
     total = 0
     for g in range(view.running.size):
         requests[g] = view.running[g] + view.queued[g]
@@ -229,7 +229,7 @@ def first_with(keys: Ints, key: int) -> int:
 
 @part
 def set_load(view: RuleView, load: F8) -> None:
-    """Write the KV tokens of each worker, those of running and of queued requests, to float64[G] `load`."""
+    """Write the KV tokens of each worker, of requests running or sent and not yet decoding, to float64[G] `load`."""
     for g in range(view.load.size):
         load[g] = view.load[g] + view.queued_load[g]
 
