@@ -43,7 +43,10 @@ _ORDERS: dict[Order, str] = {
 
 
 def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, speed: float = 1.0) -> Live:
-    """Run a network's tasks once, on engines and a gateway started for the run.
+    """Run a network's tasks once, on engines and a gateway started for the run; returns when the tasks or `until_s` are
+    over.
+
+    Times in the result are the file's, not the clock's.
 
     Args:
         network: engines and tasks.
@@ -72,13 +75,22 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
 
 
 def workflow(network: Network, calls: Calls, speed: float = 1.0) -> Workflow:
-    """The calls of all tasks, with their models and priorities, as a workflow to send."""
+    """The calls of all tasks, with their models and priorities, as a workflow for `run.drive`.
+
+    Args:
+        speed: how many times faster than in the file time passes.
+    """
     models = np.array(calls.engine_of(network))[calls.kind].tolist()
     return Workflow(calls, models, priorities(network, calls), network.until_s, speed)
 
 
 def priorities(network: Network, calls: Calls) -> F8:
-    """float64[C], priorities, smallest first: by the engine's list, then by the network's order if it is static."""
+    """float64[C], the priority of each call, smallest first: by place in its engine's list, then by the network's static
+    order.
+
+    Calls that the list lacks come after those that it has. Under an order that is not static (not critical-path or
+    longest-path) calls of the same place have equal priorities.
+    """
     keys = static_keys(network, calls) if network.order in ("critical-path", "longest-path") else np.zeros(calls.task.size)
     ranks: list[int] = []
     for name, kind in zip(calls.engine_of(network), calls.kinds, strict=True):
@@ -88,10 +100,10 @@ def priorities(network: Network, calls: Calls) -> F8:
 
 
 def routing_of(network: Network) -> str:
-    """The routing policy of all groups: a gateway has one.
+    """The routing policy of all groups, ``jsq`` without groups: a gateway has one. Engines that stand alone need no policy.
 
     Raises:
-        InputError: they have several.
+        InputError: groups have several.
     """
     found = list(dict.fromkeys(one.routing for one in network.engines.values() if one.count > 1))
     if len(found) > 1:
@@ -100,12 +112,20 @@ def routing_of(network: Network) -> str:
 
 
 def slots_of(section: EngineSection) -> int:
-    """Calls that an emulated engine runs at a time; the others wait in the gateway."""
+    """Calls that an emulated engine runs at a time: its seats, else its token budget, else 256. The others wait in the
+    gateway.
+    """
     return section.server.seats or section.server.token_budget or _SLOTS
 
 
 def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:
-    """The command line of a group's emulated engines, under the file's own batch-time law."""
+    """The words after ``evenstep`` that start a group's emulated engines, under the file's own batch-time law.
+
+    Args:
+        name: of the engine or group; the engines serve a model of that name.
+        port: one for all engines of the group, which are its ranks.
+        speed: how many times faster than in the file time passes.
+    """
     server = section.server
     found: dict[str, Any] = {
         "model": name,
@@ -123,7 +143,13 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
 
 
 def gateway_config(network: Network, routing: str, ports: Mapping[str, int], listen: int, admin: int) -> dict[str, Any]:
-    """The gateway's config as the content of its YAML file: one pool for each engine or group, named as the model."""
+    """The gateway's config as the content of its YAML file: one pool for each engine or group, named as the model.
+
+    Args:
+        routing: name of the routing policy, from `routing_of`.
+        ports: port of each engine or group, by its name.
+        listen, admin: ports of the gateway.
+    """
     workers: list[dict[str, Any]] = []
     for name, section in network.engines.items():
         for rank in range(section.count):
