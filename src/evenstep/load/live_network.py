@@ -43,8 +43,7 @@ _ORDERS: dict[Order, str] = {
 
 
 def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, speed: float = 1.0) -> Live:
-    """Run a network's tasks once, on engines and a gateway started for the run; returns when the tasks or `until_s` are
-    over.
+    """Run a network's tasks once, on engines and a gateway started for the run, until all are done or `until_s` has passed.
 
     Times in the result are the file's, not the clock's.
 
@@ -85,11 +84,10 @@ def workflow(network: Network, calls: Calls, speed: float = 1.0) -> Workflow:
 
 
 def priorities(network: Network, calls: Calls) -> F8:
-    """float64[C], the priority of each call, smallest first: by place in its engine's list, then by the network's static
-    order.
+    """float64[C], the priority of each call, smallest first: its place in its engine's list, then the network's order.
 
-    Calls that the list lacks come after those that it has. Under an order that is not static (not critical-path or
-    longest-path) calls of the same place have equal priorities.
+    Calls that the list lacks come after those that it has. Only the orders critical-path and longest-path count here; under
+    others, calls of the same place have equal priorities.
     """
     keys = static_keys(network, calls) if network.order in ("critical-path", "longest-path") else np.zeros(calls.task.size)
     ranks: list[int] = []
@@ -112,9 +110,7 @@ def routing_of(network: Network) -> str:
 
 
 def slots_of(section: EngineSection) -> int:
-    """Calls that an emulated engine runs at a time: its seats, else its token budget, else 256. The others wait in the
-    gateway.
-    """
+    """Calls that an emulated engine runs at a time: its seats, else token budget, else 256. Others wait in the gateway."""
     return section.server.seats or section.server.token_budget or _SLOTS
 
 

@@ -28,8 +28,7 @@ _tried = itertools.count(64 * os.getpid())  # processes that look at the same ti
 
 
 def free_ports(count: int) -> list[int]:
-    """Find different ports of 127.0.0.1 that are free now, and that no outgoing connection is given before a server listens
-    there.
+    """Find different ports of 127.0.0.1 that are free now, and that the system gives to no outgoing connection.
 
     They are not reserved: another server may take one. Later calls begin with other ports.
 
