@@ -140,7 +140,7 @@ class Best(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the outlook of the workers, the plan, and the classes of the pool."""
+    """Working space: the outlook of the workers, the plan, and the classes of the pool; `memory` is that of `best.kept`."""
 
     worker: Ints
     memory: Ints
@@ -151,7 +151,7 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` beyond the answer."""
+    """Sizes of the arrays of `Work` beyond the answer, in the order of its fields; a table has (rows, columns)."""
     G, W, H, n = workers, waiting, horizon, 0
     for step in LOOKED_AT:
         n += step <= H
@@ -192,7 +192,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints) -> Moment:
-    """The figures of this decision; also counts arrivals and the pace of admissions.
+    """The figures of this decision; also counts arrivals and the pace of admissions in `memory`, so call it once a decision.
 
     A request that arrives now waits until the requests left before it are admitted. While a pool has just formed, or
     grows, the mean wait of past requests is too low: it is half of that if the pool has grown evenly.
@@ -231,7 +231,7 @@ def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints)
 
 @part
 def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlook, plan: Plan) -> None:
-    """Set up the plan: the loads ahead, and the target of each open worker."""
+    """Set up the plan: step weights, loads ahead, targets of the open workers; updates the steering in `memory`."""
     look_ahead(options.discount, moment.request, view, look, plan)
     set_speeds(view, look)
     set_workers(look.group, look.speed, look.ahead, 0.0, view, plan)

@@ -80,7 +80,7 @@ class BFIO(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the group and the speed of each worker (BF-IO takes them as equal), and the plan."""
+    """Working space: the group, numbered from 0, and the speed of each worker (here always 1), and the plan."""
 
     worker: Ints
     memory: Ints
@@ -91,13 +91,13 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` beyond the answer."""
+    """Sizes of the arrays of `Work` beyond the answer, in the order of its fields; a table has (rows, columns)."""
     return (workers, workers, *plan_room(workers, waiting, horizon + 1, 1))
 
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Set up the plan, search from each starting order, and write the best plan."""
+    """Set up the plan, search from each starting order, and write the best plan to `work.worker`."""
     free, opened = count_open(view)
     slots = min(view.waiting_load.size, free)
     if slots == 0:

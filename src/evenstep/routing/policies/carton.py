@@ -43,7 +43,9 @@ class Carton(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), step time, rate and limit of each worker."""
+    """Working space: the room (see `filling.Room`), and of each worker its step seconds, rate, and requests left to its
+    limit.
+    """
 
     fleet: Room
     seconds: WorkerFloats
@@ -69,7 +71,10 @@ def route(view: RuleView, options: Carton, work: Work) -> None:
 
 @part
 def next_below_limit(size: float, work: Work) -> int:
-    """The next worker in turn with room for `size` tokens, preferring workers below their limit; -1 without one."""
+    """The next worker from `work.fleet.memory[0]` on, round, with room for `size` tokens; -1 without one.
+
+    Workers below their limit go first, those at it only without such a worker.
+    """
     best, rank = -1, 4
     for g in range(work.limit.size):
         if has_room(g, size, work.fleet):
@@ -82,7 +87,7 @@ def next_below_limit(size: float, work: Work) -> int:
 
 @part
 def set_limits(sent: int, view: RuleView, gain: float, work: Work) -> None:
-    """Write to `work.limit` how many of the `sent` requests each worker may get."""
+    """Write to `work.limit` how many of the `sent` requests each worker may get: its share by rate, rounded up."""
     total, rates = 0.0, 0.0
     for g in range(view.load.size):
         work.seconds[g] = view.seconds_per_token[g] * (view.load[g] + view.queued_load[g])

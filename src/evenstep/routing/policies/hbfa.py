@@ -45,7 +45,7 @@ class HBFA(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`) and requests of each worker, and the dances of those that fit."""
+    """Working space: the room (see `filling.Room`), KV tokens and requests of each worker, and fitness of those that fit."""
 
     fleet: Room
     load: WorkerFloats
@@ -80,7 +80,7 @@ def route(view: RuleView, options: HBFA, work: Work) -> None:
 
 @part
 def dance(count: int, work: Work) -> None:
-    """Write the fitness of each worker with room; 0 if it does not dance."""
+    """Write to `work.fitness` the fitness of the `count` workers in `work.fitting`; 0 if one does not dance."""
     load, requests, is_light = mean(work.load), mean(work.requests), False
     for k in range(count):
         is_light |= share(work.load[int(work.fitting[k])], load) <= 1

@@ -36,7 +36,7 @@ Work = CompletionWork
 
 @rule
 def route(view: RuleView, options: Any, work: CompletionWork) -> None:
-    """Send requests in order of length."""
+    """Send overdue requests, oldest first, then the others, shortest first; see `completion_time.send_by_length`."""
     send_by_length(view, False, options.length_predicted, options.age_limit, work)
 
 

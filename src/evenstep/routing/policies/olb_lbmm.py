@@ -56,7 +56,11 @@ class OlbLbmm(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests."""
+    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests.
+
+    `ready` is in KV tokens; over `speed`, relative to the fastest worker's 1, it is the ready time. `order` lists the
+    admitted.
+    """
 
     fleet: Room
     requests: WorkerInts
@@ -99,7 +103,10 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def admit(view: RuleView, work: Work) -> int:
-    """List the requests, oldest first, that find room one after the other; returns their number."""
+    """List in `work.order` the requests, oldest first, that find room one after the other; returns their number.
+
+    Each takes room on the worker with fewest requests where it fits. No worker is answered, and the room is used up.
+    """
     left, count = set_room(view, work.fleet), 0
     count_requests(view, work.requests)
     for i in range(view.waiting_load.size):
@@ -121,7 +128,7 @@ def admit(view: RuleView, work: Work) -> int:
 
 @part
 def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
-    """The worker on which a request completes first, among those with room for it; -1 without one.
+    """The worker on which request i completes first (ties: lowest index), among those with room for it; -1 without one.
 
     Args:
         other_than: a worker that is left out; -1 = no worker.

@@ -31,7 +31,7 @@ class SGLang(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), requests and KV tokens of each worker."""
+    """Working space: the room (see `filling.Room`), requests and KV tokens of each worker, those sent here included."""
 
     fleet: Room
     requests: WorkerInts

@@ -31,7 +31,7 @@ class TensorRTADP(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests in order."""
+    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests by size."""
 
     fleet: Room
     requests: WorkerInts
@@ -65,9 +65,9 @@ def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
 
 @part
 def lightest(size: float, cap: int, work: Work) -> int:
-    """The worker with the fewest tokens, then requests, among those with room for `size` tokens; -1 without one.
+    """The worker with the fewest tokens, then requests, then index, with room for `size` tokens; -1 without one.
 
-    One below the cap of requests goes before all others.
+    A worker with fewer requests than `cap` goes before all others.
     """
     best, is_best_below = -1, False
     for g in range(work.tokens.size):
