@@ -66,15 +66,16 @@ _SUBSETS = f"1 << min(options.candidates, {ENUMERATED})"
 
 
 class AssignWork(NamedTuple):
-    """Working space of one decision.
+    """Working space of one decision. A row is a request's position in the pool, 0 = oldest.
 
     Args:
-        group, free, kv: [G], group, free slots and free KV tokens of each worker.
+        worker, memory, bound: see `RoutingWork`.
+        group, free, kv: [G], group, free slots and free KV tokens of each worker; less with each request sent.
         members: [groups], workers of each group.
         key: [G], the key of each worker by which the next is chosen, see `first_in_queue`.
-        load, envelope: loads ahead of each worker, and the largest of each group.
+        load, envelope: loads ahead of each worker, and the largest of each group, H + 1 of each in a row.
         weights: discount of each step.
-        keys: the pool: see `keys`.
+        keys: the pool, -1 for a request that left it: see the module `keys`.
         margins, kinks, places: the score of the worker at hand.
         rows, row_keys, row_sizes: its candidates, at first with the key of each, later with a 1 for the chosen.
         counts, sums: members and tokens of each subset.
@@ -128,7 +129,7 @@ def decide(until: int, alone: int, discount: float, settings: Settings, view: Ru
 
 @part
 def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
-    """Write what the stages start from; returns the free slots of all workers."""
+    """Write what the stages start from: room, loads, envelopes, keys and weights; returns the free slots of all workers."""
     H1, slots = work.weights.size, 0
     work.weights[0] = 1.0
     for h in range(1, H1):
@@ -161,7 +162,7 @@ def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
 
 @borrowing
 def set_margins(g: int, work: AssignWork) -> float:
-    """Write the margins of a worker; returns the smallest."""
+    """Write `work.margins`: KV tokens from a worker's load to its group's envelope at each step; returns the smallest."""
     H1 = work.weights.size
     a, b = g * H1, work.group[g] * H1
     low = math.inf
@@ -183,7 +184,7 @@ def score_of(g: int, settings: Settings, work: AssignWork) -> FScore:
 
 @part
 def worth(g: int, tokens: float, settings: Settings, work: AssignWork) -> float:
-    """The score F of sending so many tokens to worker g, whose margins are written."""
+    """The score F of sending so many KV tokens to worker g; call `set_margins` for it first. 0 for no token."""
     return value(tokens, score_of(g, settings, work))
 
 
@@ -196,7 +197,7 @@ def peak_of(g: int, settings: Settings, work: AssignWork) -> tuple[float, float,
 
 @part
 def send(g: int, row: int, work: AssignWork) -> None:
-    """Send the request in a row to a worker; call `grow` to count its tokens."""
+    """Send the request in a row to a worker: it leaves the pool and takes a slot. Call `grow` to count its tokens."""
     work.worker[row] = g
     work.keys[row] = -1
     work.free[g] -= 1
@@ -204,7 +205,7 @@ def send(g: int, row: int, work: AssignWork) -> None:
 
 @borrowing
 def grow(g: int, tokens: float, work: AssignWork) -> bool:
-    """Count tokens sent to a worker; returns whether an envelope rose."""
+    """Count KV tokens sent to a worker in its loads, memory and envelope; returns whether its envelope rose at any step."""
     H1 = work.weights.size
     a, b = g * H1, work.group[g] * H1
     work.kv[g] -= tokens
@@ -219,7 +220,7 @@ def grow(g: int, tokens: float, work: AssignWork) -> bool:
 
 @part
 def send_one(g: int, row: int, work: AssignWork) -> int:
-    """Send the request in a row to a worker, unless the row is -1. Returns how many were sent, 0 or 1."""
+    """Send the request in a row to a worker and count its tokens; nothing for row -1. Returns how many were sent, 0 or 1."""
     if row < 0:
         return 0
     tokens = tokens_of(work.keys[row])
@@ -280,14 +281,14 @@ def best_single(g: int, low: float, high: float, settings: Settings, work: Assig
 
 @borrowing
 def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tuple[int, int]:
-    """Stage 1, while slots abound: give the worker with the most room the one request of largest score, again and again.
+    """Stage 1, while more slots are free than the threshold: the first worker in queue gets its best single request.
 
     Args:
         left: requests of the pool.
         slots: free slots.
 
     Returns:
-        The requests and the free slots that are left.
+        The requests and the free slots that are left, without slots of workers that no request fits.
     """
     threshold = settings.threshold
     if math.isnan(threshold):
@@ -317,7 +318,7 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
 
 @borrowing
 def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
-    """Stage 2, when slots are scarce: give each worker in turn its best subset of candidates.
+    """Stage 2, when slots are scarce: give the first worker in queue its best subset of candidates, until no slot is left.
 
     Args:
         left: requests of the pool.
@@ -403,10 +404,13 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
 
 @borrowing
 def send_subset(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """Send the best subset of candidates, or the best single request of the pool if no subset has worth.
+    """Send worker g the best subset of candidates, or the best single request of the pool if no subset scores above 0.
+
+    Args:
+        low, high: the peak of the worker's score, from `peak_of`.
 
     Returns:
-        How many were sent.
+        How many were sent; 0 if no request fits.
     """
     n = list_candidates(g, high, settings, work)
     if n == 0:
@@ -437,7 +441,7 @@ def send_subset(g: int, low: float, high: float, settings: Settings, work: Assig
 
 @part
 def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -> int:
-    """List the candidates for a worker; returns their number."""
+    """List the candidates for worker g in `rows` and `row_keys`; returns their number, 0 if no request fits its memory."""
     limit = key_of(work.kv[g])
     if settings.fit:
         return list_fitting(work.keys, key_of(high), limit, settings.candidates, work.rows, work.row_keys)
@@ -446,7 +450,7 @@ def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -
 
 @part
 def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
-    """Send the candidates marked 1 in `row_keys`, `tokens` together; returns their number."""
+    """Send the candidates marked 1 in `row_keys`, of `n` listed, `tokens` together, to worker g; returns how many."""
     sent = 0
     for i in range(n):
         if work.row_keys[i] == 1:
@@ -458,7 +462,10 @@ def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
 
 @part
 def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """The bit mask of the candidates' subset with the largest score, the smallest of equal ones."""
+    """The subset of the first n candidates with the largest score, as a bit mask (bit i: candidate i); 0 if none fits.
+
+    It has 1..slots members. Of equal scores the smallest mask wins.
+    """
     if slots == 2:
         level, under, over = pairs(work.row_sizes, n, work.kv[g], low, high, work.sums)
     else:
@@ -481,7 +488,7 @@ def better_of(under: int, over: int, under_tokens: float, over_tokens: float, sc
 
 @part
 def best_candidate(g: int, n: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """As `best_single`, among the candidates only: of those below the peak, the first listed is the largest and oldest."""
+    """The row of the candidate with the largest score for worker g, the oldest of equal ones; there must be one (n >= 1)."""
     level, under, over = -1, -1, -1
     for i in range(n):
         row, key = work.rows[i], work.row_keys[i]

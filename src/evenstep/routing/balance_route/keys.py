@@ -57,7 +57,7 @@ def count_above(keys: Ints, floor: int, limit: int) -> int:
 
 @borrowing
 def first_between(keys: Ints, low: int, high: int) -> int:
-    """Row of the oldest request with low <= key <= high, or -1."""
+    """Row of the oldest request with low <= key <= high; -1 without one."""
     for i in range(keys.size):
         if low <= keys[i] <= high:
             return i
@@ -97,7 +97,10 @@ def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Int
 
 @part
 def list_first(sign: int, keys: Ints, low: int, high: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of keys in (low, high]: the largest where `sign` is 1, the smallest where it is -1."""
+    """List up to `count` rows of keys in (low, high]: the largest where `sign` is 1, the smallest where it is -1.
+
+    The largest (smallest) is first, older first of equal keys; returns the number listed in `rows` and `row_keys`.
+    """
     n = 0
     for i in range(keys.size):
         k = keys[i]

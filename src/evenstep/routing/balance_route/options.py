@@ -14,6 +14,10 @@ ENUMERATED, MOST = 16, 32
 def check_options(where: str, policy: Any) -> None:
     """Check the options of the two stages and of the score.
 
+    Args:
+        where: the policy, as errors name it.
+        policy: a `BRH` or `BR0`.
+
     Raises:
         InputError: an option out of range.
     """

@@ -13,7 +13,7 @@ LARGEST, ARRIVAL = 0, 1
 
 @part
 def weigh(load: Table, plan: Plan) -> None:
-    """Set the burdens: weighted sums over the steps of the loads."""
+    """Set `plan.burden` of each open worker: the weighted sum over the steps of its row in `load`."""
     for o in range(plan.place.size):
         burden = 0.0
         for h in range(plan.weight.size):
@@ -23,7 +23,10 @@ def weigh(load: Table, plan: Plan) -> None:
 
 @part
 def place(r: int, k: int, plan: Plan) -> int:
-    """Give request r slot k on the least burdened worker with room. Returns 1 if there is one, else 0."""
+    """Give request r slot k on the least burdened worker with room (ties: lowest). Returns 1 if there is one, else 0.
+
+    Burdens are updated; `survey` must follow for the envelope.
+    """
     to, least, size = -1, np.inf, plan.size[r]
     for o in range(plan.place.size):
         if plan.room[o] > 0 and size <= plan.kv_left[o] and plan.burden[o] < least:
@@ -81,7 +84,10 @@ def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tupl
 
 @part
 def largest_of(oldest: int, plan: Plan) -> int:
-    """The largest fitting request of the `oldest` that still wait, the first of equals; -1 if none fits."""
+    """The largest fitting request of the `oldest` that still wait, the first of equals; -1 if none fits.
+
+    It fits if its class has quota left and some worker with a slot has the memory.
+    """
     most, found, i = 0.0, -1, 0
     for o in range(plan.place.size):
         if plan.room[o] > 0:

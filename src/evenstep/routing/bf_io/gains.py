@@ -13,7 +13,7 @@ TOLERANCE = 1e-6
 
 @part
 def set_others(o: int, plan: Plan) -> bool:
-    """Set `others`, the envelope without worker o. Returns whether o is above it at any step."""
+    """Set `others`, the envelope of worker o's group without it, at each step. Returns whether o is above it at any step."""
     q = plan.group[o]
     above = False
     for h in range(plan.weight.size):
@@ -45,7 +45,7 @@ def sum_of(term: Floats) -> float:
 
 @part
 def deviation_change(load: float, mean: float, share: float, delta: float) -> float:
-    """Change of the sum of squared deviations when one load moves by delta; share = 1 - 1/members."""
+    """Change of a group's sum of squared deviations from the mean if one load moves by delta; share = 1 - 1/members."""
     return delta * (2.0 * (load - mean) + delta * share)
 
 
@@ -58,7 +58,11 @@ def pulled(o: int, shift: float, plan: Plan) -> float:
 
 @part
 def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan) -> float:
-    """The gain of the objective if one size replaces another on worker o, for which `others` is set."""
+    """The fall of the objective, > 0 is better, if a request of another size and end replaces one on worker o.
+
+    Sizes are KV tokens, `stays` the steps until the end (inf = unknown). `set_others` has to be called for o first. Worth of
+    requests and cached tokens are not counted.
+    """
     q = plan.group[o]
     members, tie = float(plan.members[q]), plan.tie[q]
     speed, reward = plan.speed[o], plan.reward[q]
@@ -145,7 +149,8 @@ def is_bounded(plan: Plan) -> bool:
 def most_gain(o: int, plan: Plan) -> float:
     """The most that a transfer from worker o gains before `pulled_apart`: what the envelope falls by without the worker.
 
-    `others` is set for o. The bound holds to the last bit: each term bounds one of `transfer_gain`, added in the same order.
+    Call `set_others` for o first. The bound holds to the last bit: each term bounds one of `transfer_gain`, added in the
+    same order.
     """
     q = plan.group[o]
     for h in range(plan.weight.size):
@@ -211,7 +216,7 @@ def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
 
 @part
 def least_of(margin: Floats) -> int:
-    """The first step with the smallest margin."""
+    """The first step h with the smallest margin."""
     at = 0
     for h in range(1, margin.size):
         if margin[h] < margin[at]:

@@ -16,7 +16,10 @@ from evenstep.routing.bf_io.search import rank_from
 
 @part
 def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan: Plan) -> float:
-    """J, up to a constant, with these sizes on workers o and p; `others` is the envelope without o and p."""
+    """J, up to a constant, with requests of these sizes on workers o and p of a group; less is better.
+
+    `others` has to be set to the envelope without o and p.
+    """
     for h in range(plan.weight.size):
         top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
         top = max(top, plan.base[p, h] + plan.growth[h] + size_p)

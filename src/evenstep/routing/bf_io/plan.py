@@ -89,7 +89,7 @@ class Plan(NamedTuple):
 
 @jit  # not a part: hosts call it from Python
 def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[object, ...]:
-    """Sizes of a plan's arrays, in the order of its fields, for so many workers, requests, steps and classes."""
+    """Sizes of a plan's arrays, (rows, columns) of a table, by field, for so many workers, requests, steps and classes."""
     G, W, n, loads = workers, waiting, steps, (workers, steps)
     of_steps, of_requests, of_slots, of_classes = ((n, n, n, n, n), (W, W, W, W, W, W, W), (W, W, W, W), (classes, classes))
     of_workers = (G, G, G, G, G, G, G, G, G, G, G, G, G, G, loads, loads)
@@ -156,7 +156,7 @@ def profile(size: float, stays: float, growth: float, h: int) -> float:
 
 @part
 def survey(q: int, plan: Plan) -> None:
-    """Set envelope and runner-up of one group from the loads."""
+    """Set envelope and runner-up of group q at each step, from the loads of its open workers and the floor of the others."""
     _survey(q, plan.group, plan.load, plan.floor, plan.envelope, plan.runner_up)
 
 
@@ -176,7 +176,7 @@ def _survey(q: int, group: Ints, load: Table, floor: Table, envelope: Table, run
 
 @part
 def clear(plan: Plan) -> None:
-    """Take back every admission."""
+    """Take back every admission, but for envelope and runner-up: call `survey` once requests are admitted."""
     n = plan.weight.size
     for o in range(plan.place.size):
         plan.room[o], plan.kv_left[o] = plan.free[o], plan.kv[o]
@@ -191,7 +191,7 @@ def clear(plan: Plan) -> None:
 
 @part
 def admit(o: int, r: int, k: int, plan: Plan) -> None:
-    """Give request r slot k on worker o; envelope and runner-up are left for `survey`."""
+    """Give request r slot k on worker o, without a check of its room; `survey` must follow for envelope and runner-up."""
     q, size, stays = plan.group[o], plan.size[r], plan.stays[r]
     for h in range(plan.weight.size):
         load = plan.speed[o] * profile(size, stays, plan.growth[h], h)
@@ -205,7 +205,10 @@ def admit(o: int, r: int, k: int, plan: Plan) -> None:
 
 @part
 def change(o: int, out: int, into: int, plan: Plan) -> None:
-    """Take request `out` from worker o, give it `into` (-1: none), and update the envelope."""
+    """Take request `out` from worker o, give it `into` (-1: none, for either), and update loads, room and envelope.
+
+    Slots are the caller's: `worker` and `request` of the plan stay.
+    """
     q = int(plan.group[o])
     out_size, out_stays, into_size, into_stays = 0.0, -1.0, 0.0, -1.0
     if out >= 0:
@@ -269,7 +272,7 @@ def hits(r: int, o: int, plan: Plan, cached: ReadTable) -> float:
 
 @part
 def keep(filled: int, plan: Plan) -> None:
-    """Keep the present plan as the best so far."""
+    """Copy the first `filled` slots and the envelope of the present plan to the best plan so far."""
     for k in range(filled):
         plan.best_worker[k], plan.best_request[k] = plan.worker[k], plan.request[k]
     for q in range(plan.members.size):
@@ -281,7 +284,8 @@ def keep(filled: int, plan: Plan) -> None:
 def answer(filled: int, tries_all: bool, plan: Plan, worker: Ints) -> None:
     """Write the best plan to `worker`, int64[W], by position in the pool; entries of requests that are held stay.
 
-    Of requests of equal size the oldest go, which does not change the plan's value; not so with `tries_all`.
+    `filled` is its number of slots. Of requests of equal size the oldest go, which does not change the plan's value; not so
+    with `tries_all`. `plan.taken` is overwritten.
     """
     waiting = plan.size.size
     for r in range(waiting):

@@ -23,7 +23,7 @@ OLDEST = 4
 
 @part
 def rank_from(sizes: Floats, size: float) -> int:
-    """First rank whose size is at least `size`."""
+    """First rank whose size is at least `size`; W if none is. `sizes` ascend."""
     low, high = 0, sizes.size
     while low < high:
         middle = (low + high) // 2
@@ -36,7 +36,7 @@ def rank_from(sizes: Floats, size: float) -> int:
 
 @part
 def rank_beyond(sizes: Floats, size: float) -> int:
-    """First rank whose size is more than `size`."""
+    """First rank whose size is more than `size`; W if none is. `sizes` ascend."""
     low, high = 0, sizes.size
     while low < high:
         middle = (low + high) // 2
@@ -49,7 +49,7 @@ def rank_beyond(sizes: Floats, size: float) -> int:
 
 @part
 def waiting_below(r: int, taken: Ints) -> int:
-    """The next rank below r whose request waits; -1 if none does."""
+    """The largest rank below r whose request has no slot (`taken` is not 1); -1 if all have."""
     r -= 1
     while r >= 0 and taken[r] == 1:
         r -= 1
@@ -58,7 +58,7 @@ def waiting_below(r: int, taken: Ints) -> int:
 
 @part
 def waiting_from(r: int, taken: Ints) -> int:
-    """The first rank from r on whose request waits; W if none does."""
+    """The smallest rank from r on whose request has no slot (`taken` is not 1); W if all have."""
     while r < taken.size and taken[r] == 1:
         r += 1
     return r
@@ -105,7 +105,10 @@ def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: Read
 
 @part
 def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) -> int:
-    """One of the `OLDEST` waiting requests in place of `out` on worker o if it gains more than `best`; else `best`."""
+    """The rank of one of the `OLDEST` waiting requests, in place of `out` on worker o, if it gains more than `best_gain`.
+
+    Otherwise `best`. It must fit the worker's KV memory; cached tokens are not looked at.
+    """
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size
     i, tried = 0, 0
@@ -168,7 +171,10 @@ def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int
 
 @part
 def replace_pair(k: int, m: int, plan: Plan) -> bool:
-    """Replace the requests in two slots of one worker by the best waiting pair. Returns whether that gained."""
+    """Replace the requests in slots k and m of one worker by the best waiting pair, if that gains. Returns whether it did.
+
+    Call `set_others` for the worker first.
+    """
     o, x, y = int(plan.worker[k]), int(plan.request[k]), int(plan.request[m])
     size = plan.size[x] + plan.size[y]
     limit = plan.kv_left[o] + size
@@ -197,10 +203,12 @@ def replace_pair(k: int, m: int, plan: Plan) -> bool:
 
 @part
 def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable) -> tuple[bool, int]:
-    """Replace the request of slot k from the pool; if that does not gain, replace it together with another of its worker.
+    """Replace the request of slot k from the pool, if that gains; else replace it with another of its worker, as a pair.
+
+    Pairs are not tried with `tries_all`.
 
     Returns:
-        Whether it gained, and the number of tries.
+        Whether it gained, and the number of tries, at least 1.
     """
     o, out = int(plan.worker[k]), int(plan.request[k])
     set_others(o, plan)
@@ -221,13 +229,13 @@ def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable)
 
 @part
 def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTable) -> tuple[int, int, int]:
-    """The best move or swap of the request in slot k to another worker.
+    """The best move or swap of the request in slot k to another worker. Call `set_others` for its worker first.
 
     Args:
         most: from `most_gain`, inf where that does not hold: a transfer that cannot gain more than the best is passed over.
 
     Returns:
-        The worker or -1, the slot it swaps with or -1, and the number of tries.
+        The worker or -1 if nothing gains, the slot it swaps with or -1 for a move, and the number of tries.
     """
     o, out = int(plan.worker[k]), int(plan.request[k])
     size = plan.size[out]

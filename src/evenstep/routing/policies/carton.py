@@ -43,9 +43,7 @@ class Carton(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), and of each worker its step seconds, rate, and requests left to its
-    limit.
-    """
+    """Working space: the room (see `filling.Room`), and of each worker step seconds, rate, and requests below its limit."""
 
     fleet: Room
     seconds: WorkerFloats
