@@ -75,14 +75,12 @@ def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progres
     The emulated engines are started once, the gateway anew for each policy. All end with the iterator.
 
     Args:
-        settings: checked settings.
         trace: the requests with their times, from `replayed`.
         watch: called about every 0.2 s with the policy, as in the settings, and the progress of its run.
 
     Raises:
         EngineError: engines or gateway do not start.
         InputError: a run was too short to be measured.
-        Interrupted: Ctrl-C, as in `run.drive`.
     """
     engine, listen, admin = free_ports(3)
     options = {name.replace("_", "-"): getattr(settings, name) for name in ("ranks", "slots", "overhead_s", "per_token_s")}
@@ -132,11 +130,7 @@ def gateway_config(
 
 
 def replayed(source: Trace, settings: DemoSettings) -> Trace:
-    """The first `settings.requests` of a trace, with arrival times scaled to the demonstration's load.
-
-    Raises:
-        InputError: the times cannot be scaled so.
-    """
+    """The first `settings.requests` of a trace, with arrival times scaled to the demonstration's load."""
     from evenstep.workload.replicate import scaled_to_load
 
     return scaled_to_load(
@@ -151,13 +145,7 @@ def replayed(source: Trace, settings: DemoSettings) -> Trace:
 
 
 def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, Any], samples: list[Sample]) -> Shown:
-    """Compute the figures of one policy.
-
-    Args:
-        name: as specified by the user.
-        outcome: of the client.
-        found: its summary.
-        samples: the readings of both metrics pages, oldest first.
+    """Compute the figures of one policy from its summary (`found`) and the readings of both metrics pages, oldest first.
 
     Raises:
         InputError: as `window`.

@@ -31,10 +31,7 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
     """All figures of a run as JSON values, by the names of `docs/reference/load.md`; None for figures without data.
 
     ``duration`` and figures per second are nan if no answer has ended. Requests that have not ended are neither
-    ``completed`` nor ``failed``.
-
-    Raises:
-        InputError: invalid goodput objectives.
+    ``completed`` nor ``failed``. Wrong goodput objectives raise `InputError`.
     """
     r = outcome.records
     good = np.array([not error for error in r.error], np.bool_)
@@ -91,8 +88,7 @@ def times(outcome: Outcome) -> tuple[F8, F8, F8]:
 def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
     """Good answers that meet all objectives, per second of the run's duration; None without objectives.
 
-    Args:
-        objectives: the most milliseconds, inclusive, by name: ``ttft``, ``tpot`` and ``e2el``.
+    Objectives are the most milliseconds, inclusive, by name: ``ttft``, ``tpot`` and ``e2el``.
     """
     if not objectives:
         return None
@@ -113,10 +109,9 @@ def counting(outcome: Outcome) -> str:
 
 
 def client(outcome: Outcome) -> dict[str, float | int | None]:
-    """How well the client itself kept up: late starts, lateness of its loop, CPU, connections; by the names of `summary`.
+    """How well the client itself kept up, by the names of `summary`: late starts, lateness of its loop, CPU, connections.
 
-    A start is late by the milliseconds from its due time. Without any start or tick a figure is None; without an ended
-    answer ``client_cpu_share`` is nan.
+    A figure is None without any start or tick; ``client_cpu_share`` is nan without an ended answer.
     """
     late = 1e3 * (outcome.records.started_s - outcome.records.due_s)
     late = late[np.isfinite(late)]
@@ -132,13 +127,7 @@ def client(outcome: Outcome) -> dict[str, float | int | None]:
 
 
 def notes(found: dict[str, Any]) -> list[str]:
-    """Sentences that a reader of a summary needs to know; empty if there is nothing to say.
-
-    They tell of a slow client, of estimated tokens, and of prompt tokens more than 1 % off the number asked for.
-
-    Args:
-        found: the figures, from `summary`.
-    """
+    """Sentences on a slow client, estimated tokens, or prompt tokens over 1 % off the number asked for; empty without."""
     said: list[str] = []
     late = (found["p99_late_start_ms"] or 0.0) > _LATE_MS and found["max_concurrency"] is None
     if late or found["client_cpu_share"] > _BUSY:
@@ -168,11 +157,7 @@ def failures(outcome: Outcome) -> list[str]:
 
 
 def most_at_once(started_s: F8, ended_s: F8) -> int:
-    """The most requests that were under way at one time; a request that starts when another ends does not overlap it.
-
-    Args:
-        started_s, ended_s: float64[N], seconds; a row with nan in either is left out.
-    """
+    """The most requests that were under way at one time; a row with nan in `started_s` or `ended_s` is left out."""
     known = np.isfinite(started_s) & np.isfinite(ended_s)
     at = np.concatenate([ended_s[known], started_s[known]])
     change = np.concatenate([np.full(int(known.sum()), -1), np.full(int(known.sum()), 1)])
