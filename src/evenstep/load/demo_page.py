@@ -37,11 +37,7 @@ _FALLEN_BACK = 0.02
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
-    """One policy's figures as texts, one for each of `COLUMNS`, in their order; unknown ones are `MISSING`.
-
-    Args:
-        first: the policy whose tokens a second it is compared with, in per cent.
-    """
+    """One policy's figures as texts, in the order of `COLUMNS`; tokens a second are compared with those of `first`."""
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if first.tokens_per_s > 0 else math.nan
     return [
         f"{row.tokens_per_s:,.0f}",
