@@ -103,9 +103,7 @@ def gateway(config: Mapping[str, Any], wait_s: float) -> Generator[int]:
 
 
 def emulator(port: int, options: Mapping[str, Any]) -> list[str]:
-    """The words after ``evenstep`` that start emulated engines on this machine. `options` are values by flag, without
-    dashes.
-    """
+    """The words after ``evenstep`` that start emulated engines on this machine; `options` are values by flag (no dashes)."""
     flags = {"host": "127.0.0.1", "port": port, **options}
     return ["emulate", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
 

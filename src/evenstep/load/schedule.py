@@ -42,7 +42,7 @@ class Due:
 
     @property
     def is_over(self) -> bool:
-        """Whether every request has ended."""
+        """Whether every request has ended, well or not."""
         return self.finished == self.total
 
     @property

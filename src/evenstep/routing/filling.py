@@ -53,7 +53,7 @@ class Room(NamedTuple):
 
 @part
 def set_room(view: RuleView, work: Room) -> int:
-    """Write `work.free_slots` and `work.kv_free` from the view; returns the free slots of all workers."""
+    """Write `work.free_slots` and `work.kv_free` from the view; returns the sum of the free slots of all workers."""
     for g in range(view.free_slots.size):
         work.free_slots[g] = view.free_slots[g]
         work.kv_free[g] = view.kv_free[g]

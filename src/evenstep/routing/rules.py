@@ -127,7 +127,7 @@ def rule(function: F) -> F:
 
 
 class Ruled:
-    """Base of policies whose decision is made by the rule in their file."""
+    """Base of policies whose decision is made by the rule in their file, or in that of the nearest base class with one."""
 
     __slots__ = ()
 

@@ -107,10 +107,12 @@ class AssignWork(NamedTuple):
 def decide(until: int, alone: int, discount: float, settings: Settings, view: RuleView, work: AssignWork) -> None:
     """Place some requests by themselves first; then run stage 1 while slots abound, and stage 2 when they are scarce.
 
+    The answer is written to `work.worker`; requests that get no worker stay at `HOLD`.
+
     Args:
-        until: the last stage to run.
+        until: the last to run: `PREPARATION` (requests by themselves), `STAGE_ONE` or `STAGE_TWO`.
         alone: how many of the oldest requests are placed by themselves.
-        discount: weight of each further step.
+        discount: weight of a step relative to the one before it.
 
     Source: BalanceRoute Algs. 2 and 3.
     """
@@ -175,7 +177,7 @@ def set_margins(g: int, work: AssignWork) -> float:
 
 @part
 def score_of(g: int, settings: Settings, work: AssignWork) -> FScore:
-    """The score of a worker whose margins are written."""
+    """The score function of worker g, of which `set_margins` has written the margins; it refers to them, not to a copy."""
     penalty = settings.penalty
     if math.isnan(penalty):
         penalty = float(work.members[work.group[g]])
@@ -190,7 +192,7 @@ def worth(g: int, tokens: float, settings: Settings, work: AssignWork) -> float:
 
 @part
 def peak_of(g: int, settings: Settings, work: AssignWork) -> tuple[float, float, float]:
-    """Write the margins of worker g, and return the `peak` of its score."""
+    """Write the margins of worker g, and return the `f_score.peak` of its score: least and largest tokens, slope beyond."""
     set_margins(g, work)
     return peak(score_of(g, settings, work), work.kinks, work.places)
 
@@ -231,7 +233,7 @@ def send_one(g: int, row: int, work: AssignWork) -> int:
 
 @borrowing
 def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
-    """Send a request to the worker of largest score, ignoring the other requests. Returns how many were sent.
+    """Send a request to the worker with room of largest score, ignoring the other requests. Returns 1, or 0 if none has.
 
     It leaves the pool even when it fits nowhere, and is then held.
     """
@@ -257,8 +259,10 @@ def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
 def best_single(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> tuple[int, int, int]:
     """The waiting request with the largest score for worker g, the oldest of equal ones; -1 if none fits.
 
+    The peak is `low` to `high`, from `peak_of` for this worker.
+
     Returns:
-        Its row, the smallest key above the peak, and how many requests are above it (see `nearest`).
+        Its row, the smallest key above the peak (or `NONE`), and how many fitting requests are above it (see `nearest`).
     """
     limit, top = key_of(work.kv[g]), key_of(high)
     under, over, above = nearest(work.keys, top, limit)
@@ -349,9 +353,10 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
 
 @part
 def first_in_queue(settings: Settings, work: AssignWork) -> int:
-    """The worker to serve next, by its key and free slots; -1 if no worker has free slots.
+    """The worker to serve next, by its key and free slots (ties: lowest index); -1 if no worker has free slots.
 
-    Larger keys go first. The key is a worker's margin; in stage 1 with free slots first it is minus the worker's load.
+    Larger keys and more free slots go first; `margin_first` says which of the two counts first. The key is a worker's
+    margin; in stage 1 with free slots first it is minus the worker's load.
     """
     best = -1
     for g in range(work.free.size):
@@ -379,15 +384,15 @@ def height(g: int, work: AssignWork) -> float:
 
 @borrowing
 def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work: AssignWork) -> int:
-    """The best request for a single slot, found without a list of candidates; -1 if none fits.
+    """The row of the best request for a single slot, found without a list of candidates; -1 if none fits.
 
     Where fewer than K requests are above the peak, its neighbours are among the K largest: the best of the pool is
     the best of the candidates. Else all candidates are above and the K-th largest is the best of them. It is taken
     if it is worth anything, though the pool may hold better ones (so the paper).
 
     Args:
-        at: the peak, a point.
-        slope: of the score beyond the peak.
+        at: the peak in KV tokens, a point.
+        slope: of the score beyond the peak, below 0.
     """
     row, over, above = best_single(g, at, at, settings, work)
     if settings.fit or row < 0 or above < settings.candidates:

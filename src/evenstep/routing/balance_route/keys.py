@@ -18,13 +18,13 @@ NONE = 0x7FFFFFFFFFFFFFFF
 
 @part
 def key_of(tokens: Any) -> Any:
-    """The key of a size."""
+    """The key of a size in tokens: the bits of the float64, as int64."""
     return np.float64(tokens).view(np.int64)
 
 
 @part
 def tokens_of(key: Any) -> Any:
-    """The size with this key."""
+    """The size in tokens, float64, that has this key; the inverse of `key_of`."""
     return np.int64(key).view(np.float64)
 
 
@@ -91,7 +91,7 @@ def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints)
 
 @borrowing
 def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of the smallest keys in (high, limit], smaller first, then older. Returns their number."""
+    """As `list_largest`, of the smallest keys in (high, limit], smaller first, then older."""
     return list_first(-1, keys, high, limit, count, rows, row_keys)
 
 

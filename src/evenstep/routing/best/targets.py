@@ -134,7 +134,7 @@ def leaving(request: float, view: RuleView, look: Outlook) -> float:
 
 @part
 def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Set weights and growth of all steps and of the evaluated ones, and the loads at those.
+    """Set weights and growth of all steps (in `look`) and of the evaluated ones (in `plan`), and `look.ahead`.
 
     The weight of every step is added to the nearest one that is looked at, the earlier of two. The sooner workers are
     corrected, the less the steps ahead weigh.
@@ -243,7 +243,7 @@ def set_rise(correction: float, request: float, view: RuleView, look: Outlook, p
 
 @part
 def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Set the level of each worker's group: the mean load that its workers will have.
+    """Set `look.level`, the level of each worker's group: the mean load that its workers will have, in tokens times speed.
 
     It is the mean over the workers without a free slot, if they are at least half of the group. A mean of few would be
     chance, so otherwise all workers count, with a `newcomer` (tokens) in each free slot.

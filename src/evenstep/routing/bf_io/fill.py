@@ -42,7 +42,7 @@ def place(r: int, k: int, plan: Plan) -> int:
 
 @part
 def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tuple[int, int]:
-    """Fill the slots: overdue requests first, then the starting order.
+    """Fill the slots of a cleared plan: overdue requests first, then the starting order.
 
     While one of the `oldest` that still wait fits, the largest of them goes before that order.
     Only the overdue may exceed the quota of their class, unless slots would stay empty.
@@ -54,7 +54,7 @@ def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tupl
         oldest: 1 = no request goes before the order.
 
     Returns:
-        The number of overdue requests admitted, and of all admitted.
+        The number of overdue requests admitted, which have the first slots, and of all admitted.
     """
     count, waiting = plan.worker.size, plan.size.size
     clear(plan)
@@ -104,7 +104,7 @@ def largest_of(oldest: int, plan: Plan) -> int:
 
 @part
 def place_in_quota(r: int, k: int, plan: Plan) -> int:
-    """As `place`; an admitted request also uses up a slot of its class."""
+    """As `place`, also for what it returns; an admitted request also uses up a slot of its class's quota."""
     placed = place(r, k, plan)
     plan.left[plan.kind[r]] = max(plan.left[plan.kind[r]] - placed, 0)
     return placed
@@ -115,7 +115,7 @@ def refill(filled: int, plan: Plan) -> int:
     """Give slots left empty for lack of KV memory, where the search has made room, to the oldest fitting requests.
 
     Returns:
-        How many slots are filled.
+        How many slots are filled; `filled` if there is still no room.
     """
     before, count = filled, plan.worker.size
     if filled == count:

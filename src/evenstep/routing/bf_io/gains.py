@@ -51,7 +51,7 @@ def deviation_change(load: float, mean: float, share: float, delta: float) -> fl
 
 @part
 def pulled(o: int, shift: float, plan: Plan) -> float:
-    """The loss from the pull toward worker o's target if its load of this step moves by `shift`."""
+    """The rise of the pull toward worker o's target if its load of this step moves by `shift`; below 0 = a gain."""
     off = plan.load[o, 0] - plan.target[o]
     return plan.pull[o] * (shift * (2.0 * off + shift))
 
@@ -89,10 +89,10 @@ def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float
 
 @part
 def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
-    """The gain of the objective if request `out` moves from worker o to p, and `back` (-1: none) the other way.
+    """The gain, > 0 is better, if request `out` moves from worker o to p, and `back` (-1: none) the other way.
 
-    `others` is set for o. Where `out` outgrows `back` at every step (always, while ends are unknown) the gain is exact,
-    otherwise a lower bound.
+    Call `set_others` for o first. Where `out` outgrows `back` at every step (always, while ends are unknown) the gain is
+    exact, otherwise a lower bound.
     """
     q, z = plan.group[o], plan.group[p]
     members, members_there = plan.members[q], plan.members[z]

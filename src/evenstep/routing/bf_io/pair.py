@@ -48,9 +48,9 @@ def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> f
 
 @part
 def best_pair(plan: Plan) -> None:
-    """Give the two slots of the best plan the two requests that balance best together, if that gains.
+    """Give the two slots of the best plan (`best_request`) the two requests that balance best together, if that gains.
 
-    Only where nothing but the envelope of equal workers counts: no targets, no speeds, no worth of a request.
+    Nothing happens unless only the envelope of equal workers counts: no targets, no speeds, no worth of a request.
     """
     o, p = int(plan.best_worker[0]), int(plan.best_worker[1])
     q = plan.group[o]

@@ -150,7 +150,7 @@ def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
 
 @part
 def profile(size: float, stays: float, growth: float, h: int) -> float:
-    """Load of a request h steps after its admission; 0 once it has run its steps."""
+    """KV tokens of a request h steps after its admission: ``size + growth``; 0 from step `stays` on."""
     return (size + growth) * (h < stays)
 
 
@@ -241,9 +241,7 @@ def change(o: int, out: int, into: int, plan: Plan) -> None:
 
 @part
 def objective(plan: Plan) -> float:
-    """J of the plan up to a constant of the decision: members times envelope, minus the rewarded admitted load, plus ties
-    and pulls.
-    """
+    """J of the plan up to a constant, less is better: members times envelope, minus rewarded load, plus ties and pulls."""
     value = 0.0
     for q in range(plan.members.size):
         members, tie = plan.members[q], plan.tie[q]

@@ -269,7 +269,7 @@ def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTabl
 
 @part
 def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
-    """Give the request of slot k to worker `to`, in exchange for that of slot `swap` (-1: for nothing)."""
+    """Give the request of slot k to worker `to`, in exchange for that of slot `swap` (-1: for nothing), without a check."""
     o, out = int(plan.worker[k]), int(plan.request[k])
     back = int(plan.request[swap]) if swap >= 0 else -1
     change(o, out, back, plan)
@@ -282,10 +282,10 @@ def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
 
 @part
 def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, cached: ReadTable) -> None:
-    """Improve slot after slot, until a whole round gains nothing or the tries are used up.
+    """Improve slot after slot, until a whole round gains nothing or the tries are used up. The plan is changed in place.
 
-    The overdue, in the first `pinned` slots, are not replaced. Without tie-breaker, targets and cached tokens only a worker
-    above all others can gain by giving a request away.
+    The overdue, in the first `pinned` of `filled` slots, are not replaced. Without tie-breaker, targets and cached tokens
+    only a worker above all others can gain by giving a request away.
     """
     k, idle, bounded = 0, 0, is_bounded(plan)
     while idle < filled and tries > 0:

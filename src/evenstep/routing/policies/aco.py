@@ -144,7 +144,7 @@ def imbalance_of(view: RuleView, work: Work) -> float:
 
 @part
 def power(x: float, exponent: int) -> float:
-    """x to a whole power >= 0 by multiplication: the same bits on every machine."""
+    """x to a whole power >= 0, by multiplication: the same bits on every machine."""
     result = x if exponent > 0 else 1.0
     for _ in range(exponent - 1):
         result = result * x

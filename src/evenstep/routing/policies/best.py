@@ -161,7 +161,7 @@ def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Update the memory, set the workers' targets, reserve memory, and search for the best plan."""
+    """Update the memory, set the workers' targets, reserve memory, and write the best plan found to `work.worker`."""
     free, opened = count_open(view)
     slots = min(view.waiting_load.size, free)
     if slots == 0:

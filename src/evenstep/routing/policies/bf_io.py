@@ -71,7 +71,7 @@ class BFIO(Ruled):
             raise InputError("bf-io", "tie_weight", self.tie_weight, "0 with exact", "The exact model is linear.")
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        """Decide by the rule; with `exact`, return the optimum and its certified bound."""
+        """Decide by the rule, without a bound; with `exact`, return the optimum and its certified bound."""
         found = Ruled.route(self, view)
         if not self.exact:
             return found

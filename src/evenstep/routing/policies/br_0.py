@@ -61,7 +61,7 @@ Work = AssignWork
 
 @rule
 def route(view: RuleView, options: Any, work: AssignWork) -> None:
-    """Place overdue requests by themselves (all requests with `bypass`); then run the two stages."""
+    """Place overdue requests (with `bypass` all) by themselves; then run the two stages. Written to `work.worker`."""
     alone = view.waiting_load.size if options.bypass else count_overdue(view, options.age_limit)
     ties_by_margin = options.ties_margin if options.bypass else options.order_margin
     decide(STAGE_TWO, alone, 1.0, settings_of(options, ties_by_margin), view, work)

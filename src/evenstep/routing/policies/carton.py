@@ -53,7 +53,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Carton, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the next in turn with room, preferably below its limit."""
+    """Write each request's worker to `work`, oldest first: the one that `next_below_limit` finds, else `HOLD`."""
     left = set_room(view, work.fleet)
     set_limits(min(view.waiting_load.size, left), view, options.gain, work)
     for i in range(view.waiting_load.size):

@@ -64,7 +64,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the worker that `nearest` finds."""
+    """Write each request's worker to `work`, oldest first: the one that `nearest` finds, else `HOLD`."""
     count, total = list_open(view, work.fleet), count_requests(view, work.requests)
     place_nodes(view, count, work)
     for i in range(view.waiting_load.size):

@@ -81,7 +81,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Dynamo, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the worker with room that `pick` takes by cost."""
+    """Write each request's worker to `work`, oldest first: the one with room that `pick` takes by cost, else `HOLD`."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):
@@ -106,7 +106,7 @@ def route(view: RuleView, options: Dynamo, work: Work) -> None:
 
 @part
 def cached_on(i: int, g: int, view: RuleView) -> float:
-    """Prompt tokens of a request that a worker has cached; 0 where caches are unknown."""
+    """Prompt tokens of request i that worker g has cached; 0 where caches are unknown."""
     return view.cached_tokens[i, g] if view.cached_tokens.size > 0 else 0.0
 
 

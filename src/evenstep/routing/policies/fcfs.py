@@ -31,7 +31,7 @@ Work = Open
 
 @rule
 def route(view: RuleView, options: Any, work: Open) -> None:
-    """Send the oldest requests, one after the other, each as `fill` says."""
+    """Write each request's worker to `work`, oldest first: one with room, as `fill` says, or `HOLD` where none has."""
     if options.fill_free_slots and is_unlimited(view):
         send_by_levels(view, work)
         return

@@ -56,7 +56,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: HBFA, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to a worker with room, drawn by fitness or (scouts) evenly."""
+    """Write each request's worker to `work`, oldest first: one with room, drawn by fitness or (scouts) evenly."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):

@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the shortest queue with room."""
+    """Write each request's worker to `work`, oldest first: that of a shortest queue with room, or `HOLD` where none has."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         sent = min(view.waiting_load.size, total_free(view))

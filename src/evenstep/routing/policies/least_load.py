@@ -41,7 +41,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: LeastLoad, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the lightest worker with room."""
+    """Write each request's worker to `work`, oldest first: the lightest one with room, or `HOLD` where none has."""
     count, is_limited = 0, False
     for g in range(view.load.size):
         work.free_slots[g] = view.free_slots[g]

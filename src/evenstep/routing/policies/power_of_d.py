@@ -61,7 +61,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: PowerOfD, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the shortest queue of those drawn for it."""
+    """Write each request's worker to `work`, oldest first: the shortest of `d` queues drawn from those with room."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         send_by_slots(dice, min(options.d, view.load.size), view, work)

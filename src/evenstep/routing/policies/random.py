@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Random, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to a random worker with room."""
+    """Write each request's worker to `work`, oldest first: a random one with room, or `HOLD` where none has."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         send_anywhere(dice, view, work)

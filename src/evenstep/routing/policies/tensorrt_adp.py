@@ -43,7 +43,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
-    """Send the oldest requests, the largest first, each to the worker that `lightest` finds."""
+    """Write to `work` a `lightest` worker for each of the oldest requests that slots suffice for, largest first."""
     taken = min(view.waiting_load.size, set_room(view, work.fleet))
     total = count_requests(view, work.requests)
     set_load(view, work.tokens)

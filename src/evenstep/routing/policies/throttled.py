@@ -51,7 +51,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the first worker below its threshold with room."""
+    """Write each request's worker to `work`, oldest first: the first one below its threshold with room, else `HOLD`."""
     count = list_below(view, options, work)
     fits_everywhere = is_unlimited(view)
     for i in range(view.waiting_load.size):

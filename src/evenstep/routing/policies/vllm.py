@@ -46,7 +46,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the worker of smallest score with room."""
+    """Write each request's worker to `work`, oldest first: the one of smallest score with room, or `HOLD` where none has."""
     G, left = view.load.size, set_room(view, work.fleet)
     for g in range(G):
         work.waiting[g] = view.queued[g]
