@@ -51,11 +51,7 @@ class Call:
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:
-        """End the call with an error, and close its connection. An earlier error of the answer stays.
-
-        Args:
-            kind, message: as in `Answer.fail`.
-        """
+        """End the call with an error (see `Answer.fail`), unless it has one already, and close its connection."""
         self.answer.fail(kind, message)
         connection = self.connection
         self.over()

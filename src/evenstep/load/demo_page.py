@@ -67,11 +67,7 @@ def line(row: Shown, first: Shown) -> str:
 
 
 def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
-    """Lines below the table that explain the figures, warn where a row's are not its policy's own, and end with `strained`.
-
-    Args:
-        rows: one for each policy, at least one.
-    """
+    """Lines below the table that explain the figures, and warn where a row's are not its policy's own; then `strained`."""
     said = [
         f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
         f"C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
@@ -125,12 +121,9 @@ def values(row: Shown) -> dict[str, Any]:
 
 
 def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, Any], command: str) -> str:
-    """The text of the whole HTML page.
+    """The text of the whole HTML page; policies are compared with the first of `rows`, of which there must be one.
 
-    Args:
-        rows: one for each policy, at least one; others are compared with the first.
-        versions: facts on how it was made, by name.
-        command: the command line that made it.
+    `versions` are facts on how it was made, by name, and `command` is the command line that made it.
     """
     first = rows[0]
     number = series_of(row.name for row in rows)

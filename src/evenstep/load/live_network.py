@@ -74,11 +74,7 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
 
 
 def workflow(network: Network, calls: Calls, speed: float = 1.0) -> Workflow:
-    """The calls of all tasks, with their models and priorities, as a workflow for `run.drive`.
-
-    Args:
-        speed: how many times faster than in the file time passes.
-    """
+    """The calls of all tasks, with their models and priorities, as a workflow for `run.drive`, `speed` times as fast."""
     models = np.array(calls.engine_of(network))[calls.kind].tolist()
     return Workflow(calls, models, priorities(network, calls), network.until_s, speed)
 
@@ -117,10 +113,8 @@ def slots_of(section: EngineSection) -> int:
 def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:
     """The words after ``evenstep`` that start a group's emulated engines, under the file's own batch-time law.
 
-    Args:
-        name: of the engine or group; the engines serve a model of that name.
-        port: one for all engines of the group, which are its ranks.
-        speed: how many times faster than in the file time passes.
+    They serve a model called `name` on one port, as its ranks; `speed` is how many times faster than in the file time
+    passes.
     """
     server = section.server
     found: dict[str, Any] = {
@@ -141,10 +135,7 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
 def gateway_config(network: Network, routing: str, ports: Mapping[str, int], listen: int, admin: int) -> dict[str, Any]:
     """The gateway's config as the content of its YAML file: one pool for each engine or group, named as the model.
 
-    Args:
-        routing: name of the routing policy, from `routing_of`.
-        ports: port of each engine or group, by its name.
-        listen, admin: ports of the gateway.
+    `routing` is the policy's name, `ports` the port of each engine or group by name; `listen` and `admin` are the gateway's.
     """
     workers: list[dict[str, Any]] = []
     for name, section in network.engines.items():

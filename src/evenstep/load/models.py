@@ -47,11 +47,7 @@ def first_model(target: Target, api_key: str | None) -> str:
 
 
 def get(target: Target, path: str, api_key: str | None = None) -> tuple[int, bytes]:
-    """Status and body of a GET for one path of a server, whatever the status; redirects are not followed.
-
-    Args:
-        path: appended to the target's `base`.
-        api_key: sent as bearer token; None or empty = no token.
+    """Status, whatever it is, and body of one path of a server, below the target's `base`; redirects are not followed.
 
     Raises:
         InputError: it cannot be reached, does not speak HTTP, or is silent for 10 s.

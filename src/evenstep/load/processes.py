@@ -85,14 +85,8 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
 def gateway(config: Mapping[str, Any], wait_s: float) -> Generator[int]:
     """Run a gateway with this config during the block, once the kernels of its policy are compiled; yields its process id.
 
-    One that begins in plain Python is too slow for its budget: its figures would be those of least load.
-
-    Args:
-        config: the content of its YAML file.
-        wait_s: longest wait until it is ready, seconds, after its kernels are compiled.
-
-    Raises:
-        EngineError: as `beside`.
+    One that begins in plain Python is too slow for its budget: its figures would be those of least load. `wait_s` and errors
+    are as in `beside`; compiling is not limited.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gateway.yaml"

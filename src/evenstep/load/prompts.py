@@ -51,12 +51,7 @@ class Prompts:
         self._model = orjson.dumps(model)
 
     def body(self, row: int, model: str = "") -> bytes:
-        """The JSON body that asks for this row of the trace: a prompt of its prompt tokens, and at most its output tokens.
-
-        Args:
-            row: from 0.
-            model: a model in place of the run's own; empty = the run's.
-        """
+        """The JSON body that asks for a row's prompt and output tokens, of another model than the run's if one is named."""
         trace, model_text = self._trace, orjson.dumps(model) if model else self._model
         length, output = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])
         stretches = self._stretches(row, length)

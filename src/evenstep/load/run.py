@@ -134,10 +134,10 @@ def drive(
 
 
 def timed(trace: Trace, settings: LoadSettings) -> Trace:
-    """The trace with due times for an open loop, seconds from the start: Poisson times at the rate, else its own.
+    """The trace with due times for an open loop, in seconds from the start: Poisson times at the rate, or its own.
 
-    Its own times are shifted so that the first row's is 0, and divided by the speed. A trace without times, or for a
-    closed loop, is returned as it is.
+    Its own are shifted so that the first row's is 0, and divided by the speed. A trace without times, or for a closed loop,
+    stays as it is.
     """
     if settings.rate is not None:
         from evenstep.workload.synthetic.arrivals import Poisson
@@ -190,10 +190,7 @@ class Run:
     async def whole(self) -> Outcome:
         """Send all requests, and wait for all answers or for the workflow's `until_s`; returns the outcome.
 
-        All connections are closed at the end. If it is cancelled, `outcome` has the results so far.
-
-        Raises:
-            InputError: the server's host cannot be found.
+        All connections are closed at the end. A host that cannot be found raises `InputError`.
         """
         settings, loop = self._settings, asyncio.get_running_loop()
         headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}

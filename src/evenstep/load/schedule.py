@@ -102,12 +102,9 @@ class Schedule(Due):
             self._begin(0.0)
 
     def ended(self, row: int, now_s: float) -> None:
-        """Note that a request has ended, well or not; those that waited for it get their due times.
+        """Note that a request has ended, well or not, `now_s` after the start; those that waited for it get their due times.
 
         In a closed loop, the user whose session or single request is complete takes the next one of the trace, due now.
-
-        Args:
-            now_s: seconds from the start of the run.
         """
         self.finished += 1
         for other in self._waiting.pop(row, ()):

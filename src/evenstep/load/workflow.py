@@ -16,14 +16,11 @@ class Workflow(Due):
 
     Args:
         calls: the calls of all tasks.
-        models: the model that each call asks for.
+        models: the model that each call asks for; kept as an attribute.
         priority: float64[C], what each call says of itself; the smallest waits first.
-        until_s: when the run stops, in seconds of `calls`; None = when all tasks are done.
+        until_s: when the run stops, in seconds of `calls`; None = when all tasks are done. The attribute is in seconds of
+            the clock.
         speed: factor by which time passes faster than in `calls`.
-
-    Attributes:
-        models: as given.
-        until_s: when the run stops, in seconds of the clock from its start; None as above.
     """
 
     def __init__(
@@ -47,11 +44,7 @@ class Workflow(Due):
         return b"X-Evenstep-Task: task-%d\r\nX-Evenstep-Priority: %a\r\n" % (self._calls.task[row], self._priority[row])
 
     def ended(self, row: int, now_s: float) -> None:
-        """Note that a call has ended, well or not; calls for which it was the last parent are due their delay after now.
-
-        Args:
-            now_s: seconds of the clock from the start of the run.
-        """
+        """Note that a call has ended, well or not; calls for which it was the last parent are due their delay after now."""
         self.finished += 1
         for child in self._children.get(row, ()):
             self._pending[child] -= 1

@@ -39,16 +39,11 @@ def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
 
 
 def check_capabilities(where: str, field: str, stated: Numbers) -> tuple[float, ...]:
-    """Check the stated capabilities, parse them if they are text (``1/1/0.5``, ``3*1/0.5``), and return them as numbers.
-
-    Empty input gives an empty tuple: capabilities are then taken from the workers' speeds.
-
-    Args:
-        where, field: the policy and its option, as errors name them.
+    """Check the stated capabilities, and return them as numbers, () if empty; text is parsed (``1/1/0.5``, ``3*1/0.5``).
 
     Raises:
-        InputError: text that is not a list of numbers, a number that is not finite or not above 0, or more than
-            `MOST_NUMBERS` numbers.
+        InputError: text that is not a list of numbers, a number that is not finite or not above 0, or over `MOST_NUMBERS`
+            numbers. It names `where`, the policy, and `field`, its option.
     """
     numbers = numbers_of(where, field, stated) if stated else cast("tuple[float, ...]", ())
     if len(numbers) > MOST_NUMBERS:

@@ -14,13 +14,7 @@ from evenstep.routing.view import FREE_SLOTS, HOLD, KV_FREE, QUEUED, RUNNING, WA
 
 @part
 def has_idle(workers_i: I8) -> bool:
-    """Whether some worker with a free slot has no request, neither running nor queued.
-
-    Loops ask this first, because it is cheaper than `send_to_idle`.
-
-    Args:
-        workers_i: int64[4, G], as in `routing.view`.
-    """
+    """Whether a worker with a free slot has no request, running or sent. Loops ask this before the slower `send_to_idle`."""
     idle = 0
     for g in range(workers_i.shape[1]):  # without a branch: there is seldom one
         there = workers_i[RUNNING, g] + workers_i[QUEUED, g]

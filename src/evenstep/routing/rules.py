@@ -120,8 +120,8 @@ def route_into(
 def rule(function: F) -> F:
     """Decorate the rule of the policies in a file: the same text runs compiled and plain.
 
-    The function has the signature ``(view: RuleView, options, work) -> None``; it answers by writing `work`. A file has one
-    rule. Its policies run it by inheriting from `Ruled`.
+    The function ``(view: RuleView, options, work) -> None`` answers by writing `work`. Policies inherit from `Ruled` to run
+    it.
     """
     return rule_of_file(_DOOR, function)
 

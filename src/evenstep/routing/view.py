@@ -131,8 +131,7 @@ class RoutingDecision:
 class RoutingPolicy(Protocol):
     """A frozen dataclass whose fields are its parameters. `route` depends on the view alone, and does not change it.
 
-    Optional attributes say what a host prepares: `horizon`, `expects_loads`, `memory_size` and `reads_cached` (see the
-    functions that read them).
+    The attributes `horizon`, `expects_loads`, `memory_size` and `reads_cached` are optional.
     """
 
     def route(self, view: RoutingView) -> RoutingDecision:

@@ -40,11 +40,11 @@ class Settings(NamedTuple):
     """The options of both policies, as the stages see them.
 
     Args:
-        reward: slope of the score below all margins.
+        reward: slope of the score below all margins: what a KV token there is worth.
         penalty: what a token over the envelope costs a step; nan = size of the worker's group.
         threshold: free slots down to which stage 1 runs; nan = number of workers.
-        candidates: requests a subset is chosen from.
-        fit: candidates around the score's peak; else the largest.
+        candidates: number of requests a subset is chosen from.
+        fit: candidates are those around the score's peak; else the largest.
         margin_first: workers ordered by (margin, free slots); else by (free slots, margin).
         bits: subsets by reachable sums; else enumerated.
         ties_by_margin: equal scores of a request placed by itself go to the widest margin; else to the most free slots.

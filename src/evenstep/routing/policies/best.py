@@ -75,7 +75,7 @@ class Best(Ruled):
     Args:
         horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.
         discount: weight of a step relative to the one before it; less where workers are corrected sooner
-            (see `best.targets.fade`).
+            (see `best.targets.look_ahead` and `fade`).
         pull: weight of the targets: of a load off its target by one mean request, in requests over the envelope a step.
         correction: mean requests that are expected to leave before a worker counts as corrected.
         steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
@@ -83,10 +83,10 @@ class Best(Ruled):
         moves: candidate moves that each search may try for each admitted request; more where many requests are
             admitted at once (see `best.targets.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
-        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others
-            (`best.kept.whole_wait_s` says what the mean is while few have waited). Before that, a worker makes room for a
-            request that fits nowhere (`best.room`). If it still does not fit the memory of any, a worker is kept for it.
-            0 = off.
+        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others, in at
+            most a 16th of the free slots (`best.kept.whole_wait_s` says what the mean is while few have waited). Before
+            that, a worker makes room for a request that fits nowhere (`best.room`). If it still does not fit the memory of
+            any, a worker is kept for it. 0 = off.
         ageing: worth of admitting a request that has waited as long as usual, in mean requests over the envelope at every
             step. It rises with the square of the wait. 0 = nothing.
         recompute: where KV memory limits: what it costs to compute a token anew after an overflow, in output tokens, on a

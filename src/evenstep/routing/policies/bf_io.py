@@ -36,8 +36,8 @@ class BFIO(Ruled):
         exact: solve each decision to optimality (HiGHS); for small instances and for measuring gaps. Outside digests.
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         moves: candidate moves each search may try; 0 leaves the greedy fill.
-        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others,
-            its worker chosen by the objective; 0 = off, as in the paper.
+        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others, in at
+            most a quarter of the free slots, its worker chosen by the objective; 0 = off, as in the paper.
 
     Raises:
         InputError: a value out of range; `exact` together with `tie_weight`.

@@ -33,7 +33,7 @@ class BR0(BRH):
             between equal free slots are those when a worker queued; by the latter, those of the moment.
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
         age_limit: multiple of the mean wait after which a request is overdue: it is placed first, by itself, at the
-            worker of largest score; 0 = off.
+            worker of largest score, in at most a quarter of the free slots; 0 = off.
         bypass: pool bypass: every request is placed by itself, oldest first, at the worker of largest score, on a
             load that counts what was sent and does not decode yet. The host sends one request at a time.
         ties: with `bypass`, equal scores go to the widest ``margin`` (then this is least-load), or to the most

@@ -32,7 +32,7 @@ class BRH(Ruled):
         order: workers by (free slots, margin), the paper's, or by (margin, free slots).
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
         age_limit: multiple of the mean wait after which a request is overdue: it is placed first, by itself, at the
-            worker of largest score; 0 = off.
+            worker of largest score, in at most a quarter of the free slots; 0 = off.
 
     Raises:
         InputError: an option out of range.

@@ -33,13 +33,13 @@ class OlbLbmm(Ruled):
       Then, while the worker that is ready last got a request now, its shortest one may move. It goes to the
       worker of earliest completion that has room, if it completes there before the last worker was ready.
 
-    Ready time is load over speed (``seconds_per_token``); a placed request adds its length.
+    Ready time is load times ``seconds_per_token``; a placed request adds its length to the load.
 
     Args:
         length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
             prompt and expected output (the prompt alone where nothing is expected).
-        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are
-            placed first, since the longest of the admitted may find KV memory full time and again.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests, for at most a
+            quarter of the free slots, are placed first, since the longest may find KV memory full time and again.
 
     Raises:
         InputError: a negative or non-finite `age_limit`.
@@ -56,11 +56,7 @@ class OlbLbmm(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests.
-
-    `ready` is in KV tokens; over `speed`, relative to the fastest worker's 1, it is the ready time. `order` lists the
-    admitted.
-    """
+    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests."""
 
     fleet: Room
     requests: WorkerInts
