@@ -37,7 +37,10 @@ _FALLEN_BACK = 0.02
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
-    """One policy's figures as texts, in the order of `COLUMNS`; tokens a second are compared with those of `first`."""
+    """One policy's figures as texts, in the order of `COLUMNS`; tokens a second are compared with those of `first`.
+
+    The change is in per cent, ``first`` for that row itself. Unknown figures are `MISSING`.
+    """
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if first.tokens_per_s > 0 else math.nan
     return [
         f"{row.tokens_per_s:,.0f}",

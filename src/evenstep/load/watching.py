@@ -38,12 +38,12 @@ _SHARED = ("steps", "stepped_s", "late")
 class Sample:
     """Both pages at one time; sums over ranks, except for values that a barrier group has in common.
 
-    Counters (all but ``running``, ``oldest_s``, ``depth`` and ``ranks``) count from the start of their process.
-
     Args:
         at_s: of `time.monotonic`.
-        engine: figures of the emulator by the keys of `_ENGINE`, and the number of ``ranks``.
-        gateway: figures by the keys of `_GATEWAY`; unreported ones are missing, or all while it does not answer.
+        engine: figures of the emulator: ``running`` requests, and since its start ``steps``, ``stepped_s`` (seconds in
+            them), ``busy_s`` (of all ranks together), ``late`` steps and output ``tokens``; and the number of ``ranks``.
+        gateway: ``oldest_s`` and ``depth`` of its pool, and since its start ``idle_device_s``, ``steps``, ``rounds`` and
+            ``fallbacks``; unreported ones are missing, or all while it does not answer.
         cpu_s: CPU seconds of each watched process since its start, by its name; nan if the system does not say.
     """
 

@@ -73,8 +73,9 @@ def still_to_come(gone: int, view: RuleView, look: Outlook, memory: Ints) -> flo
 def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
     """Tokens that a request on worker g still produces: the mean of two rates, the worker's own and the `usual` one.
 
-    The worker's own rate is the share of its load that is expected to leave. Where its requests are young, hardly any leaves
-    within the horizon, and the usual rate keeps the answer below twice the usual.
+    `usual` is a number of tokens, and the answer where nothing runs. The worker's own rate is the share of its load that is
+    expected to leave. Where its requests are young, hardly any leaves within the horizon, and the usual rate keeps the
+    answer below twice the usual.
     """
     last, running = look.growth.size - 1, view.running[g]
     ahead = look.growth[last] - look.growth[0]
@@ -164,7 +165,7 @@ def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -
 
 @part
 def is_bound(moment: Moment, plan: Plan) -> bool:
-    """Whether memory limits admissions, not slots: requests of usual size do not fill the slots.
+    """Whether memory limits admissions, not slots: the open workers' `plan.kv` holds fewer requests of mean size than slots.
 
     Memory then evens out the loads, and the largest that fits of the oldest goes first (`PACKED`). Chosen by size among
     all, requests that seldom fit would wait forever, and the memory kept for one of them would go to another.

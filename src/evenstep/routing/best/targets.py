@@ -60,11 +60,11 @@ class Moment(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """Working space: all steps ahead, and the workers' loads at the steps that are evaluated.
+    """Working space: all steps ahead, and the workers' loads at the steps that are evaluated (`LOOKED_AT`, up to H).
 
     Attributes:
         weight: [H+1], weight of each step.
-        growth: [H+1], tokens that a newcomer has gained by then.
+        growth: [H+1], KV tokens that a newcomer has gained by then.
         ahead: [G, n], projected loads at the steps that are looked at.
         group: [G], number of the group.
         speed: [G], seconds a token costs, relative to the mean. `rise`, `level` and `filled` are in that measure.
@@ -185,7 +185,7 @@ def uncorrected(g: int, h: int, correction: float, request: float, view: RuleVie
 
 @part
 def known(h: int, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """How certain departures by step h are: 0 for a common curve of lengths, 1 if each length is known.
+    """How certain departures by the h-th evaluated step are: 0 for a common curve of lengths, 1 if each length is known.
 
     Let a request of s tokens leave by then with chance p. If it is known which do, the tokens that leave differ between
     workers by a variance of p E[s^2] a request; if only p is known, the expected tokens differ by p^2 E[s^2]. Sizes are

@@ -13,7 +13,7 @@ LARGEST, ARRIVAL = 0, 1
 
 @part
 def weigh(load: Table, plan: Plan) -> None:
-    """Set `plan.burden` of each open worker: the weighted sum over the steps of its row in `load`."""
+    """Set `plan.burden` of each open worker: the weighted sum over the steps of its row in `load`, float64[O, n]."""
     for o in range(plan.place.size):
         burden = 0.0
         for h in range(plan.weight.size):
@@ -23,9 +23,9 @@ def weigh(load: Table, plan: Plan) -> None:
 
 @part
 def place(r: int, k: int, plan: Plan) -> int:
-    """Give request r slot k on the least burdened worker with room (ties: lowest). Returns 1 if there is one, else 0.
+    """Give the request of rank r slot k on the least burdened worker with room. Returns 1 if there is one, else 0.
 
-    Burdens are updated; `survey` must follow for the envelope.
+    Ties go to the lowest index. Burdens are updated; call `survey` later for the envelope.
     """
     to, least, size = -1, np.inf, plan.size[r]
     for o in range(plan.place.size):
@@ -42,10 +42,10 @@ def place(r: int, k: int, plan: Plan) -> int:
 
 @part
 def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tuple[int, int]:
-    """Fill the slots of a cleared plan: overdue requests first, then the starting order.
+    """Clear the plan, and fill its slots: overdue requests first, then the starting order.
 
-    While one of the `oldest` that still wait fits, the largest of them goes before that order.
-    Only the overdue may exceed the quota of their class, unless slots would stay empty.
+    While one of the `oldest` that still wait fits, the largest of them goes before that order. Each request goes to the
+    least burdened worker with room. Only the overdue may exceed the quota of their class, unless slots would stay empty.
 
     Args:
         start: starting order: `LARGEST`, `ARRIVAL`, else smallest first.
@@ -84,7 +84,7 @@ def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tupl
 
 @part
 def largest_of(oldest: int, plan: Plan) -> int:
-    """The largest fitting request of the `oldest` that still wait, the first of equals; -1 if none fits.
+    """The rank of the largest fitting request of the `oldest` that still wait, the oldest of equals; -1 if none fits.
 
     It fits if its class has quota left and some worker with a slot has the memory.
     """

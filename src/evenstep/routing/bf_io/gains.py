@@ -13,7 +13,10 @@ TOLERANCE = 1e-6
 
 @part
 def set_others(o: int, plan: Plan) -> bool:
-    """Set `others`, the envelope of worker o's group without it, at each step. Returns whether o is above it at any step."""
+    """Set `plan.others`: the envelope, at each step, of the group of open worker o without that worker.
+
+    Returns whether o is above it at any step.
+    """
     q = plan.group[o]
     above = False
     for h in range(plan.weight.size):
@@ -58,10 +61,10 @@ def pulled(o: int, shift: float, plan: Plan) -> float:
 
 @part
 def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan) -> float:
-    """The fall of the objective, > 0 is better, if a request of another size and end replaces one on worker o.
+    """The fall of the objective, > 0 is better, if a request of another size and end replaces one on open worker o.
 
-    Sizes are KV tokens, `stays` the steps until the end (inf = unknown). `set_others` has to be called for o first. Worth of
-    requests and cached tokens are not counted.
+    Sizes are KV tokens, `stays` the steps until the end (inf = unknown). Call `set_others` for o first. Worth of requests
+    and cached tokens are not counted. `plan.term` is overwritten.
     """
     q = plan.group[o]
     members, tie = float(plan.members[q]), plan.tie[q]
@@ -91,8 +94,8 @@ def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float
 def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
     """The gain, > 0 is better, if request `out` moves from worker o to p, and `back` (-1: none) the other way.
 
-    Call `set_others` for o first. Where `out` outgrows `back` at every step (always, while ends are unknown) the gain is
-    exact, otherwise a lower bound.
+    Workers are places among the open ones, requests are ranks. Call `set_others` for o first. Where `out` outgrows `back` at
+    every step (always, while ends are unknown) the gain is exact, otherwise a lower bound. Cached tokens are not counted.
     """
     q, z = plan.group[o], plan.group[p]
     members, members_there = plan.members[q], plan.members[z]
@@ -129,7 +132,7 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
-    """The loss from the pull toward both workers' targets in a transfer; arguments as in `transfer_gain`."""
+    """The rise of the pull toward both workers' targets in a transfer, below 0 = a gain; arguments as in `transfer_gain`."""
     growth = plan.growth[0]
     delta = profile(plan.size[out], plan.stays[out], growth, 0)
     delta -= profile(plan.size[back], plan.stays[back], growth, 0) if back >= 0 else 0.0
@@ -138,7 +141,7 @@ def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def is_bounded(plan: Plan) -> bool:
-    """Whether `most_gain` holds: only envelopes and targets count in a transfer."""
+    """Whether `most_gain` holds: only envelopes and targets count in a transfer, not ties, rewards or cached tokens."""
     has_ties = False
     for q in range(plan.tie.size):
         has_ties = has_ties or plan.tie[q] > 0.0
@@ -160,7 +163,10 @@ def most_gain(o: int, plan: Plan) -> float:
 
 @part
 def may_gain(o: int, p: int, out: int, back: int, most: float, least: float, plan: Plan) -> bool:
-    """Whether a transfer may gain more than `least`, where none from worker o gains more than `most` less `pulled_apart`."""
+    """Whether a transfer may gain more than `least`, by a bound that is cheaper than `transfer_gain`; workers as there.
+
+    The bound is `most` less `pulled_apart`. A `most` of inf (no bound known) always answers True.
+    """
     return most == np.inf or most - pulled_apart(o, p, out, back, plan) > least
 
 
@@ -178,10 +184,11 @@ def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
 
 @part
 def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
-    """The size that would minimise the objective in place of this size on worker o, were every size available.
+    """The size in KV tokens that would minimise the objective in place of this one on open worker o, if there were one.
 
     The objective is convex in the size. Its slope starts at minus the weight of all steps. It rises by
     members * weight[h] at the margin of each step h (and evenly, with the tie-breaker). Walk until it turns positive.
+    `size` and `stays` are of the request to replace. Call `set_others` for o first; `plan.margin` is overwritten.
     """
     q = plan.group[o]
     members, tie, reward = plan.members[q], plan.tie[q], plan.reward[q]

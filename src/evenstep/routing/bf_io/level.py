@@ -54,6 +54,9 @@ def set_reach(pinned: int, filled: int, plan: Plan) -> int:
 def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
     """Fill every worker up to a level, tightest first. Returns the objective of the new plan; inf if something did not fit.
 
+    The present plan is overwritten. Each slot takes the largest waiting request within its even part of what its worker
+    lacks to the level, or without one the smallest above that.
+
     Args:
         level: tokens above the envelope of the best plan; negative = below it.
         fitted: workers to fill, from `set_reach`.

@@ -16,9 +16,9 @@ from evenstep.routing.bf_io.search import rank_from
 
 @part
 def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan: Plan) -> float:
-    """J, up to a constant, with requests of these sizes on workers o and p of a group; less is better.
+    """J in KV tokens, up to a constant, with requests of these sizes on open workers o and p of a group; less is better.
 
-    `others` has to be set to the envelope without o and p.
+    `plan.others` has to be set to the envelope without o and p. `members` is the size of the group.
     """
     for h in range(plan.weight.size):
         top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
@@ -29,9 +29,9 @@ def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan:
 
 @part
 def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> float:
-    """The size on worker p that minimises J while worker o has this size: there the slope of J turns positive.
+    """The size in KV tokens on open worker p that minimises J while o has `size_o`: there the slope of J turns positive.
 
-    It does before the last margin, as two workers or more wait for the envelope.
+    It does before the last margin, as two workers or more wait for the envelope. `plan.others` is as for `value_of`.
     """
     down, last = 0.0, -np.inf
     for h in range(plan.weight.size):

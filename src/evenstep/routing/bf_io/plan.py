@@ -156,7 +156,7 @@ def profile(size: float, stays: float, growth: float, h: int) -> float:
 
 @part
 def survey(q: int, plan: Plan) -> None:
-    """Set envelope and runner-up of group q at each step, from the loads of its open workers and the floor of the others."""
+    """Set envelope and runner-up (largest and second largest load) of group q at each step, from the plan's loads."""
     _survey(q, plan.group, plan.load, plan.floor, plan.envelope, plan.runner_up)
 
 
@@ -176,7 +176,7 @@ def _survey(q: int, group: Ints, load: Table, floor: Table, envelope: Table, run
 
 @part
 def clear(plan: Plan) -> None:
-    """Take back every admission, but for envelope and runner-up: call `survey` once requests are admitted."""
+    """Take back every admission: loads, room and `taken` are as before any. Envelope and runner-up stay; see `survey`."""
     n = plan.weight.size
     for o in range(plan.place.size):
         plan.room[o], plan.kv_left[o] = plan.free[o], plan.kv[o]
@@ -191,7 +191,7 @@ def clear(plan: Plan) -> None:
 
 @part
 def admit(o: int, r: int, k: int, plan: Plan) -> None:
-    """Give request r slot k on worker o, without a check of its room; `survey` must follow for envelope and runner-up."""
+    """Give the request of rank r slot k on open worker o, without a check of room. Call `survey` after the last one."""
     q, size, stays = plan.group[o], plan.size[r], plan.stays[r]
     for h in range(plan.weight.size):
         load = plan.speed[o] * profile(size, stays, plan.growth[h], h)
@@ -205,9 +205,9 @@ def admit(o: int, r: int, k: int, plan: Plan) -> None:
 
 @part
 def change(o: int, out: int, into: int, plan: Plan) -> None:
-    """Take request `out` from worker o, give it `into` (-1: none, for either), and update loads, room and envelope.
+    """Take the request of rank `out` from open worker o, give it `into` (-1: none, for either), and update the envelope.
 
-    Slots are the caller's: `worker` and `request` of the plan stay.
+    Loads, room and `taken` change with it. `worker` and `request`, the slots, are the caller's to write.
     """
     q = int(plan.group[o])
     out_size, out_stays, into_size, into_stays = 0.0, -1.0, 0.0, -1.0
@@ -264,7 +264,7 @@ def objective(plan: Plan) -> float:
 
 @part
 def hits(r: int, o: int, plan: Plan, cached: ReadTable) -> float:
-    """The worth of request r's cached tokens on worker o, in units of the objective."""
+    """The worth, in units of the objective, of the prompt tokens that open worker o has cached of the request of rank r."""
     return plan.hit[o] * cached[plan.position[r], plan.place[o]]
 
 

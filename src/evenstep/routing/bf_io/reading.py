@@ -67,12 +67,14 @@ def set_workers(
 ) -> None:
     """Set the loads before any admission: kept for open workers, added to floor and total for the others.
 
-    No worker is drawn to a target, and no cached token is worth anything.
+    All of the plan that belongs to workers and groups is written. No worker is drawn to a target, and no cached token is
+    worth anything. Call it after `set_steps`.
 
     Args:
         number: int64[G], the group of each worker, numbered from 0.
         speeds: float64[G], cost of a token on each worker.
         ahead: float64[G, n], projected loads; without columns the load of now stands for all steps.
+        tie_weight: weight of the squared deviation, as in `BFIO`.
     """
     n = plan.weight.size
     for q in range(plan.members.size):

@@ -105,9 +105,10 @@ def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: Read
 
 @part
 def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) -> int:
-    """The rank of one of the `OLDEST` waiting requests, in place of `out` on worker o, if it gains more than `best_gain`.
+    """The rank of one of the `OLDEST` waiting requests that gains more than `best_gain` on worker o in place of `out`.
 
-    Otherwise `best`. It must fit the worker's KV memory; cached tokens are not looked at.
+    It is the one that gains most; `best` if none gains more. It must fit the worker's KV memory. Cached tokens are not
+    counted.
     """
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size
@@ -127,7 +128,7 @@ def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) ->
 
 @part
 def smallest_from(ideal: float, low: int, high: int, plan: Plan) -> int:
-    """The rank up to `high` whose size adds up with that of `low` to the smallest sum from `ideal` on.
+    """The rank, up to `high`, of the waiting request whose size and that of rank `low` make the smallest sum >= `ideal`.
 
     It is the last of equal sizes, and `high` where no sum reaches `ideal`.
     """
@@ -173,7 +174,7 @@ def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int
 def replace_pair(k: int, m: int, plan: Plan) -> bool:
     """Replace the requests in slots k and m of one worker by the best waiting pair, if that gains. Returns whether it did.
 
-    Call `set_others` for the worker first.
+    Call `set_others` for the worker first. Pairs are those of `nearest_pairs`; the loads, slots and `taken` are updated.
     """
     o, x, y = int(plan.worker[k]), int(plan.request[k]), int(plan.request[m])
     size = plan.size[x] + plan.size[y]
@@ -229,7 +230,9 @@ def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable)
 
 @part
 def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTable) -> tuple[int, int, int]:
-    """The best move or swap of the request in slot k to another worker. Call `set_others` for its worker first.
+    """Find the best move or swap of the request in slot k to another worker. Call `set_others` for its worker first.
+
+    A move needs a free slot and memory; a swap is with a smaller request. The plan stays: `transfer` carries it out.
 
     Args:
         most: from `most_gain`, inf where that does not hold: a transfer that cannot gain more than the best is passed over.
@@ -269,7 +272,7 @@ def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTabl
 
 @part
 def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
-    """Give the request of slot k to worker `to`, in exchange for that of slot `swap` (-1: for nothing), without a check."""
+    """Give the request of slot k to open worker `to`, in exchange for that of slot `swap` (-1: none), without a check."""
     o, out = int(plan.worker[k]), int(plan.request[k])
     back = int(plan.request[swap]) if swap >= 0 else -1
     change(o, out, back, plan)
@@ -284,8 +287,9 @@ def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
 def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, cached: ReadTable) -> None:
     """Improve slot after slot, until a whole round gains nothing or the tries are used up. The plan is changed in place.
 
-    The overdue, in the first `pinned` of `filled` slots, are not replaced. Without tie-breaker, targets and cached tokens
-    only a worker above all others can gain by giving a request away.
+    A step replaces the slot's request from the pool, then moves or swaps it. The overdue, in the first `pinned` of `filled`
+    slots, are not replaced. Without tie-breaker, targets and cached tokens only a worker above all others can gain by giving
+    a request away.
     """
     k, idle, bounded = 0, 0, is_bounded(plan)
     while idle < filled and tries > 0:
