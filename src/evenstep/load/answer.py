@@ -111,7 +111,7 @@ class Answer:
     def end(self, now_s: float) -> None:
         """Note that the body ended as its framing says: check that the answer is whole, and settle its count of tokens.
 
-        Afterwards `error` is empty for a good answer. Where the connection broke instead, call `fail`.
+        Afterwards an empty `error` means a good answer. If the connection broke instead, call `fail`.
         """
         if self.error:
             return

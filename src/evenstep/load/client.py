@@ -57,9 +57,9 @@ class Client:
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines, len(body), body)
 
     def start(self, call: Call) -> None:
-        """Send a request on the connection that became idle last, or on a new one if that was over 2 s ago; returns at once.
+        """Send a request on the connection that became idle last, or on a new one if none was idle in the last 2 s.
 
-        The call's time-out starts now. A failure to connect ends the call with the error ``connect``.
+        It returns at once. The call's time-out starts now. A failure to connect ends the call with the error ``connect``.
         """
         call.start(self._loop, self._timeout_s)
         fresh_s = time.monotonic() - _KEEP_S

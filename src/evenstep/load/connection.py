@@ -47,7 +47,7 @@ class Call:
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
     def cancel(self) -> None:
-        """Leave early: close the connection, and end the call with the error ``cancelled``. For calls that are not over."""
+        """Leave early: close the connection, and end the call with the error ``cancelled``. Not for a call that is over."""
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:

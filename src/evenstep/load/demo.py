@@ -130,7 +130,10 @@ def gateway_config(
 
 
 def replayed(source: Trace, settings: DemoSettings) -> Trace:
-    """The first `settings.requests` of a trace, with arrival times scaled to the demonstration's load."""
+    """The first `settings.requests` of a trace, with arrival times scaled to the demonstration's load.
+
+    A trace without times gets Poisson ones, keyed by the seed.
+    """
     from evenstep.workload.replicate import scaled_to_load
 
     return scaled_to_load(

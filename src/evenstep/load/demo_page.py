@@ -70,7 +70,10 @@ def line(row: Shown, first: Shown) -> str:
 
 
 def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
-    """Lines below the table that explain the figures, and warn where a row's are not its policy's own; then `strained`."""
+    """Lines below the table that explain the figures, and warn where a row's are not its policy's own; then `strained`.
+
+    `rows` has a row for each policy, at least one.
+    """
     said = [
         f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
         f"C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",

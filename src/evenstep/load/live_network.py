@@ -113,8 +113,7 @@ def slots_of(section: EngineSection) -> int:
 def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:
     """The words after ``evenstep`` that start a group's emulated engines, under the file's own batch-time law.
 
-    They serve a model called `name` on one port, as its ranks; `speed` is how many times faster than in the file time
-    passes.
+    The engines serve a model called `name`, all on one port as its ranks. Time passes `speed` times as fast as in the file.
     """
     server = section.server
     found: dict[str, Any] = {

@@ -47,7 +47,9 @@ def first_model(target: Target, api_key: str | None) -> str:
 
 
 def get(target: Target, path: str, api_key: str | None = None) -> tuple[int, bytes]:
-    """Status, whatever it is, and body of one path of a server, below the target's `base`; redirects are not followed.
+    """Status and body of a GET for one path of a server, whatever the status; redirects are not followed.
+
+    `path` is appended to the target's `base`. The key, if any, is sent as bearer token.
 
     Raises:
         InputError: it cannot be reached, does not speak HTTP, or is silent for 10 s.

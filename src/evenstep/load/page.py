@@ -36,7 +36,10 @@ class Shown:
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """The figures of one run (`found`, from `summary.summary`) as lines of text for a terminal; latencies are in ms."""
+    """The figures of one run as lines of text for a terminal; the last five are a table of latencies in milliseconds.
+
+    `found` has the figures, from `summary.summary`.
+    """
     failed = ", ".join(f"{count} {kind}" for kind, count in found["errors_by_kind"].items())
     good = found["request_goodput"]
     out = [

@@ -51,7 +51,10 @@ class Prompts:
         self._model = orjson.dumps(model)
 
     def body(self, row: int, model: str = "") -> bytes:
-        """The JSON body that asks for a row's prompt and output tokens, of another model than the run's if one is named."""
+        """The JSON body that asks for row `row` of the trace: a prompt of its prompt tokens, and at most its output tokens.
+
+        `model` is asked for in place of the run's model; empty = the run's.
+        """
         trace, model_text = self._trace, orjson.dumps(model) if model else self._model
         length, output = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])
         stretches = self._stretches(row, length)

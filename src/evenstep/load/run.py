@@ -230,7 +230,7 @@ class Run:
         return not np.isnan(self._records.ended_s).all()
 
     def outcome(self) -> Outcome:
-        """The results so far. Call it once `whole` has begun; its records are the run's own and go on changing."""
+        """The results so far. Call it only after `whole` has begun; its records are the run's own and go on changing."""
         self._drain()
         ended_s = self._records.ended_s[~np.isnan(self._records.ended_s)]
         duration_s = float(ended_s.max() - np.nanmin(self._records.started_s)) if ended_s.size else np.nan

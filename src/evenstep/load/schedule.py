@@ -62,7 +62,7 @@ class Due:
         return row, at_s
 
     def comes(self, row: int, at_s: float) -> None:
-        """Give a request that was not in `known` its due time, in seconds from the start. Once for each request."""
+        """Give a request that was not in `known` its due time, in seconds from the run's start; once a request."""
         heapq.heappush(self._due, (at_s, row))
 
 

@@ -127,7 +127,10 @@ def client(outcome: Outcome) -> dict[str, float | int | None]:
 
 
 def notes(found: dict[str, Any]) -> list[str]:
-    """Sentences on a slow client, estimated tokens, or prompt tokens over 1 % off the number asked for; empty without."""
+    """Sentences on a slow client, estimated tokens, or prompt tokens over 1 % off the number asked for.
+
+    It is empty without cause. `found` is from `summary`. Late starts count in an open loop only.
+    """
     said: list[str] = []
     late = (found["p99_late_start_ms"] or 0.0) > _LATE_MS and found["max_concurrency"] is None
     if late or found["client_cpu_share"] > _BUSY:
@@ -157,7 +160,10 @@ def failures(outcome: Outcome) -> list[str]:
 
 
 def most_at_once(started_s: F8, ended_s: F8) -> int:
-    """The most requests that were under way at one time; a row with nan in `started_s` or `ended_s` is left out."""
+    """The most requests that were under way at one time; one that starts when another ends does not overlap it.
+
+    `started_s` and `ended_s` are float64[N]; rows with nan in either are left out.
+    """
     known = np.isfinite(started_s) & np.isfinite(ended_s)
     at = np.concatenate([ended_s[known], started_s[known]])
     change = np.concatenate([np.full(int(known.sum()), -1), np.full(int(known.sum()), 1)])

@@ -164,7 +164,7 @@ def memory_size_of(policy: object) -> int:
 def reads_cached(policy: object) -> bool:
     """A policy's `reads_cached`, False if it has none: whether it looks at `cached_tokens`.
 
-    A host that tracks caches fills these only then; other policies see shape [0, 0].
+    A host that tracks caches fills these only then; other policies may see shape [0, 0].
     """
     return bool(getattr(policy, "reads_cached", False))
 
@@ -173,8 +173,8 @@ def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     """A sentence on the first rule of the contract that the decision breaks; empty if it breaks none.
 
     In this order: shape and dtype of `worker`, known workers, free slots, free KV tokens, shape of `memory`. With no request
-    waiting only the first two are checked. Every host calls it on answers through the plain door; the compiled loop checks
-    the same rules itself.
+    waiting only the first two are checked. A host calls it on answers through the plain door, unless its loop checks the
+    same rules itself.
     """
     worker = decision.worker
     waiting, workers = view.waiting_id.size, view.load.size

@@ -66,15 +66,16 @@ _SUBSETS = f"1 << min(options.candidates, {ENUMERATED})"
 
 
 class AssignWork(NamedTuple):
-    """Working space of one decision. A row is a request's position in the pool, 0 = oldest.
+    """Working space of one decision. A row is a request's position in the pool, 0 = oldest. H1 stands for H + 1 steps.
 
     Args:
         worker, memory, bound: see `RoutingWork`.
-        group, free, kv: [G], group, free slots and free KV tokens of each worker; less with each request sent.
+        group: [G], barrier group of each worker.
+        free, kv: [G], its free slots and free KV tokens, less what this decision has sent.
         members: [groups], workers of each group.
         key: [G], the key of each worker by which the next is chosen, see `first_in_queue`.
-        load, envelope: loads ahead of each worker, and the largest of each group, H + 1 of each in a row.
-        weights: discount of each step.
+        load, envelope: KV tokens ahead of worker g from entry g * H1 on, and the largest of each group likewise.
+        weights: [H1], discount of each step.
         keys: the pool, -1 for a request that left it: see the module `keys`.
         margins, kinks, places: the score of the worker at hand.
         rows, row_keys, row_sizes: its candidates, at first with the key of each, later with a 1 for the chosen.
@@ -374,7 +375,7 @@ def first_in_queue(settings: Settings, work: AssignWork) -> int:
 
 @part
 def height(g: int, work: AssignWork) -> float:
-    """The sum of the envelope over the horizon for a worker's group. It tells whether any part of the envelope rose."""
+    """The sum over the steps ahead of the envelope of worker g's group, KV tokens. It rises if any part of it does."""
     H1, total = work.weights.size, 0.0
     b = work.group[g] * H1
     for h in range(H1):
@@ -484,7 +485,7 @@ def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: S
 
 @part
 def better_of(under: int, over: int, under_tokens: float, over_tokens: float, score: FScore) -> int:
-    """The choice with the larger score, `under` or `over`; the smaller number if the scores are equal."""
+    """The choice with the larger score, `under` or `over` (rows, or subsets); the smaller number if the scores are equal."""
     f_under, f_over = value(under_tokens, score), value(over_tokens, score)
     if f_under == f_over:
         return min(under, over)

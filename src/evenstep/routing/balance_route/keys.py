@@ -30,7 +30,7 @@ def tokens_of(key: Any) -> Any:
 
 @borrowing
 def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
-    """The keys nearest to the peak, which ends at `high`, among keys up to `limit`.
+    """The keys nearest to the peak of a score, whose end has the key `high`, among keys up to `limit`.
 
     Returns:
         The largest key up to `high`, or -1; the smallest above it, or `NONE`; and how many are above it.
@@ -48,7 +48,7 @@ def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
 
 @borrowing
 def count_above(keys: Ints, floor: int, limit: int) -> int:
-    """The number of requests with floor < key <= limit."""
+    """The number of requests with floor < key <= limit; all three are keys (`key_of`)."""
     count = 0
     for i in range(keys.size):
         count += 1 if (keys[i] > floor) & (keys[i] <= limit) else 0

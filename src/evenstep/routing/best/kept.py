@@ -64,7 +64,7 @@ def octaves(tokens: float) -> int:
 
 @part
 def since_last_s(now_s: float, memory: Ints) -> float:
-    """Seconds since the last decision, of which `take_note` kept the time; `now_s` itself before the first."""
+    """Seconds from the last decision, whose time `take_note` kept in `memory`, to `now_s`; `now_s` itself at the first."""
     return now_s - np.int64(memory[CLOCK_BITS]).view(np.float64)
 
 
@@ -117,7 +117,7 @@ def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
 
 @part
 def usual_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
-    """Mean wait in seconds of requests that found the fleet full; inf (0 without any wait) while it is not known.
+    """Mean wait in seconds of requests that found the fleet full; inf while no more were admitted than run now.
 
     The first requests found free slots and did not wait: as many as run now are excluded from the mean. Call it after
     `take_note`. `waiting` and `running` are numbers of requests.

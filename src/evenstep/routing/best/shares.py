@@ -40,7 +40,7 @@ class Shares(NamedTuple):
 
 @part
 def are_shared(weights: Floats, moment: Moment, view: RuleView) -> bool:
-    """Whether slots are shared by class: weights and several classes exist, and requests outnumber slots."""
+    """Whether slots are shared by class: weights are given, several classes wait, and requests outnumber slots."""
     if moment.slots == moment.waiting or weights.size == 0:
         return False
     several = False

@@ -87,7 +87,7 @@ class Outlook(NamedTuple):
 
 @part
 def is_flood(moment: Moment) -> bool:
-    """Whether a decision admits many requests, `MANY` or more, and at least half of those waiting."""
+    """Whether a decision admits many requests: `MANY` or more, and at least half (1 / `CHOICE`) of those waiting."""
     return moment.slots >= MANY and moment.waiting <= CHOICE * moment.slots
 
 

@@ -89,7 +89,10 @@ class Plan(NamedTuple):
 
 @jit  # not a part: hosts call it from Python
 def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[object, ...]:
-    """Sizes of a plan's arrays, (rows, columns) of a table, by field, for so many workers, requests, steps and classes."""
+    """Sizes of a plan's arrays, in the order of its fields; a table has (rows, columns).
+
+    They are for at most so many workers, requests, steps (H + 1, or those looked at) and classes.
+    """
     G, W, n, loads = workers, waiting, steps, (workers, steps)
     of_steps, of_requests, of_slots, of_classes = ((n, n, n, n, n), (W, W, W, W, W, W, W), (W, W, W, W), (classes, classes))
     of_workers = (G, G, G, G, G, G, G, G, G, G, G, G, G, G, loads, loads)
@@ -99,7 +102,10 @@ def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[obj
 
 @part
 def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
-    """The plan with its arrays cut to so many requests, open workers, groups and slots; they are windows, not copies."""
+    """The plan with its arrays cut to so many requests, open workers, groups and slots; they are windows, not copies.
+
+    Arrays of steps and classes keep their size.
+    """
     p, W, G, Q, U = plan, waiting, opened, groups, slots
     return Plan(
         p.weight,

@@ -22,7 +22,7 @@ def count_open(view: RuleView) -> tuple[int, int]:
 
 @part
 def count_overdue(most: int, limit_s: float, view: RuleView) -> int:
-    """How many requests from the oldest on have waited longer than `limit_s` seconds, up to `most`, which is at most W."""
+    """How many requests, from the oldest on, have waited longer than `limit_s` seconds; at most `most`, itself <= W."""
     overdue = 0
     while overdue < most and view.now_s - view.since_s[overdue] > limit_s:
         overdue += 1
@@ -50,7 +50,7 @@ def number_groups(view: RuleView, number: Ints) -> int:
 
 @part
 def set_steps(discount: float, growth: ReadFloats, weights: Floats, gains: Floats) -> None:
-    """Set for each step h = 0.. its weight, discount ** h, and in `gains` the KV tokens that a newcomer has gained by then.
+    """Write for each step h from 0 its weight, discount ** h, and to `gains` the KV tokens a newcomer has gained then.
 
     A growth that is nan (profiles differ by request) or missing counts as 0.
     """

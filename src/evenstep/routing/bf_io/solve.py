@@ -32,7 +32,10 @@ class Effort(NamedTuple):
 
 @part
 def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
-    """The objective of the plan's first `filled` slots, less the worth of cached tokens and of admitted requests."""
+    """The objective of the plan's first `filled` slots, less the worth of cached tokens and of admitted requests.
+
+    Less is better. `cached` is float64[W, G], prompt tokens by position in the pool and worker of the view.
+    """
     value = objective(plan)
     if plan.hit[0] > 0.0:
         for k in range(filled):

@@ -101,7 +101,10 @@ def route(view: RuleView, options: ACO, work: Work) -> None:
 
 @part
 def build(iteration: int, ant: int, U: int, view: RuleView, options: ACO, work: Work) -> int:
-    """Let one ant send the oldest U requests, into `work.fleet.worker` and `work.load`; returns how many fit nowhere."""
+    """Let one ant send the oldest U requests, drawing workers by chance; returns how many fit nowhere.
+
+    Its assignment is in `work.fleet.worker`, the loads with it in `work.load`; both start anew.
+    """
     dice, held = head(view.seed, _STREAM), 0
     set_room(view, work.fleet)
     set_load(view, work.load)

@@ -16,10 +16,10 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, ru
 class Carton(Ruled):
     """Carton: load balancing in turn under distributed rate limits that follow each worker's measured performance.
 
-    A worker's performance is its own step time, ``seconds_per_token * KV tokens``. Its rate is
+    A worker's performance is its own step time, ``seconds_per_token * KV tokens``, queued requests included. Its rate is
     ``max(0, 1 + gain * (mean - own) / mean)``, its limit in this decision its share of the U requests that can be sent,
     rounded up. Requests go oldest first to the next worker in turn that has room and is below its limit. If there is no
-    such worker, limits are ignored, so no slot stays empty.
+    such worker, limits are ignored, so no slot stays empty. The turn is remembered between decisions.
 
     Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, as rates measured say little of the
     work to come and a request sent stays where it is.

@@ -29,7 +29,7 @@ _STREAM = stream_number("random")
 class Random(Ruled):
     """Sends each request, oldest first, to a worker drawn uniformly from those with a slot and memory for it.
 
-    The draw is keyed by seed and request id, so it is the same in every run. A request that fits nowhere is held.
+    The draw is keyed by seed and request id: runs of one seed agree. A request that fits nowhere is held.
 
     Source: BalanceRoute sec. 6.1 (baselines of the vLLM router).
     """

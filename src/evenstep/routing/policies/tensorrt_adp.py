@@ -67,7 +67,7 @@ def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
 def lightest(size: float, cap: int, work: Work) -> int:
     """The worker with the fewest tokens, then requests, then index, with room for `size` tokens; -1 without one.
 
-    A worker with fewer requests than `cap` goes before all others.
+    A worker with fewer requests than `cap` goes before all others. Tokens and requests are those running or sent.
     """
     best, is_best_below = -1, False
     for g in range(work.tokens.size):
