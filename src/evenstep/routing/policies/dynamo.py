@@ -31,11 +31,11 @@ class Dynamo(Ruled):
     older ``overlap_score_weight`` is `prefill_load_scale` with a credit of 1.
 
     Args:
-        overlap_score_credit: worth of a cached block of the prompt, in blocks, >= 0; 0 = load alone.
+        overlap_score_credit: worth of a cached block of the prompt, in blocks, >= 0; 0 = caches do not count.
         prefill_load_scale: weight of blocks to prefill, >= 0; 0 = a decode worker with prefill engines of its own, which
             is then least load.
         active_request_weight: blocks that an active request costs besides its own, >= 0.
-        temperature: 0 = the smallest cost; above, a draw by softmax of the costs scaled to their range.
+        temperature: 0 = the smallest cost; above, a draw by softmax of minus the costs scaled to their range.
         block_size: tokens in a KV block, >= 1.
 
     Raises:
