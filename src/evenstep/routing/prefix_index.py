@@ -55,8 +55,8 @@ class PrefixIndex:
     def depths(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
         """How many leading blocks of a prompt workers hold: pairs ``(blocks, workers)``, ascending by `blocks`.
 
-        In `workers` bit g is set if worker g holds exactly so many (see `bits`). Workers that hold no block are left out, so
-        the list is empty if none holds any. An empty prompt gives ``[(0, all workers)]``.
+        In `workers`, bit g is set if worker g holds exactly so many (see `bits`). Workers that hold no block are left out,
+        so the list is empty if no worker holds any. An empty prompt gives ``[(0, all workers)]``.
         """
         found: list[tuple[int, int]] = []
         holders, holding = self._holders, self._all

@@ -32,6 +32,8 @@ def tokens_of(key: Any) -> Any:
 def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
     """The keys nearest to the peak of a score, whose end has the key `high`, among keys up to `limit`.
 
+    Requests that left the pool (key -1) are passed over.
+
     Returns:
         The largest key up to `high`, or -1; the smallest above it, or `NONE`; and how many are above it.
     """

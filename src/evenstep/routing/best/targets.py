@@ -112,7 +112,7 @@ def total_weight(plan: Plan) -> float:
 
 @part
 def load_now(g: int, view: RuleView, look: Outlook) -> float:
-    """KV tokens of worker g at the next step, with its sent requests that do not decode yet; times no speed."""
+    """KV tokens of worker g at the next step, with its sent requests that do not decode yet; not multiplied by its speed."""
     return look.ahead[g, 0] + (view.queued_load[g] + view.queued[g] * look.growth[0])
 
 

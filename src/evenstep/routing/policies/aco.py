@@ -65,7 +65,8 @@ class ACO(Ruled):
 class Work(NamedTuple):
     """Working space: one ant's assignment with the remaining room and loads, the best so far, and the pheromone.
 
-    `fleet.worker` is the ant's own assignment until the end, `best` the best so far. `weight` is the chance of each worker.
+    `fleet.worker` is the ant's own assignment until the end, `best` the best so far. `weight` has the chance of each worker,
+    not normalised, for the request at hand.
     """
 
     fleet: Room

@@ -45,7 +45,10 @@ class HBFA(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), KV tokens and requests of each worker, and fitness of those that fit."""
+    """Working space: the room (see `filling.Room`), KV tokens and requests of each worker, sent ones included.
+
+    `fitting` lists the workers with room for the request at hand, and `fitness` has the fitness of each, in that order.
+    """
 
     fleet: Room
     load: WorkerFloats

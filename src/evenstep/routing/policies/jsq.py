@@ -35,7 +35,10 @@ class JSQ(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), the requests of each, by place, and a draw for each request."""
+    """Working space: the open workers (see `filling.Open`), the requests of each, by place, and a draw for each request.
+
+    Requests are those running or sent; a draw is in [0, 1).
+    """
 
     fleet: Open
     queue: WorkerInts

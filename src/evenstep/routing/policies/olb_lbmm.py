@@ -56,7 +56,11 @@ class OlbLbmm(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests."""
+    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests.
+
+    `ready` is in KV tokens and `speed` relative to the fastest worker: their quotient is the ready time. `order` lists the
+    admitted, `length` and `key` are by position in the pool.
+    """
 
     fleet: Room
     requests: WorkerInts

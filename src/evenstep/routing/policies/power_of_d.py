@@ -50,7 +50,14 @@ class PowerOfD(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), requests of each, places to draw from (`urn`), and draws."""
+    """Working space: the open workers (see `filling.Open`), and what draws need.
+
+    Attributes:
+        queue: requests of each worker, running or sent, by place; by worker where only slots limit.
+        urn: the places to draw from.
+        drawn: where in the urn each draw of a request fell.
+        chance: numbers in [0, 1) where only slots limit: the first of each request, then the second of each, and so on.
+    """
 
     fleet: Open
     queue: WorkerInts

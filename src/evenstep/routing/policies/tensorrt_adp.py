@@ -31,7 +31,10 @@ class TensorRTADP(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests by size."""
+    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests by size.
+
+    `order` has their positions in the pool, largest first; `negated` their sizes times -1, the key to sort by.
+    """
 
     fleet: Room
     requests: WorkerInts

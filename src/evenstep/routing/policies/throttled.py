@@ -43,7 +43,7 @@ class Throttled(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the workers below their threshold (see `filling.Open`), and the capability of each worker."""
+    """Working space: the workers below their threshold (see `filling.Open`, `list_below`), and each one's capability."""
 
     fleet: Open
     capability: WorkerFloats
