@@ -47,7 +47,7 @@ def first_model(target: Target, api_key: str | None) -> str:
 
 
 def get(target: Target, path: str, api_key: str | None = None) -> tuple[int, bytes]:
-    """Status and body of a GET for one path of a server, whatever the status; redirects are not followed.
+    """Status and body of a GET for one path of a server. Any status is returned; redirects are not followed.
 
     `path` is appended to the target's `base`. The key, if any, is sent as bearer token.
 

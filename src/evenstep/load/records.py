@@ -51,9 +51,7 @@ class Records:
 
     @classmethod
     def of(cls, trace: Trace) -> Records:
-        """Records of a trace before any start: all times nan, counts and status -1 (but the asked ones), errors
-        ``not-ended``.
-        """
+        """Records of a trace before any start: all times nan, counts but the asked ones -1, every error ``not-ended``."""
         rows = len(trace)
         due_s, started_s, first_s, last_s, ended_s = (np.full(rows, np.nan) for _ in range(5))
         prompt_tokens, output_tokens, status, crc = (np.full(rows, -1, np.int64) for _ in range(4))
