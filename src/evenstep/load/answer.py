@@ -40,8 +40,8 @@ class Meters:
         width_s: seconds of a bucket of `tokens`.
 
     Attributes:
-        tokens: output tokens of each bucket.
-        gaps_s: seconds between chunks of one answer that brought tokens, of all answers.
+        tokens: output tokens of each bucket from `start_s` on; the last bucket is the latest with tokens.
+        gaps_s: seconds between chunks of one answer that brought tokens, of all answers; the host may empty it.
     """
 
     def __init__(self, start_s: float, width_s: float) -> None:
@@ -50,7 +50,7 @@ class Meters:
         self.gaps_s = array("d")
 
     def count(self, now_s: float, tokens: int) -> None:
-        """Add tokens that came at this time of the clock to their bucket."""
+        """Add output tokens that came at this time of the clock, at `start_s` or later, to their bucket."""
         bucket = int((now_s - self.start_s) / self.width_s)
         try:
             self.tokens[bucket] += tokens
@@ -61,18 +61,18 @@ class Meters:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """One streamed answer under way.
+    """One streamed answer under way. Times are the host's clock, as it passes it to `feed`.
 
     Args:
         max_tokens: output tokens asked for.
         meters: counts its tokens and gaps as well.
-        counting: how its tokens were counted, once it has ended.
-        tokens: output tokens so far.
+        counting: how its tokens were counted; valid once it has ended without error.
+        tokens: output tokens so far: the number of ids, else the usage, else the number of events with text.
         prompt_tokens: as the server reported; -1 = not reported.
         first_s: clock time of its first token; nan before.
-        last_s: clock time of its last token so far.
+        last_s: clock time of its last token so far; nan before the first.
         finish: its finish_reason; None before.
-        error: kind of its first error; empty = none.
+        error: kind of its first error; empty = none so far.
         message: that error in words.
         crc: CRC-32 of its token ids, or of its text without ids.
     """
@@ -95,7 +95,11 @@ class Answer:
     _usage: int = -1
 
     def feed(self, body: bytes, now_s: float) -> None:
-        """Take bytes of the body as they arrive."""
+        """Take bytes of the HTTP body as they arrive, in pieces of any size; ignored after an error.
+
+        Args:
+            now_s: clock time of their arrival, given to all tokens in them.
+        """
         if self.error:
             return
         for _, data in self._events.feed(body):
@@ -105,7 +109,10 @@ class Answer:
             self.fail("bad-chunk", str(self._events.fault))
 
     def end(self, now_s: float) -> None:
-        """Note that the body ended as its framing says."""
+        """Note that the body ended as its framing says: check that the answer is whole, and settle its count of tokens.
+
+        Afterwards an empty `error` means a good answer. If the connection broke instead, call `fail`.
+        """
         if self.error:
             return
         for _, data in self._events.end():
@@ -123,7 +130,12 @@ class Answer:
             self._settle()
 
     def fail(self, kind: str, message: str) -> None:
-        """Record a fault; only the first one counts."""
+        """Record an error; only the first one counts, and the answer ignores what comes after it.
+
+        Args:
+            kind: as the module lists them, e.g. ``cut``.
+            message: the error in words.
+        """
         if not self.error:
             self.error, self.message = kind, message
 

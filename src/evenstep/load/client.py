@@ -15,11 +15,16 @@ _KEEP_S = 2.0
 
 
 class Client:
-    """A client of one server, in a running loop.
+    """A client of one server, in a running loop. Call `resolve` first, and `close` last.
 
     Args:
+        path: of every request, after the target's `base`.
         headers: further header lines by name.
         timeout_s: seconds from the start of a request to the end of its answer, at most.
+
+    Attributes:
+        heads: parsed heads of answers, shared by all connections.
+        connections: number of connections that were made.
     """
 
     def __init__(self, target: Target, path: str, headers: dict[str, str], timeout_s: float) -> None:
@@ -39,7 +44,7 @@ class Client:
         self.connections = 0  # that were ever made
 
     async def resolve(self) -> None:
-        """Look the host up once, so that no request waits for it.
+        """Look the host up once and keep its first address, so that no request waits for it.
 
         Raises:
             OSError: there is no such host.
@@ -48,11 +53,14 @@ class Client:
         self._address = (str(found[0][4][0]), int(found[0][4][1]))
 
     def request(self, body: bytes, lines: bytes = b"") -> bytes:
-        """The bytes of a request; `lines` are further header lines, each with its CRLF."""
+        """The bytes of a POST request with this body; `lines` are further header lines, each with its CRLF."""
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, lines, len(body), body)
 
     def start(self, call: Call) -> None:
-        """Send a request, on an idle connection or a new one."""
+        """Send a request on the connection that became idle last, or on a new one if none was idle in the last 2 s.
+
+        It returns at once. The call's time-out starts now. A failure to connect ends the call with the error ``connect``.
+        """
         call.start(self._loop, self._timeout_s)
         fresh_s = time.monotonic() - _KEEP_S
         while self._idle:
@@ -66,7 +74,10 @@ class Client:
         task.add_done_callback(self._making.discard)
 
     async def close(self) -> None:
-        """Close every connection, and wait until they are closed."""
+        """Close every connection, and wait until they are closed.
+
+        Calls under way do not end by this: `Call.ended` comes at their time-out, if the loop still runs then.
+        """
         for task in list(self._making):
             task.cancel()
         for connection in list(self._open):
@@ -75,11 +86,11 @@ class Client:
             await asyncio.sleep(0)
 
     def idle(self, connection: Connection) -> None:
-        """Keep a connection that has become idle, for a later request."""
+        """Keep a connection whose answer has ended, for a later request. Connections call it."""
         self._idle.append(connection)
 
     def gone(self, connection: Connection) -> None:
-        """Forget a connection that was closed."""
+        """Forget a connection that was closed, by either side. Connections call it."""
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)

@@ -23,13 +23,13 @@ class Call:
     """One request under way, and its answer so far.
 
     Args:
-        request: its bytes.
+        request: all its bytes, head and body.
         answer: takes the body of a stream.
-        ended: called once, when it is over; `answer.error` says how.
+        ended: called once with this call, when it is over; `answer.error` says how, empty = well.
         connection: the one it is sent on; None before and after.
-        started_s: clock time of `start`.
+        started_s: time of `start`, of `time.monotonic`.
         status: HTTP status of the answer; 0 = none yet.
-        is_over: it has ended.
+        is_over: it has ended, well or not.
     """
 
     request: bytes
@@ -42,16 +42,16 @@ class Call:
     _timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
-        """Start the clock and the time-out of the request."""
+        """Start the clock and the time-out, after which the call fails with the error ``timeout``; it sends nothing."""
         self.started_s = time.monotonic()
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
     def cancel(self) -> None:
-        """Leave early: close the connection, and end the call with the error ``cancelled``."""
+        """Leave early: close the connection, and end the call with the error ``cancelled``. Not for a call that is over."""
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:
-        """End the call with an error, unless it has one already, and close its connection."""
+        """End the call with an error (see `Answer.fail`), unless it has one already, and close its connection."""
         self.answer.fail(kind, message)
         connection = self.connection
         self.over()
@@ -59,7 +59,7 @@ class Call:
             connection.drop()
 
     def over(self) -> None:
-        """End the call once: stop its time-out, and report its end."""
+        """End the call, without an error of its own: stop its time-out, and call `ended`. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -75,21 +75,24 @@ class Call:
 
 
 class Owner(Protocol):
-    """Keeps connections for reuse, and parsed heads of their answers."""
+    """Keeps connections for reuse, and parsed heads of their answers (`heads`), which all its connections share."""
 
     heads: Heads[ResponseHead]
 
     def idle(self, connection: Connection) -> None:
-        """Called when a connection can take another request."""
+        """Called when an answer has ended and the connection can take another request."""
         ...
 
     def gone(self, connection: Connection) -> None:
-        """Called when a connection is closed."""
+        """Called once when a connection is closed, by either side, before the call on it fails."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """One connection to the server under load."""
+    """One connection to the server under load; it carries one call at a time.
+
+    `idle_since_s` is the time of `time.monotonic` at which its last answer ended; 0 before.
+    """
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -104,18 +107,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether the connection takes no more requests."""
+        """Whether the connection is closed or about to be, so that it takes no more requests."""
         return self._transport.is_closing()
 
     def send(self, call: Call) -> None:
-        """Send a request; the connection has to be idle."""
+        """Send a call's request; the connection has to be idle. Its answer is fed to `call.answer`."""
         self._call, call.connection = call, self
         self._error.clear()
         self._machine.ask()
         self._transport.write(call.request)
 
     def drop(self) -> None:
-        """Close the connection at once."""
+        """Close the connection at once. A call on it is left as it is: it is not ended."""
         self._call = None
         self._transport.abort()
 

@@ -32,24 +32,25 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """The figures of one policy.
+    """The figures of one policy. The window lasts from the first to the last reading with full slots (`window`).
 
     Args:
         name: as specified by the user.
         outcome: of the client.
         summary: the client's figures, see `summary.summary`.
-        window_s: from the first to the last moment with full slots; seconds.
+        window_s: length of the window in seconds.
         tokens_per_s: output tokens of the window over the engine seconds of its steps: the throughput of engines with these
             step times, even if this machine is slow.
         wall_tokens_per_s: the same over the seconds of the clock on the wall.
         idle_engines: share of worker time lost at the barrier in the window, as the engines report.
         idle_gateway: the same as the gateway computes it, without steps before it knew their law; nan if not reported.
-        steps_seen: share of the engines' steps that the gateway detected; nan likewise.
-        fallback_share: share of decision rounds that least load decided in place of the policy; nan if not reported.
-        oldest_wait_s: the longest observed wait of a request in the gateway's pool.
-        step_ms: mean step of the window.
-        late_share: share of steps that the engines ran late: the machine was too slow.
-        cpu: share of a core that engines, gateway and client used, by these names; nan if unknown.
+        steps_seen: share of the engines' steps in the window that the gateway detected; nan likewise.
+        fallback_share: share of the window's decision rounds that least load decided in place of the policy; nan if not
+            reported.
+        oldest_wait_s: the longest observed wait of a request in the gateway's pool, over the whole run; nan if unknown.
+        step_ms: mean step of the window, in engine time; nan without steps.
+        late_share: share of the window's steps that the engines ran late: the machine was too slow.
+        cpu: share of a core that engines, gateway and client used, by these names; nan if unknown. Client: of the whole run.
     """
 
     name: str
@@ -69,13 +70,17 @@ class Shown:
 
 
 def run_demo(settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None) -> Iterator[Shown]:
-    """Run one policy after the other, on the same requests at the same times; yields the figures of each.
+    """Run one policy after the other, on the same requests at the same times; yields each one's figures after its run.
+
+    The emulated engines are started once, the gateway anew for each policy. All end with the iterator.
 
     Args:
-        watch: called now and then with the policy and the progress of its run.
+        trace: the requests with their times, from `replayed`.
+        watch: called about every 0.2 s with the policy, as in the settings, and the progress of its run.
 
     Raises:
         EngineError: engines or gateway do not start.
+        InputError: a run was too short to be measured.
     """
     engine, listen, admin = free_ports(3)
     options = {name.replace("_", "-"): getattr(settings, name) for name in ("ranks", "slots", "overhead_s", "per_token_s")}
@@ -106,6 +111,7 @@ def gateway_config(
     """The gateway's config for one policy, as the content of its YAML file.
 
     Args:
+        policy: NAME[:key=value,...].
         gather_ms: milliseconds to gather free slots; None = the gateway's default.
         engine: port of the engines; `listen` and `admin` are the gateway's own.
     """
@@ -124,7 +130,10 @@ def gateway_config(
 
 
 def replayed(source: Trace, settings: DemoSettings) -> Trace:
-    """The first requests of a trace, with arrival times scaled to the demonstration's load."""
+    """The first `settings.requests` of a trace, with arrival times scaled to the demonstration's load.
+
+    A trace without times gets Poisson ones, keyed by the seed.
+    """
     from evenstep.workload.replicate import scaled_to_load
 
     return scaled_to_load(
@@ -139,7 +148,11 @@ def replayed(source: Trace, settings: DemoSettings) -> Trace:
 
 
 def shown(settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, Any], samples: list[Sample]) -> Shown:
-    """Compute the figures of one policy from its summary (`found`) and the readings of both metrics pages."""
+    """Compute the figures of one policy from its summary (`found`) and the readings of both metrics pages, oldest first.
+
+    Raises:
+        InputError: as `window`.
+    """
     first, last = window(samples, FULL * settings.ranks * settings.slots)
     ranks, seconds = settings.ranks, max(last.at_s - first.at_s, 1e-9)
     moved = {key: last.engine[key] - first.engine[key] for key in first.engine}
@@ -179,10 +192,11 @@ def _fallbacks(first: Sample, last: Sample) -> float:
 
 
 def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
-    """The first and the last sample with full slots; if fewer than two are full, with any request running.
+    """The first and the last sample with full slots; if fewer than two have them, with any request running.
 
     Args:
-        full: running requests that fill the slots.
+        samples: the readings, oldest first.
+        full: running requests, over all ranks, that fill the slots; a sample with as many or more counts.
 
     Raises:
         InputError: fewer than two samples have a request running.

@@ -37,7 +37,10 @@ _FALLEN_BACK = 0.02
 
 
 def cells(row: Shown, first: Shown) -> list[str]:
-    """One policy's figures as texts, in the order of `COLUMNS`; `first` is the policy they are compared with."""
+    """One policy's figures as texts, in the order of `COLUMNS`; tokens a second are compared with those of `first`.
+
+    The change is in per cent, ``first`` for that row itself. Unknown figures are `MISSING`.
+    """
     change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if first.tokens_per_s > 0 else math.nan
     return [
         f"{row.tokens_per_s:,.0f}",
@@ -53,7 +56,7 @@ def cells(row: Shown, first: Shown) -> list[str]:
 
 
 def head() -> list[str]:
-    """Headings of the table."""
+    """The two heading lines of the text table: names, and units below them."""
     return [
         f"{'policy':<12}" + "".join(f"  {name:>{width}}" for name, _, width in COLUMNS),
         f"{'':<12}" + "".join(f"  {unit:>{width}}" for _, unit, width in COLUMNS),
@@ -61,13 +64,16 @@ def head() -> list[str]:
 
 
 def line(row: Shown, first: Shown) -> str:
-    """One policy's line of the text table."""
+    """One policy's line of the text table, below `head`; `first` is as in `cells`."""
     shown = zip(cells(row, first), COLUMNS, strict=True)
     return f"{row.name:<12}" + "".join(f"  {text:>{width}}" for text, (_, _, width) in shown)
 
 
 def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
-    """Lines that explain the figures, and say whether the machine was fast enough."""
+    """Lines below the table that explain the figures, and warn where a row's are not its policy's own; then `strained`.
+
+    `rows` has a row for each policy, at least one.
+    """
     said = [
         f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
         f"C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
@@ -94,7 +100,7 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
 
 
 def strained(rows: Sequence[Shown]) -> list[str]:
-    """Lines on the CPU that was used, and a warning if the machine was too slow."""
+    """A line on the most CPU each kind of process used, and a warning if over 1 % of a row's steps began late."""
     used = [
         f"{name} {100 * max(values):.0f} %"
         for name in ("engines", "gateway", "client")
@@ -111,14 +117,20 @@ def strained(rows: Sequence[Shown]) -> list[str]:
 
 
 def values(row: Shown) -> dict[str, Any]:
-    """One policy's figures as JSON values; None for missing ones."""
+    """One policy's figures as JSON values, by the fields of `demo.Shown`; None for missing ones.
+
+    CPU shares are ``cpu_engines``, ``cpu_gateway`` and ``cpu_client``; ``client`` is the client's whole summary.
+    """
     told = {one.name: getattr(row, one.name) for one in fields(row) if one.type == "float"}
     told |= {f"cpu_{name}": share for name, share in row.cpu.items()}
     return {"policy": row.name, **{name: known(value) for name, value in told.items()}, "client": row.summary}
 
 
 def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, Any], command: str) -> str:
-    """The whole HTML page."""
+    """The text of the whole HTML page; policies are compared with the first of `rows`, of which there must be one.
+
+    `versions` are facts on how it was made, by name, and `command` is the command line that made it.
+    """
     first = rows[0]
     number = series_of(row.name for row in rows)
     body = [[f"{swatch(number[row.name])}{escape(row.name)}", *cells(row, first)] for row in rows]

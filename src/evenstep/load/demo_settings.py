@@ -39,10 +39,10 @@ class DemoSettings:
 
 
 def checked(settled: Settled[DemoSettings]) -> DemoSettings:
-    """The settings, checked for ranges.
+    """The settings' value, checked for ranges and for policies that exist; nothing is changed.
 
     Raises:
-        InputError: naming the field as its layer writes it.
+        InputError: the first wrong field, named as its layer (flag or default) writes it.
     """
     value = settled.value
     at_least = {"requests": 1, "ranks": 1, "slots": 1, "overhead_s": 0, "per_token_s": 0, "seed": 0}
@@ -55,10 +55,12 @@ def checked(settled: Settled[DemoSettings]) -> DemoSettings:
 
 
 def contender(text: str) -> tuple[str, float | None]:
-    """Parse ``NAME[:key=value,...][@MS]`` into a policy and its gather time in milliseconds, None = default.
+    """Parse ``NAME[:key=value,...][@MS]`` into the text of the policy, without ``@MS``, and its gather time.
+
+    The gather time is in milliseconds; None without ``@MS``, for the gateway's default.
 
     Raises:
-        InputError: no such policy, or no number of milliseconds.
+        InputError: no such policy, a wrong option, or no number of milliseconds >= 0 after the ``@``.
     """
     from evenstep import names
 

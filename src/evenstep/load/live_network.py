@@ -43,7 +43,9 @@ _ORDERS: dict[Order, str] = {
 
 
 def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, seed: int = 0, speed: float = 1.0) -> Live:
-    """Run a network's tasks once, on engines and a gateway started for the run.
+    """Run a network's tasks once, on engines and a gateway started for the run, until all are done or `until_s` has passed.
+
+    Times in the result are the file's, not the clock's.
 
     Args:
         network: engines and tasks.
@@ -72,13 +74,17 @@ def run_live(network: Network, *, traces: Mapping[str, Trace] | None = None, see
 
 
 def workflow(network: Network, calls: Calls, speed: float = 1.0) -> Workflow:
-    """The calls of all tasks, with their models and priorities, as a workflow to send."""
+    """The calls of all tasks, with their models and priorities, as a workflow for `run.drive`, `speed` times as fast."""
     models = np.array(calls.engine_of(network))[calls.kind].tolist()
     return Workflow(calls, models, priorities(network, calls), network.until_s, speed)
 
 
 def priorities(network: Network, calls: Calls) -> F8:
-    """float64[C], priorities, smallest first: by the engine's list, then by the network's order if it is static."""
+    """float64[C], the priority of each call, smallest first: its place in its engine's list, then the network's order.
+
+    Calls that the list lacks come after those that it has. Only the orders critical-path and longest-path count here; under
+    others, calls of the same place have equal priorities.
+    """
     keys = static_keys(network, calls) if network.order in ("critical-path", "longest-path") else np.zeros(calls.task.size)
     ranks: list[int] = []
     for name, kind in zip(calls.engine_of(network), calls.kinds, strict=True):
@@ -88,10 +94,10 @@ def priorities(network: Network, calls: Calls) -> F8:
 
 
 def routing_of(network: Network) -> str:
-    """The routing policy of all groups: a gateway has one.
+    """The routing policy of all groups, ``jsq`` without groups: a gateway has one. Engines that stand alone need no policy.
 
     Raises:
-        InputError: they have several.
+        InputError: groups have several.
     """
     found = list(dict.fromkeys(one.routing for one in network.engines.values() if one.count > 1))
     if len(found) > 1:
@@ -100,12 +106,15 @@ def routing_of(network: Network) -> str:
 
 
 def slots_of(section: EngineSection) -> int:
-    """Calls that an emulated engine runs at a time; the others wait in the gateway."""
+    """Calls that an emulated engine runs at a time: its seats, else token budget, else 256. Others wait in the gateway."""
     return section.server.seats or section.server.token_budget or _SLOTS
 
 
 def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -> list[str]:
-    """The command line of a group's emulated engines, under the file's own batch-time law."""
+    """The words after ``evenstep`` that start a group's emulated engines, under the file's own batch-time law.
+
+    The engines serve a model called `name`, all on one port as its ranks. Time passes `speed` times as fast as in the file.
+    """
     server = section.server
     found: dict[str, Any] = {
         "model": name,
@@ -123,7 +132,10 @@ def emulated(name: str, section: EngineSection, port: int, speed: float = 1.0) -
 
 
 def gateway_config(network: Network, routing: str, ports: Mapping[str, int], listen: int, admin: int) -> dict[str, Any]:
-    """The gateway's config as the content of its YAML file: one pool for each engine or group, named as the model."""
+    """The gateway's config as the content of its YAML file: one pool for each engine or group, named as the model.
+
+    `routing` is the policy's name, `ports` the port of each engine or group by name; `listen` and `admin` are the gateway's.
+    """
     workers: list[dict[str, Any]] = []
     for name, section in network.engines.items():
         for rank in range(section.count):

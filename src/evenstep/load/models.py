@@ -22,11 +22,14 @@ class _Models(msgspec.Struct):
 
 
 def first_model(target: Target, api_key: str | None) -> str:
-    """Name of the first model the server lists.
+    """Name of the first model that the server lists under ``/v1/models``; waits for at most 10 s.
+
+    Args:
+        api_key: sent as bearer token; None or empty = no token.
 
     Raises:
         InputError: the server cannot be reached, or refuses access.
-        EngineError: its answer is not a list of models.
+        EngineError: its answer is not 200 with a list of at least one model.
     """
     status, body = get(target, "/v1/models", api_key)
     if status in (401, 403):
@@ -44,10 +47,12 @@ def first_model(target: Target, api_key: str | None) -> str:
 
 
 def get(target: Target, path: str, api_key: str | None = None) -> tuple[int, bytes]:
-    """Status and body of one path of a server.
+    """Status and body of a GET for one path of a server. Any status is returned; redirects are not followed.
+
+    `path` is appended to the target's `base`. The key, if any, is sent as bearer token.
 
     Raises:
-        InputError: it cannot be reached, or does not speak HTTP.
+        InputError: it cannot be reached, does not speak HTTP, or is silent for 10 s.
     """
     if target.secure:
         context = ssl.create_default_context()

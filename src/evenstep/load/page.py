@@ -24,14 +24,22 @@ _POINTS = 300
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One run of a page."""
+    """One run of a page.
+
+    Args:
+        outcome: the run's results.
+        summary: its figures, from `summary.summary`.
+    """
 
     outcome: Outcome
     summary: dict[str, Any]
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """The figures of one run for a terminal."""
+    """The figures of one run as lines of text for a terminal; the last five are a table of latencies in milliseconds.
+
+    `found` has the figures, from `summary.summary`.
+    """
     failed = ", ".join(f"{count} {kind}" for kind, count in found["errors_by_kind"].items())
     good = found["request_goodput"]
     out = [
@@ -53,12 +61,14 @@ def table(found: dict[str, Any]) -> list[str]:
 
 
 def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Mapping[str, Any], command: str) -> str:
-    """The whole HTML page.
+    """The text of one HTML page with a table of latencies and six charts; it loads no other file.
 
     Args:
+        title: as plain text.
         runs: by name, in order.
         lead: paragraphs on top, as HTML.
-        made_by: facts on how it was made.
+        made_by: facts on how it was made, by name.
+        command: the command line that made it, as plain text.
     """
     charts = charts_of(runs)
     parts = [
@@ -75,7 +85,11 @@ def page(title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Ma
 
 
 def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
-    """Title, SVG and caption of each chart: four distributions, then what happened over time."""
+    """Title, SVG and caption of six charts, each with all runs: four distributions, then two figures over time.
+
+    The distributions are of TTFT, TPOT and E2EL of good answers and of the gaps of all answers, the figures output tokens
+    a second and requests under way.
+    """
     shown = list(zip(series_of(runs).values(), runs.values(), strict=True))
     values: dict[str, list[tuple[int, F8]]] = {name: [] for name in ("TTFT", "TPOT", "E2EL", "ITL")}
     for number, run in shown:

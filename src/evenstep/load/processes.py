@@ -28,7 +28,9 @@ _tried = itertools.count(64 * os.getpid())  # processes that look at the same ti
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports that are free now, and that no connection is given before a server listens there.
+    """Find different ports of 127.0.0.1 that are free now, and that the system gives to no outgoing connection.
+
+    They are not reserved: another server may take one. Later calls begin with other ports.
 
     Args:
         count: at least 1.
@@ -49,19 +51,21 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generator[int]:
-    """Run an ``evenstep`` command for the duration of the block.
+    """Run an ``evenstep`` command for the duration of the block, which begins once the command is ready.
+
+    At the block's end the command is terminated, and killed if it has not ended 10 s later. Its output is not shown.
 
     Args:
         words: the subcommand and its flags.
         port: its port on this machine.
         path: a path that answers 200 once it is ready.
-        wait_s: longest wait for that.
+        wait_s: longest wait for that, seconds.
 
     Yields:
         Its process id.
 
     Raises:
-        EngineError: it ended by itself, or was not ready in time; with its last output.
+        EngineError: it ended before it was ready, or was not ready in time; with the last line of its output.
     """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, "-c", _STARTS, *words], stdout=said, stderr=subprocess.STDOUT)
@@ -79,9 +83,10 @@ def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generat
 
 @contextlib.contextmanager
 def gateway(config: Mapping[str, Any], wait_s: float) -> Generator[int]:
-    """Run a gateway with this config during the block, once the kernels of its policy are compiled.
+    """Run a gateway with this config during the block, once the kernels of its policy are compiled; yields its process id.
 
-    One that begins in plain Python is too slow for its budget: its figures would be those of least load.
+    One that begins in plain Python is too slow for its budget: its figures would be those of least load. `wait_s` and errors
+    are as in `beside`; compiling is not limited.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gateway.yaml"
@@ -92,13 +97,13 @@ def gateway(config: Mapping[str, Any], wait_s: float) -> Generator[int]:
 
 
 def emulator(port: int, options: Mapping[str, Any]) -> list[str]:
-    """The words after ``evenstep`` that start emulated engines; `options` are flags without their dashes."""
+    """The words after ``evenstep`` that start emulated engines on this machine; `options` are values by flag (no dashes)."""
     flags = {"host": "127.0.0.1", "port": port, **options}
     return ["emulate", *(word for name, value in flags.items() for word in (f"--{name}", str(value)))]
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used; nan if the system does not say (Linux does)."""
+    """CPU seconds, user and system, that a process has used since its start; nan if the system does not say (Linux does)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -107,7 +112,7 @@ def cpu_s(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Megabytes that a process has in memory; nan if the system does not say (Linux does)."""
+    """Megabytes (10**6 bytes) that a process has in memory; nan if the system does not say (Linux does)."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:

@@ -35,10 +35,11 @@ _NAME = 5  # tokens that spell a stream's number
 
 
 class Prompts:
-    """Makes the bodies of requests, with synthetic prompts.
+    """Makes the bodies of requests, with synthetic prompts; the same trace, settings and row give the same bytes.
 
     Args:
         settings: endpoint, model, seed and requested fields.
+        model: name in every body that names no other.
     """
 
     def __init__(self, trace: Trace, settings: LoadSettings, model: str) -> None:
@@ -50,7 +51,10 @@ class Prompts:
         self._model = orjson.dumps(model)
 
     def body(self, row: int, model: str = "") -> bytes:
-        """The JSON body that asks for this request, of another model if one is named."""
+        """The JSON body that asks for row `row` of the trace: a prompt of its prompt tokens, and at most its output tokens.
+
+        `model` is asked for in place of the run's model; empty = the run's.
+        """
         trace, model_text = self._trace, orjson.dumps(model) if model else self._model
         length, output = int(trace.prompt_tokens[row]), int(trace.output_tokens[row])
         stretches = self._stretches(row, length)

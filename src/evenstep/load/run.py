@@ -40,8 +40,8 @@ class Progress:
         failed: number of these that failed.
         running: number of requests sent and not ended.
         total: number of all requests.
-        tokens: output tokens so far.
-        now_s: seconds since the start.
+        tokens: output tokens received so far, those of unfinished answers included.
+        now_s: seconds since the start of the run.
     """
 
     done: int
@@ -54,14 +54,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """The results of a run.
+    """The results of a run, or of its part until it was interrupted.
 
     Args:
         records: the result of each request.
         gaps: histogram of the seconds between chunks of one answer that brought tokens; of failed answers, too.
         gap_sum_s: exact sum of all gaps, in seconds.
         gap_squares: exact sum of their squares, in seconds squared.
-        tokens: int64[M], output tokens of each `bucket_s` from the start.
+        tokens: int64[M], output tokens that came in each `bucket_s` from the start, up to the last token.
         bucket_s: seconds.
         duration_s: from the first start to the last end; nan where nothing ended.
         start_s: when it began, in seconds of `time.monotonic`.
@@ -88,10 +88,10 @@ class Outcome:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run, once an answer has ended.
+    """Ctrl-C during a run, once an answer has ended. Before that `drive` raises a plain KeyboardInterrupt.
 
     Args:
-        outcome: the results until then.
+        outcome: the results until then; requests under way have the error ``not-ended``.
     """
 
     def __init__(self, outcome: Outcome) -> None:
@@ -105,13 +105,16 @@ def drive(
     watch: Callable[[Progress], None] | None = None,
     workflow: Workflow | None = None,
 ) -> Outcome:
-    """Send all requests of a trace, and wait for all answers.
+    """Send all requests of a trace, and wait until every answer has ended, well or not.
+
+    A failed request does not end the run: `Outcome.records` tells its error. It starts an event loop of its own.
 
     Args:
         trace: the requests, with the times they are due at (`timed`).
         settings: checked settings.
-        watch: called now and then with the progress.
-        workflow: tasks whose calls the requests are; their times in place of the trace's.
+        watch: called in the event loop with the progress, at the start and about every 0.2 s; it must return soon.
+        workflow: tasks whose calls are the trace's rows; it says when each is due. The run ends at its `until_s`, even
+            with answers under way.
 
     Raises:
         InputError: an open loop without times, or a server that cannot be reached.
@@ -131,7 +134,11 @@ def drive(
 
 
 def timed(trace: Trace, settings: LoadSettings) -> Trace:
-    """The trace with due times for an open loop: Poisson times at the rate, or its own divided by the speed."""
+    """The trace with due times for an open loop, in seconds from the start: Poisson times at the rate, or its own.
+
+    Its own are shifted so that the first row's is 0, and divided by the speed. A trace without times, or for a closed loop,
+    stays as it is.
+    """
     if settings.rate is not None:
         from evenstep.workload.synthetic.arrivals import Poisson
 
@@ -145,12 +152,13 @@ def timed(trace: Trace, settings: LoadSettings) -> Trace:
 
 
 class Run:
-    """One run of a load, in a running event loop.
+    """One run of a load. Await `whole` once, in a running event loop.
 
     Args:
         trace, settings, watch: as in `drive`.
         model: name of the served model.
-        started: called at the start of each request, with its row and its call; for hosts that leave early.
+        started: called at the start of each request, with its row and its call; for hosts that leave early
+            (`Call.cancel`).
         workflow: as in `drive`.
     """
 
@@ -180,7 +188,10 @@ class Run:
         self._wake_s = math.inf
 
     async def whole(self) -> Outcome:
-        """Send all requests, and wait for all answers; returns the outcome."""
+        """Send all requests, and wait for all answers or for the workflow's `until_s`; returns the outcome.
+
+        All connections are closed at the end. A host that cannot be found raises `InputError`.
+        """
         settings, loop = self._settings, asyncio.get_running_loop()
         headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         client = Client(target_of(settings.url), _PATHS[settings.endpoint], headers, settings.timeout_s)
@@ -215,11 +226,11 @@ class Run:
 
     @property
     def has_answers(self) -> bool:
-        """Whether an answer has ended."""
+        """Whether an answer has ended, well or not."""
         return not np.isnan(self._records.ended_s).all()
 
     def outcome(self) -> Outcome:
-        """The results so far."""
+        """The results so far. Call it only after `whole` has begun; its records are the run's own and go on changing."""
         self._drain()
         ended_s = self._records.ended_s[~np.isnan(self._records.ended_s)]
         duration_s = float(ended_s.max() - np.nanmin(self._records.started_s)) if ended_s.size else np.nan

@@ -21,13 +21,16 @@ from evenstep.workload.replicate import units_of
 
 
 class Due:
-    """Requests ordered by due time. Requests that wait for others are added later.
+    """Requests ordered by due time, those due at once by row. Requests that wait for others are added later, by `comes`.
+
+    Times are seconds from the start of the run. A subclass counts the ends in `finished`.
 
     Args:
         total: number of requests.
-        known: due time and row of each request that waits for no other; taken over.
+        known: due time and row of each request that waits for no other; taken over and reordered.
 
     Attributes:
+        total: number of requests.
         started: number of requests that `due` has handed out.
         finished: number of requests that have ended.
     """
@@ -39,16 +42,19 @@ class Due:
 
     @property
     def is_over(self) -> bool:
-        """Whether every request has ended."""
+        """Whether every request has ended, well or not."""
         return self.finished == self.total
 
     @property
     def next_s(self) -> float | None:
-        """Due time of the next request; None if all that are left wait for others, or none is left."""
+        """Due time of the next request, which may have passed; None if all others wait for others, or no request is left."""
         return self._due[0][0] if self._due else None
 
     def due(self, now_s: float) -> tuple[int, float] | None:
-        """The next request due by now and its due time, or None. The request counts as started."""
+        """Hand out the request with the earliest due time up to `now_s`: its row and due time. None if no request is due.
+
+        It counts as started and is not handed out again; call it until it answers None.
+        """
         if not self._due or self._due[0][0] > now_s:
             return None
         at_s, row = heapq.heappop(self._due)
@@ -56,12 +62,12 @@ class Due:
         return row, at_s
 
     def comes(self, row: int, at_s: float) -> None:
-        """Give a request its due time, in seconds from the start."""
+        """Give a request that was not in `known` its due time, in seconds from the run's start; once a request."""
         heapq.heappush(self._due, (at_s, row))
 
 
 class Schedule(Due):
-    """The starts of one run.
+    """The starts of one run, by the rules of the module. The host asks `due`, and tells each end by `ended`.
 
     Args:
         trace: the requests.
@@ -96,7 +102,10 @@ class Schedule(Due):
             self._begin(0.0)
 
     def ended(self, row: int, now_s: float) -> None:
-        """Note that a request has ended, well or not; those that waited for it get their due times."""
+        """Note that a request has ended, well or not, `now_s` after the start; those that waited for it get their due times.
+
+        In a closed loop, the user whose session or single request is complete takes the next one of the trace, due now.
+        """
         self.finished += 1
         for other in self._waiting.pop(row, ()):
             if self._times is None:
@@ -119,7 +128,10 @@ class Schedule(Due):
 
 
 def order_of(trace: Trace) -> I8:
-    """int64[N], the request that each one waits for, -1 = none: ``after``, else the one before it in its session."""
+    """int64[N], the row of the request that each one waits for, -1 = none: the trace's ``after``, else by session.
+
+    By session, a request waits for the row before it in the same session.
+    """
     if trace.after is not None or trace.session is None:
         return trace.column("after")
     last: dict[int, int] = {}

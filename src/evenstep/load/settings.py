@@ -66,7 +66,7 @@ class LoadSettings:
         return self.endpoint == "chat"
 
     def objectives(self) -> dict[str, float]:
-        """Goodput's objectives by name (ttft, tpot, e2el), in milliseconds; empty without any.
+        """Goodput's objectives by name (ttft, tpot, e2el), the most milliseconds of each; empty without any.
 
         Raises:
             InputError: an unknown name, a duplicate name, or a number of milliseconds that is not positive.
@@ -92,6 +92,7 @@ class Target:
     """The server that requests go to.
 
     Args:
+        host: name or address; IPv6 without brackets.
         secure: TLS.
         base: path in front of ``/v1``; empty or without a slash at its end.
     """
@@ -103,16 +104,16 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port as a URL and the header ``Host`` write them."""
+        """Host and port as a URL and the header ``Host`` write them; the port is left out if it is the scheme's own."""
         host = in_url(self.host)
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
 def target_of(url: str) -> Target:
-    """The parts of a URL.
+    """The parts of a URL. A missing port is 80 or 443; a ``/v1`` at the end of the path is dropped.
 
     Raises:
-        InputError: it is no http or https URL of a server.
+        InputError: it is no http or https URL of a server, or it has a user, a query or a fragment.
     """
     expected = "an http or https URL, e.g. http://127.0.0.1:8000"
     try:
@@ -129,10 +130,10 @@ def target_of(url: str) -> Target:
 
 
 def checked(settled: Settled[LoadSettings]) -> LoadSettings:
-    """The settings, checked for ranges and consistency.
+    """The settings' value, checked for ranges and consistency; nothing is filled in or changed.
 
     Raises:
-        InputError: naming the field as its layer writes it.
+        InputError: the first wrong field, named as its layer (flag, file or environment) writes it.
     """
     value = settled.value
     if not value.source:

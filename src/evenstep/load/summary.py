@@ -28,7 +28,11 @@ _MESSAGE = 200  # characters of a server's error that are shown
 
 
 def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
-    """All figures of a run as JSON values; None for figures without data."""
+    """All figures of a run as JSON values, by the names of `docs/reference/load.md`; None for figures without data.
+
+    ``duration`` and figures per second are nan if no answer has ended. Requests that have not ended are neither
+    ``completed`` nor ``failed``. Wrong goodput objectives raise `InputError`.
+    """
     r = outcome.records
     good = np.array([not error for error in r.error], np.bool_)
     errors = Counter(error for error in r.error if error not in ("", "not-ended"))
@@ -72,15 +76,20 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
 
 
 def times(outcome: Outcome) -> tuple[F8, F8, F8]:
-    """Seconds to the first token, per token after it, and to the end: float64[N] each, nan if the answer did not get that
-    far. A time per token is 0 for a single token."""
+    """TTFT, TPOT and E2EL of every request in seconds: float64[N] each, nan if the answer did not get that far.
+
+    Failed answers are included. TPOT is the mean time of a token after the first, 0 for an answer of one token.
+    """
     r = outcome.records
     after = np.maximum(r.output_tokens - 1, 1)
     return r.first_s - r.started_s, (r.last_s - r.first_s) / after, r.ended_s - r.started_s
 
 
 def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
-    """Requests a second that meet all objectives; None without objectives."""
+    """Good answers that meet all objectives, per second of the run's duration; None without objectives.
+
+    Objectives are the most milliseconds, inclusive, by name: ``ttft``, ``tpot`` and ``e2el``.
+    """
     if not objectives:
         return None
     values: dict[str, F8] = dict(zip(OBJECTIVES, times(outcome), strict=True))
@@ -91,13 +100,19 @@ def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
 
 
 def counting(outcome: Outcome) -> str:
-    """How tokens of good answers were counted: ``usage``, ``ids`` or both; ``estimated`` if any was estimated."""
+    """How tokens of good answers were counted: ``usage``, ``ids`` or ``ids+usage``.
+
+    It is ``estimated`` if the tokens of any good answer were, or if no answer is good.
+    """
     kinds = {kind for kind, error in zip(outcome.records.counting, outcome.records.error, strict=True) if not error}
     return "estimated" if "estimated" in kinds or not kinds else "+".join(sorted(kinds))
 
 
 def client(outcome: Outcome) -> dict[str, float | int | None]:
-    """How well the client itself kept up: late starts, lateness of its loop, CPU."""
+    """How well the client itself kept up, by the names of `summary`: late starts, lateness of its loop, CPU, connections.
+
+    A figure is None without any start or tick; ``client_cpu_share`` is nan without an ended answer.
+    """
     late = 1e3 * (outcome.records.started_s - outcome.records.due_s)
     late = late[np.isfinite(late)]
     lag = 1e3 * outcome.lag_s
@@ -112,7 +127,10 @@ def client(outcome: Outcome) -> dict[str, float | int | None]:
 
 
 def notes(found: dict[str, Any]) -> list[str]:
-    """Sentences that a reader of a summary needs to know."""
+    """Sentences on a slow client, estimated tokens, or prompt tokens over 1 % off the number asked for.
+
+    It is empty without cause. `found` is from `summary`. Late starts count in an open loop only.
+    """
     said: list[str] = []
     late = (found["p99_late_start_ms"] or 0.0) > _LATE_MS and found["max_concurrency"] is None
     if late or found["client_cpu_share"] > _BUSY:
@@ -129,7 +147,10 @@ def notes(found: dict[str, Any]) -> list[str]:
 
 
 def failures(outcome: Outcome) -> list[str]:
-    """The two most frequent kinds of errors, each with its count and its most frequent message."""
+    """The two most frequent kinds of errors as ``kind (count): message``, with the kind's most frequent message.
+
+    The more frequent kind is first; the list is empty without failures. Requests that have not ended are no failures.
+    """
     said: dict[str, Counter[str]] = {}
     for kind, message in zip(outcome.records.error, outcome.records.message, strict=True):
         if kind not in ("", "not-ended"):
@@ -139,7 +160,10 @@ def failures(outcome: Outcome) -> list[str]:
 
 
 def most_at_once(started_s: F8, ended_s: F8) -> int:
-    """The most requests that were under way at one time."""
+    """The most requests that were under way at one time; one that starts when another ends does not overlap it.
+
+    `started_s` and `ended_s` are float64[N]; rows with nan in either are left out.
+    """
     known = np.isfinite(started_s) & np.isfinite(ended_s)
     at = np.concatenate([ended_s[known], started_s[known]])
     change = np.concatenate([np.full(int(known.sum()), -1), np.full(int(known.sum()), 1)])

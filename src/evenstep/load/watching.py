@@ -40,9 +40,11 @@ class Sample:
 
     Args:
         at_s: of `time.monotonic`.
-        engine: figures of the emulator by the keys of `_ENGINE`, and the number of ``ranks``.
-        gateway: figures by the keys of `_GATEWAY`; unreported ones are missing, or all while it does not answer.
-        cpu_s: CPU seconds of each process watched, by its name.
+        engine: figures of the emulator: ``running`` requests, and since its start ``steps``, ``stepped_s`` (seconds in
+            them), ``busy_s`` (of all ranks together), ``late`` steps and output ``tokens``; and the number of ``ranks``.
+        gateway: ``oldest_s`` and ``depth`` of its pool, and since its start ``idle_device_s``, ``steps``, ``rounds`` and
+            ``fallbacks``; unreported ones are missing, or all while it does not answer.
+        cpu_s: CPU seconds of each watched process since its start, by its name; nan if the system does not say.
     """
 
     at_s: float
@@ -53,7 +55,7 @@ class Sample:
 
 @dataclass(slots=True, eq=False)
 class Watch:
-    """Reads pages from `begin` to `end`.
+    """Reads pages from `begin` to `end`. Use it once.
 
     Args:
         engine: an emulator with one barrier group.
@@ -61,7 +63,7 @@ class Watch:
         processes: process ids by name, whose CPU time is measured.
         path: of the gateway's page.
         every_s: seconds between readings.
-        samples: the readings so far; one that failed is missing.
+        samples: the readings so far, oldest first; one that failed is missing.
     """
 
     engine: Target
@@ -74,21 +76,21 @@ class Watch:
     _thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Read the pages now and every `every_s` seconds, in a thread."""
+        """Start a thread that reads the pages now and every `every_s` seconds, and appends to `samples`."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Stop reading metrics pages."""
+        """Stop reading metrics pages, and wait until the thread has ended."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
 
     def read(self) -> Sample:
-        """Read both pages once.
+        """Read both pages once, and return the figures; `samples` stays as it is.
 
         Raises:
-            EvenstepError: the engines' page cannot be read; without a gateway's page, its figures are empty.
+            EvenstepError: the engines' page cannot be read. If the gateway's cannot, its figures are empty.
         """
         engine = _figures(self.engine, "/metrics", _ENGINE)
         for key in _SHARED:

@@ -12,11 +12,14 @@ from evenstep.sim.network.tasks import Calls
 class Workflow(Due):
     """Tasks as they are drawn; a call is due when all its parents have ended, however they ended, and its delay is over.
 
+    A call without parents is due its delay after its task arrives. Rows are those of `calls`.
+
     Args:
         calls: the calls of all tasks.
-        models: of each call.
+        models: the model that each call asks for; kept as an attribute.
         priority: float64[C], what each call says of itself; the smallest waits first.
-        until_s: when the run stops; None = when all tasks are done.
+        until_s: when the run stops, in seconds of `calls`; None = when all tasks are done. The attribute is in seconds of
+            the clock.
         speed: factor by which time passes faster than in `calls`.
     """
 
@@ -37,11 +40,11 @@ class Workflow(Due):
         )
 
     def lines(self, row: int) -> bytes:
-        """Header lines of a call: its task and its priority."""
+        """Header lines of a call, each with its CRLF: its task, ``task-N``, and its priority."""
         return b"X-Evenstep-Task: task-%d\r\nX-Evenstep-Priority: %a\r\n" % (self._calls.task[row], self._priority[row])
 
     def ended(self, row: int, now_s: float) -> None:
-        """Note that a call has ended, well or not; calls for which it was the last parent get their due times."""
+        """Note that a call has ended, well or not; calls for which it was the last parent are due their delay after now."""
         self.finished += 1
         for child in self._children.get(row, ()):
             self._pending[child] -= 1

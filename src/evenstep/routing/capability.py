@@ -18,11 +18,11 @@ MOST_NUMBERS = 1024
 
 @part
 def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
-    """Write how much each worker can do, above 0 and in one unit; returns the largest.
+    """Write how much each worker can do, above 0, in one unit for all workers; returns the largest.
 
     Args:
         stated: one number a worker, repeated over the fleet; empty = by speed, ``1 / seconds_per_token`` relative to the
-            fastest worker, which has 1. Where a KV token costs nothing on some worker all are alike.
+            fastest worker, which has 1. Where a KV token costs nothing on some worker all workers have 1.
         capability: float64[G], written.
     """
     least, largest = np.inf, 0.0
@@ -39,10 +39,11 @@ def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
 
 
 def check_capabilities(where: str, field: str, stated: Numbers) -> tuple[float, ...]:
-    """Check the stated capabilities, and parse them if they are text.
+    """Check the stated capabilities, and return them as numbers, () if empty; text is parsed (``1/1/0.5``, ``3*1/0.5``).
 
     Raises:
-        InputError: text that is not a list of numbers, a number that is not above 0, or too many numbers.
+        InputError: text that is not a list of numbers, a number that is not finite or not above 0, or over `MOST_NUMBERS`
+            numbers. It names `where`, the policy, and `field`, its option.
     """
     numbers = numbers_of(where, field, stated) if stated else cast("tuple[float, ...]", ())
     if len(numbers) > MOST_NUMBERS:

@@ -13,27 +13,28 @@ from evenstep.routing.view import RoutingView
 
 
 def check_views(horizon: int, memory: int, spare: int = 0) -> Iterator[RoutingView]:
-    """Views of 1..16 workers in 1..3 groups with 0..24 waiting requests; every fourth is limited by KV memory.
+    """Yield 60 views of 1..16 workers in 1..3 groups with 0..24 waiting requests; every fourth is limited by KV memory.
 
-    Every fifth has the cached tokens of each prompt on each worker, every sixth has workers of different speed.
+    Every fifth has the cached tokens of each prompt on each worker, every sixth has workers of different speed. Every call
+    yields the same views.
 
     Args:
         horizon: H; `projections` has H+1 columns.
         memory: words the policy keeps.
-        spare: the content around the arrays' windows, which a policy must not read; equal views with different `spare` must
-            get equal answers.
+        spare: number that fills the host's memory around each array, which a policy must not read. Views that differ only in
+            `spare` must get equal answers.
     """
     for number in range(60):
         yield _view(np.random.default_rng(number), number, horizon, memory, spare)
 
 
 def tight_views(horizon: int, memory: int) -> Iterator[RoutingView]:
-    """Views in which KV memory binds and some workers run nothing: every other one has a single worker.
+    """Yield 120 views in which KV memory binds and some workers run nothing: every other one has a single worker.
 
-    Requests are small or nearly as large as a worker, and some have waited long.
+    Requests are small or nearly as large as a worker's memory, and some have waited long. Every call yields the same views.
 
     Args:
-        horizon: H.
+        horizon: H; `projections` has H+1 columns.
         memory: words the policy keeps; they are zeros in every third view, as at the start.
     """
     for number in range(120):

@@ -17,13 +17,14 @@ _ONCE = "one answer a request"
 
 
 def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Finding]:
-    """Run every check on a policy.
+    """Run every check on a policy; one finding a check, passed or failed, in a fixed order.
 
     A policy that raises, or does not answer with a `RoutingDecision`, fails ``answers``; the checks that need its
     answers are then left out.
 
     Args:
-        simulate: makes a short run through a named door and returns its digest; None leaves ``same digest`` out.
+        simulate: ``(policy, door)``, makes a short run through the door ``plain`` or ``compiled`` and returns its digest.
+            The check ``same digest`` needs it; that check is left out if this is None or another check failed.
     """
     judged = Judged(
         policy,
@@ -62,7 +63,11 @@ def _rules(rules: list[str]) -> list[Finding]:
 def held_beside_idle(view: RoutingView, worker: I8) -> str:
     """A sentence on a request that an answer holds although it fits an idle worker; empty without such a request.
 
-    Such a worker has free slots, nothing runs or waits there, and the answer sends nothing there either.
+    An idle worker has free slots, no running and no queued request, and the answer sends it nothing. A request fits
+    if its load at admission is at most the worker's `kv_free`.
+
+    Args:
+        worker: int64[W], the answer: a worker or `HOLD` for each waiting request.
     """
     is_idle = (view.running == 0) & (view.queued == 0) & (view.free_slots > 0)
     is_idle[worker[worker != HOLD]] = False

@@ -17,7 +17,13 @@ LAST = 0x7FFFFFFFFFFFFFFF
 
 
 class CompletionWork(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), when each is ready, and the length of each request."""
+    """Working space of min-min and max-min.
+
+    Attributes:
+        fleet: the open workers, see `filling.Open`.
+        ready: KV tokens of the worker at each place of that list, sent requests included with their lengths.
+        length: [W], length of each request in tokens; `send_by_length` overwrites those it has looked at.
+    """
 
     fleet: Open
     ready: WorkerFloats
@@ -26,7 +32,7 @@ class CompletionWork(NamedTuple):
 
 @part
 def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
-    """Write the length of each request in tokens: its load at admission, plus its expected output if `predicted`.
+    """Write each request's length in tokens to `length`: its load at admission, plus, if `predicted`, its expected output.
 
     A request of unknown output counts its load at admission alone.
     """
@@ -39,14 +45,16 @@ def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
 def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_limit: float, work: CompletionWork) -> None:
     """Send overdue requests, oldest first, then the others by length, each to the worker of smallest ready time.
 
-    All workers are alike to a request here, so the earliest completion time of request i is ``min_g r_g + p_i``. The
-    request to schedule next is the longest (max-min) or shortest (min-min). Its worker is the one of smallest
-    ready time r_g among those where it fits. r_g is the worker's load, and grows by p_i.
+    All workers are alike to a request here, so the earliest completion time of request i is ``min_g r_g + p_i``, p_i its
+    length. The request to schedule next is the longest (max-min) or shortest (min-min), the oldest of equal ones. Its worker
+    is the one of smallest ready time r_g among those with a slot and memory for it (ties: lowest index); without one the
+    request is held. r_g is the worker's load in KV tokens, queued requests included, and grows by p_i.
 
     Args:
-        longest_first: max-min, else min-min. Equal lengths go oldest first.
+        longest_first: max-min, else min-min.
         predicted: whether lengths include the expected output; see `set_lengths`.
         age_limit: see `filling.count_overdue`.
+        work: all of it is set here; the answer is `work.fleet.worker`.
     """
     count = list_open(view, work.fleet)
     for j in range(count):
@@ -74,11 +82,11 @@ def send_by_length(view: RuleView, longest_first: bool, predicted: bool, age_lim
 
 @part
 def next_by_length(keys: I8, longest_first: bool, looked_at: int) -> int:
-    """The longest or shortest request not yet looked at, the oldest of equal ones; there must be one.
+    """Position of the longest or shortest request not yet looked at, the oldest of equal ones; there must be one.
 
     Args:
-        keys: int64[W], the bits of each length.
-        looked_at: the key of those that were looked at.
+        keys: int64[W], the bits of each length as an integer, which order like lengths >= 0.
+        looked_at: the key that the caller gave to requests already looked at: -1 for longest first, else `LAST`.
     """
     key = looked_at
     for i in range(keys.size):

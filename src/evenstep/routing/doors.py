@@ -17,16 +17,21 @@ from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView
 
 
 def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
-    """The call that makes this decision through the compiled rule; None if the policy has no compiled rule."""
+    """Prepare this decision through the compiled rule: call `decision` on the result to make it.
+
+    None if the policy's class has no rule in its own file (an inherited rule does not count).
+    """
     door = compiled.kernel_of(policy)
     return None if door is None else call_of(door, policy, view)
 
 
 def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:
-    """The difference of two decisions on one view, as a sentence; empty if they are equal in bits.
+    """The first difference of two decisions on one view, as a sentence; empty if they are equal in bits.
+
+    Workers, memory and bound are compared; a bound of nan equals nan.
 
     Args:
-        memory: int64[M], the view's memory: used for a decision without its own.
+        memory: int64[M], the view's memory: it stands for that of a decision whose `memory` is None.
     """
     if not np.array_equal(plain.worker, kernel.worker):
         if plain.worker.shape != kernel.worker.shape:

@@ -17,12 +17,12 @@ from evenstep.routing.view import HOLD
 class Open(NamedTuple):
     """The answer, and the open workers: those that still have a slot, in index order.
 
-    A rule skips a request that fits nowhere and goes on with the next one, so that one huge request does not block
-    the pool.
+    The list is `open[:count]`, with `slots` and `kv` at the same places; functions take and return `count`. A rule holds a
+    request that fits nowhere and goes on with the next one, so that one huge request does not block the pool.
 
     Attributes:
         worker, memory, bound: see `RoutingWork`.
-        open: the worker at each place of the list.
+        open: index in the view of the worker at each place of the list.
         slots: free slots of the worker at each place.
         kv: KV tokens that may still be sent to the worker at each place.
     """
@@ -40,8 +40,8 @@ class Room(NamedTuple):
 
     Attributes:
         worker, memory, bound: see `RoutingWork`.
-        free_slots: slots that are left.
-        kv_free: KV tokens that may still be sent.
+        free_slots: [G], slots left after the requests that this decision has sent.
+        kv_free: [G], KV tokens left likewise; inf where only slots limit.
     """
 
     worker: Ints
@@ -53,7 +53,7 @@ class Room(NamedTuple):
 
 @part
 def set_room(view: RuleView, work: Room) -> int:
-    """Write `work.free_slots` and `work.kv_free` from the view; returns the free slots of all workers."""
+    """Write `work.free_slots` and `work.kv_free` from the view; returns the sum of the free slots of all workers."""
     for g in range(view.free_slots.size):
         work.free_slots[g] = view.free_slots[g]
         work.kv_free[g] = view.kv_free[g]
@@ -62,13 +62,16 @@ def set_room(view: RuleView, work: Room) -> int:
 
 @part
 def has_room(g: int, size: float, work: Room) -> bool:
-    """Whether a worker has a slot and the memory for `size` tokens."""
+    """Whether worker g has a free slot and at least `size` free KV tokens, after the requests sent so far."""
     return work.free_slots[g] > 0 and work.kv_free[g] >= size
 
 
 @part
 def list_with_room(size: float, fitting: I8, work: Room) -> int:
-    """List the workers with room for `size` tokens in `fitting`, int64[G], by index; returns their number."""
+    """Write the indices of the workers with room for `size` tokens to `fitting`, int64[G], ascending; returns their number.
+
+    Entries beyond that number mean nothing.
+    """
     count = 0
     for g in range(work.free_slots.size):
         fitting[count] = g
@@ -78,7 +81,10 @@ def list_with_room(size: float, fitting: I8, work: Room) -> int:
 
 @part
 def send_to(request: int, g: int, size: float, work: Room) -> None:
-    """Send a request of `size` tokens to worker g, and take its slot and tokens off the room."""
+    """Answer that a request of `size` tokens goes to worker g, and take its slot and tokens off the room.
+
+    It checks nothing: ask `has_room` first. `request` is the position in the pool, 0 = oldest.
+    """
     work.worker[request] = g
     work.free_slots[g] -= 1
     work.kv_free[g] -= size
@@ -86,7 +92,7 @@ def send_to(request: int, g: int, size: float, work: Room) -> None:
 
 @part
 def list_open(view: RuleView, work: Open) -> int:
-    """Write the list of open workers to `work`; returns its length."""
+    """List the open workers in `work` by index, with their slots and KV tokens from the view; returns their number."""
     count = 0
     for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
         free, place = view.free_slots[g], np.uintp(count)  # see `take_out`
@@ -99,7 +105,11 @@ def list_open(view: RuleView, work: Open) -> int:
 
 @part
 def send(request: int, place: int, size: float, count: int, work: Open) -> int:
-    """Send a request of `size` tokens to the worker at a place of the list of `count`; returns the list's new length."""
+    """Send a request of `size` tokens to the worker at a place of the list of `count`; returns the list's new length.
+
+    A worker whose last slot this takes is removed from the list; later places then move forward by one. Columns that a rule
+    keeps by itself need `take_out` first. It does not check whether the request fits.
+    """
     work.worker[request] = work.open[place]
     work.kv[place] -= size
     work.slots[place] -= 1
@@ -108,7 +118,7 @@ def send(request: int, place: int, size: float, count: int, work: Open) -> int:
 
 @part
 def close(place: int, count: int, work: Open) -> int:
-    """Take a worker off the list and keep the order; returns the new length."""
+    """Remove the worker at a place from `open`, `slots` and `kv`, keeping the order of the others; returns ``count - 1``."""
     for j in range(place, count - 1):
         work.open[j] = work.open[j + 1]
         work.slots[j] = work.slots[j + 1]
@@ -118,14 +128,14 @@ def close(place: int, count: int, work: Open) -> int:
 
 @part
 def take_out(place: int, count: int, column: F8 | I8) -> None:
-    """Remove the entry at a place from one more column of the list, which has `count` entries."""
+    """Remove the entry at a place from one more column of the list of `count` entries; later entries move forward."""
     for j in range(place, count - 1):  # np.uintp: the compiler need not ask whether an index is negative
         column[np.uintp(j)] = column[np.uintp(j + 1)]
 
 
 @part
 def is_unlimited(view: RuleView) -> bool:
-    """Whether KV memory limits no worker, so that every request fits every open worker."""
+    """Whether every worker's `kv_free` is inf, so that every request fits every open worker."""
     limited = 0
     for g in range(view.kv_free.size):
         limited += view.kv_free[g] < np.inf
@@ -134,10 +144,13 @@ def is_unlimited(view: RuleView) -> bool:
 
 @part
 def one_each(level: int, low: int, high: int, i: int, view: RuleView, work: Open) -> int:
-    """Send requests i, i+1, ... one each to the workers in low..high-1 with at least `level` free slots.
+    """Send requests i, i+1, ... one each to the workers in low..high-1 with at least `level` free slots, by ascending index.
+
+    Free slots are those of the view. It stops when no request is left. Only the answer `work.worker` is written; the list of
+    open workers is not used, and KV memory is not looked at.
 
     Returns:
-        The next request.
+        The next request to send: i plus the number sent.
     """
     waiting = work.worker.size
     if waiting - i < high - low:
@@ -156,7 +169,7 @@ def one_each(level: int, low: int, high: int, i: int, view: RuleView, work: Open
 
 @part
 def most_free(view: RuleView) -> int:
-    """The largest number of free slots of one worker."""
+    """The largest number of free slots of one worker in the view."""
     most = view.free_slots[0]
     for g in range(view.free_slots.size):
         most = max(most, view.free_slots[g])
@@ -165,7 +178,7 @@ def most_free(view: RuleView) -> int:
 
 @part
 def total_free(view: RuleView) -> int:
-    """Free slots of all workers."""
+    """Free slots of all workers in the view, before this decision sends anything."""
     slots = 0
     for g in range(view.free_slots.size):
         slots += view.free_slots[g]
@@ -174,7 +187,11 @@ def total_free(view: RuleView) -> int:
 
 @part
 def list_where_slots_limit(view: RuleView, work: Open) -> int:
-    """As `list_open` for fleets where only slots limit: `slots` go by worker, and `kv` is not set, which is faster."""
+    """As `list_open` for fleets where only slots limit, which is faster: returns the number of open workers.
+
+    `work.open` lists them by ascending index. Unlike there, `work.slots` is indexed by worker, not by place, and `work.kv`
+    is not set.
+    """
     count = 0
     for g in range(view.free_slots.size):
         work.slots[g] = view.free_slots[g]
@@ -186,7 +203,7 @@ def list_where_slots_limit(view: RuleView, work: Open) -> int:
 
 @part
 def count_requests(view: RuleView, requests: I8) -> int:
-    """Write the number of requests of each worker, running or sent, to int64[G] `requests`; returns the total."""
+    """Write the requests of each worker, running or sent and not yet decoding, to int64[G] `requests`; returns the total."""
     total = 0
     for g in range(view.running.size):
         requests[g] = view.running[g] + view.queued[g]
@@ -196,7 +213,9 @@ def count_requests(view: RuleView, requests: I8) -> int:
 
 @borrowing
 def first_with(keys: Ints, key: int) -> int:
-    """Place of the oldest request with this key; without one, `keys.size`. Call it from rules only: from Python it crashes.
+    """Position of the oldest request with this key; `keys.size` without one.
+
+    Call it from rules only: compiled, it crashes if Python calls it.
 
     Args:
         keys: int64[W], keys of the waiting requests, oldest first.
@@ -210,17 +229,20 @@ def first_with(keys: Ints, key: int) -> int:
 
 @part
 def set_load(view: RuleView, load: F8) -> None:
-    """Write the KV tokens of each worker, running or sent, to float64[G] `load`."""
+    """Write the KV tokens of each worker, of requests running or sent and not yet decoding, to float64[G] `load`."""
     for g in range(view.load.size):
         load[g] = view.load[g] + view.queued_load[g]
 
 
 @part
 def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8) -> None:
-    """Write the `draw`-th random number in [0, 1) of each of the oldest `count` requests to `chance`.
+    """Write the `draw`-th random number in [0, 1) of each of the oldest `count` requests to `chance`, float64[>= count].
+
+    A number depends on the dice, the request's id and `draw` alone, so it is the same in every call.
 
     Args:
-        dice: from `draws.head`.
+        dice: state of the seed and the policy's stream, from `draws.head`.
+        draw: which number of a request, counted from 0.
     """
     for i in range(count):
         chance[i] = uniform_from(dice, view.waiting_id[i], draw)
@@ -230,8 +252,8 @@ def draw_all(dice: np.uint64, draw: int, count: int, view: RuleView, chance: F8)
 def count_overdue(view: RuleView, age_limit: float) -> int:
     """How many of the oldest requests go first, having waited more than `age_limit` times the mean wait.
 
-    They take a quarter of the free slots at most, and one at least. Requests that a policy passes over grow old together;
-    admitted all at once they would undo the balance that passing them over gained.
+    They are at most a quarter of the fleet's free slots, rounded down, but at least one is allowed. Requests that a policy
+    passes over grow old together; admitted all at once they would undo the balance that passing them over gained.
 
     Args:
         age_limit: multiple of the mean wait; 0 switches the rule off. Before the first admission no request is overdue.
@@ -246,12 +268,12 @@ def count_overdue(view: RuleView, age_limit: float) -> int:
 
 
 def most_overdue(free_slots: int) -> int:
-    """How many overdue requests may go first in one decision: a quarter of the free slots, at least one."""
+    """How many overdue requests may go first in one decision: a quarter of the free slots, rounded down, at least one."""
     return max(1, free_slots // 4)
 
 
 def check_age_limit(where: str, age_limit: float) -> None:
-    """Check a policy's age bound.
+    """Check a policy's age bound; 0 is allowed and switches ageing off.
 
     Args:
         where: the policy, as errors name it.

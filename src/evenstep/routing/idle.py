@@ -14,7 +14,7 @@ from evenstep.routing.view import FREE_SLOTS, HOLD, KV_FREE, QUEUED, RUNNING, WA
 
 @part
 def has_idle(workers_i: I8) -> bool:
-    """Whether a worker with a free slot runs nothing. Loops ask this first, because it is cheaper than `send_to_idle`."""
+    """Whether a worker with a free slot has no request, running or sent. Loops ask this before the slower `send_to_idle`."""
     idle = 0
     for g in range(workers_i.shape[1]):  # without a branch: there is seldom one
         there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
@@ -24,12 +24,17 @@ def has_idle(workers_i: I8) -> bool:
 
 @declared(None if INT is None else INT(INT, INT, I2, F2, F2, I1))
 def send_to_idle(first: int, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, worker: I8) -> int:
-    """Add to the answer in `worker` one request for each idle worker without one.
+    """Give each idle worker one held request: the oldest whose load fits its free KV tokens.
 
-    Arguments are as in `routing.view`.
+    A worker is idle if it has a free slot, no running and no queued request, and the answer sends it nothing. Idle workers
+    are served by ascending index; a worker that no held request fits stays idle.
+
+    Args:
+        first, waiting, workers_i, workers_f, waiting_f: as in `routing.view`; not changed.
+        worker: int64[>= waiting], the policy's answer; entries of requests sent here change from `HOLD` to the worker.
 
     Returns:
-        How many requests were added.
+        How many requests were sent.
     """
     if not has_idle(workers_i):
         return 0

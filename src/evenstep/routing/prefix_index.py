@@ -12,10 +12,13 @@ from evenstep.request import I8
 
 
 class Run:
-    """Blocks `start` to `end` - 1 of a prompt. Those before passed to later prompts, those after were evicted.
+    """The part of one prompt that a worker still holds under it: the blocks `start` to `end` - 1, counted from the front.
+
+    Blocks before `start` passed to prompts that were added later; those from `end` on were evicted. A new run has all
+    blocks.
 
     Args:
-        blocks: ids of the whole prompt.
+        blocks: ids of the whole prompt, kept and not copied.
     """
 
     __slots__ = ("blocks", "end", "start")
@@ -27,14 +30,14 @@ class Run:
 class PrefixIndex:
     """Block ids of the prompts sent to each worker; no clock, no I/O.
 
-    A prompt is a list of ids, one per block, in order. An id stands for everything up to the end of its block. A worker
-    holds the run of blocks at the front of a prompt. Each worker has room for a number of blocks. The least recently used
-    are evicted first, and within one prompt the last ones, so that a prefix remains. Prompts are kept whole in order of
-    use: a later one takes the front that both have.
+    A prompt is a list of ids, one per block, in order. An id stands for all of the prompt up to the end of its block. A
+    worker holds the run of blocks at the front of a prompt, up to its room. The blocks of the prompt added longest ago are
+    evicted first, and of one prompt the last ones first, so that a prefix remains. If two prompts share their first blocks,
+    these count as used when the later one was added. Only `add` counts as a use; looking up does not.
 
     Args:
         workers: G.
-        room: blocks a worker holds, >= 1.
+        room: blocks a worker holds, >= 1; `limit` changes it for one worker.
 
     Raises:
         InputError: no workers or no room.
@@ -50,9 +53,10 @@ class PrefixIndex:
         self._size = [0] * workers
 
     def depths(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """The numbers of leading blocks of a prompt that some worker holds, ascending, each with its workers as bits.
+        """How many leading blocks of a prompt workers hold: pairs ``(blocks, workers)``, ascending by `blocks`.
 
-        Workers that hold no block of it are left out.
+        In `workers`, bit g is set if worker g holds exactly so many (see `bits`). Workers that hold no block are left out,
+        so the list is empty if no worker holds any. An empty prompt gives ``[(0, all workers)]``.
         """
         found: list[tuple[int, int]] = []
         holders, holding = self._holders, self._all
@@ -68,22 +72,23 @@ class PrefixIndex:
         return found
 
     def match(self, blocks: Sequence[int]) -> I8:
-        """int64[G], leading blocks of a prompt that each worker holds."""
+        """int64[G], number of leading blocks of a prompt that each worker holds; 0 if it lacks the first."""
         found = np.zeros(len(self._runs), np.int64)
         for depth, workers in self.depths(blocks):
             found[bits(workers)] = depth
         return found
 
     def held(self, worker: int, blocks: Sequence[int]) -> int:
-        """Leading blocks of a prompt that one worker holds."""
+        """Number of leading blocks of a prompt that one worker holds, up to the first that it lacks."""
         bit, holders = 1 << worker, self._holders
         return next((depth for depth, block in enumerate(blocks) if not holders.get(block, 0) & bit), len(blocks))
 
     def add(self, worker: int, blocks: Sequence[int]) -> list[int]:
-        """Note a prompt sent to a worker: its blocks become the last used, as many from the front as fit.
+        """Note a prompt sent to a worker: its blocks become the last used, as many from the front as the room allows.
 
         Returns:
-            Blocks that were evicted for it: those of the prompt used longest ago first, and of each prompt the last first.
+            Ids of the blocks that were evicted to make room: those of the prompt added longest ago first, and of each prompt
+            the last block first; empty if all fit.
         """
         kept = blocks[: self.room[worker]]
         if not kept:
@@ -104,29 +109,29 @@ class PrefixIndex:
         return self._make_fit(worker)
 
     def size(self, worker: int) -> int:
-        """Blocks that a worker holds."""
+        """Number of blocks that a worker holds."""
         return self._size[worker]
 
     def limit(self, worker: int, room: int) -> list[int]:
-        """Limit a worker to so many blocks from now on, 0 or more.
+        """Set the number of blocks that a worker has room for, 0 or more, and evict what exceeds it.
 
         Returns:
-            Blocks that were evicted for it, in the order of `add`.
+            Ids of the evicted blocks, in the order of `add`.
         """
         self.room[worker] = room
         return self._make_fit(worker)
 
     def forget(self, worker: int) -> None:
-        """Drop all blocks of a worker that was lost."""
+        """Drop all blocks of a worker whose cache was lost. Its room stays, and later prompts can be added."""
         for run in self._used[worker]:
             self._drop(run.blocks[run.start : run.end], 1 << worker)
         self._runs[worker], self._used[worker], self._size[worker] = {}, deque(), 0
 
     def check(self) -> None:
-        """Check that both sides of the index agree, and that no worker exceeds its room.
+        """Check that the holders of each block and the prompts of each worker agree, and that no worker exceeds its room.
 
         Raises:
-            RuntimeError: they do not.
+            RuntimeError: they disagree, or a worker exceeds its room.
         """
         runs = [[run.blocks[run.start : run.end] for run in of.values()] for of in self._runs]
         told = {(block, g) for g, mine in enumerate(runs) for blocks in mine for block in blocks}
@@ -180,7 +185,7 @@ class PrefixIndex:
 
 
 def bits(mask: int) -> list[int]:
-    """Positions of the bits set, ascending."""
+    """Positions of the bits set in a mask, counted from 0 at the lowest bit, ascending; empty for 0."""
     found: list[int] = []
     while mask:
         lowest = mask & -mask

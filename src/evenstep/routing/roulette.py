@@ -8,12 +8,12 @@ from evenstep.request import F8
 
 @part
 def spin(weight: F8, count: int, chance: float) -> int:
-    """A place drawn in proportion to its weight, never one of weight 0.
+    """Draw a place in 0..count-1 in proportion to its weight, never one of weight 0.
 
     Args:
-        weight: float64[>= count], >= 0, at least one above 0; added up in order.
+        weight: float64[>= count], >= 0, at least one of the first `count` above 0; added up in order.
         count: places on the wheel.
-        chance: a number in [0, 1).
+        chance: the random number, in [0, 1): 0 gives the first place with weight.
     """
     total = 0.0
     for k in range(count):

@@ -35,9 +35,10 @@ RequestFloats: TypeAlias = Annotated[Floats, "waiting"]
 
 
 class RuleView(NamedTuple):
-    """A rule's view: the fields of `RoutingView`, without `memory`, which is in the rule's `work`.
+    """A rule's view: the fields of `RoutingView`, without `memory`, which is in the rule's `work`. All arrays are read-only.
 
-    In place of `waited_s` it has `since_s`: float64[W], seconds, when each request became visible.
+    In place of `waited_s` it has `since_s`: float64[W], when each request became visible, in seconds on the clock of
+    `now_s`.
     """
 
     decision: int
@@ -68,8 +69,8 @@ class RoutingWork(NamedTuple):
 
     Args:
         worker: int64[W], all `HOLD` on entry; write only what is admitted.
-        memory: int64[M], what the policy keeps.
-        bound: float64[1], a certified lower bound on the objective; nan on entry.
+        memory: int64[M], as the last decision left it, zeros at first; changed in place.
+        bound: float64[1], a certified lower bound on the objective; nan on entry, which means no bound.
     """
 
     worker: Ints
@@ -117,22 +118,31 @@ def route_into(
 
 
 def rule(function: F) -> F:
-    """Decorate the rule of the policies in a file: the same text runs compiled and plain."""
+    """Decorate the rule of the policies in a file: the same text runs compiled and plain.
+
+    The function ``(view: RuleView, options, work) -> None`` answers by writing `work`. Policies inherit from `Ruled` to run
+    it.
+    """
     return rule_of_file(_DOOR, function)
 
 
 class Ruled:
-    """Base of policies whose decision is made by the rule in their file."""
+    """Base of policies whose decision is made by the rule in their file, or in that of the nearest base class with one."""
 
     __slots__ = ()
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        """Run the rule on a view: through the same text as the compiled loops."""
+        """Run the rule on a view, through the same text as the compiled loops.
+
+        All changes go to copies: the view's arrays stay as they are. The answer's memory is always given.
+        """
         return call_of(compiled.door_of(self), self, view).decision()
 
 
 def call_of(door: Any, policy: object, view: RoutingView) -> KernelCall:
-    """Prepare the call of a policy's rule on a view. All arrays are copies, so that the view stays as it is.
+    """Prepare the call of a policy's rule on a view; run it with the call's `decision`.
+
+    All arrays are copies, so that the view stays as it is. A call writes its own arrays: run it once.
 
     Args:
         door: of the policy, from `compiled.door_of` or `compiled.kernel_of`.

@@ -59,6 +59,8 @@ WAITING_LOAD, SINCE_S, STEPS = 0, 1, 2
 class RoutingView:
     """One moment of the cluster: G workers and W waiting requests, oldest first. Arrays are read-only.
 
+    A host may reuse the arrays at its next decision: copy what you keep.
+
     Args:
         decision: running number of this decision.
         seed: key of every random draw.
@@ -66,9 +68,9 @@ class RoutingView:
         mean_wait_s: mean wait of the requests admitted so far, seconds; 0 before the first.
         group: int64[G], barrier group of each worker; envelope, margin and imbalance are per group.
         queued: int64[G], requests sent to the worker, not yet decoding.
-        queued_load: float64[G], their KV tokens.
+        queued_load: float64[G], KV tokens of the queued requests; not part of `load`.
         load: float64[G], resident KV tokens of running requests.
-        free_slots: int64[G], requests the worker may still be sent.
+        free_slots: int64[G], requests the worker may still be sent; queued ones hold a slot already.
         running: int64[G], requests decoding.
         kv_free: float64[G], KV tokens that may still be admitted; inf where only slots limit.
         seconds_per_token: float64[G], step seconds a KV token costs; equal on a homogeneous fleet.
@@ -79,10 +81,11 @@ class RoutingView:
         waiting_key: int64[W], session, else prompt key, else request id.
         waiting_steps: float64[W], expected output tokens; nan where unknown, which is the normal case.
         projections: float64[G, H+1], load of the running requests h steps ahead; column 0 is `load`. Expected loads are
-            exact at the steps `EXPECTED_AT` and at H; at the others they lie on the line between.
+            exact at the steps `EXPECTED_AT` and at H; at the others they lie on the line between. May have shape [G, 0]
+            for a policy without horizon.
         growth: float64[H+1], KV tokens a newcomer has gained after h steps; nan when profiles differ by request.
-        cached_tokens: float64[W, G], prompt tokens already cached there; shape [0, 0] where unknown.
-        memory: int64[M], what the policy asked to keep last time; zeros at first.
+        cached_tokens: float64[W, G], prompt tokens of a request cached on a worker; shape [0, 0] where unknown.
+        memory: int64[M], what the policy answered as `memory` at its last decision; zeros at first.
     """
 
     decision: int
@@ -114,9 +117,9 @@ class RoutingDecision:
     """The worker of each waiting request.
 
     Args:
-        worker: int64[W], worker index or `HOLD`.
-        memory: int64[M], what the policy wants to see again next time; leave out when it keeps nothing.
-        bound: a certified lower bound on the objective, or nan.
+        worker: int64[W], in the order of the view's requests: a worker's index, or `HOLD` (-1) to keep the request waiting.
+        memory: int64[M], shown as the next view's `memory`; None = the memory stays as it is.
+        bound: a certified lower bound on the policy's objective, in its unit; nan = no bound.
     """
 
     worker: I8
@@ -126,10 +129,16 @@ class RoutingDecision:
 
 @runtime_checkable
 class RoutingPolicy(Protocol):
-    """A frozen dataclass whose fields are its parameters. `route` depends on the view alone, and does not change it."""
+    """A frozen dataclass whose fields are its parameters. `route` depends on the view alone, and does not change it.
+
+    The attributes `horizon`, `expects_loads`, `memory_size` and `reads_cached` are optional.
+    """
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        """Choose the worker of each waiting request, or `HOLD`."""
+        """Choose the worker of each waiting request, or `HOLD`.
+
+        A worker gets at most `free_slots` requests and at most `kv_free` tokens of `waiting_load` (see `broken_rule`).
+        """
         ...
 
 
@@ -139,28 +148,33 @@ def horizon_of(policy: object) -> int:
 
 
 def expects_loads(policy: object) -> bool:
-    """Whether a policy's projections are expected loads, with each request weighted by its probability of still running.
+    """A policy's `expects_loads`, False if it has none: whether its projections are expected loads.
 
-    Otherwise, and with a predictor that has no survival curve, a request counts in full until the step it is expected to
-    leave at (BalanceRoute App. C).
+    An expected load weights each request with its probability of still running. Otherwise, and with a predictor that has
+    no survival curve, a request counts in full until the step it is expected to leave at (BalanceRoute App. C).
     """
     return bool(getattr(policy, "expects_loads", False))
 
 
 def memory_size_of(policy: object) -> int:
-    """A policy's `memory_size`: int64 words that it keeps between decisions; 0 if it keeps nothing."""
+    """A policy's `memory_size`: M, the int64 words of `RoutingView.memory`; 0 if it keeps nothing."""
     return int(getattr(policy, "memory_size", 0))
 
 
 def reads_cached(policy: object) -> bool:
-    """A policy's `reads_cached`: whether it looks at `cached_tokens`. A host that tracks caches fills these only then."""
+    """A policy's `reads_cached`, False if it has none: whether it looks at `cached_tokens`.
+
+    A host that tracks caches fills these only then; other policies may see shape [0, 0].
+    """
     return bool(getattr(policy, "reads_cached", False))
 
 
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     """A sentence on the first rule of the contract that the decision breaks; empty if it breaks none.
 
-    Every host calls it on answers through the plain door; the compiled loop checks the same rules itself.
+    In this order: shape and dtype of `worker`, known workers, free slots, free KV tokens, shape of `memory`. With no request
+    waiting only the first two are checked. A host calls it on answers through the plain door, unless its loop checks the
+    same rules itself.
     """
     worker = decision.worker
     waiting, workers = view.waiting_id.size, view.load.size

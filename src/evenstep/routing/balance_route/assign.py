@@ -40,11 +40,11 @@ class Settings(NamedTuple):
     """The options of both policies, as the stages see them.
 
     Args:
-        reward: slope of the score below all margins.
+        reward: slope of the score below all margins: what a KV token there is worth.
         penalty: what a token over the envelope costs a step; nan = size of the worker's group.
         threshold: free slots down to which stage 1 runs; nan = number of workers.
-        candidates: requests a subset is chosen from.
-        fit: candidates around the score's peak; else the largest.
+        candidates: number of requests a subset is chosen from.
+        fit: candidates are those around the score's peak; else the largest.
         margin_first: workers ordered by (margin, free slots); else by (free slots, margin).
         bits: subsets by reachable sums; else enumerated.
         ties_by_margin: equal scores of a request placed by itself go to the widest margin; else to the most free slots.
@@ -66,15 +66,17 @@ _SUBSETS = f"1 << min(options.candidates, {ENUMERATED})"
 
 
 class AssignWork(NamedTuple):
-    """Working space of one decision.
+    """Working space of one decision. A row is a request's position in the pool, 0 = oldest. H1 stands for H + 1 steps.
 
     Args:
-        group, free, kv: [G], group, free slots and free KV tokens of each worker.
+        worker, memory, bound: see `RoutingWork`.
+        group: [G], barrier group of each worker.
+        free, kv: [G], its free slots and free KV tokens, less what this decision has sent.
         members: [groups], workers of each group.
         key: [G], the key of each worker by which the next is chosen, see `first_in_queue`.
-        load, envelope: loads ahead of each worker, and the largest of each group.
-        weights: discount of each step.
-        keys: the pool: see `keys`.
+        load, envelope: KV tokens ahead of worker g from entry g * H1 on, and the largest of each group likewise.
+        weights: [H1], discount of each step.
+        keys: the pool, -1 for a request that left it: see the module `keys`.
         margins, kinks, places: the score of the worker at hand.
         rows, row_keys, row_sizes: its candidates, at first with the key of each, later with a 1 for the chosen.
         counts, sums: members and tokens of each subset.
@@ -106,10 +108,12 @@ class AssignWork(NamedTuple):
 def decide(until: int, alone: int, discount: float, settings: Settings, view: RuleView, work: AssignWork) -> None:
     """Place some requests by themselves first; then run stage 1 while slots abound, and stage 2 when they are scarce.
 
+    The answer is written to `work.worker`; requests that get no worker stay at `HOLD`.
+
     Args:
-        until: the last stage to run.
+        until: the last to run: `PREPARATION` (requests by themselves), `STAGE_ONE` or `STAGE_TWO`.
         alone: how many of the oldest requests are placed by themselves.
-        discount: weight of each further step.
+        discount: weight of a step relative to the one before it.
 
     Source: BalanceRoute Algs. 2 and 3.
     """
@@ -128,7 +132,7 @@ def decide(until: int, alone: int, discount: float, settings: Settings, view: Ru
 
 @part
 def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
-    """Write what the stages start from; returns the free slots of all workers."""
+    """Write what the stages start from: room, loads, envelopes, keys and weights; returns the free slots of all workers."""
     H1, slots = work.weights.size, 0
     work.weights[0] = 1.0
     for h in range(1, H1):
@@ -161,7 +165,7 @@ def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
 
 @borrowing
 def set_margins(g: int, work: AssignWork) -> float:
-    """Write the margins of a worker; returns the smallest."""
+    """Write `work.margins`: KV tokens from a worker's load to its group's envelope at each step; returns the smallest."""
     H1 = work.weights.size
     a, b = g * H1, work.group[g] * H1
     low = math.inf
@@ -174,7 +178,7 @@ def set_margins(g: int, work: AssignWork) -> float:
 
 @part
 def score_of(g: int, settings: Settings, work: AssignWork) -> FScore:
-    """The score of a worker whose margins are written."""
+    """The score function of worker g, of which `set_margins` has written the margins; it refers to them, not to a copy."""
     penalty = settings.penalty
     if math.isnan(penalty):
         penalty = float(work.members[work.group[g]])
@@ -183,20 +187,20 @@ def score_of(g: int, settings: Settings, work: AssignWork) -> FScore:
 
 @part
 def worth(g: int, tokens: float, settings: Settings, work: AssignWork) -> float:
-    """The score F of sending so many tokens to worker g, whose margins are written."""
+    """The score F of sending so many KV tokens to worker g; call `set_margins` for it first. 0 for no token."""
     return value(tokens, score_of(g, settings, work))
 
 
 @part
 def peak_of(g: int, settings: Settings, work: AssignWork) -> tuple[float, float, float]:
-    """Write the margins of worker g, and return the `peak` of its score."""
+    """Write the margins of worker g, and return the `f_score.peak` of its score: least and largest tokens, slope beyond."""
     set_margins(g, work)
     return peak(score_of(g, settings, work), work.kinks, work.places)
 
 
 @part
 def send(g: int, row: int, work: AssignWork) -> None:
-    """Send the request in a row to a worker; call `grow` to count its tokens."""
+    """Send the request in a row to a worker: it leaves the pool and takes a slot. Call `grow` to count its tokens."""
     work.worker[row] = g
     work.keys[row] = -1
     work.free[g] -= 1
@@ -204,7 +208,7 @@ def send(g: int, row: int, work: AssignWork) -> None:
 
 @borrowing
 def grow(g: int, tokens: float, work: AssignWork) -> bool:
-    """Count tokens sent to a worker; returns whether an envelope rose."""
+    """Count KV tokens sent to a worker in its loads, memory and envelope; returns whether its envelope rose at any step."""
     H1 = work.weights.size
     a, b = g * H1, work.group[g] * H1
     work.kv[g] -= tokens
@@ -219,7 +223,7 @@ def grow(g: int, tokens: float, work: AssignWork) -> bool:
 
 @part
 def send_one(g: int, row: int, work: AssignWork) -> int:
-    """Send the request in a row to a worker, unless the row is -1. Returns how many were sent, 0 or 1."""
+    """Send the request in a row to a worker and count its tokens; nothing for row -1. Returns how many were sent, 0 or 1."""
     if row < 0:
         return 0
     tokens = tokens_of(work.keys[row])
@@ -230,7 +234,7 @@ def send_one(g: int, row: int, work: AssignWork) -> int:
 
 @borrowing
 def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
-    """Send a request to the worker of largest score, ignoring the other requests. Returns how many were sent.
+    """Send a request to the worker with room of largest score, ignoring the other requests. Returns 1, or 0 if none has.
 
     It leaves the pool even when it fits nowhere, and is then held.
     """
@@ -256,8 +260,10 @@ def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
 def best_single(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> tuple[int, int, int]:
     """The waiting request with the largest score for worker g, the oldest of equal ones; -1 if none fits.
 
+    The peak is `low` to `high`, from `peak_of` for this worker.
+
     Returns:
-        Its row, the smallest key above the peak, and how many requests are above it (see `nearest`).
+        Its row, the smallest key above the peak (or `NONE`), and how many fitting requests are above it (see `nearest`).
     """
     limit, top = key_of(work.kv[g]), key_of(high)
     under, over, above = nearest(work.keys, top, limit)
@@ -280,14 +286,14 @@ def best_single(g: int, low: float, high: float, settings: Settings, work: Assig
 
 @borrowing
 def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tuple[int, int]:
-    """Stage 1, while slots abound: give the worker with the most room the one request of largest score, again and again.
+    """Stage 1, while more slots are free than the threshold: the first worker in queue gets its best single request.
 
     Args:
         left: requests of the pool.
         slots: free slots.
 
     Returns:
-        The requests and the free slots that are left.
+        The requests and the free slots that are left, without slots of workers that no request fits.
     """
     threshold = settings.threshold
     if math.isnan(threshold):
@@ -317,7 +323,7 @@ def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tu
 
 @borrowing
 def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
-    """Stage 2, when slots are scarce: give each worker in turn its best subset of candidates.
+    """Stage 2, when slots are scarce: give the first worker in queue its best subset of candidates, until no slot is left.
 
     Args:
         left: requests of the pool.
@@ -348,9 +354,10 @@ def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
 
 @part
 def first_in_queue(settings: Settings, work: AssignWork) -> int:
-    """The worker to serve next, by its key and free slots; -1 if no worker has free slots.
+    """The worker to serve next, by its key and free slots (ties: lowest index); -1 if no worker has free slots.
 
-    Larger keys go first. The key is a worker's margin; in stage 1 with free slots first it is minus the worker's load.
+    Larger keys and more free slots go first; `margin_first` says which of the two counts first. The key is a worker's
+    margin; in stage 1 with free slots first it is minus the worker's load.
     """
     best = -1
     for g in range(work.free.size):
@@ -368,7 +375,7 @@ def first_in_queue(settings: Settings, work: AssignWork) -> int:
 
 @part
 def height(g: int, work: AssignWork) -> float:
-    """The sum of the envelope over the horizon for a worker's group. It tells whether any part of the envelope rose."""
+    """The sum over the steps ahead of the envelope of worker g's group, KV tokens. It rises if any part of it does."""
     H1, total = work.weights.size, 0.0
     b = work.group[g] * H1
     for h in range(H1):
@@ -378,15 +385,15 @@ def height(g: int, work: AssignWork) -> float:
 
 @borrowing
 def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work: AssignWork) -> int:
-    """The best request for a single slot, found without a list of candidates; -1 if none fits.
+    """The row of the best request for a single slot, found without a list of candidates; -1 if none fits.
 
     Where fewer than K requests are above the peak, its neighbours are among the K largest: the best of the pool is
     the best of the candidates. Else all candidates are above and the K-th largest is the best of them. It is taken
     if it is worth anything, though the pool may hold better ones (so the paper).
 
     Args:
-        at: the peak, a point.
-        slope: of the score beyond the peak.
+        at: the peak in KV tokens, a point.
+        slope: of the score beyond the peak, below 0.
     """
     row, over, above = best_single(g, at, at, settings, work)
     if settings.fit or row < 0 or above < settings.candidates:
@@ -403,10 +410,13 @@ def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work:
 
 @borrowing
 def send_subset(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """Send the best subset of candidates, or the best single request of the pool if no subset has worth.
+    """Send worker g the best subset of candidates, or the best single request of the pool if no subset scores above 0.
+
+    Args:
+        low, high: the peak of the worker's score, from `peak_of`.
 
     Returns:
-        How many were sent.
+        How many were sent; 0 if no request fits.
     """
     n = list_candidates(g, high, settings, work)
     if n == 0:
@@ -437,7 +447,7 @@ def send_subset(g: int, low: float, high: float, settings: Settings, work: Assig
 
 @part
 def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -> int:
-    """List the candidates for a worker; returns their number."""
+    """List the candidates for worker g in `rows` and `row_keys`; returns their number, 0 if no request fits its memory."""
     limit = key_of(work.kv[g])
     if settings.fit:
         return list_fitting(work.keys, key_of(high), limit, settings.candidates, work.rows, work.row_keys)
@@ -446,7 +456,7 @@ def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -
 
 @part
 def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
-    """Send the candidates marked 1 in `row_keys`, `tokens` together; returns their number."""
+    """Send the candidates marked 1 in `row_keys`, of `n` listed, `tokens` together, to worker g; returns how many."""
     sent = 0
     for i in range(n):
         if work.row_keys[i] == 1:
@@ -458,7 +468,10 @@ def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
 
 @part
 def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """The bit mask of the candidates' subset with the largest score, the smallest of equal ones."""
+    """The subset of the first n candidates with the largest score, as a bit mask (bit i: candidate i); 0 if none fits.
+
+    It has 1..slots members. Of equal scores the smallest mask wins.
+    """
     if slots == 2:
         level, under, over = pairs(work.row_sizes, n, work.kv[g], low, high, work.sums)
     else:
@@ -472,7 +485,7 @@ def best_subset(g: int, n: int, slots: int, low: float, high: float, settings: S
 
 @part
 def better_of(under: int, over: int, under_tokens: float, over_tokens: float, score: FScore) -> int:
-    """The choice with the larger score, `under` or `over`; the smaller number if the scores are equal."""
+    """The choice with the larger score, `under` or `over` (rows, or subsets); the smaller number if the scores are equal."""
     f_under, f_over = value(under_tokens, score), value(over_tokens, score)
     if f_under == f_over:
         return min(under, over)
@@ -481,7 +494,7 @@ def better_of(under: int, over: int, under_tokens: float, over_tokens: float, sc
 
 @part
 def best_candidate(g: int, n: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
-    """As `best_single`, among the candidates only: of those below the peak, the first listed is the largest and oldest."""
+    """The row of the candidate with the largest score for worker g, the oldest of equal ones; there must be one (n >= 1)."""
     level, under, over = -1, -1, -1
     for i in range(n):
         row, key = work.rows[i], work.row_keys[i]

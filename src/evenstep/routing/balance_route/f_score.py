@@ -33,7 +33,7 @@ class FScore(NamedTuple):
 
 @borrowing
 def value(tokens: float, score: FScore) -> float:
-    """The score F of so many tokens, summed over h in ascending order."""
+    """The score F of sending so many KV tokens, summed over h in ascending order. It may be below 0."""
     over = 0.0
     for h in range(score.weights.size):
         over += score.weights[h] * max(0.0, tokens - score.margins[h])

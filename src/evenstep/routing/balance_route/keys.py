@@ -18,19 +18,21 @@ NONE = 0x7FFFFFFFFFFFFFFF
 
 @part
 def key_of(tokens: Any) -> Any:
-    """The key of a size."""
+    """The key of a size in tokens: the bits of the float64, as int64."""
     return np.float64(tokens).view(np.int64)
 
 
 @part
 def tokens_of(key: Any) -> Any:
-    """The size with this key."""
+    """The size in tokens, float64, that has this key; the inverse of `key_of`."""
     return np.int64(key).view(np.float64)
 
 
 @borrowing
 def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
-    """The keys nearest to the peak, which ends at `high`, among keys up to `limit`.
+    """The keys nearest to the peak of a score, whose end has the key `high`, among keys up to `limit`.
+
+    Requests that left the pool (key -1) are passed over.
 
     Returns:
         The largest key up to `high`, or -1; the smallest above it, or `NONE`; and how many are above it.
@@ -48,7 +50,7 @@ def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
 
 @borrowing
 def count_above(keys: Ints, floor: int, limit: int) -> int:
-    """The number of requests with floor < key <= limit."""
+    """The number of requests with floor < key <= limit; all three are keys (`key_of`)."""
     count = 0
     for i in range(keys.size):
         count += 1 if (keys[i] > floor) & (keys[i] <= limit) else 0
@@ -57,7 +59,7 @@ def count_above(keys: Ints, floor: int, limit: int) -> int:
 
 @borrowing
 def first_between(keys: Ints, low: int, high: int) -> int:
-    """Row of the oldest request with low <= key <= high, or -1."""
+    """Row of the oldest request with low <= key <= high; -1 without one."""
     for i in range(keys.size):
         if low <= keys[i] <= high:
             return i
@@ -91,13 +93,16 @@ def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints)
 
 @borrowing
 def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of the smallest keys in (high, limit], smaller first, then older. Returns their number."""
+    """As `list_largest`, of the smallest keys in (high, limit], smaller first, then older."""
     return list_first(-1, keys, high, limit, count, rows, row_keys)
 
 
 @part
 def list_first(sign: int, keys: Ints, low: int, high: int, count: int, rows: Ints, row_keys: Ints) -> int:
-    """List up to `count` rows of keys in (low, high]: the largest where `sign` is 1, the smallest where it is -1."""
+    """List up to `count` rows of keys in (low, high]: the largest where `sign` is 1, the smallest where it is -1.
+
+    The largest (smallest) is first, older first of equal keys; returns the number listed in `rows` and `row_keys`.
+    """
     n = 0
     for i in range(keys.size):
         k = keys[i]

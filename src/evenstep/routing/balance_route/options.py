@@ -12,7 +12,7 @@ ENUMERATED, MOST = 16, 32
 
 
 def check_options(where: str, policy: Any) -> None:
-    """Check the options of the two stages and of the score.
+    """Check the options of the two stages and of the score of a `BRH` or `BR0`; `where` is its name in errors.
 
     Raises:
         InputError: an option out of range.

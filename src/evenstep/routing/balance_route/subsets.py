@@ -49,7 +49,7 @@ def enumerated(
 
 @borrowing
 def pairs(sizes: Floats, n: int, kv_free: float, low: float, high: float, sums: Floats) -> tuple[int, int, int]:
-    """`enumerated` for two slots: only the subsets of one and two are looked at."""
+    """`enumerated` for two slots: only the subsets of one and two candidates are looked at, and `sums` is set for these."""
     level, under, over = 0, 0, 0
     sums[0] = 0.0
     for bit in range(n):

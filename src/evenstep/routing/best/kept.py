@@ -58,13 +58,13 @@ CHOICE = 2
 
 @part
 def octaves(tokens: float) -> int:
-    """log2 of a size in units of 1/4096, interpolated linearly between powers of two; 0 for 1 token or less."""
+    """log2 of a size in whole units of 1/4096, linear between powers of two: 4096 for 2 tokens; 0 for 1 token or less."""
     return int(np.float64(max(tokens, 1.0)).view(np.int64) >> 40) - (1023 << 12)
 
 
 @part
 def since_last_s(now_s: float, memory: Ints) -> float:
-    """Seconds since the last decision."""
+    """Seconds from the last decision, whose time `take_note` kept in `memory`, to `now_s`; `now_s` itself at the first."""
     return now_s - np.int64(memory[CLOCK_BITS]).view(np.float64)
 
 
@@ -92,9 +92,10 @@ def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
 
 @part
 def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
-    """Count requests that have become visible since the last decision.
+    """Count requests that have become visible since the last decision, and keep this one's time; call it once a decision.
 
-    They are newer than that, or waited outside the host's window: then no earlier id was as large.
+    A request is new if it waited less than the time since then, or has a larger id than any before: a host may show only
+    a window of the pool. At the first decision all are new.
     """
     elapsed = since_last_s(view.now_s, memory)
     is_first, newest = memory[SEEN] == 0, memory[NEWEST]
@@ -116,9 +117,10 @@ def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
 
 @part
 def usual_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
-    """Mean wait in seconds of requests that found the fleet full; 0 or inf before the first.
+    """Mean wait in seconds of requests that found the fleet full; inf while no more were admitted than run now.
 
-    The first requests found free slots and did not wait: as many as run now are excluded from the mean.
+    The first requests found free slots and did not wait: as many as run now are excluded from the mean. Call it after
+    `take_note`. `waiting` and `running` are numbers of requests.
     """
     admitted = memory[ARRIVED] - waiting
     return mean_wait_s * (admitted / (admitted - running)) if admitted > running else math.inf
@@ -126,7 +128,7 @@ def usual_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -
 
 @part
 def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
-    """Mean wait in seconds that the oldest request's wait is compared with; inf without data.
+    """Mean wait in seconds that the oldest request's wait is compared with; inf while as many run as were ever admitted.
 
     In the long run it is the mean over all requests, including those that found free slots. At first these are nearly all,
     and any wait is long compared with their mean: they are excluded, by the cube of their share.
@@ -139,9 +141,10 @@ def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -
 def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView, memory: Ints) -> float:
     """How far targets are lowered, in mean requests, so that sizes in the pool become like those of arrivals.
 
-    Proportional and integral control of the mean log size of the pool; the integral rests while there is no choice. Where
-    sizes are far apart, one large request more moves that mean by much. So the gap is measured in spreads where the spread
-    is more than `WIDE` octaves: how far the mean size lies above the mean log size.
+    Below 0 they are raised. Proportional and integral control of the mean log size of the pool; the integral, `OFFSET` in
+    `memory`, rests while there is no choice. Where sizes are far apart, one large request more moves that mean by much. So
+    the gap is measured in spreads where the spread is more than `WIDE` octaves: how far the mean size lies above the mean
+    log size. Call it after `take_note`.
     """
     gap = 0.0
     if waiting > CHOICE * slots and running > 0:

@@ -45,11 +45,11 @@ NEPER = 0.6931471805599453 / 4096.0
 
 @part
 def still_to_come(gone: int, view: RuleView, look: Outlook, memory: Ints) -> float:
-    """Mean number of tokens that a running request still produces, derived from the expected departures.
+    """Mean number of tokens, >= 1, that a running request still produces, by expected departures; `UNKNOWN` without any.
 
     Args:
         gone: number of requests that have left so far.
-        memory: what the policy keeps; `LEAVING` and `STAYING` are updated.
+        memory: what the policy keeps; `LEAVING` and `STAYING` are updated, so call it once a decision.
     """
     last = look.growth.size - 1
     ahead = look.growth[last] - look.growth[0]
@@ -73,8 +73,9 @@ def still_to_come(gone: int, view: RuleView, look: Outlook, memory: Ints) -> flo
 def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
     """Tokens that a request on worker g still produces: the mean of two rates, the worker's own and the `usual` one.
 
-    The worker's own rate is the share of its load that is expected to leave. Where its requests are young, hardly any leaves
-    within the horizon, and the usual rate keeps the answer below twice the usual.
+    `usual` is a number of tokens, and the answer where nothing runs. The worker's own rate is the share of its load that is
+    expected to leave. Where its requests are young, hardly any leaves within the horizon, and the usual rate keeps the
+    answer below twice the usual.
     """
     last, running = look.growth.size - 1, view.running[g]
     ahead = look.growth[last] - look.growth[0]
@@ -88,7 +89,7 @@ def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
 
 @part
 def usually_waiting(waiting: int, memory: Ints) -> float:
-    """Mean number of requests that wait at a decision, of late; at least 1. `LOOKS` and `WAITED` are updated.
+    """Mean number of requests that wait at a decision, of late. Call it once a decision: `LOOKS` and `WAITED` are updated.
 
     At first many are thought to wait: the last requests of a short run wait in small numbers, and keeping memory from them
     would prolong it.
@@ -105,7 +106,10 @@ def usually_waiting(waiting: int, memory: Ints) -> float:
 
 @part
 def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, memory: Ints, plan: Plan) -> None:
-    """Set `kv` of the open workers: KV tokens that may be admitted, free memory less the reserve."""
+    """Set `plan.kv` of the open workers: KV tokens that may be admitted, free memory less the reserve.
+
+    Workers without a memory limit stay as they are. A worker without requests may always take the largest that fits.
+    """
     more = still_to_come(int(memory[ARRIVED]) - moment.waiting - moment.running, view, look, memory)
     recompute *= 1.0 + CALM / usually_waiting(moment.waiting, memory)
     for o in range(plan.place.size):
@@ -125,7 +129,7 @@ def keep_free(recompute: float, moment: Moment, view: RuleView, look: Outlook, m
 
 @part
 def largest_within(free: float, waiting: int, view: RuleView) -> float:
-    """KV tokens of the largest waiting request that fits in `free`; 0 if none does."""
+    """KV tokens of the largest request among the oldest `waiting` that fits in `free` KV tokens; 0 if none does."""
     largest = 0.0
     for i in range(waiting):
         if view.waiting_load[i] <= free:
@@ -135,10 +139,10 @@ def largest_within(free: float, waiting: int, view: RuleView) -> float:
 
 @part
 def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -> None:
-    """Stop admissions on a worker that gathers memory for an overdue request that fits nowhere.
+    """Set `plan.kv` to 0 for each worker that gathers memory for an overdue request that fits nowhere: it admits nothing.
 
     It is always the one with most memory left, so the next decision, which knows nothing of this one, keeps the same. A
-    worker that runs nothing has nothing to gather: it is never kept.
+    worker that runs nothing has nothing to gather: it is never kept. Call it after `keep_free`.
 
     Args:
         limit_s: wait after which a request is overdue; 0 or inf = never.
@@ -161,7 +165,7 @@ def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -
 
 @part
 def is_bound(moment: Moment, plan: Plan) -> bool:
-    """Whether memory limits admissions, not slots: requests of usual size do not fill the slots.
+    """Whether memory limits admissions, not slots: the open workers' `plan.kv` holds fewer requests of mean size than slots.
 
     Memory then evens out the loads, and the largest that fits of the oldest goes first (`PACKED`). Chosen by size among
     all, requests that seldom fit would wait forever, and the memory kept for one of them would go to another.

@@ -29,12 +29,11 @@ DUE = 2.0
 
 @part
 def make_room(moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Find the requests that must be admitted now, and the workers to drain for others, oldest first.
+    """Find the requests that must be admitted soon, oldest first: admit each where it fits now, or drain a worker for it.
 
-    Due requests are worth admitting where they fit; for each of the others the target of a worker is lowered.
-
-    Args:
-        look: where workers stand now is in `filled`; it is overwritten with the room below the level.
+    A request that fits is made worth admitting (`plan.worth`); else the target of the worker with most room is lowered
+    (`plan.target`). Call it after `set_targets`, `set_worth` and `stand`. Without a limit or a known pace it does nothing.
+    `look.filled` is overwritten.
     """
     if not 0.0 < moment.limit_s < np.inf or moment.each_s <= 0.0:
         return
@@ -64,7 +63,7 @@ def make_room(moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None
 
 @part
 def most_room(room: Floats) -> int:
-    """The number of the worker with the most room, the first of equal ones."""
+    """The index of the worker with the most room, the first of equal ones."""
     most = 0
     for g in range(1, room.size):
         if room[g] > room[most]:

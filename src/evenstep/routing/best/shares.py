@@ -23,10 +23,10 @@ SLACK, RUNNING_EACH = 4, 64
 
 
 class Shares(NamedTuple):
-    """Working space, one entry for each class of the pool.
+    """Working space, one entry for each class of the pool, numbered in order of its oldest request.
 
     Attributes:
-        found: int64[W], the class, later its kind.
+        found: int64[W], the class, later its kind (see `set_quotas`).
         demand: int64[W], its waiting requests.
         weight: float64[W], its weight.
         ideal: float64[W], its share of the slots.
@@ -40,7 +40,7 @@ class Shares(NamedTuple):
 
 @part
 def are_shared(weights: Floats, moment: Moment, view: RuleView) -> bool:
-    """Whether slots are shared by class: weights and several classes exist, and requests outnumber slots."""
+    """Whether slots are shared by class: weights are given, several classes wait, and requests outnumber slots."""
     if moment.slots == moment.waiting or weights.size == 0:
         return False
     several = False
@@ -73,7 +73,7 @@ def number_classes(waiting: int, view: RuleView, plan: Plan, shares: Shares) -> 
 
 @part
 def fill_up(slots: int, classes: int, shares: Shares) -> None:
-    """Divide `slots` among the classes by weight, none getting more than its demand; written to `shares.ideal`."""
+    """Divide `slots` among the classes by weight, each getting at most its demand; written to `shares.ideal`, in slots."""
     left = float(slots)
     for c in range(classes):
         shares.ideal[c] = -1.0
@@ -96,14 +96,14 @@ def fill_up(slots: int, classes: int, shares: Shares) -> None:
 
 @part
 def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan: Plan, shares: Shares) -> int:
-    """Set the kind of each request and the quota of each kind; kind 0 is chosen freely.
+    """Set the kind of each request (`plan.kind`) and the quota of each kind in slots (`plan.quota`); returns their number.
+
+    Kind 0 has the classes within the slack, which share what is left. Each class that is owed more is a kind of its own, and
+    all classes that received too much are one kind of quota 0.
 
     Args:
-        weights: of classes 0, 1, ...; all further classes have 1. Without weights classes are ignored.
-        owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot; updated.
-
-    Returns:
-        How many kinds there are.
+        weights: of classes 0, 1, ...; all further classes have 1. Without weights classes are ignored: one kind.
+        owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot; this decision's shares are added.
     """
     plan.quota[0] = moment.slots
     if not are_shared(weights, moment, view):
@@ -139,7 +139,10 @@ def set_quotas(weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan
 
 @part
 def pay(weights: Floats, moment: Moment, view: RuleView, worker: Ints, owed: Ints) -> None:
-    """Update each class's debt by the admissions. A class without waiting requests is owed nothing."""
+    """Take one slot off a class's debt in `owed` for each admission; a class left without waiting requests is owed nothing.
+
+    `worker` is the decision's answer. Call it once, after the decision.
+    """
     if not are_shared(weights, moment, view):
         return
     for i in range(moment.waiting):

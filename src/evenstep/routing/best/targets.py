@@ -60,11 +60,11 @@ class Moment(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """Working space: all steps ahead, and the workers' loads at the steps that are evaluated.
+    """Working space: all steps ahead, and the workers' loads at the steps that are evaluated (`LOOKED_AT`, up to H).
 
     Attributes:
         weight: [H+1], weight of each step.
-        growth: [H+1], tokens that a newcomer has gained by then.
+        growth: [H+1], KV tokens that a newcomer has gained by then.
         ahead: [G, n], projected loads at the steps that are looked at.
         group: [G], number of the group.
         speed: [G], seconds a token costs, relative to the mean. `rise`, `level` and `filled` are in that measure.
@@ -87,7 +87,7 @@ class Outlook(NamedTuple):
 
 @part
 def is_flood(moment: Moment) -> bool:
-    """Whether a decision admits many requests, `MANY` or more, and at least half of those waiting."""
+    """Whether a decision admits many requests: `MANY` or more, and at least half (1 / `CHOICE`) of those waiting."""
     return moment.slots >= MANY and moment.waiting <= CHOICE * moment.slots
 
 
@@ -103,7 +103,7 @@ def tries(moves: int, slots: int) -> int:
 
 @part
 def total_weight(plan: Plan) -> float:
-    """The sum of the weights of all evaluated steps."""
+    """The sum of the weights of all evaluated steps: what a load over all of them counts."""
     total = 0.0
     for k in range(plan.weight.size):
         total += plan.weight[k]
@@ -112,15 +112,16 @@ def total_weight(plan: Plan) -> float:
 
 @part
 def load_now(g: int, view: RuleView, look: Outlook) -> float:
-    """KV tokens of worker g at the next step, including requests on their way."""
+    """KV tokens of worker g at the next step, with its sent requests that do not decode yet; not multiplied by its speed."""
     return look.ahead[g, 0] + (view.queued_load[g] + view.queued[g] * look.growth[0])
 
 
 @part
 def leaving(request: float, view: RuleView, look: Outlook) -> float:
-    """Mean number of requests expected to leave a worker within a step; each worker counts one at most.
+    """Mean number of requests expected to leave a worker within a step; each worker counts one at most; 0 without horizon.
 
-    More would say that one large request leaves, and nothing of how soon the others are corrected.
+    More would say that one large request leaves, and nothing of how soon the others are corrected. A request counts as
+    `request` KV tokens.
     """
     if look.growth.size < 2:
         return 0.0
@@ -133,7 +134,7 @@ def leaving(request: float, view: RuleView, look: Outlook) -> float:
 
 @part
 def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Set weights and growth of all steps and of the evaluated ones, and the loads at those.
+    """Set weights and growth of all steps (in `look`) and of the evaluated ones (in `plan`), and `look.ahead`.
 
     The weight of every step is added to the nearest one that is looked at, the earlier of two. The sooner workers are
     corrected, the less the steps ahead weigh.
@@ -155,7 +156,7 @@ def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, p
 
 @part
 def set_speeds(view: RuleView, look: Outlook) -> None:
-    """Set the cost in seconds of a token on each worker relative to the mean; 1 if all are equal."""
+    """Set `look.speed`: the cost in seconds of a token on each worker relative to the mean; exactly 1 if all are equal."""
     workers, total, equal = view.load.size, 0.0, True
     for g in range(workers):
         total += view.seconds_per_token[g]
@@ -166,17 +167,17 @@ def set_speeds(view: RuleView, look: Outlook) -> None:
 
 @part
 def departed(g: int, h: int, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """KV tokens expected to have left worker g by step h of the evaluated ones."""
+    """KV tokens expected to have left worker g by the h-th evaluated step (`LOOKED_AT`); >= 0."""
     grown = float(view.running[g]) * (plan.growth[h] - plan.growth[0])
     return max(0.0, look.ahead[g, 0] + grown - look.ahead[g, h])
 
 
 @part
 def uncorrected(g: int, h: int, correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """The share of worker g's load that no departure has corrected by step h of the evaluated ones.
+    """How little departures have corrected worker g by the h-th evaluated step, in 0..1; 1 = not at all.
 
-    Once `correction` mean requests are expected to have left, it counts as corrected; before that, the square of the share
-    still missing.
+    Once `correction` mean requests of `request` tokens are expected to have left, it counts as corrected: 0. Before that, it
+    is the square of the share of them still missing.
     """
     stays = max(0.0, 1.0 - departed(g, h, view, look, plan) / request / correction)
     return stays * stays
@@ -184,7 +185,7 @@ def uncorrected(g: int, h: int, correction: float, request: float, view: RuleVie
 
 @part
 def known(h: int, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> float:
-    """How certain departures by step h are: 0 for a common curve of lengths, 1 if each length is known.
+    """How certain departures by the h-th evaluated step are: 0 for a common curve of lengths, 1 if each length is known.
 
     Let a request of s tokens leave by then with chance p. If it is known which do, the tokens that leave differ between
     workers by a variance of p E[s^2] a request; if only p is known, the expected tokens differ by p^2 E[s^2]. Sizes are
@@ -206,7 +207,7 @@ def known(h: int, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> 
 
 @part
 def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Cap each step's weight at the share of workers not yet corrected by then.
+    """Multiply each step's weight, but the first's, by the share of workers not yet corrected by then (`uncorrected`).
 
     Projected loads lack the requests that will take the place of those that leave, so a worker with departures ahead seems
     to fall. In truth the choice of its next request brings it back to its level. Departures that are known fade less. Where
@@ -225,10 +226,10 @@ def fade(correction: float, moment: Moment, view: RuleView, look: Outlook, plan:
 
 @part
 def set_rise(correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Set for each worker how long it stays uncorrected, and how far its load rises until then.
+    """Set for each worker how long it stays uncorrected (`look.stays`), and how far its load rises until then (`look.rise`).
 
-    `stays` sums the share that is uncorrected over the steps ahead, times each step's weight. `rise` is the mean rise with
-    the same weights.
+    `stays` sums the share that is uncorrected over the evaluated steps, times each step's weight. `rise` is the mean rise
+    with the same weights, in tokens times the worker's speed; an open worker counts as having one request more.
     """
     for g in range(view.load.size):
         full = float(view.running[g] + view.queued[g] + (1 if view.free_slots[g] > 0 else 0))
@@ -242,7 +243,7 @@ def set_rise(correction: float, request: float, view: RuleView, look: Outlook, p
 
 @part
 def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> None:
-    """Set the level of each worker's group: the mean load that its workers will have.
+    """Set `look.level`, the level of each worker's group: the mean load that its workers will have, in tokens times speed.
 
     It is the mean over the workers without a free slot, if they are at least half of the group. A mean of few would be
     chance, so otherwise all workers count, with a `newcomer` (tokens) in each free slot.
@@ -271,6 +272,7 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
     go to workers that are low for now. They run on after the worker has risen again, so the fleet swings, and the pool is
     left with requests that are alike. So while there is a choice (`CHOICE`), the target of such a worker is the load that
     the usual newcomers give it, and only the envelope decides. The eighth power makes this change quick, around `REACH`.
+    Written are `target`, `pull` and `reward` of the plan, and `look.filled`. Call it after `set_rise` and `set_levels`.
 
     Args:
         offset: KV tokens by which the level is lowered.
@@ -299,16 +301,17 @@ def set_targets(options: Any, offset: float, moment: Moment, view: RuleView, loo
 
 @part
 def stand(view: RuleView, look: Outlook) -> None:
-    """Set `filled` to the workers' loads without newcomers."""
+    """Set `look.filled` to the workers' loads without newcomers, their rise included. Call it after `set_targets`."""
     for g in range(view.load.size):
         look.filled[g] = look.speed[g] * load_now(g, view, look) + look.rise[g]
 
 
 @part
 def set_worth(ageing: float, moment: Moment, view: RuleView, plan: Plan) -> None:
-    """Set the value of admitting each request, which rises with the square of its wait.
+    """Set `plan.worth`, the value of admitting each request, which rises with the square of its wait.
 
-    Sizes that seldom fit wait longest; without such a value the pool would fill with them.
+    Sizes that seldom fit wait longest; without such a value the pool would fill with them. Call it after `set_requests`.
+    Nothing is set while the usual wait is unknown.
     """
     if not 0.0 < moment.usual_s < np.inf:
         return
@@ -320,7 +323,7 @@ def set_worth(ageing: float, moment: Moment, view: RuleView, plan: Plan) -> None
 
 @part
 def set_ends(plan: Plan) -> bool:
-    """Set the ends of requests, counted in evaluated steps. Returns whether any end is known."""
+    """Change `plan.stays` from steps to evaluated steps, inf beyond the last. Returns whether any request ends within."""
     n, is_known = plan.weight.size, False
     for r in range(plan.size.size):
         if plan.stays[r] < np.inf:

@@ -20,12 +20,12 @@ class Instance:
     Args:
         group: int64[G], 0..Q-1.
         free_slots: int64[G].
-        kv_free: float64[G], inf where only slots limit.
-        load: float64[G, n], projected KV tokens before any admission.
-        profile: float64[W, n], KV tokens of each request h steps after its admission.
+        kv_free: float64[G], KV tokens; inf where only slots limit.
+        load: float64[G, n], projected KV tokens before any admission, those of queued requests included.
+        profile: float64[W, n], KV tokens of each request h steps after its admission; 0 once it has ended.
         size: float64[W], KV tokens at admission.
         weight: float64[n], discount ** h.
-        forced: the first `forced` requests have to be admitted.
+        forced: the oldest `forced` requests are admitted before all others, as many as fit.
         count: requests to admit.
     """
 
@@ -41,7 +41,7 @@ class Instance:
 
 
 def instance(view: RoutingView, horizon: int, discount: float, window: int, age_limit: float) -> Instance:
-    """The decision that a view asks for; parameters as in `BFIO`."""
+    """The decision that a view asks for; parameters as in `BFIO`. Its W requests are those of the window, oldest first."""
     n = horizon + 1
     growth = np.zeros(n)
     known = min(n, view.growth.size)
@@ -70,7 +70,10 @@ def instance(view: RoutingView, horizon: int, discount: float, window: int, age_
 
 
 def improved(instance: Instance, found: RoutingDecision) -> RoutingDecision:
-    """The optimum with its certified bound; the search starts from the answer `found`."""
+    """A new decision: the optimum with its certified bound, and the memory of `found`; the search starts from `found`.
+
+    With no request to admit it is `found` itself.
+    """
     if instance.count == 0:
         return found
     worker = found.worker.copy()

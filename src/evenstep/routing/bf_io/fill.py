@@ -13,7 +13,7 @@ LARGEST, ARRIVAL = 0, 1
 
 @part
 def weigh(load: Table, plan: Plan) -> None:
-    """Set the burdens: weighted sums over the steps of the loads."""
+    """Set `plan.burden` of each open worker: the weighted sum over the steps of its row in `load`, float64[O, n]."""
     for o in range(plan.place.size):
         burden = 0.0
         for h in range(plan.weight.size):
@@ -23,7 +23,10 @@ def weigh(load: Table, plan: Plan) -> None:
 
 @part
 def place(r: int, k: int, plan: Plan) -> int:
-    """Give request r slot k on the least burdened worker with room. Returns 1 if there is one, else 0."""
+    """Give the request of rank r slot k on the least burdened worker with room. Returns 1 if there is one, else 0.
+
+    Ties go to the lowest index. Burdens are updated; call `survey` later for the envelope.
+    """
     to, least, size = -1, np.inf, plan.size[r]
     for o in range(plan.place.size):
         if plan.room[o] > 0 and size <= plan.kv_left[o] and plan.burden[o] < least:
@@ -39,10 +42,10 @@ def place(r: int, k: int, plan: Plan) -> int:
 
 @part
 def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tuple[int, int]:
-    """Fill the slots: overdue requests first, then the starting order.
+    """Clear the plan, and fill its slots: overdue requests first, then the starting order.
 
-    While one of the `oldest` that still wait fits, the largest of them goes before that order.
-    Only the overdue may exceed the quota of their class, unless slots would stay empty.
+    While one of the `oldest` that still wait fits, the largest of them goes before that order. Each request goes to the
+    least burdened worker with room. Only the overdue may exceed the quota of their class, unless slots would stay empty.
 
     Args:
         start: starting order: `LARGEST`, `ARRIVAL`, else smallest first.
@@ -51,7 +54,7 @@ def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tupl
         oldest: 1 = no request goes before the order.
 
     Returns:
-        The number of overdue requests admitted, and of all admitted.
+        The number of overdue requests admitted, which have the first slots, and of all admitted.
     """
     count, waiting = plan.worker.size, plan.size.size
     clear(plan)
@@ -81,7 +84,10 @@ def fill(start: int, forced: int, classes: int, oldest: int, plan: Plan) -> tupl
 
 @part
 def largest_of(oldest: int, plan: Plan) -> int:
-    """The largest fitting request of the `oldest` that still wait, the first of equals; -1 if none fits."""
+    """The rank of the largest fitting request of the `oldest` that still wait, the oldest of equals; -1 if none fits.
+
+    It fits if its class has quota left and some worker with a slot has the memory.
+    """
     most, found, i = 0.0, -1, 0
     for o in range(plan.place.size):
         if plan.room[o] > 0:
@@ -98,7 +104,7 @@ def largest_of(oldest: int, plan: Plan) -> int:
 
 @part
 def place_in_quota(r: int, k: int, plan: Plan) -> int:
-    """As `place`; an admitted request also uses up a slot of its class."""
+    """As `place`, also for what it returns; an admitted request also uses up a slot of its class's quota."""
     placed = place(r, k, plan)
     plan.left[plan.kind[r]] = max(plan.left[plan.kind[r]] - placed, 0)
     return placed
@@ -109,7 +115,7 @@ def refill(filled: int, plan: Plan) -> int:
     """Give slots left empty for lack of KV memory, where the search has made room, to the oldest fitting requests.
 
     Returns:
-        How many slots are filled.
+        How many slots are filled; `filled` if there is still no room.
     """
     before, count = filled, plan.worker.size
     if filled == count:

@@ -13,7 +13,10 @@ TOLERANCE = 1e-6
 
 @part
 def set_others(o: int, plan: Plan) -> bool:
-    """Set `others`, the envelope without worker o. Returns whether o is above it at any step."""
+    """Set `plan.others`: the envelope, at each step, of the group of open worker o without that worker.
+
+    Returns whether o is above it at any step.
+    """
     q = plan.group[o]
     above = False
     for h in range(plan.weight.size):
@@ -45,20 +48,24 @@ def sum_of(term: Floats) -> float:
 
 @part
 def deviation_change(load: float, mean: float, share: float, delta: float) -> float:
-    """Change of the sum of squared deviations when one load moves by delta; share = 1 - 1/members."""
+    """Change of a group's sum of squared deviations from the mean if one load moves by delta; share = 1 - 1/members."""
     return delta * (2.0 * (load - mean) + delta * share)
 
 
 @part
 def pulled(o: int, shift: float, plan: Plan) -> float:
-    """The loss from the pull toward worker o's target if its load of this step moves by `shift`."""
+    """The rise of the pull toward worker o's target if its load of this step moves by `shift`; below 0 = a gain."""
     off = plan.load[o, 0] - plan.target[o]
     return plan.pull[o] * (shift * (2.0 * off + shift))
 
 
 @part
 def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan) -> float:
-    """The gain of the objective if one size replaces another on worker o, for which `others` is set."""
+    """The fall of the objective, > 0 is better, if a request of another size and end replaces one on open worker o.
+
+    Sizes are KV tokens, `stays` the steps until the end (inf = unknown). Call `set_others` for o first. Worth of requests
+    and cached tokens are not counted. `plan.term` is overwritten.
+    """
     q = plan.group[o]
     members, tie = float(plan.members[q]), plan.tie[q]
     speed, reward = plan.speed[o], plan.reward[q]
@@ -85,10 +92,10 @@ def replacement_gain(o: int, out_size: float, out_stays: float, into_size: float
 
 @part
 def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
-    """The gain of the objective if request `out` moves from worker o to p, and `back` (-1: none) the other way.
+    """The gain, > 0 is better, if request `out` moves from worker o to p, and `back` (-1: none) the other way.
 
-    `others` is set for o. Where `out` outgrows `back` at every step (always, while ends are unknown) the gain is exact,
-    otherwise a lower bound.
+    Workers are places among the open ones, requests are ranks. Call `set_others` for o first. Where `out` outgrows `back` at
+    every step (always, while ends are unknown) the gain is exact, otherwise a lower bound. Cached tokens are not counted.
     """
     q, z = plan.group[o], plan.group[p]
     members, members_there = plan.members[q], plan.members[z]
@@ -125,7 +132,7 @@ def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
-    """The loss from the pull toward both workers' targets in a transfer; arguments as in `transfer_gain`."""
+    """The rise of the pull toward both workers' targets in a transfer, below 0 = a gain; arguments as in `transfer_gain`."""
     growth = plan.growth[0]
     delta = profile(plan.size[out], plan.stays[out], growth, 0)
     delta -= profile(plan.size[back], plan.stays[back], growth, 0) if back >= 0 else 0.0
@@ -134,7 +141,7 @@ def pulled_apart(o: int, p: int, out: int, back: int, plan: Plan) -> float:
 
 @part
 def is_bounded(plan: Plan) -> bool:
-    """Whether `most_gain` holds: only envelopes and targets count in a transfer."""
+    """Whether `most_gain` holds: only envelopes and targets count in a transfer, not ties, rewards or cached tokens."""
     has_ties = False
     for q in range(plan.tie.size):
         has_ties = has_ties or plan.tie[q] > 0.0
@@ -145,7 +152,8 @@ def is_bounded(plan: Plan) -> bool:
 def most_gain(o: int, plan: Plan) -> float:
     """The most that a transfer from worker o gains before `pulled_apart`: what the envelope falls by without the worker.
 
-    `others` is set for o. The bound holds to the last bit: each term bounds one of `transfer_gain`, added in the same order.
+    Call `set_others` for o first. The bound holds to the last bit: each term bounds one of `transfer_gain`, added in the
+    same order.
     """
     q = plan.group[o]
     for h in range(plan.weight.size):
@@ -156,7 +164,10 @@ def most_gain(o: int, plan: Plan) -> float:
 
 @part
 def may_gain(o: int, p: int, out: int, back: int, most: float, least: float, plan: Plan) -> bool:
-    """Whether a transfer may gain more than `least`, where none from worker o gains more than `most` less `pulled_apart`."""
+    """Whether a transfer may gain more than `least`, by a bound that is cheaper than `transfer_gain`; workers as there.
+
+    The bound is `most` less `pulled_apart`. A `most` of inf (no bound known) always answers True.
+    """
     return most == np.inf or most - pulled_apart(o, p, out, back, plan) > least
 
 
@@ -174,10 +185,11 @@ def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
 
 @part
 def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
-    """The size that would minimise the objective in place of this size on worker o, were every size available.
+    """The size in KV tokens that would minimise the objective in place of this one on open worker o, if there were one.
 
     The objective is convex in the size. Its slope starts at minus the weight of all steps. It rises by
     members * weight[h] at the margin of each step h (and evenly, with the tie-breaker). Walk until it turns positive.
+    `size` and `stays` are of the request to replace. Call `set_others` for o first; `plan.margin` is overwritten.
     """
     q = plan.group[o]
     members, tie, reward = plan.members[q], plan.tie[q], plan.reward[q]
@@ -212,7 +224,7 @@ def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
 
 @part
 def least_of(margin: Floats) -> int:
-    """The first step with the smallest margin."""
+    """The first step h with the smallest margin."""
     at = 0
     for h in range(1, margin.size):
         if margin[h] < margin[at]:

@@ -21,6 +21,8 @@ LEVELS = 20
 def set_reach(pinned: int, filled: int, plan: Plan) -> int:
     """Set `share`, the slots that each worker has to fit anew, and `reach`, how far it lies below the envelope without them.
 
+    The best plan has `filled` slots; the requests in its first `pinned` stay and count in the load.
+
     Returns:
         How many workers have slots to fit; they are listed in `order`, tightest first.
     """
@@ -50,10 +52,13 @@ def set_reach(pinned: int, filled: int, plan: Plan) -> int:
 
 @part
 def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
-    """Fill every worker up to a level, tightest first. Returns the objective; inf if something did not fit.
+    """Fill every worker up to a level, tightest first. Returns the objective of the new plan; inf if something did not fit.
+
+    The present plan is overwritten. Each slot takes the largest waiting request within its even part of what its worker
+    lacks to the level, or without one the smallest above that.
 
     Args:
-        level: tokens above the envelope of the best plan; below 0 = below it.
+        level: tokens above the envelope of the best plan; negative = below it.
         fitted: workers to fill, from `set_reach`.
         pinned: the first `pinned` slots of the best plan stay as they are.
     """
@@ -81,7 +86,10 @@ def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
 
 @part
 def fit_best_level(pinned: int, filled: int, plan: Plan) -> bool:
-    """Leave the plan of the best level in place. Returns whether there is one."""
+    """Fit the best plan to several levels, and leave the one of least objective in place. Returns whether any fitted.
+
+    Of the `filled` slots the first `pinned` stay. If none fitted, the plan in place is of no use.
+    """
     fitted = set_reach(pinned, filled, plan)
     best, best_value = 0.0, np.inf
     tried = min(4 * (filled - pinned), LEVELS)
@@ -98,7 +106,10 @@ def fit_best_level(pinned: int, filled: int, plan: Plan) -> bool:
 
 @part
 def shifted(j: int, fitted: int, plan: Plan) -> tuple[float, bool]:
-    """The j-th level, which fills a worker exactly with requests of one size, and whether such a size exists."""
+    """The j-th level to try, for `fit`, and whether it exists: False if no size of the pool lies so far from the ideal.
+
+    At this level one worker is filled exactly by requests of one size; j goes through the workers, then through sizes.
+    """
     o, ring = int(plan.order[j % fitted]), j // fitted
     share, speed = plan.share[o], plan.speed[o]
     r = rank_from(plan.size, plan.reach[o] / share / speed) + (ring // 2 if ring % 2 == 0 else -1 - ring // 2)

@@ -16,7 +16,10 @@ from evenstep.routing.bf_io.search import rank_from
 
 @part
 def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan: Plan) -> float:
-    """J, up to a constant, with these sizes on workers o and p; `others` is the envelope without o and p."""
+    """J in KV tokens, up to a constant, with requests of these sizes on open workers o and p of a group; less is better.
+
+    `plan.others` has to be set to the envelope without o and p. `members` is the size of the group.
+    """
     for h in range(plan.weight.size):
         top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
         top = max(top, plan.base[p, h] + plan.growth[h] + size_p)
@@ -26,9 +29,9 @@ def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan:
 
 @part
 def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> float:
-    """The size on worker p that minimises J while worker o has this size: there the slope of J turns positive.
+    """The size in KV tokens on open worker p that minimises J while o has `size_o`: there the slope of J turns positive.
 
-    It does before the last margin, as two workers or more wait for the envelope.
+    It does before the last margin, as two workers or more wait for the envelope. `plan.others` is as for `value_of`.
     """
     down, last = 0.0, -np.inf
     for h in range(plan.weight.size):
@@ -45,9 +48,9 @@ def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> f
 
 @part
 def best_pair(plan: Plan) -> None:
-    """Give the two slots of the best plan the two requests that balance best together, if that gains.
+    """Give the two slots of the best plan (`best_request`) the two requests that balance best together, if that gains.
 
-    Only where nothing but the envelope of equal workers counts: no targets, no speeds, no worth of a request.
+    Nothing happens unless only the envelope of equal workers counts: no targets, no speeds, no worth of a request.
     """
     o, p = int(plan.best_worker[0]), int(plan.best_worker[1])
     q = plan.group[o]

@@ -89,7 +89,10 @@ class Plan(NamedTuple):
 
 @jit  # not a part: hosts call it from Python
 def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[object, ...]:
-    """Sizes of a plan's arrays, in the order of its fields, for so many workers, requests, steps and classes."""
+    """Sizes of a plan's arrays, in the order of its fields; a table has (rows, columns).
+
+    They are for at most so many workers, requests, steps (H + 1, or those looked at) and classes.
+    """
     G, W, n, loads = workers, waiting, steps, (workers, steps)
     of_steps, of_requests, of_slots, of_classes = ((n, n, n, n, n), (W, W, W, W, W, W, W), (W, W, W, W), (classes, classes))
     of_workers = (G, G, G, G, G, G, G, G, G, G, G, G, G, G, loads, loads)
@@ -99,7 +102,10 @@ def plan_room(workers: int, waiting: int, steps: int, classes: int) -> tuple[obj
 
 @part
 def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
-    """The plan with its arrays cut to so many requests, open workers, groups and slots; they are windows, not copies."""
+    """The plan with its arrays cut to so many requests, open workers, groups and slots; they are windows, not copies.
+
+    Arrays of steps and classes keep their size.
+    """
     p, W, G, Q, U = plan, waiting, opened, groups, slots
     return Plan(
         p.weight,
@@ -150,13 +156,13 @@ def cut(plan: Plan, waiting: int, opened: int, groups: int, slots: int) -> Plan:
 
 @part
 def profile(size: float, stays: float, growth: float, h: int) -> float:
-    """Load of a request h steps after its admission; 0 once it has run its steps."""
+    """KV tokens of a request h steps after its admission: ``size + growth``; 0 from step `stays` on."""
     return (size + growth) * (h < stays)
 
 
 @part
 def survey(q: int, plan: Plan) -> None:
-    """Set envelope and runner-up of one group from the loads."""
+    """Set envelope and runner-up (largest and second largest load) of group q at each step, from the plan's loads."""
     _survey(q, plan.group, plan.load, plan.floor, plan.envelope, plan.runner_up)
 
 
@@ -176,7 +182,7 @@ def _survey(q: int, group: Ints, load: Table, floor: Table, envelope: Table, run
 
 @part
 def clear(plan: Plan) -> None:
-    """Take back every admission."""
+    """Take back every admission: loads, room and `taken` are as before any. Envelope and runner-up stay; see `survey`."""
     n = plan.weight.size
     for o in range(plan.place.size):
         plan.room[o], plan.kv_left[o] = plan.free[o], plan.kv[o]
@@ -191,7 +197,7 @@ def clear(plan: Plan) -> None:
 
 @part
 def admit(o: int, r: int, k: int, plan: Plan) -> None:
-    """Give request r slot k on worker o; envelope and runner-up are left for `survey`."""
+    """Give the request of rank r slot k on open worker o, without a check of room. Call `survey` after the last one."""
     q, size, stays = plan.group[o], plan.size[r], plan.stays[r]
     for h in range(plan.weight.size):
         load = plan.speed[o] * profile(size, stays, plan.growth[h], h)
@@ -205,7 +211,10 @@ def admit(o: int, r: int, k: int, plan: Plan) -> None:
 
 @part
 def change(o: int, out: int, into: int, plan: Plan) -> None:
-    """Take request `out` from worker o, give it `into` (-1: none), and update the envelope."""
+    """Take the request of rank `out` from open worker o, give it `into` (-1: none, for either), and update the envelope.
+
+    Loads, room and `taken` change with it. `worker` and `request`, the slots, are the caller's to write.
+    """
     q = int(plan.group[o])
     out_size, out_stays, into_size, into_stays = 0.0, -1.0, 0.0, -1.0
     if out >= 0:
@@ -238,9 +247,7 @@ def change(o: int, out: int, into: int, plan: Plan) -> None:
 
 @part
 def objective(plan: Plan) -> float:
-    """J of the plan up to a constant of the decision: members times envelope, minus the rewarded admitted load, plus ties
-    and pulls.
-    """
+    """J of the plan up to a constant, less is better: members times envelope, minus rewarded load, plus ties and pulls."""
     value = 0.0
     for q in range(plan.members.size):
         members, tie = plan.members[q], plan.tie[q]
@@ -263,13 +270,13 @@ def objective(plan: Plan) -> float:
 
 @part
 def hits(r: int, o: int, plan: Plan, cached: ReadTable) -> float:
-    """The worth of request r's cached tokens on worker o, in units of the objective."""
+    """The worth, in units of the objective, of the prompt tokens that open worker o has cached of the request of rank r."""
     return plan.hit[o] * cached[plan.position[r], plan.place[o]]
 
 
 @part
 def keep(filled: int, plan: Plan) -> None:
-    """Keep the present plan as the best so far."""
+    """Copy the first `filled` slots and the envelope of the present plan to the best plan so far."""
     for k in range(filled):
         plan.best_worker[k], plan.best_request[k] = plan.worker[k], plan.request[k]
     for q in range(plan.members.size):
@@ -281,7 +288,8 @@ def keep(filled: int, plan: Plan) -> None:
 def answer(filled: int, tries_all: bool, plan: Plan, worker: Ints) -> None:
     """Write the best plan to `worker`, int64[W], by position in the pool; entries of requests that are held stay.
 
-    Of requests of equal size the oldest go, which does not change the plan's value; not so with `tries_all`.
+    `filled` is its number of slots. Of requests of equal size the oldest go, which does not change the plan's value; not so
+    with `tries_all`. `plan.taken` is overwritten.
     """
     waiting = plan.size.size
     for r in range(waiting):

@@ -22,7 +22,7 @@ def count_open(view: RuleView) -> tuple[int, int]:
 
 @part
 def count_overdue(most: int, limit_s: float, view: RuleView) -> int:
-    """How many requests from the oldest on have waited longer than `limit_s` seconds; `most` at most."""
+    """How many requests, from the oldest on, have waited longer than `limit_s` seconds; at most `most`, itself <= W."""
     overdue = 0
     while overdue < most and view.now_s - view.since_s[overdue] > limit_s:
         overdue += 1
@@ -31,7 +31,7 @@ def count_overdue(most: int, limit_s: float, view: RuleView) -> int:
 
 @part
 def number_groups(view: RuleView, number: Ints) -> int:
-    """Number the groups from 0 in order of appearance; writes each worker's and returns how many there are."""
+    """Number the groups from 0 in order of appearance; writes each worker's to `number`, int64[G], and returns how many."""
     groups = 0
     for g in range(view.group.size):
         number[g] = -1
@@ -50,9 +50,9 @@ def number_groups(view: RuleView, number: Ints) -> int:
 
 @part
 def set_steps(discount: float, growth: ReadFloats, weights: Floats, gains: Floats) -> None:
-    """Set the weight of each step ahead, discount ** h, and the tokens that a newcomer has gained by then.
+    """Write for each step h from 0 its weight, discount ** h, and to `gains` the KV tokens a newcomer has gained then.
 
-    A growth of nan (profiles differ by request) counts as 0.
+    A growth that is nan (profiles differ by request) or missing counts as 0.
     """
     weight = 1.0
     for h in range(weights.size):
@@ -67,12 +67,14 @@ def set_workers(
 ) -> None:
     """Set the loads before any admission: kept for open workers, added to floor and total for the others.
 
-    No worker is drawn to a target, and no cached token is worth anything.
+    All of the plan that belongs to workers and groups is written. No worker is drawn to a target, and no cached token is
+    worth anything. Call it after `set_steps`.
 
     Args:
         number: int64[G], the group of each worker, numbered from 0.
         speeds: float64[G], cost of a token on each worker.
         ahead: float64[G, n], projected loads; without columns the load of now stands for all steps.
+        tie_weight: weight of the squared deviation, as in `BFIO`.
     """
     n = plan.weight.size
     for q in range(plan.members.size):
@@ -107,9 +109,9 @@ def set_workers(
 
 @part
 def set_requests(steps: int, view: RuleView, plan: Plan) -> bool:
-    """Sort the requests by size, older first among equals. Returns whether one is known to end within `steps`.
+    """Set the plan's requests, sorted by size, older first among equals. Returns whether one is known to end within `steps`.
 
-    No request is worth more than another.
+    They are the oldest of the pool, as many as the plan has. All have class 0 and worth 0.
     """
     for i in range(plan.size.size):
         plan.size[i] = view.waiting_load[i]
@@ -127,7 +129,7 @@ def set_requests(steps: int, view: RuleView, plan: Plan) -> bool:
 
 @borrowing
 def sort(keys: Floats, values: Ints, spare_keys: Floats, spare_values: Ints) -> None:
-    """Sort keys ascending, with their values; stable.
+    """Sort keys ascending, with their values, in place; stable. The spare arrays have the same size and are overwritten.
 
     Insertion sort in runs of 8, then merges between the two pairs of arrays.
     """
@@ -154,7 +156,7 @@ def sort(keys: Floats, values: Ints, spare_keys: Floats, spare_values: Ints) -> 
 
 @part
 def merge_runs(run: int, keys: Floats, values: Ints, into_keys: Floats, into_values: Ints) -> None:
-    """Merge each two neighbouring runs of sorted keys into another array."""
+    """Merge each two neighbouring sorted runs of length `run`, with their values, into another pair of arrays."""
     count = keys.size
     for begin in range(0, count, 2 * run):
         left, middle = begin, min(begin + run, count)

@@ -23,7 +23,7 @@ OLDEST = 4
 
 @part
 def rank_from(sizes: Floats, size: float) -> int:
-    """First rank whose size is at least `size`."""
+    """First rank whose size is at least `size`; W if none is. `sizes` ascend."""
     low, high = 0, sizes.size
     while low < high:
         middle = (low + high) // 2
@@ -36,7 +36,7 @@ def rank_from(sizes: Floats, size: float) -> int:
 
 @part
 def rank_beyond(sizes: Floats, size: float) -> int:
-    """First rank whose size is more than `size`."""
+    """First rank whose size is more than `size`; W if none is. `sizes` ascend."""
     low, high = 0, sizes.size
     while low < high:
         middle = (low + high) // 2
@@ -49,7 +49,7 @@ def rank_beyond(sizes: Floats, size: float) -> int:
 
 @part
 def waiting_below(r: int, taken: Ints) -> int:
-    """The next rank below r whose request waits; -1 if none does."""
+    """The largest rank below r whose request has no slot (`taken` is not 1); -1 if all have."""
     r -= 1
     while r >= 0 and taken[r] == 1:
         r -= 1
@@ -58,7 +58,7 @@ def waiting_below(r: int, taken: Ints) -> int:
 
 @part
 def waiting_from(r: int, taken: Ints) -> int:
-    """The first rank from r on whose request waits; W if none does."""
+    """The smallest rank from r on whose request has no slot (`taken` is not 1); W if all have."""
     while r < taken.size and taken[r] == 1:
         r += 1
     return r
@@ -105,7 +105,11 @@ def best_replacement(o: int, out: int, tries_all: bool, plan: Plan, cached: Read
 
 @part
 def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) -> int:
-    """One of the `OLDEST` waiting requests in place of `out` on worker o if it gains more than `best`; else `best`."""
+    """The rank of one of the `OLDEST` waiting requests that gains more than `best_gain` on worker o in place of `out`.
+
+    It is the one that gains most; `best` if none gains more. It must fit the worker's KV memory. Cached tokens are not
+    counted.
+    """
     size, stays = plan.size[out], plan.stays[out]
     limit = plan.kv_left[o] + size
     i, tried = 0, 0
@@ -124,7 +128,7 @@ def best_of_oldest(o: int, out: int, best: int, best_gain: float, plan: Plan) ->
 
 @part
 def smallest_from(ideal: float, low: int, high: int, plan: Plan) -> int:
-    """The rank up to `high` whose size adds up with that of `low` to the smallest sum from `ideal` on.
+    """The rank, up to `high`, of the waiting request whose size and that of rank `low` make the smallest sum >= `ideal`.
 
     It is the last of equal sizes, and `high` where no sum reaches `ideal`.
     """
@@ -168,7 +172,10 @@ def nearest_pairs(ideal: float, limit: float, plan: Plan) -> tuple[int, int, int
 
 @part
 def replace_pair(k: int, m: int, plan: Plan) -> bool:
-    """Replace the requests in two slots of one worker by the best waiting pair. Returns whether that gained."""
+    """Replace the requests in slots k and m of one worker by the best waiting pair, if that gains. Returns whether it did.
+
+    Call `set_others` for the worker first. Pairs are those of `nearest_pairs`; the loads, slots and `taken` are updated.
+    """
     o, x, y = int(plan.worker[k]), int(plan.request[k]), int(plan.request[m])
     size = plan.size[x] + plan.size[y]
     limit = plan.kv_left[o] + size
@@ -197,10 +204,12 @@ def replace_pair(k: int, m: int, plan: Plan) -> bool:
 
 @part
 def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable) -> tuple[bool, int]:
-    """Replace the request of slot k from the pool; if that does not gain, replace it together with another of its worker.
+    """Replace the request of slot k from the pool, if that gains; else replace it with another of its worker, as a pair.
+
+    Pairs are not tried with `tries_all`.
 
     Returns:
-        Whether it gained, and the number of tries.
+        Whether it gained, and the number of tries, at least 1.
     """
     o, out = int(plan.worker[k]), int(plan.request[k])
     set_others(o, plan)
@@ -221,13 +230,15 @@ def replace(k: int, filled: int, tries_all: bool, plan: Plan, cached: ReadTable)
 
 @part
 def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTable) -> tuple[int, int, int]:
-    """The best move or swap of the request in slot k to another worker.
+    """Find the best move or swap of the request in slot k to another worker. Call `set_others` for its worker first.
+
+    A move needs a free slot and memory; a swap is with a smaller request. The plan stays: `transfer` carries it out.
 
     Args:
         most: from `most_gain`, inf where that does not hold: a transfer that cannot gain more than the best is passed over.
 
     Returns:
-        The worker or -1, the slot it swaps with or -1, and the number of tries.
+        The worker or -1 if nothing gains, the slot it swaps with or -1 for a move, and the number of tries.
     """
     o, out = int(plan.worker[k]), int(plan.request[k])
     size = plan.size[out]
@@ -261,7 +272,7 @@ def best_transfer(k: int, filled: int, most: float, plan: Plan, cached: ReadTabl
 
 @part
 def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
-    """Give the request of slot k to worker `to`, in exchange for that of slot `swap` (-1: for nothing)."""
+    """Give the request of slot k to open worker `to`, in exchange for that of slot `swap` (-1: none), without a check."""
     o, out = int(plan.worker[k]), int(plan.request[k])
     back = int(plan.request[swap]) if swap >= 0 else -1
     change(o, out, back, plan)
@@ -274,10 +285,11 @@ def transfer(k: int, to: int, swap: int, plan: Plan) -> None:
 
 @part
 def search(pinned: int, filled: int, tries: int, tries_all: bool, plan: Plan, cached: ReadTable) -> None:
-    """Improve slot after slot, until a whole round gains nothing or the tries are used up.
+    """Improve slot after slot, until a whole round gains nothing or the tries are used up. The plan is changed in place.
 
-    The overdue, in the first `pinned` slots, are not replaced. Without tie-breaker, targets and cached tokens only a worker
-    above all others can gain by giving a request away.
+    A step replaces the slot's request from the pool, then moves or swaps it. The overdue, in the first `pinned` of `filled`
+    slots, are not replaced. Without tie-breaker, targets and cached tokens only a worker above all others can gain by giving
+    a request away.
     """
     k, idle, bounded = 0, 0, is_bounded(plan)
     while idle < filled and tries > 0:

@@ -32,7 +32,10 @@ class Effort(NamedTuple):
 
 @part
 def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
-    """The objective, less the worth of cached tokens and of admitted requests."""
+    """The objective of the plan's first `filled` slots, less the worth of cached tokens and of admitted requests.
+
+    Less is better. `cached` is float64[W, G], prompt tokens by position in the pool and worker of the view.
+    """
     value = objective(plan)
     if plan.hit[0] > 0.0:
         for k in range(filled):
@@ -46,10 +49,13 @@ def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
 def solve(effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan, cached: ReadTable, worker: Ints) -> None:
     """Search from each starting order, then from shifted levels; write the best plan to `worker` (see `plan.answer`).
 
+    Plans that fill more slots win, then those of smaller `value_of`.
+
     Args:
         forced: the oldest `forced` requests are admitted before all others.
         classes: number of classes with a quota in `plan.quota`.
         tries_all: every waiting request is tried in every slot: more than sizes and ages counts.
+        cached: float64[W, G], cached prompt tokens; read only where `plan.hit` is above 0.
     """
     best_value, best_filled, best_pinned, starts = np.inf, -1, 0, max(effort.starts, 1)
     levels_help = effort.starts > 0 and effort.rounds > 0 and effort.moves > 0 and not tries_all

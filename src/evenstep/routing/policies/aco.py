@@ -65,7 +65,8 @@ class ACO(Ruled):
 class Work(NamedTuple):
     """Working space: one ant's assignment with the remaining room and loads, the best so far, and the pheromone.
 
-    `worker` is the ant's own assignment until the end, `best` the best so far.
+    `fleet.worker` is the ant's own assignment until the end, `best` the best so far. `weight` has the chance of each worker,
+    not normalised, for the request at hand.
     """
 
     fleet: Room
@@ -77,7 +78,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: ACO, work: Work) -> None:
-    """Let the ants build assignments, and answer with the best one."""
+    """Let the ants build assignments, and answer with the best one: fewest requests held, then least imbalance."""
     U = min(view.waiting_load.size, total_free(view))
     work.best[:] = HOLD
     work.pheromone[:U] = 1.0
@@ -101,7 +102,10 @@ def route(view: RuleView, options: ACO, work: Work) -> None:
 
 @part
 def build(iteration: int, ant: int, U: int, view: RuleView, options: ACO, work: Work) -> int:
-    """Let one ant send the oldest U requests; returns the number it holds back."""
+    """Let one ant send the oldest U requests, drawing workers by chance; returns how many fit nowhere.
+
+    Its assignment is in `work.fleet.worker`, the loads with it in `work.load`; both start anew.
+    """
     dice, held = head(view.seed, _STREAM), 0
     set_room(view, work.fleet)
     set_load(view, work.load)
@@ -126,7 +130,7 @@ def build(iteration: int, ant: int, U: int, view: RuleView, options: ACO, work: 
 
 @part
 def imbalance_of(view: RuleView, work: Work) -> float:
-    """Workers times envelope less the loads, summed over groups."""
+    """The imbalance of `work.load` in KV tokens: workers times envelope less the loads, summed over groups."""
     groups, imbalance = 0, 0.0
     for g in range(view.group.size):
         groups = max(groups, view.group[g] + 1)
@@ -144,7 +148,7 @@ def imbalance_of(view: RuleView, work: Work) -> float:
 
 @part
 def power(x: float, exponent: int) -> float:
-    """x to a whole power by multiplication: the same bits on every machine."""
+    """x to a whole power >= 0, by multiplication: the same bits on every machine."""
     result = x if exponent > 0 else 1.0
     for _ in range(exponent - 1):
         result = result * x

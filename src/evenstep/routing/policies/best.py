@@ -75,7 +75,7 @@ class Best(Ruled):
     Args:
         horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.
         discount: weight of a step relative to the one before it; less where workers are corrected sooner
-            (see `best.targets.fade`).
+            (see `best.targets.look_ahead` and `fade`).
         pull: weight of the targets: of a load off its target by one mean request, in requests over the envelope a step.
         correction: mean requests that are expected to leave before a worker counts as corrected.
         steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
@@ -83,10 +83,10 @@ class Best(Ruled):
         moves: candidate moves that each search may try for each admitted request; more where many requests are
             admitted at once (see `best.targets.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
-        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others
-            (`best.kept.whole_wait_s` says what the mean is while few have waited). Before that, a worker makes room for a
-            request that fits nowhere (`best.room`). If it still does not fit the memory of any, a worker is kept for it.
-            0 = off.
+        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others, in at
+            most a 16th of the free slots (`best.kept.whole_wait_s` says what the mean is while few have waited). Before
+            that, a worker makes room for a request that fits nowhere (`best.room`). If it still does not fit the memory of
+            any, a worker is kept for it. 0 = off.
         ageing: worth of admitting a request that has waited as long as usual, in mean requests over the envelope at every
             step. It rises with the square of the wait. 0 = nothing.
         recompute: where KV memory limits: what it costs to compute a token anew after an overflow, in output tokens, on a
@@ -140,7 +140,7 @@ class Best(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the outlook of the workers, the plan, and the classes of the pool."""
+    """Working space: the outlook of the workers, the plan, and the classes of the pool; `memory` is that of `best.kept`."""
 
     worker: Ints
     memory: Ints
@@ -151,7 +151,7 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` beyond the answer."""
+    """Sizes of the arrays of `Work` beyond the answer, in the order of its fields; a table has (rows, columns)."""
     G, W, H, n = workers, waiting, horizon, 0
     for step in LOOKED_AT:
         n += step <= H
@@ -161,7 +161,7 @@ def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Update the memory, set the workers' targets, reserve memory, and search for the best plan."""
+    """Update the memory, set the workers' targets, reserve memory, and write the best plan found to `work.worker`."""
     free, opened = count_open(view)
     slots = min(view.waiting_load.size, free)
     if slots == 0:
@@ -192,7 +192,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints) -> Moment:
-    """The figures of this decision; also counts arrivals and the pace of admissions.
+    """The figures of this decision; also counts arrivals and the pace of admissions in `memory`, so call it once a decision.
 
     A request that arrives now waits until the requests left before it are admitted. While a pool has just formed, or
     grows, the mean wait of past requests is too low: it is half of that if the pool has grown evenly.
@@ -231,7 +231,7 @@ def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints)
 
 @part
 def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlook, plan: Plan) -> None:
-    """Set up the plan: the loads ahead, and the target of each open worker."""
+    """Set up the plan: step weights, loads ahead, targets of the open workers; updates the steering in `memory`."""
     look_ahead(options.discount, moment.request, view, look, plan)
     set_speeds(view, look)
     set_workers(look.group, look.speed, look.ahead, 0.0, view, plan)

@@ -36,8 +36,8 @@ class BFIO(Ruled):
         exact: solve each decision to optimality (HiGHS); for small instances and for measuring gaps. Outside digests.
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         moves: candidate moves each search may try; 0 leaves the greedy fill.
-        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others,
-            its worker chosen by the objective; 0 = off, as in the paper.
+        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others, in at
+            most a quarter of the free slots, its worker chosen by the objective; 0 = off, as in the paper.
 
     Raises:
         InputError: a value out of range; `exact` together with `tie_weight`.
@@ -71,7 +71,7 @@ class BFIO(Ruled):
             raise InputError("bf-io", "tie_weight", self.tie_weight, "0 with exact", "The exact model is linear.")
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        """Decide by the rule; with `exact`, return the optimum and its certified bound."""
+        """Decide by the rule, without a bound; with `exact`, return the optimum and its certified bound."""
         found = Ruled.route(self, view)
         if not self.exact:
             return found
@@ -80,7 +80,7 @@ class BFIO(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the group and the speed of each worker (BF-IO takes them as equal), and the plan."""
+    """Working space: the group, numbered from 0, and the speed of each worker (here always 1), and the plan."""
 
     worker: Ints
     memory: Ints
@@ -91,13 +91,13 @@ class Work(NamedTuple):
 
 
 def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
-    """Sizes of the arrays of `Work` beyond the answer."""
+    """Sizes of the arrays of `Work` beyond the answer, in the order of its fields; a table has (rows, columns)."""
     return (workers, workers, *plan_room(workers, waiting, horizon + 1, 1))
 
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Set up the plan, search from each starting order, and write the best plan."""
+    """Set up the plan, search from each starting order, and write the best plan to `work.worker`."""
     free, opened = count_open(view)
     slots = min(view.waiting_load.size, free)
     if slots == 0:

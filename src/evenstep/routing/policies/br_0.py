@@ -33,7 +33,7 @@ class BR0(BRH):
             between equal free slots are those when a worker queued; by the latter, those of the moment.
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
         age_limit: multiple of the mean wait after which a request is overdue: it is placed first, by itself, at the
-            worker of largest score; 0 = off.
+            worker of largest score, in at most a quarter of the free slots; 0 = off.
         bypass: pool bypass: every request is placed by itself, oldest first, at the worker of largest score, on a
             load that counts what was sent and does not decode yet. The host sends one request at a time.
         ties: with `bypass`, equal scores go to the widest ``margin`` (then this is least-load), or to the most
@@ -61,7 +61,7 @@ Work = AssignWork
 
 @rule
 def route(view: RuleView, options: Any, work: AssignWork) -> None:
-    """Place overdue requests by themselves (all requests with `bypass`); then run the two stages."""
+    """Place overdue requests (with `bypass` all) by themselves; then run the two stages. Written to `work.worker`."""
     alone = view.waiting_load.size if options.bypass else count_overdue(view, options.age_limit)
     ties_by_margin = options.ties_margin if options.bypass else options.order_margin
     decide(STAGE_TWO, alone, 1.0, settings_of(options, ties_by_margin), view, work)

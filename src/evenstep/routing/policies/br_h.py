@@ -32,7 +32,7 @@ class BRH(Ruled):
         order: workers by (free slots, margin), the paper's, or by (margin, free slots).
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
         age_limit: multiple of the mean wait after which a request is overdue: it is placed first, by itself, at the
-            worker of largest score; 0 = off.
+            worker of largest score, in at most a quarter of the free slots; 0 = off.
 
     Raises:
         InputError: an option out of range.
@@ -62,14 +62,17 @@ Work = AssignWork
 
 @rule
 def route(view: RuleView, options: Any, work: AssignWork) -> None:
-    """Place overdue requests by themselves; then run the two stages."""
+    """Place each overdue request by itself; then run the two stages for the others. The answer is `work.worker`."""
     late = count_overdue(view, options.age_limit)
     decide(STAGE_TWO, late, options.discount, settings_of(options, options.order_margin), view, work)
 
 
 @part
 def settings_of(options: Any, ties_by_margin: bool) -> Settings:
-    """The settings of the stages; the marginal reading rewards a token at each step of the horizon."""
+    """The settings of the stages from the policy's options (`compiled.options_of`).
+
+    By the marginal reading, `reward` counts at each step of the horizon: it is multiplied by the sum of the discounts.
+    """
     steps, weight = 1.0, 1.0
     if options.score_marginal:
         for _ in range(options.horizon):

@@ -16,10 +16,10 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, ru
 class Carton(Ruled):
     """Carton: workers get requests in turn, within limits that are lower for slower workers.
 
-    A worker's performance is its own step time, ``seconds_per_token * KV tokens``. Its rate is
+    A worker's performance is its own step time, ``seconds_per_token * KV tokens``, queued requests included. Its rate is
     ``max(0, 1 + gain * (mean - own) / mean)``, its limit in this decision its share of the U requests that can be sent,
     rounded up. Requests go oldest first to the next worker in turn that has room and is below its limit. If there is no
-    such worker, limits are ignored, so no slot stays empty.
+    such worker, limits are ignored, so no slot stays empty. The turn is remembered between decisions.
 
     Kept for comparison: BF-IO App. A.1.1 says that it does not fit a decode step, as rates measured say little of the
     work to come and a request sent stays where it is.
@@ -43,7 +43,7 @@ class Carton(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), step time, rate and limit of each worker."""
+    """Working space: the room (see `filling.Room`), and of each worker step seconds, rate, and requests below its limit."""
 
     fleet: Room
     seconds: WorkerFloats
@@ -53,7 +53,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Carton, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the next in turn with room, preferably below its limit."""
+    """Write each request's worker to `work`, oldest first: the one that `next_below_limit` finds, else `HOLD`."""
     left = set_room(view, work.fleet)
     set_limits(min(view.waiting_load.size, left), view, options.gain, work)
     for i in range(view.waiting_load.size):
@@ -69,7 +69,10 @@ def route(view: RuleView, options: Carton, work: Work) -> None:
 
 @part
 def next_below_limit(size: float, work: Work) -> int:
-    """The next worker in turn with room for `size` tokens, preferring workers below their limit; -1 without one."""
+    """The next worker from `work.fleet.memory[0]` on, round, with room for `size` tokens; -1 without one.
+
+    Workers below their limit go first, those at it only without such a worker.
+    """
     best, rank = -1, 4
     for g in range(work.limit.size):
         if has_room(g, size, work.fleet):
@@ -82,7 +85,7 @@ def next_below_limit(size: float, work: Work) -> int:
 
 @part
 def set_limits(sent: int, view: RuleView, gain: float, work: Work) -> None:
-    """Write to `work.limit` how many of the `sent` requests each worker may get."""
+    """Write to `work.limit` how many of the `sent` requests each worker may get: its share by rate, rounded up."""
     total, rates = 0.0, 0.0
     for g in range(view.load.size):
         work.seconds[g] = view.seconds_per_token[g] * (view.load[g] + view.queued_load[g])

@@ -45,7 +45,7 @@ class ConsistentHash(Ruled):
 
 
 def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
-    """Check the options of a ring.
+    """Check the options of a ring; `where` is the policy, as errors name it.
 
     Raises:
         InputError: a bound below 1, or virtual nodes out of range.
@@ -55,7 +55,7 @@ def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
 
 
 class Work(NamedTuple):
-    """Working space: the open workers, and of each worker its requests and its places on the ring, in [0, 1)."""
+    """Working space: the open workers (see `filling.Open`), and by worker its requests and places on the ring, in [0, 1)."""
 
     fleet: Open
     requests: WorkerInts
@@ -64,7 +64,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the worker that `nearest` finds."""
+    """Write each request's worker to `work`, oldest first: the one that `nearest` finds, else `HOLD`."""
     count, total = list_open(view, work.fleet), count_requests(view, work.requests)
     place_nodes(view, count, work)
     for i in range(view.waiting_load.size):
@@ -79,7 +79,7 @@ def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
 
 @part
 def place_nodes(view: RuleView, count: int, work: Work) -> None:
-    """Put the open workers on the ring."""
+    """Write the ring places of the `count` open workers to `work.nodes`; they depend on seed and worker index alone."""
     dice = head(view.seed, _NODE)
     for j in range(count):
         g = work.fleet.open[j]
@@ -89,10 +89,10 @@ def place_nodes(view: RuleView, count: int, work: Work) -> None:
 
 @part
 def nearest(i: int, most: float, view: RuleView, count: int, work: Work) -> int:
-    """The first worker, clockwise from a request's key, that has room for it: its place in the list; -1 without one.
+    """The first worker, clockwise from request i's key, that has room for it: its place in the list; -1 without one.
 
     Args:
-        most: requests that a worker may have with this one; where none has fewer, all are asked.
+        most: requests that a worker may have, this one included. Workers at the bound come only if no other has room.
     """
     key = uniform_from(head(view.seed, _KEY), view.waiting_key[i], 0)
     best, is_best_below, least = -1, False, 2.0
@@ -108,7 +108,7 @@ def nearest(i: int, most: float, view: RuleView, count: int, work: Work) -> int:
 
 @part
 def clockwise(nodes: F8, place: float) -> float:
-    """The clockwise distance on the ring from a place to the nearest of these nodes."""
+    """The clockwise distance, on a ring of length 1, from a place to the nearest of these nodes; all are in [0, 1)."""
     least = 2.0
     for v in range(nodes.size):
         ahead = nodes[v] - place

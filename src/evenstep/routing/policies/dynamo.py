@@ -31,11 +31,11 @@ class Dynamo(Ruled):
     older ``overlap_score_weight`` is `prefill_load_scale` with a credit of 1.
 
     Args:
-        overlap_score_credit: worth of a cached block of the prompt, in blocks, >= 0; 0 = load alone.
+        overlap_score_credit: worth of a cached block of the prompt, in blocks, >= 0; 0 = caches do not count.
         prefill_load_scale: weight of blocks to prefill, >= 0; 0 = a decode worker with prefill engines of its own, which
             is then least load.
         active_request_weight: blocks that an active request costs besides its own, >= 0.
-        temperature: 0 = the smallest cost; above, a draw by softmax of the costs scaled to their range.
+        temperature: 0 = the smallest cost; above, a draw by softmax of minus the costs scaled to their range.
         block_size: tokens in a KV block, >= 1.
 
     Raises:
@@ -66,7 +66,10 @@ class Dynamo(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`) and requests of each worker, and the costs on those that fit."""
+    """Working space: the room (see `filling.Room`) and requests of each worker, and the costs on those that fit.
+
+    `prefill` and `load` are tokens by worker; `cost[k]` is in blocks, on the worker `fitting[k]`.
+    """
 
     fleet: Room
     prefill: WorkerFloats
@@ -78,7 +81,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Dynamo, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the worker with room that `pick` takes by cost."""
+    """Write each request's worker to `work`, oldest first: the one with room that `pick` takes by cost, else `HOLD`."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):
@@ -103,13 +106,13 @@ def route(view: RuleView, options: Dynamo, work: Work) -> None:
 
 @part
 def cached_on(i: int, g: int, view: RuleView) -> float:
-    """Prompt tokens of a request that a worker has cached; 0 where caches are unknown."""
+    """Prompt tokens of request i that worker g has cached; 0 where caches are unknown."""
     return view.cached_tokens[i, g] if view.cached_tokens.size > 0 else 0.0
 
 
 @part
 def cost_of(i: int, g: int, view: RuleView, options: Dynamo, work: Work) -> float:
-    """The cost of a request on a worker, in blocks."""
+    """The cost of request i on worker g, in KV blocks, by the formula of `Dynamo`; not rounded."""
     size, credit = view.waiting_load[i], options.overlap_score_credit * cached_on(i, g, view)
     blocks = options.prefill_load_scale * max(0.0, work.prefill[g] + size - credit) + work.load[g] + size
     return blocks / options.block_size + options.active_request_weight * work.active[g]
@@ -117,7 +120,10 @@ def cost_of(i: int, g: int, view: RuleView, options: Dynamo, work: Work) -> floa
 
 @part
 def pick(cost: F8, count: int, temperature: float, chance: float) -> int:
-    """The place of the smallest cost, ties by chance; at a temperature, a draw by softmax, which overwrites `cost`."""
+    """The place of the smallest cost, ties by chance; at a temperature above 0 a draw by softmax, which overwrites `cost`.
+
+    Places are 0..count-1. `chance` is the random number, in [0, 1).
+    """
     least, most = np.inf, -np.inf
     for k in range(count):
         least, most = min(least, cost[k]), max(most, cost[k])
@@ -131,7 +137,7 @@ def pick(cost: F8, count: int, temperature: float, chance: float) -> int:
 
 @part
 def pick_tied(cost: F8, count: int, least: float, chance: float) -> int:
-    """One of the places with the cost `least`, by chance; at least one has it."""
+    """One of the places in 0..count-1 whose cost is exactly `least`, by `chance` in [0, 1); at least one must have it."""
     tied = 0
     for k in range(count):
         tied += cost[k] == least

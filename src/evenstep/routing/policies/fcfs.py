@@ -14,6 +14,8 @@ from evenstep.routing.rules import Ruled, RuleView, rule
 class FCFS(Ruled):
     """First come, first served: loads are not looked at, and sizes only to see where a request fits.
 
+    A request that fits nowhere is held, and the next one goes on.
+
     Args:
         fill: ``free-slots`` = the oldest request to the worker with most free slots, repeated (ties: lowest index);
             ``index`` = fill the workers up in index order.
@@ -29,7 +31,7 @@ Work = Open
 
 @rule
 def route(view: RuleView, options: Any, work: Open) -> None:
-    """Send the oldest requests, one after the other, each as `fill` says."""
+    """Write each request's worker to `work`, oldest first: one with room, as `fill` says, or `HOLD` where none has."""
     if options.fill_free_slots and is_unlimited(view):
         send_by_levels(view, work)
         return
@@ -49,7 +51,7 @@ def route(view: RuleView, options: Any, work: Open) -> None:
 
 @part
 def send_by_levels(view: RuleView, work: Open) -> None:
-    """Send to the worker with most free slots, where only slots limit: one pass over the workers for each level of slots."""
+    """Where only slots limit: send each request to the worker with most free slots, one pass for each number of slots."""
     level, i = most_free(view), 0
     while level > 0 and i < work.worker.size:
         i = one_each(level, 0, view.free_slots.size, i, view, work)

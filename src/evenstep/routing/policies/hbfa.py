@@ -45,7 +45,10 @@ class HBFA(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`) and requests of each worker, and the dances of those that fit."""
+    """Working space: the room (see `filling.Room`), KV tokens and requests of each worker, sent ones included.
+
+    `fitting` lists the workers with room for the request at hand, and `fitness` has the fitness of each, in that order.
+    """
 
     fleet: Room
     load: WorkerFloats
@@ -56,7 +59,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: HBFA, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to a worker with room, drawn by fitness or (scouts) evenly."""
+    """Write each request's worker to `work`, oldest first: one with room, drawn by fitness or (scouts) evenly."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):
@@ -80,7 +83,7 @@ def route(view: RuleView, options: HBFA, work: Work) -> None:
 
 @part
 def dance(count: int, work: Work) -> None:
-    """Write the fitness of each worker with room; 0 if it does not dance."""
+    """Write to `work.fitness` the fitness of the `count` workers in `work.fitting`; 0 if one does not dance."""
     load, requests, is_light = mean(work.load), mean(work.requests), False
     for k in range(count):
         is_light |= share(work.load[int(work.fitting[k])], load) <= 1

@@ -22,6 +22,8 @@ _LONG = 1 << 62
 class JSQ(Ruled):
     """The oldest request goes to the worker with fewest requests, running or sent, among those with room.
 
+    Room is a slot and memory for the request. One that fits nowhere is held.
+
     Args:
         ties: ``random`` = keyed chance among the shortest (the same dice for every policy that asks for this
             request); ``lowest`` = lowest index. With ``lowest`` and equal slots this is FCFS.
@@ -33,7 +35,10 @@ class JSQ(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), the lengths of their queues, and draws."""
+    """Working space: the open workers (see `filling.Open`), the requests of each, by place, and a draw for each request.
+
+    Requests are those running or sent; a draw is in [0, 1).
+    """
 
     fleet: Open
     queue: WorkerInts
@@ -42,7 +47,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the shortest queue with room."""
+    """Write each request's worker to `work`, oldest first: that of a shortest queue with room, or `HOLD` where none has."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         sent = min(view.waiting_load.size, total_free(view))
@@ -75,7 +80,10 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
-    """The first place of the shortest queue with memory for `size` tokens, or -1; and the number of ties."""
+    """The first place of the shortest queue with memory for `size` tokens, or -1; and how many such queues are as short.
+
+    `count` is the length of the list of open workers.
+    """
     shortest, best, ties = _LONG, -1, 0
     for j in range(count):
         if work.fleet.kv[j] >= size:
@@ -88,7 +96,10 @@ def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
 
 @part
 def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> None:
-    """If only slots limit: send one request to each worker of the shortest queue, drawn `by_chance`, and repeat."""
+    """If only slots limit: send the oldest `sent` requests, each to a shortest queue, drawn `by_chance` or of lowest index.
+
+    `sent` is at most the number of free slots. Draws are taken from `work.chance`.
+    """
     queue, workers, count, i = work.queue, work.fleet.open, 0, 0
     for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
         place = np.uintp(count)
@@ -113,7 +124,7 @@ def send_by_length(by_chance: bool, sent: int, view: RuleView, work: Work) -> No
 
 @part
 def place_of(rank: int, length: int, queue: I8) -> int:
-    """The place of the queue that comes at `rank`, counted from 0, among the queues of this length."""
+    """The place of the `rank`-th queue, counted from 0, among the queues of exactly this length; there must be so many."""
     j = -1
     while rank >= 0:
         j += 1

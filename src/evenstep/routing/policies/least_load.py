@@ -15,18 +15,19 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, WorkerInts, ru
 class LeastLoad(Ruled):
     """The oldest request goes to the worker with the fewest KV tokens (ties: lowest index): JSQ by tokens, not requests.
 
-    The load counts running requests, those sent and not yet decoding, and those this decision sends.
+    The load counts running requests, those sent and not yet decoding, and those this decision sends. Workers without a slot
+    or memory for the request are left out; a request that fits nowhere is held.
     """
 
 
 class Work(NamedTuple):
-    """Working space: the workers that still have a slot, in order, and what is left of each.
+    """Working space: the workers that still have a slot, in index order, and what this decision leaves of each.
 
     Attributes:
         worker, memory, bound: see `RoutingWork`.
         open: the worker at each place of the list.
         load: KV tokens of the worker at each place, those that this decision sends included.
-        free_slots, kv_free: of each worker.
+        free_slots, kv_free: slots and KV tokens left, by worker, not by place.
     """
 
     worker: Ints
@@ -40,7 +41,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: LeastLoad, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the lightest worker with room."""
+    """Write each request's worker to `work`, oldest first: the lightest one with room, or `HOLD` where none has."""
     count, is_limited = 0, False
     for g in range(view.load.size):
         work.free_slots[g] = view.free_slots[g]
@@ -66,7 +67,7 @@ def route(view: RuleView, options: LeastLoad, work: Work) -> None:
 
 @part
 def lightest(count: int, work: Work) -> int:
-    """The place of the open worker with the smallest load."""
+    """The place, among the `count` of the list, of the worker with the smallest load, the first of equal ones."""
     best, least = 0, work.load[0]
     for j in range(1, count):
         load = work.load[j]
@@ -77,7 +78,7 @@ def lightest(count: int, work: Work) -> int:
 
 @part
 def lightest_that_fits(size: float, count: int, work: Work) -> int:
-    """The place of the open worker with the smallest load and memory for `size` tokens; -1 without one."""
+    """As `lightest`, among workers with memory for `size` tokens; -1 without one."""
     best, least = -1, np.inf
     for j in range(count):
         if work.kv_free[work.open[j]] >= size and work.load[j] < least:

@@ -19,8 +19,8 @@ class MaxMin(Ruled):
     Args:
         length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
             prompt and expected output (the prompt alone where nothing is expected).
-        age_limit: multiple of the mean wait after which a request is overdue: overdue requests go first, oldest
-            first, for short requests would starve otherwise; 0 = off (paper mode).
+        age_limit: multiple of the mean wait after which a request is overdue: overdue requests go first, oldest first, in
+            at most a quarter of the free slots, for short requests would starve otherwise; 0 = off (paper mode).
 
     Raises:
         InputError: a negative or non-finite `age_limit`.
@@ -40,7 +40,7 @@ Work = CompletionWork
 
 @rule
 def route(view: RuleView, options: Any, work: CompletionWork) -> None:
-    """Send requests in order of length."""
+    """Send overdue requests, oldest first, then the others, longest first; see `completion_time.send_by_length`."""
     send_by_length(view, True, options.length_predicted, options.age_limit, work)
 
 

@@ -33,13 +33,13 @@ class OlbLbmm(Ruled):
       Then, while the worker that is ready last got a request now, its shortest one may move. It goes to the
       worker of earliest completion that has room, if it completes there before the last worker was ready.
 
-    Ready time is load over speed (``seconds_per_token``); a placed request adds its length.
+    Ready time is load times ``seconds_per_token``; a placed request adds its length to the load.
 
     Args:
         length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
             prompt and expected output (the prompt alone where nothing is expected).
-        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests are
-            placed first, since the longest of the admitted may find KV memory full time and again.
+        age_limit: multiple of the mean wait after which a request is overdue; 0 = off. Overdue requests, for at most a
+            quarter of the free slots, are placed first, since the longest may find KV memory full time and again.
 
     Raises:
         InputError: a negative or non-finite `age_limit`.
@@ -56,7 +56,11 @@ class OlbLbmm(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests."""
+    """Working space: the room (see `filling.Room`), loads and capability of each worker, and the admitted requests.
+
+    `ready` is in KV tokens and `speed` relative to the fastest worker: their quotient is the ready time. `order` lists the
+    admitted, `length` and `key` are by position in the pool.
+    """
 
     fleet: Room
     requests: WorkerInts
@@ -99,7 +103,10 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def admit(view: RuleView, work: Work) -> int:
-    """List the requests, oldest first, that find room one after the other; returns their number."""
+    """List in `work.order` the requests, oldest first, that find room one after the other; returns their number.
+
+    Each takes room on the worker with fewest requests where it fits. No worker is answered, and the room is used up.
+    """
     left, count = set_room(view, work.fleet), 0
     count_requests(view, work.requests)
     for i in range(view.waiting_load.size):
@@ -121,7 +128,7 @@ def admit(view: RuleView, work: Work) -> int:
 
 @part
 def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
-    """The worker on which a request completes first, among those with room for it; -1 without one.
+    """The worker on which request i completes first (ties: lowest index), among those with room for it; -1 without one.
 
     Args:
         other_than: a worker that is left out; -1 = no worker.

@@ -29,8 +29,10 @@ _LONG = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PowerOfD(Ruled):
-    """Draws `d` different workers with room by keyed chance, and sends the request to the one with fewest requests, running
-    or sent (ties: lowest index).
+    """Draws `d` different workers with room by keyed chance, and sends the request to the one with fewest requests.
+
+    Requests are running or sent; ties go to the lowest index. With fewer than `d` such workers all are looked at. A request
+    that fits nowhere is held.
 
     Args:
         d: workers looked at for each request, >= 1; 1 is random choice.
@@ -48,7 +50,14 @@ class PowerOfD(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), the lengths of their queues, and the places to draw from."""
+    """Working space: the open workers (see `filling.Open`), and what draws need.
+
+    Attributes:
+        queue: requests of each worker, running or sent, by place; by worker where only slots limit.
+        urn: the places to draw from.
+        drawn: where in the urn each draw of a request fell.
+        chance: numbers in [0, 1) where only slots limit: the first of each request, then the second of each, and so on.
+    """
 
     fleet: Open
     queue: WorkerInts
@@ -59,7 +68,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: PowerOfD, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the shortest queue of those drawn for it."""
+    """Write each request's worker to `work`, oldest first: the shortest of `d` queues drawn from those with room."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         send_by_slots(dice, min(options.d, view.load.size), view, work)
@@ -91,7 +100,10 @@ def route(view: RuleView, options: PowerOfD, work: Work) -> None:
 
 @part
 def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
-    """Send requests where only slots limit. Each draw's swap in the urn is undone, so the urn stays as it is."""
+    """Where only slots limit: send the oldest requests while slots last, each to the shortest of `d` drawn queues.
+
+    Each draw's swap in the urn is undone, so the urn stays as it is.
+    """
     sent = min(view.waiting_load.size, total_free(view))
     for draw in range(d):
         draw_all(dice, draw, sent, view, work.chance[draw * sent : draw * sent + sent])
@@ -112,7 +124,10 @@ def send_by_slots(dice: np.uint64, d: int, view: RuleView, work: Work) -> None:
 
 @part
 def shortest_drawn(i: int, sent: int, draws: int, count: int, work: Work) -> int:
-    """The place of the shortest queue among the workers drawn for request i."""
+    """The place of the shortest queue among `draws` workers drawn for request i from `count`; ties: lowest place.
+
+    The random numbers are in `work.chance`, `sent` of them for each draw.
+    """
     left, best, shortest = count, count, _LONG
     for draw in range(draws):
         k = np.uintp(work.chance[np.uintp(draw * sent + i)] * left)

@@ -60,7 +60,7 @@ class PrefixAffinity(Ruled):
 
 @rule
 def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
-    """Send the oldest requests, one after the other, each by cached prefix, fewest requests, or `nearest`."""
+    """Send requests, oldest first, each by cached prefix, fewest requests, or `nearest`; hold those that fit nowhere."""
     count, total = list_open(view, work.fleet), count_requests(view, work.requests)
     is_known = view.cached_tokens.size > 0
     if not is_known:
@@ -85,7 +85,7 @@ def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
 
 @part
 def is_unbalanced(options: PrefixAffinity, work: Work) -> bool:
-    """Whether the largest load exceeds the smallest by too much for prefix affinity."""
+    """Whether the largest number of requests exceeds the smallest by both `balance_abs` and the factor `balance_rel`."""
     low, high = work.requests[0], work.requests[0]
     for g in range(work.requests.size):
         low, high = min(low, work.requests[g]), max(high, work.requests[g])
@@ -94,7 +94,7 @@ def is_unbalanced(options: PrefixAffinity, work: Work) -> bool:
 
 @part
 def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Work) -> float:
-    """The most prompt tokens of a request that a worker with room has cached; -1 if that is not above `least`."""
+    """The most prompt tokens of request i that a worker with room has cached; -1 if that is not above `least` tokens."""
     most = -1.0
     for j in range(count):
         if work.fleet.kv[j] >= view.waiting_load[i]:
@@ -104,8 +104,9 @@ def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Work)
 
 @part
 def least_requests(i: int, cached: float, view: RuleView, count: int, work: Work) -> int:
-    """The place of the worker with fewest requests, among workers with room and `cached` tokens of the prompt; -1 without
-    one. `cached` = -1 stands for any number of tokens.
+    """The place of the worker with fewest requests (ties: lowest index) among those with room for request i; -1 without one.
+
+    With `cached` >= 0 only workers count that have exactly so many of its prompt tokens cached.
     """
     best = -1
     for j in range(count):

@@ -27,14 +27,16 @@ _STREAM = stream_number("random")
 
 @dataclass(frozen=True, slots=True)
 class Random(Ruled):
-    """Sends each request to a worker drawn uniformly from those with room, by chance keyed with the request's id.
+    """Sends each request, oldest first, to a worker drawn uniformly from those with a slot and memory for it.
+
+    The draw is keyed by seed and request id: runs of one seed agree. A request that fits nowhere is held.
 
     Source: BalanceRoute sec. 6.1 (baselines of the vLLM router).
     """
 
 
 class Work(NamedTuple):
-    """Working space: the open workers (see `filling.Open`), and a draw for each request."""
+    """Working space: the open workers (see `filling.Open`), and a draw in [0, 1) for each request, oldest first."""
 
     fleet: Open
     chance: RequestFloats
@@ -42,7 +44,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Random, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to a random worker with room."""
+    """Write each request's worker to `work`, oldest first: a random one with room, or `HOLD` where none has."""
     dice = head(view.seed, _STREAM)
     if is_unlimited(view):
         send_anywhere(dice, view, work)
@@ -66,7 +68,7 @@ def route(view: RuleView, options: Random, work: Work) -> None:
 
 @part
 def send_anywhere(dice: np.uint64, view: RuleView, work: Work) -> None:
-    """Send each request to a random open worker, for fleets where only slots limit."""
+    """Where only slots limit: send the oldest requests, as many as there are slots, each to a random worker with a slot."""
     sent = min(view.waiting_load.size, total_free(view))
     draw_all(dice, 0, sent, view, work.chance)
     count = list_where_slots_limit(view, work.fleet)

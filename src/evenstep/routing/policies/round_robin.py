@@ -12,7 +12,9 @@ from evenstep.routing.rules import Ruled, RuleView, rule
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(Ruled):
-    """Sends each request to the next worker in turn that has a slot; remembers whose turn it is.
+    """Sends each request, oldest first, to the next worker by index, round and round, that has a slot and memory for it.
+
+    The turn is remembered between decisions. A request that fits nowhere is held and uses up no turn.
 
     Source: BF-IO App. A.1.1.
     """
@@ -25,7 +27,7 @@ Work = Open
 
 @rule
 def route(view: RuleView, options: RoundRobin, work: Open) -> None:
-    """Send the oldest requests, one after the other, each to the next worker in turn with room."""
+    """Send requests, oldest first, each to the next worker in turn with room; the turn, `work.memory[0]`, moves on."""
     if is_unlimited(view):
         send_in_rounds(view, work)
         return
@@ -48,7 +50,7 @@ def route(view: RuleView, options: RoundRobin, work: Open) -> None:
 
 @part
 def first_that_fits(size: float, low: int, high: int, work: Open) -> int:
-    """The first place in low..high-1 whose worker has memory for `size` tokens; -1 without one."""
+    """The first place of the open list in low..high-1 whose worker has memory for `size` tokens; -1 without one."""
     for j in range(low, high):
         if work.kv[j] >= size:
             return j
@@ -57,7 +59,7 @@ def first_that_fits(size: float, low: int, high: int, work: Open) -> int:
 
 @part
 def send_in_rounds(view: RuleView, work: Open) -> None:
-    """Send requests in full rounds over the workers, where only slots limit."""
+    """Where only slots limit: send requests in rounds over workers with free slots; the turn, `work.memory[0]`, moves on."""
     begin = min(work.memory[0], view.free_slots.size)
     level, i, most = 1, 0, most_free(view)
     while level <= most and i < work.worker.size:

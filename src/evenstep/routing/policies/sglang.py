@@ -31,7 +31,7 @@ class SGLang(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), requests and KV tokens of each worker."""
+    """Working space: the room (see `filling.Room`), requests and KV tokens of each worker, those sent here included."""
 
     fleet: Room
     requests: WorkerInts
@@ -40,7 +40,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the worker with room that has the smallest score."""
+    """Write each request's worker to `work`, oldest first: the one with room that has the smallest score."""
     left = set_room(view, work.fleet)
     count_requests(view, work.requests)
     set_load(view, work.tokens)

@@ -31,7 +31,10 @@ class TensorRTADP(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests in order."""
+    """Working space: the room (see `filling.Room`), requests and tokens of each worker, and the taken requests by size.
+
+    `order` has their positions in the pool, largest first; `negated` their sizes times -1, the key to sort by.
+    """
 
     fleet: Room
     requests: WorkerInts
@@ -43,7 +46,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
-    """Send the oldest requests, the largest first, each to the worker that `lightest` finds."""
+    """Write to `work` a `lightest` worker for each of the oldest requests that slots suffice for, largest first."""
     taken = min(view.waiting_load.size, set_room(view, work.fleet))
     total = count_requests(view, work.requests)
     set_load(view, work.tokens)
@@ -65,9 +68,9 @@ def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
 
 @part
 def lightest(size: float, cap: int, work: Work) -> int:
-    """The worker with the fewest tokens, then requests, among those with room for `size` tokens; -1 without one.
+    """The worker with the fewest tokens, then requests, then index, with room for `size` tokens; -1 without one.
 
-    One below the cap of requests goes before all others.
+    A worker with fewer requests than `cap` goes before all others. Tokens and requests are those running or sent.
     """
     best, is_best_below = -1, False
     for g in range(work.tokens.size):

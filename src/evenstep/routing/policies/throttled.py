@@ -16,14 +16,14 @@ from evenstep.routing.rules import Ruled, RuleView, WorkerFloats, rule
 
 @dataclass(frozen=True, slots=True)
 class Throttled(Ruled):
-    """The oldest request goes to the first worker, by index, that is below its threshold and has room.
+    """The oldest request goes to the first worker, by index, that is below its threshold and has a slot and memory for it.
 
     A request waits while every worker is at its threshold, even where slots are free. A worker's threshold is
     `threshold` times its capability over the largest capability, rounded, at least 1; it counts requests running and
     sent.
 
     Args:
-        threshold: requests at a time on the most capable worker; None = the slots of each worker, times its capability.
+        threshold: requests at a time on the most capable worker; None = the slots of each worker in place of it.
         capability: what each worker can do, e.g. ``1/1/0.5``, repeated over the fleet; empty = by speed.
 
     Raises:
@@ -43,7 +43,7 @@ class Throttled(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the workers below their threshold (see `filling.Open`), and the capability of each worker."""
+    """Working space: the workers below their threshold (see `filling.Open`, `list_below`), and each one's capability."""
 
     fleet: Open
     capability: WorkerFloats
@@ -51,7 +51,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the first worker below its threshold with room."""
+    """Write each request's worker to `work`, oldest first: the first one below its threshold with room, else `HOLD`."""
     count = list_below(view, options, work)
     fits_everywhere = is_unlimited(view)
     for i in range(view.waiting_load.size):
@@ -70,7 +70,10 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def list_below(view: RuleView, options: Any, work: Work) -> int:
-    """List the open workers below their threshold; their slots are limited to the room below it. Returns their number."""
+    """List the open workers below their threshold in `work.fleet`; returns their number.
+
+    `work.fleet.slots` is the smaller of a worker's free slots and the requests it lacks to its threshold.
+    """
     largest = list_capabilities(view, options.capability, work.capability)
     fleet, listed, count = work.fleet, list_open(view, work.fleet), 0
     for j in range(listed):

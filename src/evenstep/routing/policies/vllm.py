@@ -37,7 +37,7 @@ class VLLM(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room (see `filling.Room`), waiting requests and weight of a waiting request for each worker."""
+    """Working space: the room (see `filling.Room`), and of each worker its waiting requests and their `waiting_weight`."""
 
     fleet: Room
     waiting: WorkerFloats
@@ -46,7 +46,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other, each to the worker of smallest score with room."""
+    """Write each request's worker to `work`, oldest first: the one of smallest score with room, or `HOLD` where none has."""
     G, left = view.load.size, set_room(view, work.fleet)
     for g in range(G):
         work.waiting[g] = view.queued[g]
@@ -66,7 +66,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def waiting_weight(g: int, view: RuleView) -> float:
-    """Extra weight of a waiting request in a worker's score; 0 up to half the KV memory in use."""
+    """What a waiting request adds to a worker's score, besides 1; 0 up to half the KV memory in use, or without a limit."""
     usage = 0.0
     if view.kv_free[g] < np.inf:
         capacity = view.load[g] + view.queued_load[g] + view.kv_free[g]
@@ -76,7 +76,7 @@ def waiting_weight(g: int, view: RuleView) -> float:
 
 @part
 def smallest_score(start: int, size: float, view: RuleView, work: Work) -> int:
-    """The worker of smallest score with room for `size` tokens, the first from `start` on; -1 without one."""
+    """The worker of smallest score with room for `size` tokens, the first of equal ones from `start` on; -1 without one."""
     best, least, G = -1, np.inf, work.weight.size
     for k in range(G):
         g = start + k - (G if start + k >= G else 0)

@@ -49,7 +49,7 @@ class Weighted(Ruled):
 
 
 class Work(NamedTuple):
-    """Working space: the room, requests, weight and share of the turns of each worker."""
+    """Working space: the room, requests, weight and number of turns, `LEAST` to `FULL`, of each worker."""
 
     fleet: Room
     requests: WorkerInts
@@ -59,7 +59,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: Any, work: Work) -> None:
-    """Send the oldest requests, one after the other, each by `next_turn` or `fewest_connections`."""
+    """Send requests, oldest first, each to the worker of `next_turn` or `fewest_connections`; hold one that fits nowhere."""
     largest = list_capabilities(view, options.weights, work.weight)
     count_requests(view, work.requests)
     if options.rule_round_robin:
@@ -79,7 +79,7 @@ def route(view: RuleView, options: Any, work: Work) -> None:
 
 @part
 def fewest_connections(size: float, work: Work) -> int:
-    """The worker of smallest (requests + 1) / weight with room for `size` tokens; -1 without one."""
+    """The worker of smallest (requests + 1) / weight with room for `size` tokens (ties: lowest index); -1 without one."""
     best, least = -1, np.inf
     for g in range(work.weight.size):
         busy = (work.requests[g] + 1) / work.weight[g]
@@ -90,7 +90,10 @@ def fewest_connections(size: float, work: Work) -> int:
 
 @part
 def next_turn(size: float, work: Work) -> int:
-    """The worker with room for `size` tokens whose turn is next; -1 without one, which uses up no turn."""
+    """The worker with room for `size` tokens whose turn is next; -1 without one.
+
+    The count of turns so far, `work.fleet.memory[0]`, moves past that turn; without a worker it stays.
+    """
     G, turn, g = work.turns.size, work.fleet.memory[0], 0
     while g < G and not has_room(g, size, work.fleet):
         g += 1
