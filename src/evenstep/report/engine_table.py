@@ -37,8 +37,13 @@ def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float
     return (*COLUMNS[:after], *SLO, *COLUMNS[after:])
 
 
-def table_lines(comparison: EngineComparison) -> list[str]:
-    """The table for a terminal: a line of headings, one of units, one for each policy, then `difference_lines`."""
+def table_lines(comparison: EngineComparison, width: int | None = None) -> list[str]:
+    """The table for a terminal: a line of headings, one of units, one for each policy, then differences and full names.
+
+    Args:
+        comparison: what to show.
+        width: letters of the terminal (`fitted`); None = any number, and no name is cut.
+    """
     results, columns = comparison.policies, columns_of(comparison)
     names = cut_names([r.policy for r in results], name_limit(width))
     rows = [
@@ -80,7 +85,7 @@ def cell(result: PolicyResult, name: str, factor: float) -> str:
     return MISSING if value is None else short(value * factor)
 
 
-def difference_lines(comparison: EngineComparison) -> list[str]:
+def _difference_lines(comparison: EngineComparison, names: Mapping[str, str], width: int | None) -> list[str]:
     """Paired differences of the columns in `DIFFERENCES`, in per cent of the baseline's mean, for a terminal.
 
     An empty line, a title, headings, and a line for each other policy; no lines for a single policy.

@@ -70,7 +70,7 @@ def until_sentence(swept: Swept) -> str:
     )
 
 
-def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS) -> list[str]:
+def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS, width: int | None = None) -> list[str]:
     """Headings, units, and a line for each point and policy: parameters, policy, number of replicates, and each metric.
 
     A metric is a mean ± half its 95 % interval. A last line counts rows left out, and one explains ``*``, an oracle.

@@ -201,8 +201,7 @@ class ComparisonTable:
 
     def foot(self, comparison: Comparison) -> None:
         """Print the `differences` to the baseline, then `foot_lines`, which explain the figures and give the digests."""
-        wide = self._console.width if self._console.is_terminal else None
-        for line in (*differences(comparison, wide), ""):
+        for line in (*differences(comparison, self._terminal), ""):
             self._console.print(Text(line))
         for line in (*self._cut(), *foot_lines(comparison)):  # wrapped at words on a terminal
             self._console.print(Text(line, style="dim"), soft_wrap=not self._console.is_terminal)
@@ -259,7 +258,7 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
 
     Args:
         comparison: the comparison.
-        width: characters of a terminal line: names are cut, and the last columns left out, to fit; None = all of them.
+        width: letters of the terminal: names are cut, and columns that do not fit follow below; None = any number.
     """
     others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:

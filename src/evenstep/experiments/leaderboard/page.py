@@ -47,10 +47,10 @@ def page(table: Table, *, data: str, picture: str) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def text_lines(table: Table) -> list[str]:
+def text_lines(table: Table, width: int | None = None) -> list[str]:
     """The ranks over all workloads as aligned lines for a terminal, best mean rank first, under a line of headings.
 
-    Oracles are left out.
+    Oracles are left out. `width` is in letters, as in `fitted`; None = any number, and no name is cut.
     """
     rows = overall(table)
     names = cut_names([one.policy for one in rows], name_limit(width))
