@@ -153,9 +153,7 @@ def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
 
 @part
 def admit(run: ShortRun, possible: int) -> int:
-    """Start the requests that the policy's answer in `pool.worker` sends, and take them out of the pool.
-
-    `possible`, the lower one of requests waiting and slots free, is how many it may send.
+    """Start the requests that the policy's answer in `pool.worker` sends, `possible` at most; they leave the pool.
 
     Returns:
         `RUNNING`, or `BROKEN` with the error noted if the answer breaks the contract.

@@ -229,8 +229,7 @@ def simulate(
         seed: key of every random draw of the policy.
         records: keep the request and step tables. Without them the run has totals and metrics only, percentiles are
             approximate, and memory does not grow with the trace.
-        workers: rows of the table of worker samples to keep; 0 = no table. A row has the load of each worker at a step. When
-            the table is full, every other row is dropped, and from then on half as many steps are sampled.
+        workers: most rows of the `WorkerTable`; 0 = no table. When it is full, every other row is dropped.
         decisions: keep the table of decisions, one row each.
         power: law by which energy is counted; default `Power()`.
         slo: latency objective for goodput; None = no goodput.

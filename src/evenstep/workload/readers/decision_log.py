@@ -29,8 +29,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     A request is dropped, and counted, unless it arrived and ended correctly within these parts. Prompt lengths
     are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
-    Requests of one task form a session. Each follows the request of its session that ended last before it arrived; its
-    think time is the seconds between.
+    Requests of a task form a session. Each thinks from the end of the last one of its session that ended before it.
 
     Args:
         path: the first part to read.
