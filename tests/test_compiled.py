@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import subprocess
 import sys
+import types
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pytest
 
-from evenstep import compiled
+from evenstep import compiled, names
 
 
 @dataclass(frozen=True)
@@ -146,3 +148,36 @@ def test_a_kernel_handed_over_by_its_address_gives_the_same_bits():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(engine_host.Course, "__init__", often)
         assert simulate_engine(trace, Vllm(), engine=engine).digest == usual
+
+
+def compiled_code_in(function, path=(), seen=None):
+    """Paths by which a function reaches compiled code through its globals."""
+    seen = set() if seen is None else seen
+    if function in seen:
+        return
+    seen.add(function)
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        for one in vars(value).values() if isinstance(value, types.SimpleNamespace) else [value]:
+            if hasattr(one, "py_func"):
+                yield (*path, function.__name__, name)
+            elif isinstance(one, types.FunctionType) and one.__module__.startswith("evenstep"):
+                yield from compiled_code_in(one, (*path, function.__name__), seen)
+        if isinstance(value, types.ModuleType):
+            used = [getattr(value, attribute, None) for attribute in function.__code__.co_names]
+            if any(hasattr(one, "py_func") for one in used):
+                yield (*path, function.__name__, name)
+
+
+@pytest.mark.parametrize(
+    ("room", "name", "entry"),
+    [
+        (room, name, entry)
+        for room, entry in (("routing", "route"), ("scheduling", "form_batch"))
+        for name in names.members(room)
+    ],
+)
+def test_the_plain_form_of_a_rule_reaches_no_compiled_code(room, name, entry):
+    """`policy check` compares the two forms: a kernel left compiled would be compared with itself."""
+    module = importlib.import_module(f"evenstep.{room}.policies.{name.replace('-', '_')}")
+    assert not [*compiled_code_in(compiled.as_plain(getattr(module, entry)))]

@@ -198,18 +198,29 @@ _plain_texts: dict[Any, Any] = {}
 
 
 def as_plain(kernel: Any) -> Any:
-    """A kernel as a plain Python function that calls the plain forms of the kernels it uses, to check compiled code.
+    """A kernel as a plain Python function that calls the plain forms of the kernels it uses.
 
-    The same kernel always gives the same function. Any other object is returned unchanged.
+    That holds for kernels that its file defines, imports by name, or calls as ``module.kernel``. The same kernel always
+    gives the same function. Any other object is returned unchanged.
     """
     text = getattr(kernel, "py_func", None)
     if text is None:
         return kernel
     if text not in _plain_texts:
-        scope = dict(text.__globals__)
+        scope, used = dict(text.__globals__), text.__code__.co_names
         _plain_texts[text] = types.FunctionType(text.__code__, scope, text.__name__, text.__defaults__)
-        scope.update({name: as_plain(scope[name]) for name in text.__code__.co_names if name in scope})
+        scope.update({name: _in_plain(scope[name], used) for name in used if name in scope})
     return _plain_texts[text]
+
+
+def _in_plain(value: Any, used: tuple[str, ...]) -> Any:
+    """A global of a kernel for its plain form; of a module with kernels, the attributes with the names it uses."""
+    if not isinstance(value, types.ModuleType):
+        return as_plain(value)
+    attributes = {name: getattr(value, name) for name in used if hasattr(value, name)}
+    if not any(hasattr(one, "py_func") for one in attributes.values()):
+        return value
+    return types.SimpleNamespace(**{name: as_plain(one) for name, one in attributes.items()})
 
 
 class _Address:
