@@ -267,3 +267,25 @@ def test_connections_that_are_closed_are_freed_at_once_and_not_by_the_collector(
             assert left == []
 
     asyncio.run(story())
+
+
+def test_a_failure_of_ours_within_an_answer_cuts_it_off_there(monkeypatch):
+    """A second head in the middle of a body would be part of the client's text."""
+
+    async def story():
+        async with running(ranks=1) as emulator, serving(url(emulator, 0)) as server:
+            whole = Client.send
+            sent: list[bytes] = []
+
+            def fails_later(self, data, last=False):
+                sent.append(data)
+                whole(self, data, last)
+                if len(sent) == 1:
+                    self.fail()
+
+            monkeypatch.setattr(Client, "send", fails_later)
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert sent and answer.count(b"HTTP/1.1") <= 1 and b"internal_error" not in answer
+            assert not answer.endswith(b"0\r\n\r\n"), "a client sees that the answer has no end"
+
+    asyncio.run(story())

@@ -125,3 +125,8 @@ def test_without_its_package_a_cluster_cannot_be_asked(monkeypatch):
     monkeypatch.setattr("evenstep.sockets.find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"pip install 'evenstep\[k8s\]'"):
         sources(Discovery(kubernetes=[Kubernetes("app=vllm", "here")]))
+
+
+def test_a_source_that_is_given_twice_is_refused():
+    with pytest.raises(InputError, match=r"discovery\.dns\[1\]: source is 'dns:engines\.example:8100'; expected .* once"):
+        sources(Discovery(dns=[NAME, NAME]))

@@ -134,7 +134,7 @@ def test_a_requests_id_is_the_clients_where_it_is_plain():
 
 def test_sessions_and_prompts_are_told_as_hashes():
     async def story():
-        async with engine(one_token) as one, serving(one.url) as server:
+        async with engine(one_token) as one, serving(one.url, session_headers=["X-Session-Id"]) as server:
             (pool,) = server.gateway.pools.all
             for headers in ("x-session-id: s\r\n", "x-evenstep-task: s\r\n", ""):
                 await raw(server, request(BODY, headers=CLOSE + headers))

@@ -80,12 +80,11 @@ def test_a_worker_does_not_become_another_one_under_the_same_name(change, said):
 
 def test_an_operator_can_take_out_whoever_named_a_worker():
     async def told(gateway, membership, fleets):
-        plan = membership.plan(CONFIG, [])
         await membership.remove("a", False)
         assert gateway.asked == [("remove", "a", False)] and fleets == [[]]
         with pytest.raises(InputError, match="name is 'a'; expected the name of a worker"):
             await membership.remove("a", True)
-        await membership.apply(plan)  # made before: the worker is gone already
+        assert (await membership.replace(CONFIG, [])).is_empty
         assert len(gateway.asked) == 1
 
     story(told)

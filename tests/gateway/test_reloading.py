@@ -9,6 +9,7 @@ from tests.gateway.fake_gateway import FakeGateway
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.operate.control import ControlProxy
 from evenstep.gateway.operate.membership import Membership
 from evenstep.gateway.operate.reloading import Reloader
@@ -125,5 +126,22 @@ def test_an_operators_policy_holds_until_the_next_reload(tmp_path):
         assert gateway.now.policy == "br-h:horizon=5"
         await reloader.reload()
         assert gateway.now.policy == "jsq"
+
+    story(tmp_path, told)
+
+
+def test_a_worker_that_an_operator_adds_during_a_reload_stays_the_operators(tmp_path, monkeypatch):
+    async def told(file, gateway, reloader, heard):
+        file.write_text(FILE.replace("name: b", "name: c"))
+        before, members = reloader._use, reloader._membership
+
+        async def slowly(*given):
+            await before(*given)
+            await members.add([Worker("http://c:1", name="c")])
+
+        monkeypatch.setattr(reloader, "_use", slowly)
+        with pytest.raises(InputError, match="name is 'c'; expected a name that is free"):
+            await reloader.reload()
+        assert members.source_of("c") == "admin" and set(gateway.here) == {"a", "b", "c"}
 
     story(tmp_path, told)

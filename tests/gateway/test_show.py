@@ -15,6 +15,8 @@ SOURCES = Sources(
         "decisions.salt": Given("command line --set", "sk-salt"),
         "listen.tls.certificate": Given("command line --set", "server.pem"),
         "listen.tls.key": Given("command line --set", "server.key"),
+        "admin.tls.certificate": Given("command line --set", "admin.pem"),
+        "admin.tls.key": Given("command line --set", "admin.key"),
     },
 )
 
@@ -23,7 +25,7 @@ def test_no_secret_is_ever_shown_and_its_place_is():
     for text in (as_text(SOURCES.settled()), as_json(SOURCES.settled())):
         assert "sk-" not in text
         assert "env:K" in text and "(hidden)" in text
-        assert "server.key" in text
+        assert "server.key" in text and "admin.key" in text
 
 
 def test_every_setting_is_shown_with_its_origin():

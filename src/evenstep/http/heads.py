@@ -107,7 +107,10 @@ def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
 
 
 def response_heads() -> Heads[ResponseHead]:
-    """A cache for the answers of one server, with `splits`; heads with another status than 200 are parsed each time."""
+    """A cache for the answers of one server, with `splits`, but not for answers to HEAD: `read_response_head` parses those.
+
+    Heads with another status than 200 are parsed each time.
+    """
 
     def make(head: bytes) -> tuple[ResponseHead, int, bool]:
         found = read_response_head(head)

@@ -121,10 +121,11 @@ class Server(Generic[P]):
         parsed: what `Reads.read` returned for the current request; None before its head and after its answer.
         got: bytes of the current body so far, for a body that did not come with its head.
         is_framed: the body of the current answer goes out in chunks; set by `start`.
+        has_begun: the head of the current answer has gone out, and its end has not.
     """
 
     __slots__ = (
-        *("_begun", "_framing", "_had_empty_line", "_most_waiting", "_pieces", "_rules", "_waiting", "got"),
+        *("_begun", "_framing", "_had_empty_line", "_most_waiting", "_pieces", "_rules", "_waiting", "got", "has_begun"),
         *("_chunks", "_is_head", "_prefix", "is_framed", "keep_alive", "parsed", "state"),
     )
 
@@ -133,7 +134,7 @@ class Server(Generic[P]):
         self.state = _IDLE
         self.parsed: P | None = None
         self.keep_alive = self._chunks = True
-        self.is_framed = self._is_head = self._had_empty_line = False
+        self.is_framed = self._is_head = self._had_empty_line = self.has_begun = False
         self.got = 0
         self._begun = PartialHead()
         self._framing: Framing | None = None
@@ -318,7 +319,7 @@ class Server(Generic[P]):
         if self.is_framed:  # RFC 9112 section 7.1
             data = b"%x\r\n%b\r\n" % (len(data), data) if data and not last else framed(data, last)
         if self._prefix:
-            data, self._prefix = self._prefix + data, b""
+            data, self._prefix, self.has_begun = self._prefix + data, b"", True
         if last:
             self._end()
         return data
@@ -326,7 +327,7 @@ class Server(Generic[P]):
     def forward(self, data: bytes) -> bytes:
         """The bytes to write for a piece that is framed already, in chunks if `is_framed`. It cannot end the answer."""
         if self._prefix:
-            data, self._prefix = self._prefix + data, b""
+            data, self._prefix, self.has_begun = self._prefix + data, b"", True
         return data
 
     def close(self) -> None:
@@ -346,6 +347,7 @@ class Server(Generic[P]):
 
     def _end(self) -> None:
         """The answer has ended."""
+        self.has_begun = False
         if not self.keep_alive:
             self.close()
             return

@@ -50,7 +50,7 @@ def as_text(settled: Settled[GatewayConfig]) -> str:
         else:
             lines.append((name, _text(value), origin))
     width = max(len(name) for name, _, _ in lines)
-    middle = max(len(value) for _, value, _ in lines if len(value) <= 40)
+    middle = max((len(value) for _, value, _ in lines if len(value) <= 40), default=0)
     return "\n".join(f"{name:<{width}}  {value:<{middle}}  {origin}" for name, value, origin in lines)
 
 
@@ -67,6 +67,6 @@ def _covered(name: str, value: Any) -> Any:
         return [_covered(name, item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         return {key: _covered(str(key), item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, str) and name.rpartition(".")[2] in _SECRETS and name != "listen.tls.key":
+    if isinstance(value, str) and name.rpartition(".")[2] in _SECRETS and not name.endswith(".tls.key"):
         return covered(value)
     return value

@@ -197,9 +197,13 @@ class Client(asyncio.Protocol):
     def fail(self) -> None:
         """Answer with status 500, and log the exception being handled; a bug of ours costs only this request.
 
-        Call it in an ``except`` block. The job is told that the client left, and the connection ends.
+        Call it in an ``except`` block. The job is told that the client left, and the connection ends. An answer that has
+        begun is cut off there.
         """
         _log.exception("a request could not be served", extra={"request": self._name})
+        if self._machine.has_begun:
+            self.abort()
+            return
         if self.job is not None:
             self.job.client_gone()
         if self.is_busy:

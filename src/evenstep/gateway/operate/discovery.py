@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from typing import Any
 
 from evenstep.errors import InputError
@@ -25,10 +25,10 @@ _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, Any, None]]]:
     """The sources of discovery by name, each as a coroutine function for `discover`.
 
-    A name is ``dns:NAME:PORT`` or ``kubernetes:NAMESPACE:SELECTOR``; of two with one name, the later counts.
+    A name is ``dns:NAME:PORT`` or ``kubernetes:NAMESPACE:SELECTOR``; each name once.
 
     Raises:
-        InputError: an invalid setting, or a missing package.
+        InputError: an invalid setting, two sources with one name, or a missing package.
     """
     found: dict[str, Callable[[Tell], Coroutine[Any, Any, None]]] = {}
     for place, dns in enumerate(discovery.dns):
@@ -36,14 +36,23 @@ def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, A
         check(where, dns.worker, dns.port, dns.every_s)
         if not dns.name:
             raise InputError(where, "name", dns.name, "a host name")
-        found[f"dns:{dns.name}:{dns.port}"] = lambda tell, dns=dns: follow_dns(dns, tell)
+        name = _free(found, where, f"dns:{dns.name}:{dns.port}")
+        found[name] = lambda tell, dns=dns: follow_dns(dns, tell)
     for place, pods in enumerate(discovery.kubernetes):
         from evenstep.gateway.operate.kubernetes import Pods
 
         where = f"discovery.kubernetes[{place}]"
         check(where, pods.worker, pods.port, pods.every_s)
-        found[f"kubernetes:{pods.namespace}:{pods.selector}"] = Pods(pods, where).follow
+        name = _free(found, where, f"kubernetes:{pods.namespace}:{pods.selector}")
+        found[name] = Pods(pods, where).follow
     return found
+
+
+def _free(found: Container[str], where: str, name: str) -> str:
+    """The name of a source, if no other has it: each owns its workers by its name."""
+    if name in found:
+        raise InputError(where, "source", name, "a source that is given once", "Remove one of the two.")
+    return name
 
 
 async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]], membership: Membership) -> None:

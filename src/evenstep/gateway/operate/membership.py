@@ -82,20 +82,14 @@ class Membership:
         joins = [worker for name, worker in wanted.items() if owned.get(name) != worker]
         return Plan(source, wanted, joins, [name for name in owned if name not in wanted])
 
-    async def apply(self, plan: Plan) -> None:
-        """Carry a plan out, worker by worker; those that leave finish their requests. It is not checked again.
-
-        Raises:
-            InputError: the gateway refuses a worker; what came before it in the plan has happened.
-        """
-        async with self._turn:
-            await self._apply(plan)
-
     async def replace(self, source: str, workers: Iterable[Worker]) -> Plan:
-        """Set all workers of a source, which may be new, and return the changes made.
+        """Set all workers of a source, which may be new, worker by worker, and return the changes made.
+
+        Workers that leave finish their requests.
 
         Raises:
-            InputError: see `plan` and `apply`.
+            InputError: see `plan`; nothing has changed then. Or the gateway refuses a worker; what came before it in the
+                plan has happened.
         """
         async with self._turn:
             plan = self.plan(source, workers)
@@ -107,7 +101,7 @@ class Membership:
 
         Raises:
             InputError: a name is taken, an engine (URL, rank, role) is, or the gateway refuses a worker; see `plan` and
-                `apply`.
+                `replace`.
         """
         workers = list(workers)
         async with self._turn:
@@ -140,8 +134,7 @@ class Membership:
                 owned[worker.name] = worker
                 _log.info(said, extra=fields(worker=worker.name, source=plan.source))
             for name in plan.leaves:
-                if name in owned:  # else an operator was quicker
-                    await self._remove(owned, name, True)
+                await self._remove(owned, name, True)
         finally:
             self._changed(self.workers())
 

@@ -179,7 +179,7 @@ class Operation:
         tasks = [asyncio.create_task(discover(name, one, membership)) for name, one in follow.items()]
         tasks += [
             asyncio.create_task(self._report(snapshots)),
-            asyncio.create_task(self._tell_status(snapshots)),
+            asyncio.create_task(self._tell_status(snapshots, reloader)),
         ]
         return _Parts(runner, scraper, tasks)
 
@@ -250,12 +250,12 @@ class Operation:
             await asyncio.sleep(_MINUTE_S)
             await _quietly(self.report(snapshots))
 
-    async def _tell_status(self, snapshots: Snapshots) -> None:
+    async def _tell_status(self, snapshots: Snapshots, reloader: Reloader) -> None:
         """Log a status line every ``log.status_s`` seconds of the config in force."""
         status, loop = Status(), asyncio.get_running_loop()
         told_s = loop.time()
         while True:
-            every_s = self._door.control.config().log.status_s
+            every_s = reloader.settled.value.log.status_s
             await asyncio.sleep(every_s or _MINUTE_S)
             if not every_s:
                 continue

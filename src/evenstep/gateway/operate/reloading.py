@@ -87,8 +87,8 @@ class Reloader:
         """Read all sources again, and use the new config, its certificates and its workers; one change at a time.
 
         Raises:
-            InputError: something is wrong. Nothing has changed then, unless the gateway refused a worker (see
-                `Membership.apply`) after the new config was in force.
+            InputError: something is wrong. Nothing has changed then, unless a worker was refused (see
+                `Membership.replace`) after the new config was in force.
         """
         async with self._turn:
             before = self.settled
@@ -125,13 +125,13 @@ class Reloader:
         before, after = self.settled.value, fresh.value
         fixed = {name: getattr(before, name) for name in _FIXED}
         wanted = dataclasses.replace(after, **fixed)
-        plan = self._membership.plan(CONFIG, wanted.fleet())
+        self._membership.plan(CONFIG, wanted.fleet())  # refuses before anything changes
         origin = {
             name: self.settled.origin.get(name, place) if name.split(".")[0] in _FIXED else place
             for name, place in fresh.origin.items()
         }
         await self._use(Settled(wanted, origin), self._contexts)
-        await self._membership.apply(plan)
+        plan = await self._membership.replace(CONFIG, wanted.fleet())  # others may have joined meanwhile
         different = [n for n in fresh.origin if value_at(before, n) != value_at(after, n)]
         return Reloaded(
             changed=[n for n in different if n.split(".")[0] not in _FIXED],

@@ -88,7 +88,7 @@ class Front:
             callers: made from `config`.
         """
         self.limits: Limits = config.limits
-        self._callers, self._session_headers = callers, tuple(config.session_headers)
+        self._callers, self._session_headers = callers, tuple(name.lower() for name in config.session_headers)
         self.heads = ClientHeads(self._read_head)  # what follows from a head may be something else now
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
