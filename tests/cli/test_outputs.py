@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.measure.test_comparison import replicates
@@ -57,6 +58,15 @@ def test_places_are_tried_before_a_long_run(tmp_path):
     with pytest.raises(InputError, match="can be written to"):
         outputs.check_folder(str(file / "below"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_old_file_in_a_folder_that_may_not_be_written_to_is_refused_before_a_long_run(tmp_path, monkeypatch):
+    """It is replaced by a new one, which is written next to it. A device is written in place."""
+    (tmp_path / "old.html").write_text("")
+    monkeypatch.setattr(outputs.os, "access", lambda folder, mode: Path(folder) != tmp_path and str(folder) != "/dev")
+    with pytest.raises(InputError, match="^--plot: folder is .*can be written to"):
+        outputs.check_writable("--plot", str(tmp_path / "old.html"))
+    outputs.check_writable("--plot", "/dev/null")
 
 
 def test_versions_say_what_runs_the_kernels():

@@ -50,7 +50,7 @@ def test_a_group_beyond_the_measured_sizes_is_refused(size):
         sync_seconds("law", check_sync("law", "sync_s", "4:1/64:2"), size)
 
 
-@pytest.mark.parametrize("sync", [-1.0, float("nan"), "x", "4:1/4:2", "0:1/3:1", "2.5:1/3:1", "4:-1/8:1"])
+@pytest.mark.parametrize("sync", [-1.0, float("nan"), "x", "4:1/4:2", "0:1/3:1", "2.5:1/3:1", "4:-1/8:1", ()])
 def test_a_bad_sync_is_refused(sync):
     with pytest.raises(InputError, match=r"^law: sync_s is "):
         check_sync("law", "sync_s", sync)

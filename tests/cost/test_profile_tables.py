@@ -45,9 +45,11 @@ def test_a_file_may_be_gzipped_and_must_be_text(tmp_path):
     packed = tmp_path / "a.csv.gz"
     packed.write_bytes(gzip.compress(b"x"))
     assert text_of(packed) == "x"
-    packed.write_bytes(b"no gzip")
-    with pytest.raises(InputError, match=r"a\.csv\.gz"):
-        text_of(packed)
+    whole = gzip.compress(b"x" * 100)
+    for damaged in (b"no gzip", whole[:-9], whole[:10] + b"\xff\xff\xff" + whole[13:]):
+        packed.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"a\.csv\.gz"):
+            text_of(packed)
 
 
 def test_long_contexts_that_did_not_fit_go_on_as_a_line(tmp_path):

@@ -107,6 +107,11 @@ def test_null_is_as_good_as_absent():
         ("completions", PROMPT | {"prompt": []}, "prompt"),
         ("completions", PROMPT | {"prompt": 3}, "prompt"),
         ("completions", PROMPT | {"prompt": [["a"]]}, "prompt"),
+        ("completions", PROMPT | {"prompt": ["a", 5]}, "prompt"),
+        ("completions", PROMPT | {"prompt": [1, "b"]}, "prompt"),
+        ("completions", PROMPT | {"prompt": [1, 2.5]}, "prompt"),
+        ("completions", PROMPT | {"prompt": [[1], [2, "b"]]}, "prompt"),
+        ("completions", PROMPT | {"prompt": [[1], "b"]}, "prompt"),
         ("completions", PROMPT | {"n": 3, "best_of": 2}, "best_of"),
     ],
 )

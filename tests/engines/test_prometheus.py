@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evenstep.engines.metrics.prometheus import Line, lines, wanted
+from evenstep.engines.metrics.prometheus import Line, lines, wanted, whole
 from evenstep.errors import EngineError
 
 PAGE = rb"""# HELP a:x Something a:x 1
@@ -31,3 +31,7 @@ def test_only_whole_names_are_read_with_their_labels():
 def test_a_value_that_is_no_number_is_the_engines_error():
     with pytest.raises(EngineError, match="a:x is 'three'"):
         lines(b"a:x three\n", wanted(["a:x"]))
+
+
+def test_a_label_that_is_no_whole_number_counts_as_0():
+    assert [whole(label) for label in ("12", "", "x", "-1", "²", "9" * 5000)] == [12, 0, 0, 0, 0, 0]

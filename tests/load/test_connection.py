@@ -158,3 +158,10 @@ def test_an_answer_that_takes_too_long_is_given_up(told):
     told.call._late(5.0)
     assert told.error == "timeout"
     assert told.wire.closing and told.ended == [told.call]
+
+
+def test_an_answer_that_is_over_stays_as_it_was(told):
+    told.feed(CHUNKED)
+    assert told.ended == [told.call] and told.error == ""
+    told.call.cancel()
+    assert told.error == "" and told.ended == [told.call]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 
+import pytest
 from tests.emulator import running as emulators
 from tests.gateway.running import until
 from tests.load.running import loaded, small
 
+from evenstep.errors import EngineError
+from evenstep.load import watching
 from evenstep.load.settings import target_of
 from evenstep.load.watching import Watch
 
@@ -49,3 +52,9 @@ def test_a_page_that_cannot_be_read_leaves_no_sample():
     watch.begin()
     watch.end()
     assert watch.samples == []
+
+
+def test_a_page_without_what_is_shared_is_an_error_of_ours(monkeypatch):
+    monkeypatch.setattr(watching, "get", lambda target, path: (503, b"upstream is not there"))
+    with pytest.raises(EngineError, match="evenstep:steps_total is missing"):
+        Watch(target_of("http://127.0.0.1:1"), None).read()

@@ -15,6 +15,7 @@ from evenstep.report.numbers import counted, percent, relative, short, tick
         (12345.6, "12,346"),
         (-3.21, "-3.21"),
         (None, "-"),
+        (float("-inf"), "-inf"),
         (1e-12, "0.000000000"),
     ],
 )

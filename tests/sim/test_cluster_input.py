@@ -67,10 +67,17 @@ def test_lengths_below_one_are_named_with_their_request(column):
     assert f"short: request 1: {column} is 0; expected an integer >= 1" in raised(trace)
 
 
-@pytest.mark.parametrize("times", [[1.0, 0.5], [0.0, math.nan], [0.0, math.inf]])
-def test_times_must_be_finite_and_ascend(times):
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ([1.0, 0.5], "short: arrival_s is 'unsorted'; expected times in ascending order"),
+        ([0.0, math.nan], "short: request 1: arrival_s is nan; expected a finite time"),
+        ([0.0, math.inf], "short: request 1: arrival_s is inf; expected a finite time"),
+    ],
+)
+def test_times_must_be_finite_and_ascend(times, said):
     trace = dataclasses.replace(TRACE, arrival_s=np.array(times))
-    assert "arrival_s is 'unsorted'; expected finite times in ascending order" in raised(trace, arrivals="timed")
+    assert said in raised(trace, arrivals="timed")
 
 
 def test_memory_that_holds_a_profile_to_the_grain_holds_it():

@@ -33,6 +33,8 @@ def test_types_at_a_load_keep_their_proportions():
     types = Types((2, 1), (20, 40), (10, 30), 0.01, 1e-5).at_load(0.7)
     assert types.load == pytest.approx(0.7)
     assert types.arrivals_per_s[0] == 2 * types.arrivals_per_s[1]
+    with pytest.raises(InputError, match="load is 0"):
+        Types((0.0,), (20,), (10,), 0.01, 1e-5).at_load(0.7)
 
 
 def test_an_engine_that_cannot_keep_up_has_no_equilibrium():

@@ -127,6 +127,8 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
         check_seconds(where, field, sync)
         return float(sync)
     pairs = pairs_of(where, field, sync)
+    if not pairs:
+        raise InputError(where, field, "empty", "seconds, or pairs of group size and seconds")
     last = 0.0
     for size, seconds in pairs:
         if size <= last or size != int(size):

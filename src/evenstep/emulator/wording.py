@@ -81,7 +81,10 @@ class Wording:
         return [self.event(replace(choice, finish=None, stop_reason=None)), self._finish_event(choice)]
 
     def event(self, choice: Choice) -> bytes:
-        """An event with the newest part of one answer; empty for a chat that has no new text, no end and shows no ids."""
+        """An event with the newest part of one answer; empty for a chat that has no new text, no end and shows no ids.
+
+        The end of a chat takes two events of SGLang, so `events` has to be asked for it.
+        """
         if len(choice.ids) == 1 and not self._asked.stop:
             text = _TEXT[choice.ids[0]]
         else:

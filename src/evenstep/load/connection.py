@@ -51,7 +51,9 @@ class Call:
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:
-        """End the call with an error (see `Answer.fail`), unless it has one already, and close its connection."""
+        """End the call with an error (see `Answer.fail`), unless it is over, and close its connection."""
+        if self.is_over:
+            return
         self.answer.fail(kind, message)
         connection = self.connection
         self.over()

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from evenstep.engines.metrics.prometheus import lines, wanted
-from evenstep.errors import EvenstepError
+from evenstep.errors import EngineError, EvenstepError
 from evenstep.load.models import get
 from evenstep.load.processes import cpu_s
 from evenstep.load.settings import Target
@@ -93,6 +93,8 @@ class Watch:
             EvenstepError: the engines' page cannot be read. If the gateway's cannot, its figures are empty.
         """
         engine = _figures(self.engine, "/metrics", _ENGINE)
+        if missing := [_ENGINE[key] for key in _SHARED if key not in engine]:
+            raise EngineError(f"metrics page: {missing[0]} is missing; expected a number.")
         for key in _SHARED:
             engine[key] /= engine["ranks"]
         at_s = time.monotonic()

@@ -12,10 +12,12 @@ MISSING = "-"
 def short(value: float | None, digits: int = 3) -> str:
     """A number with `digits` significant digits, but all digits before the point: ``0.0123``, ``1.23``, ``12,345``.
 
-    At most nine decimals. `MISSING` for None and nan; infinity raises OverflowError.
+    At most nine decimals. `MISSING` for None and nan, ``inf`` for infinity.
     """
     if value is None or math.isnan(value):
         return MISSING
+    if math.isinf(value):
+        return str(value)
     if value == 0:
         return "0"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))

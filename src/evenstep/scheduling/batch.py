@@ -267,7 +267,11 @@ def drop_empty(batch: Batch) -> None:
 
 @part
 def closed(batch: Batch) -> None:
-    """If requests were evicted, remove entries without tokens and sort the evicted positions, as hosts require."""
+    """If requests were evicted, remove entries without tokens and sort the evicted positions, as hosts require.
+
+    A rule need not call it, since it is called after every rule. Without evictions it does nothing: a rule that took tokens
+    back calls `drop_empty` itself.
+    """
     if batch.gone[0] == 0:
         return
     drop_empty(batch)

@@ -61,7 +61,13 @@ class Types:
         return float(self.d1_s * np.dot(self.arrivals_per_s, self.work))
 
     def at_load(self, load: float) -> Types:
-        """The types with all arrivals scaled by one factor, so that their `load` is this; an engine keeps up below 1."""
+        """The types with all arrivals scaled by one factor, so that their `load` is this; an engine keeps up below 1.
+
+        Raises:
+            InputError: their own load is 0.
+        """
+        if self.load == 0:
+            raise InputError("types", "load", 0, "arrivals and a d1_s above 0, to scale them")
         rate = load / self.load
         return replace(self, arrivals_per_s=[rate * share for share in self.arrivals_per_s])
 

@@ -139,3 +139,9 @@ def test_the_columns_are_copies_that_can_be_written(write):
 def test_another_separator_is_named(write, form, mark, name):
     with pytest.raises(InputError, match=f"The columns are separated by {name}; separate them by commas"):
         read_trace(write("x.csv", OWN.replace(",", mark)), form)
+
+
+def test_columns_without_lengths_are_refused():
+    for given in ({"prompt_tokens": [1], "output_tokens": None}, {"prompt_tokens": None, "output_tokens": [1]}):
+        with pytest.raises(InputError, match=r"Trace\.from_columns: (prompt|output)_tokens is 'missing'"):
+            Trace.from_columns(**given)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.strategies import traces
 
 from evenstep.workload.checks import check_trace
-from evenstep.workload.readers import links
+from evenstep.workload.readers import json_table, links
 
 
 def test_a_row_follows_the_one_above_it_of_its_session():
@@ -39,3 +39,11 @@ def test_dropping_rows_keeps_a_trace_whole_and_its_sessions_in_order(trace, data
     assert len(kept) == keep.sum()
     assert kept.after.tolist() == links.previous_in_session(kept.session).tolist()
     assert ("said" in kept.notes[-1:]) == (not keep.all())
+
+
+def test_every_row_below_a_later_one_is_counted(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(f'{{"t": {t}}}\n' for t in (3, 1, 2, 4)))
+    table = json_table.table(path, {"t": ("t",)}, ("t",), skip_bad_rows=False)
+    order, notes = links.by_time(table, table.number("t", low=0.0), "{} rows")
+    assert order.tolist() == [1, 2, 0, 3] and notes == ["2 rows"]

@@ -13,7 +13,7 @@ def test_the_formats_own_defects_are_mended_and_counted(samples):
     text = " ".join(trace.notes)
     for said in (
         "characters / 4",
-        "3 rows stood below",
+        "6 rows stood below",
         "1 rows have an empty prompt",
         "2 of 10 rows have an empty output",
     ):

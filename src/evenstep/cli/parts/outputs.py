@@ -211,14 +211,15 @@ def check_writable(flag: str, file: str | None) -> None:
     """Check before a long run that the file a flag names can be written; None needs no check.
 
     Raises:
-        InputError: it is a folder, or it does not exist and its folder is missing or may not be written to.
+        InputError: it is a folder, or its folder is missing or may not be written to. A device needs no folder.
     """
     if file is None:
         return
     path = Path(file)
     if path.is_dir():
         raise InputError(flag, "file", file, "a file, not a folder")
-    if not path.exists() and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+    folder = path.resolve().parent  # where the new file is written, before it replaces an old one
+    if (path.is_file() or not path.exists()) and not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError(flag, "folder", str(path.parent), "a folder that exists and can be written to")
 
 

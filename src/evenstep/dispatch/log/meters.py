@@ -8,13 +8,14 @@ from evenstep.dispatch.log.histogram import SECONDS, TOKENS, Histogram, Seconds,
 
 
 class Meters:
-    """Counters and histograms of a dispatcher since its start; other parts write the attributes, `values` reads them.
+    """Counters and histograms of a dispatcher since its start. Other parts write the attributes, `values` reads most.
 
     Attributes:
         requests: ended requests by status code, or ``error`` after the first token, or ``cancelled``.
         decisions: decisions by (policy text, outcome); an outcome is ``admitted``, ``held`` or ``fallback``.
-        waits: mean seconds of requests in the pool until they were sent to a worker.
-        stages: seconds of each decision's stages by name, if a stopwatch times them.
+        waits: mean seconds of requests in the pool until they were sent to a worker, where older ones fade, for policies and
+            Retry-After. `pool_wait_s` is the histogram of the same waits.
+        stages: a histogram of seconds for each stage of a decision, by name; filled only if a stopwatch times them.
     """
 
     def __init__(self) -> None:

@@ -42,8 +42,7 @@ class SGLang:
         """
         values: dict[int, dict[str, float]] = {}
         for line in prometheus.lines(page, _WANTED):
-            label = line.labels.get("dp_rank", "")
-            seen = values.setdefault(int(label) if label.isdigit() else 0, {})
+            seen = values.setdefault(prometheus.whole(line.labels.get("dp_rank", "")), {})
             seen[line.name] = max(seen.get(line.name, -math.inf), line.value)
         if not values:
             raise NotItsPageError(f"metrics page: {_RUNNING} is missing; expected a number.")

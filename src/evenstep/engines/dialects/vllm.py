@@ -59,9 +59,10 @@ class VLLM:
         values: dict[int, dict[str, float]] = {}
         blocks: dict[int, tuple[int, int]] = {}
         for line in prometheus.lines(page, _WANTED):
-            rank = int(line.labels.get("engine") or 0) if (line.labels.get("engine") or "0").isdigit() else 0
+            rank = prometheus.whole(line.labels.get("engine", ""))
             if line.name == _CONFIG:
-                blocks[rank] = (_whole(line, "num_gpu_blocks"), _whole(line, "block_size"))
+                many, size = line.labels.get("num_gpu_blocks", ""), line.labels.get("block_size", "")
+                blocks[rank] = prometheus.whole(many), prometheus.whole(size)
             else:
                 name = _USAGE[0] if line.name in _USAGE else line.name
                 seen = values.setdefault(rank, {})
@@ -87,11 +88,6 @@ def _sample(rank: int, seen: dict[str, float], config: tuple[int, int]) -> Engin
         prefix_queried=seen.get(_QUERIED, math.nan),
         prefix_hit=seen.get(_HIT, math.nan),
     )
-
-
-def _whole(line: prometheus.Line, label: str) -> int:
-    text = line.labels.get(label, "")
-    return int(text) if text.isdigit() else 0
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -24,6 +24,11 @@ class Line:
     value: float
 
 
+def whole(label: str) -> int:
+    """The number that a label gives in digits; 0 if it gives none."""
+    return int(label) if label.isdecimal() and len(label) < 19 else 0
+
+
 def wanted(names: Iterable[str]) -> re.Pattern[bytes]:
     """The compiled pattern to pass to `lines`: it matches samples of these metrics, by whole names, not comment lines."""
     either = b"|".join(re.escape(name.encode()) for name in names)

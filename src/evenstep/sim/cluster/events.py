@@ -236,7 +236,8 @@ def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int
 def send(run: Run, place: int, g: int) -> None:
     """Start the request at a place of the pool on worker g, or queue it if the group is inside a step or no slot is free.
 
-    The request stays in the pool: the caller takes it out, and lowers `Now.free_total`.
+    The caller has checked that the worker has a free slot (`free_slots`, lowered here) and that the queues have a free node
+    (`has_room`). The request stays in the pool: the caller takes it out, and lowers `Now.free_total`.
     """
     fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
     row, since_s = pool.id[np.uintp(place)], pool.since_s[np.uintp(place)]

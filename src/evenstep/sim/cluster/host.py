@@ -247,9 +247,13 @@ class _Gathered:
 
 
 def done_rows(run: model.Run, request_class: I8 | None, count: int) -> RequestTable:
-    """The first `count` completed requests of the loop's records, as a table; with `keep`, `count` has to be all requests.
+    """The first `count` completed requests of the loop's records, as a table.
 
+    With `keep` they are in order of request id, and `count` has to be all requests; without it, in order of completion.
     Worker, steps and times are views of the records where kernels are compiled. Without `keep` the others are copies.
+
+    Args:
+        request_class: int64[requests of the trace], or None.
     """
     done = cut(run.records.done, 0, count)
     if run.fixed.keep:  # every request is at its own row

@@ -50,8 +50,12 @@ def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | 
     if cluster.arrivals == "timed":
         if trace.arrival_s is None:
             raise InputError(trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate).")
-        if np.any(np.diff(trace.arrival_s) < 0) or not np.isfinite(trace.arrival_s).all():
-            raise InputError(trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order")
+        strange = ~np.isfinite(trace.arrival_s)
+        if strange.any():
+            row = int(np.argmax(strange))
+            raise InputError(f"{trace.name or 'trace'}: request {row}", "arrival_s", trace.arrival_s[row], "a finite time")
+        if np.any(np.diff(trace.arrival_s) < 0):
+            raise InputError(trace.name or "trace", "arrival_s", "unsorted", "times in ascending order")
     if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None:
         raise InputError(
             trace.name or "trace",

@@ -120,11 +120,11 @@ class CallSection:
     Args:
         engine: name of the engine or group that runs it.
         prompt, output: laws from which its lengths, in tokens, are drawn.
-        after: calls that have to be done before it starts, which run equally often in every task; nothing = it starts with
-            the task, or where `then` leads to it.
+        after: calls that have to be done before it starts, which run equally often in every task; nothing = it starts where
+            `then` leads to it, else with the task. If `then` leads to every such call, the first one listed begins the task.
         then: what follows it by chance, call -> probability, which sum to 1; ``end`` goes no further; may lead back, a loop.
-            Empty = only calls that wait for it by `after` follow.
-        delay_s: seconds between the end of what it waits for and its start: a tool, a person.
+            Calls in it have no `after`. Empty = only calls that wait for it by `after` follow.
+        delay_s: seconds between the end of what it waits for, or the task's arrival, and its start: a tool, a person.
     """
 
     engine: str

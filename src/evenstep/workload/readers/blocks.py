@@ -36,18 +36,18 @@ def of_table(
     prompt_tokens: I8,
     sizes: tuple[int, ...] = _SIZES,
 ) -> tuple[PrefixBlocks, str]:
-    """The prefix blocks of a table's rows, scope ``global``. A row without the field has no blocks.
+    """The prefix blocks of a table's rows, scope ``global``. A row without the field has no blocks; some row has to have it.
 
     Args:
         field: the column that lists the block ids of each row.
         prompt_tokens: int64[N].
-        sizes: block sizes to try: the first with ``ceil(prompt / size)`` ids in every row that has ids, else the first.
+        sizes: block sizes to try: the first with ``ceil(prompt / size)`` ids in every good row that has ids, else the first.
 
     Returns:
         The blocks of all rows, good and bad, and a note when no size fits, else "".
 
     Raises:
-        InputError, Doubt: a value that is not a list of whole numbers, as `Table.reject`.
+        InputError, Doubt: no row has the field (ask `Table.has` before), or a value is not a list of whole numbers.
     """
     raw = table.column(field)
     lists = [v if isinstance(v, list) else [] for v in raw]

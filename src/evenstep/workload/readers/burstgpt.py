@@ -57,9 +57,7 @@ def _trace(table: Table) -> Trace:
     if table.has(_SESSION):
         trace = _with_sessions(trace, session_numbers(table, _SESSION)[rows], elapsed[rows])
     failed = (trace.prompt_tokens == 0) | (trace.output_tokens == 0)
-    kept = links.without(trace, failed, "{:,} of {:,} rows have 0 tokens (failed requests) and were dropped.", table)
-    assert kept.arrival_s is not None
-    return replace(kept, arrival_s=kept.arrival_s - kept.arrival_s[0])
+    return links.without(trace, failed, "{:,} of {:,} rows have 0 tokens (failed requests) and were dropped.", table)
 
 
 def _with_sessions(trace: Trace, session: links.I8, elapsed: links.F8) -> Trace:

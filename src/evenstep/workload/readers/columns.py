@@ -108,6 +108,9 @@ def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str 
     if unit not in _PER_SECOND:
         raise InputError(where, "unit", unit, f"one of {', '.join(_PER_SECOND)}")
     given = {field: _plain(values) for field, values in columns.items() if values is not None}
+    for field in ("prompt_tokens", "output_tokens"):
+        if field not in given:
+            raise InputError(where, field, "missing", "a column of token counts")
     rows = len(given["prompt_tokens"])
     for field, values in given.items():
         if len(values) != rows:

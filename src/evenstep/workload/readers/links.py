@@ -33,11 +33,11 @@ def by_time(table: Table, times: F8, moved: str) -> tuple[I8, list[str]]:
 
     Args:
         times: float64[rows of the table].
-        moved: the only note, with a ``{}`` for the number of good rows earlier than the good row directly above; left out
-            if there are none.
+        moved: the only note, with a ``{}`` for the number of good rows that stand below a later one; left out if there are
+            none.
     """
     rows = table.good
-    late = int((np.diff(times[rows]) < 0).sum())
+    late = int((times[rows] < np.maximum.accumulate(times[rows])).sum())
     return rows[np.argsort(times[rows], kind="stable")], [moved.format(late)] if late else []
 
 
@@ -106,6 +106,8 @@ def keep_rows(trace: Trace, keep: Bool, note: str = "") -> Trace:
 def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
     """The trace without the rows that are dropped, renumbered, its sessions relinked (`relinked`).
 
+    Arrival times count from the first row that is left.
+
     Args:
         dropped: bool[N].
         note: added when any is dropped; it has a ``{}`` for their number, and a second one for that of all rows.
@@ -117,4 +119,5 @@ def without(trace: Trace, dropped: Bool, note: str, table: Table) -> Trace:
     if bool(dropped.all()):
         table.bad[:] = True
         table.require_rows()
-    return keep_rows(trace, ~dropped, note.format(int(dropped.sum()), len(trace)))
+    kept = keep_rows(trace, ~dropped, note.format(int(dropped.sum()), len(trace)))
+    return kept if kept.arrival_s is None else replace(kept, arrival_s=kept.arrival_s - kept.arrival_s[0])
