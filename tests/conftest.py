@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs ignore Ctrl-C; tests send it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--modules-run"):
         modules_run.install()
 

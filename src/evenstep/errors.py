@@ -10,7 +10,10 @@ from typing import Any
 
 
 class EvenstepError(Exception):
-    """Anything evenstep reports on purpose; every other exception is a bug of ours."""
+    """Base of the errors that evenstep reports on purpose.
+
+    Others that reach a caller are bugs of ours, except the system's own, as OSError or MemoryError.
+    """
 
 
 class InputError(EvenstepError):

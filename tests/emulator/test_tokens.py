@@ -55,7 +55,7 @@ def test_two_prompts_share_the_blocks_of_their_common_beginning():
     assert [a == b for a, b in zip(first, second, strict=True)] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("bad", [-1, tokens.VOCABULARY])
+@pytest.mark.parametrize("bad", [-1, tokens.VOCABULARY, 1 << 70])
 def test_an_id_outside_the_vocabulary_is_named(bad):
     with pytest.raises(InputError, match=f"token id is {bad}"):
         tokens.ids_of([5, bad], "prompt")

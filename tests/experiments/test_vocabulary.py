@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from evenstep.experiments import vocabulary as ex
+from evenstep.report.figures import COLOURS
 
 
 def test_ratios_are_taken_replicate_by_replicate():
@@ -90,3 +92,10 @@ def test_samples_of_workers_become_long_columns():
         "worker": [0, 1, 0, 1],
         "load_tokens": [1.0, 2.0, 3.0, 4.0],
     }
+
+
+def test_a_line_is_drawn_for_every_label_however_many():
+    axes = Figure().subplots()
+    ex.lines(axes, {str(n): ([0, 1], [n, n]) for n in range(len(COLOURS) + 2)})
+    assert len(axes.lines) == len(COLOURS) + 2
+    assert axes.lines[0].get_color() == axes.lines[len(COLOURS)].get_color()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -28,6 +29,15 @@ def test_every_policy_has_a_bar_of_its_mean_in_its_colour():
     )
     assert [to_hex(bar.get_facecolor()) for bar in axes.patches] == [LIGHT[n] for n in series_of(names).values()]
     assert [label.get_text() for label in axes.get_yticklabels()] == names
+
+
+def test_a_share_of_the_objective_is_in_per_cent_with_its_heading():
+    rows = [replicates("fcfs"), replicates("even", even=True)]
+    met = [[replace(run, measured=lambda run=run: {**run.summary, "slo_share": 0.25}) for run in runs] for runs in rows]
+    axes = Figure().subplots()
+    draw_bars(axes, compare_runs(met), "slo_share")
+    assert [bar.get_width() for bar in axes.patches] == [25.0, 25.0]
+    assert axes.get_xlabel() == "SLO met, %"
 
 
 def test_a_picture_shows_itself_and_is_written_as_svg_or_png(tmp_path):

@@ -50,13 +50,12 @@ def ids_of(values: Sequence[int], where: str) -> I8:
     """Token ids as an int64 array. `where` names their place in the error.
 
     Raises:
-        InputError: an id outside the vocabulary.
+        InputError: an id outside the vocabulary, however large.
     """
-    ids = np.asarray(values, np.int64)
-    if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= VOCABULARY):
+    if len(values) and not 0 <= min(values) <= max(values) < VOCABULARY:
         bad = next(i for i in values if not 0 <= i < VOCABULARY)
         raise InputError(where, "token id", bad, f"an id in 0..{VOCABULARY - 1}")
-    return ids
+    return np.asarray(values, np.int64)
 
 
 def state_of(ids: I8, start: int = 0) -> int:

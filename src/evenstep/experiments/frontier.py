@@ -87,9 +87,11 @@ def alike(prompt: int, output: int) -> Laws:
 class Case:
     """A scheduling policy on an engine, and the requests that arrive at random times. Nothing is cached between calls.
 
+    Its methods guess a rate, or simulate a given one; `largest_rates` searches.
+
     Args:
         policy: NAME or NAME:key=value.
-        law: batch time, seconds of an iteration.
+        law: batch time, seconds of an iteration; with the engine's overhead above 0, which is not checked here.
         engine: the server with its limits.
         lengths: draws prompt and output tokens of the requests.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from typing import Any, TypeVar
 
 import numpy as np
@@ -241,9 +242,9 @@ def flat(found: Mapping[Any, Sequence[Any]]) -> list[Any]:
 def lines(axes: Any, series: Mapping[str, tuple[Any, Any]], **style: Any) -> None:
     """Draw a line for each label, through its (x, y), on matplotlib axes; `style` is matplotlib's.
 
-    Colours are taken in order from `COLOURS`; labels beyond its nine colours are not drawn.
+    Colours are taken in order from `COLOURS`, again from the first after the last.
     """
-    for colour, (label, (x, y)) in zip(COLOURS, series.items(), strict=False):
+    for colour, (label, (x, y)) in zip(cycle(COLOURS), series.items(), strict=False):
         axes.plot(x, y, color=colour, label=label, **style)
 
 
@@ -252,9 +253,9 @@ def bands(
 ) -> None:
     """Draw for each label, x and intervals, a line through the means in a band of the intervals; no band without ends.
 
-    Labels beyond the number of `colours` are not drawn.
+    Colours are taken as in `lines`.
     """
-    for colour, (label, (x, y)) in zip(colours, series.items(), strict=False):
+    for colour, (label, (x, y)) in zip(cycle(colours), series.items(), strict=False):
         band_line(axes, x, y, label, colour)
 
 

@@ -11,7 +11,7 @@ from evenstep.errors import InputError
 from evenstep.measure.comparison import Comparison
 from evenstep.measure.output_file import replacing
 from evenstep.report.figures import picture
-from evenstep.report.html import FIGURES
+from evenstep.report.html import FIGURES, SLO_FIGURES
 from evenstep.report.svg import LIGHT, series_of
 
 
@@ -77,7 +77,7 @@ def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
     Raises:
         InputError: as `means_of`.
     """
-    known = {figure.field: figure for figure in FIGURES}.get(metric)
+    known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}.get(metric)
     scale = known.scale if known is not None else 1.0
     title = f"{known.heading}, {known.unit}" if known is not None else metric.replace("_", " ")
     number = series_of(result.policy for result in comparison.policies)

@@ -91,9 +91,9 @@ def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
 
 @part
 def admit_shortest(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
-    """As `admit_first`, but the request with the fewest tokens left first, the older of equals.
+    """As `admit_first`, but of these requests the one with the fewest tokens left first, of equals the earlier in the queue.
 
-    The entries in the batch are then sorted by position.
+    The entries that it adds to the batch are then sorted by position.
     """
     start, last_left, last = batch.given[0], -1, -1
     while True:

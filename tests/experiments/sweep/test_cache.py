@@ -56,3 +56,12 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(InputError, match="a file that can be written"):
         Cache(tmp_path / "cache").put(KEY, RESULT)
+
+
+def test_a_result_that_cannot_be_read_is_one_clear_error(tmp_path):
+    Cache(tmp_path).put(KEY, RESULT)
+    (path,) = tmp_path.rglob("*.json")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(InputError, match="expected a file that can be read"):
+        Cache(tmp_path).get(KEY)

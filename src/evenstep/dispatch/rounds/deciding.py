@@ -146,7 +146,12 @@ class Deciding:
         self._shown = Shown(0, 0, 0.0, 0.0, 0, self.packed)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
-        """Learn from a completed request: prompt tokens, output tokens of each copy, and hash of its prompt (`key`)."""
+        """Learn from a completed request, by its number.
+
+        Args:
+            prompt, output: tokens of the prompt, and of each copy's output.
+            key: hash of the prompt; 0 = unknown.
+        """
         learned = self.learned
         learned[0] += output
         learned[1] += output * output

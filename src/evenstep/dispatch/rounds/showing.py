@@ -220,7 +220,9 @@ class Seen(NamedTuple):
 
 @declared(None if INT is None else INT(compiled.struct(Seen), INT, FLOAT, I1))
 def list_seen(seen: Seen, waiting: int, now_s: float, words: I8) -> int:
-    """Write all numbers that a policy sees to `words`, in the order of the checksum in decision logs.
+    """Write the numbers of these arrays to `words`, in the order of the checksum in decision logs.
+
+    `Shown.checksum` puts the decision, the seed and two times in front of them.
 
     Args:
         waiting: requests that are shown.

@@ -75,7 +75,7 @@ def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
 
 
 def is_list_of_ids(ids: bytes) -> bool:
-    """Whether a list that `cut_prompt_ids` removed is a JSON list with only digits, commas and spaces in it."""
+    """Whether a list that `cut_prompt_ids` removed has only digits, commas and spaces in its brackets, in any order."""
     return ids.translate(None, b"0123456789, ") == b"[]"
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from evenstep.measure.output_file import cannot_write, make_folder, replacing
+from evenstep.errors import InputError
+from evenstep.measure.output_file import make_folder, replacing
 
 _VERSION = 1
 
@@ -76,7 +77,7 @@ class Cache:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise cannot_write(path, error) from error
+            raise InputError(str(path), "file", path.name, "a file that can be read", f"{error}.") from error
         text = text.removesuffix(b"\n")
         expected = {"version": _VERSION, "key": key, "sha256": hashlib.sha256(text).hexdigest()}
         try:

@@ -89,10 +89,11 @@ async def try_plain(policy: str, predictor: str) -> None:
 async def compile_beside(policy: str, predictor: str) -> None:
     """Compile in a separate process the kernels that are not on disk yet, and wait for it; an error of it is not reported.
 
-    Nothing is compiled for a process that decides in plain Python so far: `compile_and_warm` does it.
+    Nothing is compiled for a process that decides in plain Python so far: `compile_and_warm` does it. It loads nothing into
+    this process and is no check of the names: `build_or_warm` does both.
 
     Raises:
-        InputError: an unknown policy or option.
+        InputError: an unknown policy or option of it, if kernels are looked for on disk.
     """
     if not begins_plain() and not is_compiled(policy, predictor) and not _is_on_disk(policy):
         await _compile_elsewhere(policy, predictor)

@@ -230,10 +230,13 @@ class ServedModel:
             self._tick_soon()
 
     def counted(self, exchange: Placed, row: int, tokens: int) -> None:
-        """Tell the dispatcher, once, how many tokens a prompt has, as an engine reported with its first chunk.
+        """Tell the dispatcher how many tokens a prompt has, as an engine reported with its first chunk.
+
+        Call it once a request; `Exchange.count_prompt` sees to that.
 
         Args:
             row: as in `produced`.
+            tokens: 1 or more.
         """
         if self.dispatcher.is_logged or self._events or self._ended:
             self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))

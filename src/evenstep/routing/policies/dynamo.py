@@ -68,7 +68,8 @@ class Dynamo(Ruled):
 class Work(NamedTuple):
     """Working space: the room (see `filling.Room`) and requests of each worker, and the costs on those that fit.
 
-    `prefill` and `load` are tokens by worker; `cost[k]` is in blocks, on the worker `fitting[k]`.
+    `prefill`, `load` and `active` are prefill_g, load_g and active_g of `Dynamo`, with requests that this decision sends.
+    `cost[k]` is in blocks, on the worker `fitting[k]`.
     """
 
     fleet: Room

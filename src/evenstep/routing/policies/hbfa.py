@@ -59,7 +59,7 @@ class Work(NamedTuple):
 
 @rule
 def route(view: RuleView, options: HBFA, work: Work) -> None:
-    """Write each request's worker to `work`, oldest first: one with room, drawn by fitness or (scouts) evenly."""
+    """Write each request's worker to `work`, oldest first: with room, drawn by fitness or (scouts) evenly; else `HOLD`."""
     dice, left = head(view.seed, _STREAM), set_room(view, work.fleet)
     set_load(view, work.load)
     for g in range(view.load.size):

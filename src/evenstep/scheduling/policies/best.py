@@ -316,8 +316,9 @@ def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
 
 @part
 def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, places: int, free: int, longest: int) -> int:
-    """The shortest request of the queue that may pass one that does not fit; -1 if no request may.
+    """The place in the queue of the shortest request that may pass one that does not fit; -1 if no request may.
 
+    Call it after `queue_head.recall`.
     Running requests must be able to grow during its prefill, and the blocked one must still fit after the next completion.
     That completion is assumed to be of the largest decoding request if prefills are held at the knee and cost no time,
     otherwise of one of mean size. No request passes one that has waited `PASSED` times as long as it takes to be overdue.
@@ -325,8 +326,8 @@ def who_passes(view: RuleView, options: Best, work: Joining, blocked: int, place
     Args:
         blocked: the place of the one that does not fit.
         places: how many places of the queue are looked at.
-        free: KV tokens that are free.
-        longest: tokens that the passing request may have left.
+        free: KV tokens that are free, less those promised to running prefills and newcomers.
+        longest: most tokens that the passing request may have left.
     """
     batch, memory, runs = work.batch, work.batch.memory, view.running.size
     row: int = view.waiting[blocked]

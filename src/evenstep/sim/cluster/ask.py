@@ -36,8 +36,9 @@ def route_into(
     scratch_f: Any,
     worker: Any,
 ) -> float:
-    """Ask the function that `answering` installed, which writes the answer to the state itself; returns the policy's bound.
+    """Ask the function that `answering` installed in this thread, which writes the answer itself. Returns its bound.
 
-    The arguments are those of every policy's kernel (`routing.view`); only five numbers of them are passed on.
+    The arguments are those of every policy's kernel (`routing.view`). Only `decision`, `now_s`, `mean_wait_s`, `first` and
+    `waiting` are passed on.
     """
     return _ask(decision, now_s, mean_wait_s, first, waiting)

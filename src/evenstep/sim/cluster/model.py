@@ -384,8 +384,9 @@ class Requests(NamedTuple):
 class Sessions(NamedTuple):
     """Sessions that are replayed. `children[child_offsets[r] : child_offsets[r + 1]]` are the rows that follow row r.
 
-    `session` is the session of each row, `left` the requests of each session that have not ended. `roots`, with
-    `root_offsets`, are each session's rows that follow no other. `think_s` is in seconds, by row.
+    `session` is the session of each row, `left` the requests of each session that have not ended. Rows of session s that
+    follow no other are `roots[root_offsets[s] : root_offsets[s + 1]]`. `think_s`, by row, are seconds from the end of the
+    row that it follows, or from the start of its session. All arrays are empty unless arrivals are `SESSIONS`.
     """
 
     child_offsets: Ints

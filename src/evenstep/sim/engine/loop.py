@@ -129,6 +129,8 @@ def hold(run: Run, wake_s: float) -> int:
 def form(run: Run) -> int:
     """Check the picked requests, allocate their memory and admit them; a lone engine also runs the batch, a rank does not.
 
+    Call it only with at least one pick, after `make_room`, which turns positions into rows.
+
     Returns:
         `RUNNING`, `HAS_FORMED` for a rank, or the code of the policy's mistake.
     """

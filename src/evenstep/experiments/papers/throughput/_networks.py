@@ -91,7 +91,10 @@ def growth(run: NetworkRun, held_at: Callable[[F8], F8]) -> float:
 
 
 def drift(run: NetworkRun, engine: int | None = None) -> float:
-    """Growth of the calls in one engine, or in all (None), over the second half of a run, over the calls that come then."""
+    """Growth of the calls in one engine, or in all (None), over the second half of `run.counted_s`.
+
+    It is a share of the calls that come then; at least one must come.
+    """
     own = slice(None) if engine is None else run.calls.engine == engine
     came_s = run.calls.released_s[own]
     came = int(np.count_nonzero((came_s > 0.5 * run.counted_s) & (came_s <= run.counted_s)))

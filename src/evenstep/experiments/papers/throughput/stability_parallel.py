@@ -73,10 +73,11 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool(net.Sides):
-    """What one pool did, over the replicates; served is in requests a second, growth in calls.
+    """What one pool did, over the replicates; served is in requests a second, growth is a share of the calls that come.
 
     Args:
-        paths: by load, (seconds, calls in the pool then) of the first replicate, float64[T] each.
+        paths: by load (a multiple of the limit), (seconds, calls that wait or run then) of the first replicate, float64[T]
+            each.
     """
 
     paths: Mapping[float, tuple[F8, F8]]
