@@ -385,7 +385,8 @@ def widened(table: Rows[R], count: int) -> Rows[R]:
 def struct(shape: type[tuple[Any, ...]]) -> Any:
     """The compiled type of a `NamedTuple` of int, float, bool, arrays (`ReadInts` .. `Table`), records and other structs.
 
-    Plain Python and compiled code read the same fields by name; None without numba.
+    A field may also be bytes, or a tuple of such types, as ``tuple[int, int]``. Plain Python and compiled code read the same
+    fields by name; None without numba.
 
     Raises:
         TypeError: a field of another type.
@@ -399,7 +400,10 @@ def struct(shape: type[tuple[Any, ...]]) -> Any:
 def signature(returns: Any, *arguments: Any) -> Any:
     """numba's signature of a function that returns `returns`, for `declared`; None without numba.
 
-    Each type is one that a field of a `struct` may have (`int`, `Floats`, a NamedTuple), or a type of numba's own.
+    Each type is one that a field of a `struct` may have, or a type of numba's own.
+
+    Raises:
+        TypeError: another type.
     """
     if numba is None:
         return None

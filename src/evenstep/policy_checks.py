@@ -35,7 +35,8 @@ class Judged:
         answer: class of its answers.
         views: makes the same views, new objects, at each call; its argument is `spare` of `window` for their arrays.
         own: copies an answer, because a policy may hand out an array that it writes again.
-        differ: ``(answer, other, view)``, how two answers to a view differ, as a sentence; empty if equal in bits.
+        differ: ``(answer, other, view)``, how two answers to a view differ, as a sentence; empty if equal in bits. It
+            calls the first ``plain VERB`` and the second ``the kernel``, words that checks replace.
         kernel_call: ``(policy, view)`` -> the prepared call through the compiled door; None if the policy has no rule.
     """
 

@@ -311,7 +311,10 @@ class Backlog:
     label: str = ""
 
     def carry_out(self, shared: object = None) -> float:
-        """Tokens left when the last request has arrived, over the tokens of all requests: 0..1. `shared` is not used."""
+        """Tokens left when the last request has arrived, over the tokens of all requests. `shared` is not used.
+
+        It is 0..1 without evictions. After evictions it is too low, even below 0 (`work_left`).
+        """
         run = self.case.run(self.rate, self.requests, self.seed, self.replicate)
         end = np.array([run.totals.makespan_s])
         return float((work_left(run, end) / tokens_arrived(run, end))[0])

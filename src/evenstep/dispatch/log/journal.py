@@ -43,7 +43,11 @@ class Journal:
         vars(self).update(state)
 
     def follow(self, other: Journal) -> None:
-        """Write to the log and history of the journal `other` from now on, instead of its own."""
+        """Write to the log and history of the journal `other` from now on, instead of its own.
+
+        Call it before a `Deliveries` is made on this journal, which looks only then whether there is a log. Chunks that
+        `other` has not written yet are not taken over.
+        """
         self.log, self._parts, self.history = other.log, other._parts, other.history
 
     @property

@@ -230,6 +230,12 @@ def set_rise(correction: float, request: float, view: RuleView, look: Outlook, p
 
     `stays` sums the share that is uncorrected over the evaluated steps, times each step's weight. `rise` is the mean rise
     with the same weights, in tokens times the worker's speed; an open worker counts as having one request more.
+
+    Call it after `look_ahead` and `set_speeds`, and before `fade`.
+
+    Args:
+        correction: mean requests expected to leave before a worker counts as corrected, > 0.
+        request: KV tokens of a mean request, >= 1.
     """
     for g in range(view.load.size):
         full = float(view.running[g] + view.queued[g] + (1 if view.free_slots[g] > 0 else 0))

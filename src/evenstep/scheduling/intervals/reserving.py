@@ -38,7 +38,10 @@ def highest(view: RuleView, options: Any, row: int) -> int:
 
 @part
 def lowest_then_highest(view: RuleView, options: Any, row: int) -> int:
-    """A request's lower bound until it has reached it, then its upper bound, tokens."""
+    """A request's lower bound until it has reached it, then its upper bound, tokens; `UNKNOWN` without one.
+
+    Tokens produced before an eviction count.
+    """
     low = view.output_low[row]
     if max(view.reached[row], view.produced[row]) < low:
         return low

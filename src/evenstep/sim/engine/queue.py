@@ -105,8 +105,11 @@ def give_up(run: Run, row: int) -> int:
 def evict(run: Run) -> int:
     """Evict the running requests at the positions that the policy chose, and queue them again (`give_up`).
 
+    The seconds that this takes are set in `Now.beside_s`.
+
     Returns:
-        `RUNNING`, or `BAD_EVICTION` for a position that is not a running request's, or not in ascending order.
+        `RUNNING`, or `BAD_EVICTION` for a position that is not a running request's, or not in ascending order. `Now.detail`
+        is that position then, and earlier evictions stay made.
     """
     fixed, now, running = run.fixed, run.now, run.lists.running
     count, moved, wasted, squares, last = run.policy.counts[EVICTED], 0, 0, 0, -1
