@@ -94,7 +94,7 @@ class PolicyResult:
         """The value of a field of the summaries in each replicate, in the order of `seeds`; a boolean becomes 0.0 or 1.0.
 
         Raises:
-            InputError: no such field, or one that is None, text or nested in a replicate.
+            InputError: no such field, or its value in a replicate is None, text or nested.
         """
         if name not in self.summaries[0]:
             self._unknown(name)
@@ -225,7 +225,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
         values: one number a replicate, at least one.
 
     Returns:
-        The mean and the interval; ends are None for one replicate.
+        The mean and the interval. One replicate gives a mean without an interval: both ends are None.
 
     Source: Student's t with n - 1 degrees of freedom.
     """
@@ -252,7 +252,7 @@ def share_interval(hits: int, count: int) -> Interval:
 def quantile_interval(values: F8, share: float) -> Interval:
     """A quantile of independent values, with a 95 % interval whose ends are two of the values.
 
-    The quantile interpolates linearly. The ends are None if there are too few values for an interval, as for 0.99 of 100.
+    The quantile interpolates linearly. Too few values, as for 0.99 of 100, give no interval: both ends are None.
 
     Args:
         values: float64[N], in any order, N >= 1.
@@ -283,7 +283,7 @@ def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Inter
     """Mean difference of `ours` less `baseline`, replicate by replicate, with its 95 % interval.
 
     Both numbers of a replicate come from the same workload and random draws, so most of their variation cancels. The
-    interval is zero wide if the difference is the same in every replicate. With one replicate its ends are None.
+    interval is zero wide if the difference is the same in every replicate. Of one replicate both ends are None.
 
     Args:
         ours, baseline: one number a replicate, in the same order; different lengths raise ValueError.

@@ -181,7 +181,7 @@ class Ordered:
     versus: Mapping[str, Interval] | None
 
     def mean(self, figure: str) -> Interval:
-        """A numeric figure of the summaries averaged over the runs, with its 95 % t-interval; ends are None for one run."""
+        """A numeric figure of the summaries averaged over the runs, with its 95 % t-interval; of one run without ends."""
         return mean_interval([float(run.summary[figure]) for run in self.runs])
 
 

@@ -61,7 +61,7 @@ class Breaker:
         """Count a failed call to this engine, or keep it in doubt if the request itself may be the cause.
 
         Args:
-            is_certain: the failure is the engine's own, whatever the request.
+            is_certain: the failure is the engine's own; the request cannot be its cause.
 
         Returns:
             Whether the engine should be ejected now; always False for a failure in doubt.

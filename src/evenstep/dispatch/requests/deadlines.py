@@ -28,7 +28,7 @@ class Deadlines:
 
     Attributes:
         newcomers: rows that arrived and have no deadline yet.
-        newcomers_s: when the first of `newcomers` arrived, in seconds; without meaning while there are none.
+        newcomers_s: when the first of `newcomers` arrived, in seconds; ignore it while `newcomers` is empty.
         wake_s: time at which the host was asked to send the next tick; inf = it was not asked.
         overdue_s: time at which to look for requests that have lasted longer than `total_s`; inf = no look is planned.
     """

@@ -36,7 +36,7 @@ def wanted(names: Iterable[str]) -> re.Pattern[bytes]:
 
 
 def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
-    """Every sample of the wanted metrics, in the page's order; empty if there are none.
+    """Every sample of the wanted metrics, in the page's order; the list is empty if the page has no such sample.
 
     Args:
         pattern: of `wanted`.

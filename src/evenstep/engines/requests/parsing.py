@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from evenstep.engines.streams import splice
+from evenstep.engines.streams.cleaning import is_list_of_ids
 from evenstep.engines.view import UsageOptions
 from evenstep.errors import InputError
 
@@ -240,22 +241,17 @@ def _messages(given: msgspec.Raw) -> tuple[int, int]:
 def _prompts(given: msgspec.Raw) -> tuple[int, int]:
     """The number of prompts, and of their tokens if all are ids, else -1."""
     first = _first_inside(given)
-    if first.isdigit() and _has_ids_alone(given):
+    if first.isdigit() and is_list_of_ids(bytes(given)):
         return 1, bytes(given).count(b",") + 1
     if first in (b'"', b"["):
         rows = splice.items(given)
         if first == b'"' and all(bytes(row[:1]) == first for row in rows):
             return len(rows), -1
-        if first == b"[" and all(_first_inside(row).isdigit() and _has_ids_alone(row) for row in rows):
+        if first == b"[" and all(_first_inside(row).isdigit() and is_list_of_ids(bytes(row)) for row in rows):
             return len(rows), bytes(given).count(b",") + 1
     elif bytes(memoryview(given)[:1]) == b'"':
         return 1, -1
     raise InputError(_WHERE, "prompt", _beginning(given) or "missing", "text, a list of token ids, or a list of prompts")
-
-
-def _has_ids_alone(given: msgspec.Raw | bytes) -> bool:
-    """Whether a JSON array has nothing but whole numbers."""
-    return bytes(given).translate(None, b"0123456789, \t\r\n") == b"[]"
 
 
 def _beginning(given: msgspec.Raw) -> str:

@@ -75,8 +75,11 @@ def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
 
 
 def is_list_of_ids(ids: bytes) -> bool:
-    """Whether a list that `cut_prompt_ids` removed has only digits, commas and spaces in its brackets, in any order."""
-    return ids.translate(None, b"0123456789, ") == b"[]"
+    """Whether a JSON list of numbers, texts or lists is one of token ids: only digits, commas and white space are in it.
+
+    Their order is not checked: ``[,]`` passes.
+    """
+    return ids.translate(None, b"0123456789, \t\r\n") == b"[]"
 
 
 def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
