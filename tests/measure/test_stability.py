@@ -8,6 +8,7 @@ from evenstep.errors import InputError
 from evenstep.measure.stability import in_system, stability, tokens_arrived, work_left
 from evenstep.request import Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.wait import Wait
 from evenstep.scheduling.policies.work_conserving import WorkConserving
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 
@@ -44,9 +45,16 @@ def test_a_run_that_was_stopped_is_judged_up_to_there():
 def test_those_in_the_engine_are_counted_at_any_time():
     trace = Trace(np.array([1, 1, 1]), np.array([1, 1, 1]), arrival_s=np.array([0.0, 0.5, 9.0]))
     run = simulate_engine(trace, Sarathi(), batch_time=Unit())
-    assert run.iterations is not None
     times = np.array([0.1, 0.7, 1.1, 5.0, 9.5])
-    assert in_system(run.iterations, trace.arrival_s, times).tolist() == [1, 2, 1, 0, 1]
+    assert in_system(trace.arrival_s, np.sort(run.requests.finished_s), times).tolist() == [1, 2, 1, 0, 1]
+
+
+def test_a_request_that_an_idle_engine_holds_is_counted():
+    """`wait` holds the first request until the second comes at 3 s; until then no iteration runs."""
+    trace = Trace(np.array([1, 1]), np.array([1, 1]), arrival_s=np.array([0.5, 3.0]))
+    run = simulate_engine(trace, Wait((2,), 10.0), batch_time=Unit())
+    times = np.array([0.0, 1.0, 2.9, 3.5, 9.0])
+    assert in_system(trace.arrival_s, np.sort(run.requests.finished_s), times).tolist() == [0, 1, 1, 2, 0]
 
 
 def test_what_cannot_be_judged_is_said():

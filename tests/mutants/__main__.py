@@ -1,8 +1,8 @@
 """`python -m tests.mutants routing/policies/least_load`: change a module one operator at a time, and see whether its tests notice.
 
-Runs the module's own test file and the contracts of its room, in plain Python, for each mutant in a process of its own; a
-part of a rule (`routing/bf_io/gains`) has the tests of the rule. Prints each mutant that survives. Exit code 1 where more
-than one in ten does.
+Runs the module's own test file and the contracts of its room for each mutant in a process of its own; a part of a rule
+(`routing/bf_io/gains`) has the tests of the rule. All code runs as plain Python if the module has compiled functions. Prints
+each mutant that survives. Exit code 1 where more than one in ten does.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import importlib
 import math
 import os
 import random
+import re
 import resource
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-os.environ["EVENSTEP_PLAIN"] = "1"
 ROOT = Path(__file__).parent.parent.parent
 LEAST_CAUGHT = 0.9
+#: A function that numba compiles. A changed one must run plain: the cache holds the kernel of the file as it is.
+COMPILED = re.compile(r"^\s*@(?:\w+\.)?(?:part|rule|jit|declared|inlined|compiled|\w+_kernel)\b|\bdeclared\(", re.MULTILINE)
 #: CPU seconds that tests may take, and how many times as long as without a mutant: a busy machine notices no mutant.
 PATIENCE_S, LONGER = 120, 10
 
@@ -42,14 +44,17 @@ def main() -> int:
         name = path.parent.name
         files = [one for one in sorted((ROOT / "tests" / room).rglob(f"test_{name}*.py")) if "oracle" not in one.name]
     tests = found.tests or [*(str(file.relative_to(ROOT)) for file in files), f"tests/contracts/test_{room}.py"]
-    every = list(mutants(path.read_text(encoding="utf-8"), set(found.functions) if found.functions else None))
+    source = path.read_text(encoding="utf-8")
+    if COMPILED.search(source):
+        os.environ["EVENSTEP_PLAIN"] = "1"
+    every = list(mutants(source, set(found.functions) if found.functions else None))
     if found.most:
         every = sorted(random.Random(0).sample(every, min(found.most, len(every))), key=lambda one: one.line)
     module = "evenstep." + found.module.replace("/", ".")
     for needed in ("pytest", "hypothesis", "numpy.testing", module):  # once, in place of once in each process
         importlib.import_module(needed)
     if run(module, None, tests, name, PATIENCE_S):
-        print(f"{found.module}: its tests fail without any change; mend that first")
+        print(f"{found.module}: its tests fail, or take {PATIENCE_S} s of CPU, without any change; mend that first")
         return 2
     patience_s = min(PATIENCE_S, 10 + LONGER * math.ceil(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime))
     with ThreadPoolExecutor(found.processes) as pool:

@@ -13,7 +13,7 @@ import numpy as np
 from evenstep.measure.comparison import Interval, mean_interval, paired
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineRun, latencies
-from evenstep.measure.stability import Stability, Verdict, judged
+from evenstep.measure.stability import Stability, Verdict, in_system, judged
 from evenstep.request import F8, I8
 
 #: Share of a run before the verdict on its path, stretches that the rest is cut into, and moments looked at in each.
@@ -112,7 +112,7 @@ class NetworkRun:
         released, finished = np.sort(self.calls.released_s[came]), np.sort(self.calls.finished_s[came])
         from_s = _WARM_UP * self.counted_s
         times = np.linspace(from_s, self.counted_s, _STRETCHES * _MOMENTS, endpoint=False)
-        held = (np.searchsorted(released, times) - np.searchsorted(finished, times)).reshape(_STRETCHES, _MOMENTS)
+        held = in_system(released, finished, times).reshape(_STRETCHES, _MOMENTS)
         span_s = self.counted_s - from_s
         counted = np.searchsorted(released, self.counted_s, side="right") - np.searchsorted(released, from_s)
         return judged(held.mean(axis=1), span_s / _STRETCHES, float(counted) / span_s)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.measure.comparison import Interval, mean_interval
-from evenstep.measure.engine_records import EngineRun, IterationTable
+from evenstep.measure.engine_records import EngineRun
 from evenstep.request import F8, I8, Trace, offsets_of
 
 #: Moments of a stretch at which the number of requests is read.
@@ -72,7 +72,10 @@ def stability(run: EngineRun, *, tolerance: float = 0.01, unit: Unit = "requests
         raise InputError("stability", "trace", f"{arrival_s.size} requests by {end} s", "arrivals over time")
     times = np.linspace(_WARM_UP * end, end, _STRETCHES * _SAMPLES, endpoint=False)
     moments = np.append(times, end)
-    counted = in_system(run.iterations, arrival_s, moments) if unit == "requests" else work_left(run, moments)
+    if unit == "requests":
+        counted = in_system(arrival_s, np.sort(run.requests.finished_s), moments)
+    else:
+        counted = work_left(run, moments)
     held = counted[:-1].reshape(_STRETCHES, _SAMPLES).mean(axis=1)
     ends = moments[[0, -1]]
     arrived = np.searchsorted(arrival_s, ends, side="right") if unit == "requests" else tokens_arrived(run, ends)
@@ -111,25 +114,19 @@ def _verdict(drift: Interval, tolerated: float) -> Verdict:
     return "stable" if drift.high < tolerated else "undecided"
 
 
-def in_system(steps: IterationTable, arrival_s: F8, times_s: F8) -> F8:
-    """Number of requests in the engine at some times.
-
-    During an iteration: those running and waiting as it began, and those that have arrived since.
+def in_system(come_s: F8, finished_s: F8, times_s: F8) -> F8:
+    """Number of requests (or calls) in a system at some times: those that have come by then, less those finished by then.
 
     Args:
-        steps: the K iterations, in order of start, K >= 1.
-        arrival_s: float64[N], ascending, seconds.
+        come_s: float64[N], when each comes, ascending, seconds.
+        finished_s: float64[M], when each finishes, ascending, seconds; those that never finish are left out.
         times_s: float64[T], in any order, seconds.
 
     Returns:
-        float64[T] of whole numbers; 0 outside all iterations, even if a policy holds requests then.
+        float64[T] of whole numbers.
     """
-    end_s = steps.start_s + steps.seconds
-    at: I8 = np.maximum(np.searchsorted(steps.start_s, times_s, side="right") - 1, 0)
-    inside = (steps.start_s[at] <= times_s) & (times_s < end_s[at])
-    since = np.where(inside, steps.start_s[at], times_s)
-    come = np.searchsorted(arrival_s, times_s, side="right") - np.searchsorted(arrival_s, since, side="right")
-    return np.where(inside, steps.running[at] + steps.waiting[at], 0) + come.astype(np.float64)
+    come, finished = (np.searchsorted(ends, times_s, side="right") for ends in (come_s, finished_s))
+    return (come - finished).astype(np.float64)
 
 
 def tokens_of(trace: Trace, first_token: str) -> I8:

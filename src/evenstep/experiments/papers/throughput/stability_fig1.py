@@ -105,10 +105,10 @@ def _path(setting: ex.Setting, policy: str, tp: int) -> tuple[F8, F8, str]:
     """Time, requests in the engine, and the verdict, at the paper's rate."""
     one = case(policy, tp, batch_limit=0 if policy == "sarathi" else SEATS)
     done = one.run(RATE, round(RATE * setting.pick(800, 100)), setting.seed, 0)
-    assert done.iterations is not None and done.trace is not None
+    assert done.trace is not None
     arrival_s = np.sort(done.trace.column("arrival_s"))
     times = np.linspace(0, float(arrival_s[-1]), 201)
-    return times, in_system(done.iterations, arrival_s, times), stability(done).verdict
+    return times, in_system(arrival_s, np.sort(done.requests.finished_s), times), stability(done).verdict
 
 
 def _rows(closed: Mapping[str, Closed], found: Mapping[str, ex.Interval]) -> list[ex.Row]:
