@@ -64,6 +64,22 @@ def test_check_as_json(capsys):
     assert found["verdict"] == "unstable" and found["virtual_stations"][0]["load"] == pytest.approx(1.61, abs=0.01)
 
 
+def test_figures_without_a_value_are_null_in_json_and_what_ends_after_the_stop_is_not_done(tmp_path, capsys):
+    """The batch with the first task begins at 0 s and ends at 3 s, after the stop."""
+    path = tmp_path / "stopped.yaml"
+    path.write_text(
+        "version: 1\nuntil_s: 1\nengines: {one: {policy: sarathi, batch_time: 'affine-kv:d0-s=3'}}\n"
+        "tasks: {chat: {arrivals: {process: constant, requests_per_s: 10},"
+        " calls: {answer: {engine: one, prompt: {law: constant, tokens: 9}, output: {law: constant, tokens: 1}}}}}\n"
+    )
+    assert main(["network", "run", str(path), "--format", "json"]) == 0
+    (order,) = json.loads(capsys.readouterr().out)["orders"]
+    (figures,) = order["summaries"]
+    assert figures["tasks"] == figures["calls"] == 0 and figures["task_mean_s"] is None
+    assert main(["network", "check", str(path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["engines"] == [{"engine": "one", "load": None}]
+
+
 def test_a_report_is_written(tmp_path, capsys):
     report = tmp_path / "net.html"
     assert main(["network", "run", LOOP, "--until-s", "20", "--seeds", "1", "--report", str(report)]) == 0

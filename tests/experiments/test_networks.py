@@ -197,13 +197,24 @@ def test_in_the_bundled_loop_tasks_end_earlier_with_least_attained_than_with_cal
     assert "unstable" not in [run.summary["verdict"] for run in (*fcfs.runs, *least.runs)]
 
 
+def test_replicates_that_are_copies_are_refused(tmp_path):
+    path = tmp_path / "even.yaml"
+    path.write_text(
+        "version: 1\nengines: {one: {policy: sarathi}}\ntasks: {chat: {arrivals: {process: constant, requests_per_s: 1},"
+        " count: 9, calls: {answer: {engine: one, prompt: {law: constant, tokens: 9}, output: {law: constant, tokens: 2}}}}}\n"
+    )
+    assert len(compare(path)[0].runs) == 1 and len(compare(path, seeds=1)[0].runs) == 1
+    with pytest.raises(InputError, match="replicates that differ, and only 1 do"):
+        compare(path, seeds=3)
+
+
 def test_an_unknown_order_is_refused_with_the_nearest():
     with pytest.raises(InputError, match="--orders is 'least-attend'.*least-attained"):
         compare(EXAMPLES / "agent-loop.yaml", orders=("least-attend",), until_s=1)
 
 
 def test_a_recorded_task_loads_its_engine_at_the_rate_of_its_arrivals():
-    """Sessions of 2,000 tokens, two seconds apart; or four where tasks come so. Another session moves nothing."""
+    """Sessions of 1,998 tokens, two seconds apart; or four where tasks come so. Each prefill gives an output token."""
     trace = Trace(
         np.array([900, 900, 900, 900]),
         np.full(4, 100),
@@ -214,7 +225,7 @@ def test_a_recorded_task_loads_its_engine_at_the_rate_of_its_arrivals():
     section = EngineSection(engine="token-budget=512", batch_time="token-budget:fit=codellama-34b-tp2")
     task = TaskSection(trace=TraceFile("x"), engine="one")
     (own,) = flows(Network({"one": section}, {"log": task}), {"log": trace})
-    assert own.load == pytest.approx(2000 / 2.0 / tokens_per_s(section))
+    assert own.load == pytest.approx(1998 / 2.0 / tokens_per_s(section))
     (paced,) = flows(Network({"one": section}, {"log": replace(task, arrivals=Constant(0.25))}), {"log": trace})
     assert paced.load == pytest.approx(own.load / 2)
 

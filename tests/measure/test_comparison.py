@@ -24,6 +24,9 @@ from evenstep.measure.comparison import (
     to_json_object,
 )
 from evenstep.request import Trace
+from evenstep.routing.policies.fcfs import FCFS
+from evenstep.sim.cluster.drift import Drift
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 CONTRACT = [
     "policy",
@@ -140,6 +143,15 @@ def test_the_json_object_keeps_the_contract():
     assert first["makespan_s"] == pytest.approx(np.mean([r["makespan_s"] for r in first["per_seed"]]))
     assert found["yardsticks"]["policy_free_bound_s"] <= first["makespan_s"]
     assert found["yardsticks"]["even_full_slot_tokens_per_s"] >= first["full_slot_tokens_per_s"]
+
+
+def test_the_rate_that_none_can_pass_knows_tokens_of_one_step():
+    """Three tokens a step (speculative decoding) are three times the rate of full slots."""
+    trace = Trace(np.arange(10, 410), np.full(400, 30))
+    fleet = Cluster(workers=4, slots=8, drift=Drift(growth=3, tokens_per_step=3))
+    found = compare_runs([[simulate(trace, FCFS(), cluster=fleet)]])
+    own = found.policies[0].mean("full_slot_tokens_per_s")
+    assert own <= found.yardsticks["even_full_slot_tokens_per_s"] < 1.2 * own
 
 
 def test_with_one_seed_ends_are_null_and_the_digest_is_the_runs_own():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,3 +143,17 @@ def test_what_is_lost_at_the_barrier_is_a_share_of_time_and_worth_what_shorter_s
     assert metrics.lost_share(2.0, 10.0) == pytest.approx(share[0])  # the same, counted in worker seconds
     assert math.isnan(metrics.lost_share(0.0, 0.0))
     assert metrics.barrier_worth(80.0, 0.2) == pytest.approx(20.0)  # steps of 4 s in place of 5 s
+
+
+def test_no_sum_of_steps_and_work_binds_groups_of_unequal_slots():
+    """All the work may lie with one group and all the steps with the other: 0.25 * 12 / 4 steps, 0.25 * 30 / 3 of work."""
+    uneven = replace(TWO, slots=2, slots_total=4)
+    assert metrics.policy_free_bound_s(uneven, 30.0, 12, 1) == pytest.approx(max(0.25 * 12 / 4, 0.25 * 30 / 3, 0.25))
+
+
+def test_nan_is_null_in_dicts_and_lists():
+    assert metrics.known({"a": math.nan, "b": [1, {"c": math.nan}], "d": math.inf}) == {
+        "a": None,
+        "b": [1, {"c": None}],
+        "d": math.inf,
+    }

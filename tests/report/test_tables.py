@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import re
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def test_the_foot_says_window_replicates_yardsticks_and_digests():
     assert "No policy can pass" in text
     assert "Three rows were dropped." in text
     assert f"digest {found.policies[1].digest[:16]}" in text
+
+
+def test_the_fleet_of_unequal_workers_under_another_law_is_told():
+    conditions = dataclasses.replace(comparison().conditions, slots_total=3, seconds_per_token=math.nan)
+    found = dataclasses.replace(comparison(), conditions=conditions)
+    assert "3 slots in all" in tables.fleet_sentence(found)
+    assert "and the time that its law gives for the slowest worker" in tables.fleet_sentence(found)
+    assert "3 slots in all" in html.subtitle(found)
 
 
 def test_one_replicate_says_so_and_shows_no_interval():

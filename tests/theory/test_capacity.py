@@ -132,3 +132,27 @@ def test_why_there_is_no_closed_form_is_said():
 def test_the_lower_one_of_a_cap_and_a_limit_counts():
     seats, cap = (closed_form(WorkConserving(decode_cap=n), served([10], [30], seats=4)).requests_per_s for n in (9, 4))
     assert seats == cap is not None
+
+
+def test_a_request_keeps_its_seat_for_its_prefill_too():
+    """8 seats, outputs of 5 tokens with the first from the prefill: 5 iterations of 10 ms a request."""
+    one = served([10], [4], token_budget=500, seats=8)
+    assert closed_form(Sarathi(), one).requests_per_s == pytest.approx(8 / 0.05)
+
+
+def test_many_prompts_an_iteration_all_count():
+    """Half of 200 requests end in an iteration: 100 decodes and 100 prompts of 10 tokens, 110 ms at 0.1 ms a token."""
+    linear = TokenBudget(c_s=0.0, a_s=1e-4, b0=0.0)
+    one = served([10], [1], linear, token_budget=1 << 20, seats=200)
+    assert closed_form(Sarathi(), one).requests_per_s == pytest.approx(100 / 0.11, rel=0.001)
+    apart = closed_form(VanillaVllm(), served([10], [1], linear, token_budget=1 << 20, seats=500))
+    assert apart.requests_per_s == pytest.approx(500 / (0.05 + 0.5), rel=0.001)
+    assert closed_form(VanillaVllm(), served([1], [9], token_budget=1 << 12)).requests_per_s is None
+
+
+@pytest.mark.parametrize("policy", [Sarathi(), VanillaVllm(), FasterTransformer()])
+def test_outputs_of_one_token_have_no_formula_with_a_limit(policy):
+    found = closed_form(policy, served([129], [0], token_budget=500, seats=8, kv_tokens=4000))
+    assert found.requests_per_s is None and "outputs of one token" in found.says
+    assert found.at_most == pytest.approx(500 / 0.05 / 129)
+    assert closed_form(Sarathi(), served([129], [0], token_budget=500)).requests_per_s == found.at_most

@@ -45,7 +45,9 @@ class NetworkCommand:
             one.add_argument("--until-s", type=float, metavar="X", help="stop at this time in seconds; overrides the file")
             one.add_argument("--seed", type=int, default=0, help="key of every draw (0)")
             add_format(one)
-        run.add_argument("--seeds", type=int, metavar="N", help="replicates of each order (3; 1 with --live)")
+        run.add_argument(
+            "--seeds", type=int, metavar="N", help="replicates of each order (3, or 1 if they are copies; 1 with --live)"
+        )
         run.add_argument(
             "--orders",
             metavar="NAME,...",
@@ -130,8 +132,8 @@ def _run(args: argparse.Namespace) -> int:
         raise InputError(
             "evenstep network", "--speed", args.speed, "no value without --live", "Simulated time takes no time."
         )
-    replicates = 3 if args.seeds is None else args.seeds
-    found = networks.compare(args.file, orders=_orders(args), seeds=replicates, seed=args.seed, until_s=args.until_s)
+    found = networks.compare(args.file, orders=_orders(args), seeds=args.seeds, seed=args.seed, until_s=args.until_s)
+    replicates = len(found[0].runs)
     told: list[str] = []
     if args.report is not None:
         judged = networks.judge(*networks.settled(args.file, args.until_s))
@@ -156,10 +158,12 @@ def _run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from evenstep.cli.parts import outputs
     from evenstep.experiments import networks
+    from evenstep.measure.metrics import known
     from evenstep.report import network_page as page
 
     _checked(args)
     checked = networks.check(args.file, until_s=args.until_s, seed=args.seed)
     growth = {name: {"by_load": fluid, "simulated": seen} for name, (fluid, seen) in checked.growth.items()}
-    found = {"version": 1, **page.judged_object(checked.judged), "growth": growth, "simulated": checked.run.summary}
+    loads, simulated = page.judged_object(checked.judged), known(checked.run.summary)
+    found = {"version": 1, **loads, "growth": growth, "simulated": simulated}
     return outputs.answer(args, found, page.checked_lines(checked))

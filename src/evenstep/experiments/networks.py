@@ -13,7 +13,7 @@ import numpy as np
 from evenstep.config import MOST, in_file, integers
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
 from evenstep.errors import InputError, check_known
-from evenstep.measure.comparison import paired
+from evenstep.measure.comparison import check_replicates, paired
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
 from evenstep.sim.network.description import END, EngineSection, Network, Order, load, read_traces
@@ -67,7 +67,7 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
         rate, runs, tokens, earlier = mean_rate(task.arrivals), visits(task), mean_tokens(task), ancestors(task)
         for call, section in task.calls.items():
             engine = network.engines[section.engine]
-            work = sum(tokens[call]) - (engine.server.first_token != "decode")
+            work = _work(engine, tokens[call])
             rank = engine.priority.index(f"{name}.{call}") if f"{name}.{call}" in engine.priority else len(engine.priority)
             share = rate * runs[call] * work / (tokens_per_s(engine) * engine.count)
             found.append(
@@ -76,11 +76,17 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
     return found
 
 
+def _work(engine: EngineSection, tokens: tuple[float, float], calls: int = 1) -> float:
+    """Tokens that an engine runs for calls of these prompt and output tokens: a prefill may give the first output token."""
+    return sum(tokens) - calls * (engine.server.first_token != "decode")
+
+
 def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
     engine = network.tasks[name].engine or ""
     section, process = network.engines[engine], network.tasks[name].arrivals
     calls = draw(replace(network, tasks={name: network.tasks[name]}), {name: trace})
-    tokens, tasks, span_s = float((calls.prompt + calls.output).sum()), calls.arrival_s.size, float(np.ptp(calls.arrival_s))
+    tasks, span_s = calls.arrival_s.size, float(np.ptp(calls.arrival_s))
+    tokens = _work(section, (float(calls.prompt.sum()), float(calls.output.sum())), calls.prompt.size)
     rate = mean_rate(process) if process is not None else (tasks - 1) / (span_s or math.nan)
     load = (rate or math.nan) * tokens / tasks / (tokens_per_s(section) * section.count)
     return Flow(f"{name}.call", engine, load, len(section.priority))
@@ -210,7 +216,8 @@ def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
     for k, (task, call) in enumerate(run.kinds):
         if f"{task}.{call}" in calls:
             section = network.engines[network.tasks[task].calls[call].engine]
-            seconds[k] = sum(mean_tokens(network.tasks[task])[call]) / (tokens_per_s(section) * section.count)
+            tokens = _work(section, mean_tokens(network.tasks[task])[call])
+            seconds[k] = tokens / (tokens_per_s(section) * section.count)
     work, came_s = seconds[run.calls.kind], run.tasks.arrival_s[run.calls.task]
     ends = np.where(np.isnan(run.calls.finished_s), np.inf, run.calls.finished_s)
     half_s, end_s = 0.5 * run.counted_s, run.counted_s
@@ -222,28 +229,35 @@ def grown(network: Network, run: NetworkRun, calls: Sequence[str]) -> float:
 
 
 def compare(
-    path: str | Path, *, orders: Sequence[str] = (), seeds: int = 1, seed: int = 0, until_s: float | None = None
+    path: str | Path, *, orders: Sequence[str] = (), seeds: int | None = None, seed: int = 0, until_s: float | None = None
 ) -> list[Ordered]:
     """Simulate a network file under one or more orders of service, with the same seeds: every order sees the same tasks.
 
     Args:
         orders: none = the file's own.
-        seeds: replicates of each order, under `seed`, ``seed + 1`` and so on.
+        seeds: replicates of each order, under `seed`, ``seed + 1`` and so on; None = 3, or 1 if they are copies.
         until_s: see `settled`.
 
     Returns:
         One result an order, in the order asked: its runs, and paired differences of `FIGURES` to the first (None for it).
 
     Raises:
-        InputError: an unknown order, one given twice, less than one seed, or a file that does not fit.
+        InputError: an unknown order, one given twice, less than one seed, a file that does not fit, or `seeds` replicates of
+            which two are copies of each other.
     """
-    if not 1 <= seeds <= MOST:
+    if seeds is not None and not 1 <= seeds <= MOST:
         raise InputError("evenstep network", "--seeds", seeds, integers(1, seeds))
     network, traces = settled(path, until_s)
     found: list[Ordered] = []
+    count = 3 if seeds is None else seeds
     for one in in_orders(network, orders):
         with in_file(path, "network"):
-            runs = tuple(simulate_network(one, traces=traces, seed=seed + k) for k in range(seeds))
+            runs = tuple(simulate_network(one, traces=traces, seed=seed + k) for k in range(count))
+        digests = [run.digest for run in runs]
+        if seeds is None and not found and len(set(digests)) < count:
+            runs, count = runs[:1], 1
+        elif seeds is not None:
+            check_replicates(one.order, digests)
         first = found[0].runs if found else ()
         versus = paired([run.summary for run in runs], [run.summary for run in first], FIGURES) if first else None
         found.append(Ordered(one.order, runs, versus))

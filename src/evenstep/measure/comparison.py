@@ -333,7 +333,7 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
         replicates=replicates,
         trace=trace,
         notes=(*notes, *prediction_notes(results)),
-        yardsticks=_yardsticks(results[0], first.conditions),
+        yardsticks=_yardsticks(results[0], runs[0]),
     )
 
 
@@ -533,10 +533,11 @@ def _workload(run: Run, replicates: int) -> tuple[dict[str, Any], tuple[str, ...
     return found, run.trace.notes, kind if replicates > 1 else "one"
 
 
-def _yardsticks(result: PolicyResult, conditions: Conditions) -> dict[str, Any]:
+def _yardsticks(result: PolicyResult, runs: Sequence[Run]) -> dict[str, Any]:
     """What no policy can beat: the makespan bound, and the rate of full slots without any idle time."""
-    load = result.mean("mean_load_tokens")
-    even = full_slot_tokens_per_s(conditions, load, np.zeros(len(conditions.group_sizes)))
+    conditions, load = runs[0].conditions, result.mean("mean_load_tokens")
+    tokens, steps = sum(run.totals.output_tokens for run in runs), sum(run.totals.active_steps for run in runs)
+    even = full_slot_tokens_per_s(conditions, load, np.zeros(len(conditions.group_sizes)), tokens / max(1, steps))
     return {
         "policy_free_bound_s": result.mean("policy_free_bound_s"),
         "mean_load_tokens": load,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,11 @@ class Slo:
 
 
 def known(value: Any) -> Any:
-    """The value itself, but None for a float nan, which JSON lacks; infinity stays."""
+    """The value itself, but None for a float nan, which JSON lacks, also inside dicts and lists; infinity stays."""
+    if isinstance(value, dict):
+        return {name: known(one) for name, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [known(one) for one in cast("list[Any]", value)]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -219,8 +223,9 @@ def full_slot_tokens_per_s(conditions: Conditions, load: float, idle: F8, tokens
 def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps: int, longest: int) -> float:
     """A makespan no policy can beat: every slot busy and every load even, or the longest request alone.
 
-    One group: ``C * max(ceil(tokens / GB), max o) + t_l * work / G``. Several groups step on their own, so
-    only the larger of the two parts is certain, with the smallest C.
+    One group: ``C * max(ceil(tokens / GB), max o) + t_l * work / G``. Several groups step on their own, so only the larger
+    of ``C * max o`` and ``C * tokens / GB + t_l * work / G`` is certain, with the smallest C. If their workers differ in
+    slots, no sum is: the bound is the largest of the three terms.
 
     Args:
         conditions: slots, group sizes, C and t_l.
@@ -235,7 +240,10 @@ def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps:
     work_s = conditions.seconds_per_token * load_steps / conditions.workers
     if len(overheads) == 1:
         return overheads[0] * max(-(-active_steps // conditions.slots_total), longest) + work_s
-    return max(min(overheads) * longest, min(overheads) * active_steps / conditions.slots_total + work_s)
+    steps_s = min(overheads) * active_steps / conditions.slots_total
+    if conditions.slots_total == conditions.slots * conditions.workers:
+        return max(min(overheads) * longest, steps_s + work_s)
+    return max(min(overheads) * longest, steps_s, work_s)
 
 
 def group_overheads(conditions: Conditions) -> tuple[float, ...]:

@@ -129,12 +129,12 @@ class NetworkRun:
     def summary(self) -> dict[str, Any]:
         """Every figure by name (`docs/reference/metrics.md`, "A network of engines"); computed on first use and kept.
 
-        Counts and latencies (seconds, nan without a value) are of tasks and calls that are done. ``types`` and ``engines``
-        hold a dict of further figures for each name. A verdict is None if all tasks came at once.
+        Counts and latencies (seconds, nan without a value) are of tasks and calls that are done by `until_s`. ``types`` and
+        ``engines`` hold a dict of further figures for each name. A verdict is None if all tasks came at once.
         """
-        done = ~np.isnan(self.tasks.finished_s)
+        done = self.tasks.finished_s <= self.until_s  # a stopped run ends the batches under way
         span = self.tasks.finished_s - self.tasks.arrival_s
-        ran = ~np.isnan(self.calls.finished_s)
+        ran = self.calls.finished_s <= self.until_s
         types = {
             name: {"tasks": int((own := done & (self.tasks.task_type == k)).sum()), **latencies("task", span[own])}
             for k, name in enumerate(self.types)

@@ -132,9 +132,10 @@ def subtitle(comparison: Comparison) -> str:
     groups = f" in {len(c.group_sizes)} barrier groups" if len(c.group_sizes) > 1 else ""
     arrivals = f"{c.arrivals} arrivals" + (f" with a pool of {c.pool}" if c.arrivals == "saturated" else "")
     law = "" if math.isnan(c.seconds_per_token) else f", t_l = {c.seconds_per_token:g} s a token"
+    slots = f"{c.slots} slots each" if c.slots_total == c.slots * c.workers else f"{c.slots_total} slots in all"
     return (
         f"{trace.get('requests', 0):,} requests, {trace.get('output_tokens', 0):,} output tokens; {c.workers} workers"
-        f"{groups}, {c.slots} slots each; {arrivals}; C = {c.overhead_s[0]:g} s{law}. Simulated."
+        f"{groups}, {slots}; {arrivals}; C = {c.overhead_s[0]:g} s{law}. Simulated."
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.measure.metrics import known
 from evenstep.measure.network_records import LIVE
 from evenstep.report.html import document, framed
 from evenstep.report.numbers import MISSING, relative, short
@@ -117,8 +118,8 @@ def judged_object(judged: Judged) -> dict[str, Any]:
     return {
         "verdict": judged.verdict,
         "why": judged.why,
-        "engines": [{"engine": one.engines[0], "load": one.load} for one in judged.engines],
-        "virtual_stations": [{"calls": list(one.calls), "load": one.load} for one in judged.stations],
+        "engines": [{"engine": one.engines[0], "load": known(one.load)} for one in judged.engines],
+        "virtual_stations": [{"calls": list(one.calls), "load": known(one.load)} for one in judged.stations],
     }
 
 
@@ -128,7 +129,7 @@ def order_object(one: Ordered) -> dict[str, Any]:
         "order": one.order,
         "seeds": [run.seed for run in one.runs],
         "digests": [run.digest for run in one.runs],
-        "summaries": [run.summary for run in one.runs],
+        "summaries": [known(run.summary) for run in one.runs],
         "versus_first": _differences(one.versus),
     }
 
@@ -136,7 +137,7 @@ def order_object(one: Ordered) -> dict[str, Any]:
 def _differences(versus: Mapping[str, Interval] | None) -> dict[str, Any] | None:
     if versus is None:
         return None
-    return {name: {"value": one.value, "low": one.low, "high": one.high} for name, one in versus.items()}
+    return known({name: {"value": one.value, "low": one.low, "high": one.high} for name, one in versus.items()})
 
 
 def live_lines(pairs: Sequence[tuple[NetworkRun, Live]]) -> list[str]:
@@ -171,7 +172,7 @@ def live_order_object(one: LiveOrdered) -> dict[str, Any]:
 def live_object(run: NetworkRun, live: Live) -> dict[str, Any]:
     """A run and its live counterpart as a JSON-ready dict: ``order``, ``seed``, figures ``simulated`` and ``live``."""
     found = {"tasks": live.tasks, "unfinished_tasks": live.unfinished, "failed_calls": live.failed, **live.latencies}
-    return {"order": run.order, "seed": run.seed, "simulated": run.summary, "live": found}
+    return {"order": run.order, "seed": run.seed, "simulated": known(run.summary), "live": known(found)}
 
 
 def page(found: Sequence[Ordered], judged: Judged, command: str = "") -> str:

@@ -356,6 +356,8 @@ def fleet_sentence(comparison: Comparison) -> str:
     law = f"a step takes {' to '.join(map(short, costs))} ms"
     if not math.isnan(found.seconds_per_token):
         law += f" and {short(1e6 * found.seconds_per_token)} us for each KV token of the heaviest worker"
+    else:
+        law += " and the time that its law gives for the slowest worker"
     arrivals = _ARRIVALS[found.arrivals].format(pool=found.pool)
     fleet = f"{counted(found.workers, 'worker')}, {slots}; {counted(len(found.group_sizes), 'barrier group')}"
     return f"Fleet: {fleet}; {law}; {arrivals}."

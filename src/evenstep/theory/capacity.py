@@ -29,8 +29,8 @@ from evenstep.scheduling.view import SchedulingPolicy
 
 #: Policies that fill the budget whenever there is as much to run, a seat and memory, but for caps of their own.
 _CONSERVING = (Sarathi, Orca, Vllm, WorkConserving, ClassFirst, Sjf, Srpt)
-#: Terms of a sum over Poisson numbers of prompts, and prompts that may wait in the chain of `phases_apart`.
-_MOST_PROMPTS, _MOST_WAITING = 40, 200
+#: Prompts that may wait in the chain of `phases_apart`: at least, and at most, as its matrix has the square of them.
+_FEWEST_WAITING, _MOST_WAITING = 200, 1000
 #: What is said of a formula that takes memory as full at all times; runs at memory for 3 to 60 requests were as far from it.
 _MEMORY_OFF = "; 10 % too low to 40 % too high, as admission leaves room"
 #: Requests that memory holds on average, from which on that is said: only whole ones fit, and runs at 1.4 to 2 of them were
@@ -131,6 +131,8 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
     most = served.ranks * conserving(served)
     if served.ranks > 1:
         return Closed(None, "each iteration of ranks in lock-step lasts as long as its slowest batch", most)
+    if not served.m_d and (served.seats or served.kv_tokens or not conserves(policy)):
+        return Closed(None, "outputs of one token have no decodes, which the formula needs", most)
     limit = "seats" if served.in_hand == served.seats else "memory" if served.kv_tokens else ""
     if limit == "memory" and served.in_hand < FEWEST:
         says = f"memory holds {served.in_hand:.2g} requests on average, and only whole ones fit: the formula needs {FEWEST}"
@@ -140,13 +142,15 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
             return Closed(None, "no formula for groups that memory limits", most)
         return Closed(groups(served, policy.group), "groups of prefills, then decodes to the longest output", most)
     if isinstance(policy, VanillaVllm):
+        if not limit and _states(served) > _MOST_WAITING:
+            return Closed(None, f"no formula where a batch holds almost {_MOST_WAITING} prompts", most)
         says = "prefills and decodes apart" + (f", {limit} full" if limit else "")
         says += f" (ours{_MEMORY_OFF})" if limit == "memory" else ""
         return Closed(phases_apart(served), says, most)
     if isinstance(policy, WorkConserving) and policy.prefill_cap:
         return Closed(None, "no formula for a cap on prefills", most)
     if isinstance(policy, WorkConserving) and policy.decode_cap:
-        cap = min(policy.decode_cap, served.in_hand)
+        cap = min(policy.decode_cap, _decoding(served, limit))
         return Closed(min(most, capped(served, cap)), "a cap on decodes, with Poisson prompts (ours)", most)
     if not conserves(policy):
         return Closed(None, "the policy may leave part of the budget unused, so Theorem 1 only bounds it", most)
@@ -154,7 +158,16 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
         return Closed(most, "b / t_b / (m_p + m_d) (Throughput-optimal eq. 2.7)", most)
     off = _MEMORY_OFF if limit == "memory" else ""
     says = f"{limit} full, Poisson prompts in every iteration (ours{off})"
-    return Closed(min(most, capped(served, served.in_hand)), says, most)
+    return Closed(min(most, capped(served, _decoding(served, limit))), says, most)
+
+
+def _decoding(served: Served, limit: str) -> float:
+    """Requests that decode at a time, a mean, where all that fit are in hand.
+
+    A request keeps its seat for the iteration of its prefill and those of its decodes. The formula for full memory counts
+    decodes only.
+    """
+    return served.in_hand * served.m_d / (served.m_d + 1) if limit == "seats" else served.in_hand
 
 
 def conserving(served: Served) -> float:
@@ -169,9 +182,9 @@ def capped(served: Served, cap: float) -> float:
     most b tokens; that prompts beyond them have to wait is neglected.
     """
     x = min(cap, served.budget * served.m_d / (served.m_p + served.m_d))
-    prompts = np.arange(_MOST_PROMPTS)
-    seconds = [served.seconds(min(x + served.m_p * k, served.budget)) for k in prompts]
-    return x / (served.m_d * float(_poisson(x / served.m_d, _MOST_PROMPTS) @ np.array(seconds)))
+    chance = _poisson(x / served.m_d)
+    seconds = [served.seconds(min(x + served.m_p * k, served.budget)) for k in range(chance.size)]
+    return x / (served.m_d * float(chance @ np.array(seconds)))
 
 
 def groups(served: Served, group: int) -> float:
@@ -203,8 +216,8 @@ def phases_apart(served: Served) -> float:
     """
     if not math.isinf(served.in_hand):
         seats = min(served.in_hand, served.budget)
-        chance = _poisson(seats / served.m_d, _MOST_WAITING)
-        prefill_s = np.array([_prompts_s(served, k) for k in range(_MOST_WAITING)])
+        chance = _poisson(seats / served.m_d)
+        prefill_s = np.array([_prompts_s(served, k) for k in range(chance.size)])
         return float(seats / served.m_d / (served.seconds(seats) + chance @ prefill_s))
     low, high = 0.0, conserving(served)
     while high - low > 1e-4 * high:
@@ -219,22 +232,37 @@ def _prompts_s(served: Served, prompts: int) -> float:
     return whole * served.seconds(served.budget) + (served.seconds(rest) if rest else 0.0)
 
 
+def _fits(served: Served) -> int:
+    """Prompts of mean length that fit an iteration, at least one."""
+    return max(1, int(served.budget // served.m_p))
+
+
+def _states(served: Served) -> int:
+    """Prompts that may wait in the chain of `_cycle_s`: fewer arrive in an iteration than fit one, but for chance."""
+    return max(_FEWEST_WAITING, _terms(2 * _fits(served)))
+
+
 def _cycle_s(served: Served, rate: float) -> float:
     """Seconds from one full batch of decodes to the next, prompts of Poisson arrivals in between; inf if they never end."""
-    fits = max(1, int(served.budget // served.m_p))
-    decode_s = served.seconds(served.budget)
-    taken = np.minimum(np.arange(_MOST_WAITING), fits)
+    states, decode_s = _states(served), served.seconds(served.budget)
+    taken = np.minimum(np.arange(states), _fits(served))
     batch_s = np.array([_prompts_s(served, int(k)) for k in taken])
-    moves = np.zeros((_MOST_WAITING, _MOST_WAITING))
-    for waiting in range(1, _MOST_WAITING):
+    moves = np.zeros((states, states))
+    for waiting in range(1, states):
         left = waiting - taken[waiting]
-        moves[waiting, left:] = _poisson(rate * batch_s[waiting], _MOST_WAITING)[: _MOST_WAITING - left]
-    clear_s = np.linalg.solve(np.eye(_MOST_WAITING) - moves, batch_s)
-    first = _poisson(rate * decode_s, _MOST_WAITING)
+        moves[waiting, left:] = _poisson(rate * batch_s[waiting], states)[: states - left]
+    clear_s = np.linalg.solve(np.eye(states) - moves, batch_s)
+    first = _poisson(rate * decode_s, states)
     return math.inf if clear_s.min() < 0 else decode_s + float(first @ clear_s)
 
 
-def _poisson(mean: float, terms: int) -> F8:
-    """float64[terms], chances of 0, 1, ..."""
-    logs = np.concatenate([[0.0], np.cumsum(np.log(mean) - np.log(np.arange(1, terms)))])
+def _terms(mean: float) -> int:
+    """Numbers from 0 on that a Poisson number of this mean does not exceed, but for a chance below 1e-15."""
+    return math.ceil(mean + 10 * math.sqrt(mean) + 20)
+
+
+def _poisson(mean: float, terms: int | None = None) -> F8:
+    """float64[terms], chances of 0, 1, ...; as many as matter if `terms` is None."""
+    count = _terms(mean) if terms is None else terms
+    logs = np.concatenate([[0.0], np.cumsum(np.log(mean) - np.log(np.arange(1, count)))])
     return np.exp(logs - mean)

@@ -36,7 +36,8 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
 
     A recorded trace is rotated: its sessions (a request without one counts as its own) start at a keyed offset and wrap
     around. Their order, the gaps between them, their content and the set of requests stay. The gap at the wrap is the mean
-    gap. No offset repeats before all have been used. A synthetic workload is drawn again under the key (seed, number).
+    gap. The times of a trace with sessions are then scaled to its rate, since sessions moved behind the end prolong it. No
+    offset repeats before all have been used. A synthetic workload is drawn again under the key (seed, number).
 
     Args:
         number: 0, 1, ...; 0 of a recorded trace is the trace itself.
@@ -79,6 +80,8 @@ def _rotated(trace: Trace, number: int, seed: int) -> Trace:
     first[unit[::-1]] = trace.arrival_s[::-1]  # time of each unit's first row, which is written last
     begins = _rotated_times(first, offset)
     times = begins[rank] + (trace.arrival_s - first[unit])
+    if units < len(trace):
+        times *= np.ptp(trace.arrival_s) / (np.ptp(times) or 1.0)
     order = np.lexsort((np.arange(len(trace)), rank, times)).astype(np.int64)
     turned = trace.take(order)
     return replace(turned, arrival_s=np.maximum.accumulate(times[order]))

@@ -173,3 +173,20 @@ def test_a_law_that_is_cut_off_or_never_drawn_has_a_mean(law):
 def test_a_mean_that_is_given_to_a_law_without_one_is_refused_as_infinite():
     with pytest.raises(InputError, match=r"alpha is 1\.0; expected a number > 1 .*infinite mean"):
         laws.Pareto(1.0, mean=9.0)
+
+
+@pytest.mark.parametrize(
+    ("law", "expected"),
+    [
+        (laws.Choice((1, 1_000_000), (0.9999, 0.0001)), 100.9999),
+        (laws.Bimodal(0.5, laws.Choice((1, 1_000_000), (0.9999, 0.0001)), laws.Constant(1)), 50.99995),
+        (laws.Capped(laws.Bimodal(0.25, laws.Constant(80), laws.Constant(10)), 40), 17.5),
+        (laws.Capped(laws.Choice((1, 9)), 5), 3.0),
+        (laws.Bimodal(1.0, laws.Constant(7), laws.Pareto(1.0, minimum=1)), 7.0),
+    ],
+)
+def test_the_mean_of_a_mixture_is_that_of_its_parts(law, expected):
+    assert laws.mean(law) == pytest.approx(expected)
+    if isinstance(law, laws.Bimodal) and law.share < 1:  # the tail of the first part lies in the middle of the mixture
+        swapped = laws.Bimodal(1 - law.share, law.second, law.first)
+        assert laws.mean(swapped) == pytest.approx(expected)

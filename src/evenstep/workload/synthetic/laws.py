@@ -327,11 +327,30 @@ def fitted_lognormal(values: I8) -> Lognormal:
 
 @lru_cache(maxsize=1024)
 def mean(law: Law) -> float:
-    """Mean tokens of a law after rounding and clipping, to about a thousandth: a numerical mean, kept for each law."""
+    """Mean tokens of a law after rounding and clipping, kept for each law.
+
+    It is exact for `Constant` and `Choice`. Of a mixture it is the mean of its parts' means. For all other laws it is
+    numerical, and right to about a thousandth.
+    """
+    if isinstance(law, Bimodal):
+        return _mixed(law, law.first, law.second)
+    if isinstance(law, Capped) and isinstance(law.of, Bimodal):
+        return _mixed(law.of, Capped(law.of.first, law.cap), Capped(law.of.second, law.cap))
+    of, cap = (law.of, law.cap) if isinstance(law, Capped) else (law, HIGHEST)
+    if isinstance(of, Constant | Choice):
+        tokens = (of.tokens,) if isinstance(of, Constant) else of.tokens
+        weights = of.weights or None if isinstance(of, Choice) else None
+        return float(np.average(np.minimum(tokens, cap), weights=weights))
     widths = 2.0 ** -np.array([*range(2, _HALVINGS), _HALVINGS - 1])  # from the middle to an end
     ends = 0.5 + np.cumsum(widths)
     u = (ends[:, None] - widths[:, None] * (np.arange(_POINTS) + 0.5) / _POINTS).ravel()
     return float((_parts(law, u) + _parts(law, 1 - u)) @ widths / _POINTS)
+
+
+def _mixed(law: Bimodal, first: Law, second: Law) -> float:
+    """The mean of two laws that are drawn with the chances of `law`."""
+    parts = ((law.share, first), (1 - law.share, second))
+    return sum(share * mean(part) for share, part in parts if share > 0)
 
 
 def _parts(law: Law, u: F8) -> F8:
