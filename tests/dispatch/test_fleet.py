@@ -6,7 +6,7 @@ import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.commands import Notice, Removed
+from evenstep.dispatch.commands import Notice, Probe, Removed
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.errors import InputError
 
@@ -84,3 +84,23 @@ def test_a_worker_that_is_back_before_its_removal_is_told_is_not_told_to_be_gone
     story.chunk(sent.row)
     assert story.worker("p", role="prefill") == []
     assert story.d.fleet.is_split
+
+
+def test_a_worker_that_was_ejected_is_probed_although_another_one_has_left():
+    """Two workers had the same number for their probes, and the probe went to the other one."""
+    story = Story(breaker_failures=1, cooldown_s=1.0)
+    for name in "abc":
+        story.worker(name)
+    story.tell(ev.WorkerRemoved, worker="a")
+    story.worker("d")
+    assert kinds(story.tell(ev.Probed, worker="d", ok=False)) == ["ejected"]
+    assert Probe("d") in story.tick(at=2.0)
+
+
+def test_nothing_is_kept_of_a_worker_that_has_left():
+    story = Story(breaker_failures=1)
+    for name in "ab":
+        story.worker(name)
+    assert kinds(story.tell(ev.Probed, worker="a", ok=False)) == ["ejected"]
+    story.tell(ev.WorkerRemoved, worker="a")
+    assert not any(about == "a" for _, about in story.d.fleet._noticed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.commands import Removed, SendPrefill
+from evenstep.dispatch.commands import Removed, SendDecode, SendPrefill
 
 
 def split(slots: int = 1) -> Story:
@@ -34,3 +34,13 @@ def test_a_prefiller_that_leaves_is_removed_once_it_keeps_no_prompt():
     assert not [c for c in told if isinstance(c, Removed)]
     story.chunk(decode.row)
     assert Removed("p") in story.tick() and not story.d.parts.prefills.prefiller_of
+
+
+def test_requests_that_wait_go_without_a_prefill_when_the_last_prefiller_leaves():
+    story = split()
+    (sent,) = [c for c in story.arrives(1) if isinstance(c, SendPrefill)]
+    story.arrives(2)
+    told = [*story.tell(ev.WorkerRemoved, worker="p"), *story.tick()]
+    assert [c.request for c in told if isinstance(c, SendDecode)] == [2]
+    told = [*story.tell(ev.PrefillDone, request=1, leg=sent.leg), *story.tick()]
+    assert [c.request for c in told if isinstance(c, SendDecode)] == [1]

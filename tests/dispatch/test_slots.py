@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.commands import SendDecode
 
 
 def half_seated() -> Story:
@@ -42,3 +44,26 @@ def test_who_holds_slots_moves_up_with_its_worker():
     assert list(story.d.parts.slots.seating) == [1]
     story.tell(ev.WorkerRemoved, worker="a", drain=False)
     assert list(story.d.parts.slots.seating) in ([0], [])
+
+
+@pytest.mark.parametrize("policy", ["jsq", "br-0"])
+def test_a_request_for_several_slots_takes_those_that_its_round_does_not_offer(policy):
+    """A round offers 32 slots of the fleet, 4 of each worker."""
+    story = Story(policy)
+    for name in "abcdefgh":
+        story.worker(name, slots=64)
+    assert story.sent(1, copies=5).request == 1
+
+
+def test_one_request_at_a_time_gathers_slots_of_a_worker():
+    """Two of them would each hold slots that the other needs, and neither would run."""
+    story = Story("jsq")
+    story.worker("a", slots=4)
+    (first,) = [story.sent(1, copies=3)]
+    story.arrives(2, copies=4)
+    story.arrives(3, copies=4)
+    story.tick()
+    assert list(story.d.parts.slots.seating.values()) == [[story.d.rows.by_request[2]]]
+    sent = [c.request for c in story.tell(ev.ClientGone, request=1) if isinstance(c, SendDecode)]
+    assert sent == [2] and first.worker == "a"
+    assert not story.d.parts.slots.seating

@@ -89,6 +89,7 @@ def test_nothing_produced_is_the_same_request_again():
         {"n": 2},
         {"logprobs": 0},
         {"echo": True},
+        {"truncate_prompt_tokens": 4},
         {"suffix": "x"},
         {"frequency_penalty": 0.1},
         {"presence_penalty": -1},

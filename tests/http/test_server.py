@@ -24,6 +24,7 @@ JSON = b"application/json"
 @dataclass(frozen=True)
 class Parsed:
     head: RequestHead
+    wants_body: bool = True
 
 
 @dataclass

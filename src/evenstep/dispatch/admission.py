@@ -134,7 +134,8 @@ class Admission:
         """As `_carry_out`, where a request may want several slots, or may not be sent everywhere.
 
         A request that failed on the engine it was given, or was handed back by it, goes to the lightest other engine. A
-        request that was handed back goes to the same engine if no other has room.
+        request that was handed back goes to the same engine if no other has room. A round may offer only a part of the free
+        slots (`round_slots`); a request for several slots takes the others, too.
         """
         sent, moved = 0, list[int]()
         for row, g in zip(rows, worker, strict=True):
@@ -143,8 +144,9 @@ class Admission:
             if self._exclusions.forbids(row, self._mirror.names[g]):
                 moved.append(row)
             else:
-                taken = self._slots.seat(row, g, free[g])
-                free[g] -= taken
+                is_wide = self._rows.at.copies[row] > 1
+                taken = self._slots.seat(row, g, self._mirror.free(g) if is_wide else free[g])
+                free[g] = max(0, free[g] - taken)
                 sent += taken > 0
         for row in moved:
             g = self._elsewhere(row, free)

@@ -377,6 +377,7 @@ class Dispatcher:
         if not event.drain:
             for row in self.requests.rows_on(name):
                 self._move_off(row, name)
+        self.requests.go_without_prefill()
         self.requests.give_up_stranded()
         self.requests.forget_if_empty(name)
         self._fleet_changed()

@@ -349,6 +349,16 @@ class Requests:
         self._barriers.begin()
         self._prefixes.resize(self._mirror.names)
 
+    def go_without_prefill(self) -> None:
+        """If no prefiller is left that stays, move the requests that wait for one to the pool."""
+        if self._fleet.is_split or not self._prefills.waiting:
+            return
+        for row in self._prefills.waiting:
+            self._rows.move(row, Cause.RETRIES_DECODE)
+            self._pool.add(row)
+        self._prefills.waiting.clear()
+        self._rounds.open()
+
     def give_up_stranded(self) -> None:
         """End waiting requests (``failed``) for which no engine is left: those that stay are excluded for them."""
         at, excluded = self._rows.at, self._exclusions.excluded

@@ -4,7 +4,8 @@ Rules of this file. A request is in exactly one state. `TABLE` is the only place
 event raises. A request that ends has reported that to its host once, and its row is `FREE` again.
 
 1. It arrives: to `FOR_PREFILLER` if the fleet has prefillers, else to `POOLED`. If it cannot be served, it ends.
-2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller.
+2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller. If the last prefiller leaves before
+   that: `POOLED`.
 3. A round gives it a worker: `SENT`; a request for several slots (`copies`) is first `SEATING` until it holds them all.
 4. Its first token comes: `RUNNING`; the prefiller's budget is released.
 5. The stream ends well: the request ends.
@@ -59,6 +60,7 @@ TABLE: dict[tuple[State, Cause], State] = {
     (_S.FREE, _C.ARRIVES_FOR_PREFILL): _S.FOR_PREFILLER,
     (_S.FREE, _C.ARRIVES_FOR_DECODE): _S.POOLED,
     (_S.FOR_PREFILLER, _C.PREFILL_SENT): _S.PREFILLING,
+    (_S.FOR_PREFILLER, _C.RETRIES_DECODE): _S.POOLED,  # no prefiller is left
     (_S.PREFILLING, _C.PREFILLED): _S.POOLED,
     (_S.PREFILLING, _C.BACKS_OFF): _S.BACKING_OFF,
     (_S.POOLED, _C.SEATED_IN_PART): _S.SEATING,

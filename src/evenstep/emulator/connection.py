@@ -25,6 +25,7 @@ _ANY = 1 << 62
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     head: RequestHead
+    wants_body: bool = True
 
 
 def _read(head: bytes) -> tuple[_Parsed, int, bool]:

@@ -43,10 +43,15 @@ _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
 
 
 class Parsed(Protocol):
-    """What `Reads.read` makes of a head. The server reads only `head`; a service may keep more."""
+    """What `Reads.read` makes of a head. The server reads only these; a service may keep more."""
 
     @property
     def head(self) -> RequestHead: ...
+
+    @property
+    def wants_body(self) -> bool:
+        """Whether to read the body. If False, a request with a body comes without it, and its answer is the last one."""
+        ...
 
 
 P = TypeVar("P", bound=Parsed)
@@ -221,6 +226,9 @@ class Server(Generic[P]):
         if length == 0:
             self.state = _ANSWERING
             self._wait(more)
+            return Request(parsed, b"")
+        if length and not parsed.wants_body:
+            self.state, self.keep_alive = _ANSWERING, False
             return Request(parsed, b"")
         self.state, self.got, self._framing = _BODY, 0, framing_of(length)
         if more:

@@ -75,7 +75,7 @@ class Fleet:
         """
         known = self.find(spec.name)
         if known is None:
-            self._numbers[spec.name] = len(self._numbers)
+            self._numbers[spec.name] = max(self._numbers.values(), default=-1) + 1
             self.breaker.add(spec.name)
             if spec.role == "prefill":
                 self.prefill.add(spec)
@@ -99,6 +99,7 @@ class Fleet:
     def remove(self, name: str) -> None:
         """Remove a worker or prefiller that has no requests; those after it in the mirror move up by one place."""
         self.breaker.remove(name)
+        self._noticed = {subject: at_s for subject, at_s in self._noticed.items() if subject[1] != name}
         self.timers.clear(("probe", self._numbers.pop(name)))
         if name in self.prefill.prefillers:
             del self.prefill.prefillers[name]

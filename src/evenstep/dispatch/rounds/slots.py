@@ -64,20 +64,23 @@ class Slots:
     def seat(self, row: int, worker: int, free: int) -> int:
         """Give a request slots of a worker: all it still wants, and then it is sent, or `free` of them, and then it waits.
 
-        A request that waits holds its slots, and leaves the pool for `seating`.
+        A request that waits holds its slots, and leaves the pool for `seating`. One request at a time waits so at a worker:
+        two would each hold what the other needs.
 
         Args:
             worker: place of the worker.
             free: slots that it may take.
 
         Returns:
-            Slots taken now; 0 if `free` is 0 or less.
+            Slots taken now; 0 if `free` is 0 or less, or too few while another request waits at the worker.
         """
         rows, at = self._rows, self._rows.at
         wanted = at.copies[row] - at.seated[row]
         if wanted <= free:
             self.send(np.array([row]), np.array([worker]), 1)
             return wanted
+        if self.seating.get(worker, [row])[0] != row:
+            return 0
         if free > 0:
             at.seated[row] += free
             self._mirror.reserve(worker, free)

@@ -39,6 +39,7 @@ _HINDERING = frozenset(
         "echo",
         "suffix",
         "use_beam_search",
+        "truncate_prompt_tokens",
         "frequency_penalty",
         "presence_penalty",
         "seed",
@@ -173,7 +174,7 @@ def _hindrance(request: GenerationRequest, before: SoFar) -> str:
         value = _given(request, name)
         if value is not None and value is not False:  # 0 asks for the chosen token's alone
             return "log probabilities were asked for"
-    for name in ("echo", "suffix", "use_beam_search"):
+    for name in ("echo", "suffix", "use_beam_search", "truncate_prompt_tokens"):
         if _set(request, name):
             return f"the request has {name}"
     for name in ("frequency_penalty", "presence_penalty"):

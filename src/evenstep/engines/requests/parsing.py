@@ -80,6 +80,11 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.kind == "chat"
 
     @property
+    def echoes(self) -> bool:
+        """Whether the answer begins with the prompt (``echo``), with log probabilities of its tokens where asked for."""
+        return bytes(self.fields.get("echo", b"")) == b"true"
+
+    @property
     def prompt_bytes(self) -> int:
         """The size of the JSON of the prompt or messages in bytes, quotes and brackets included."""
         return len(self.prompt)

@@ -49,6 +49,7 @@ class Endpoint:
         self.heads = response_heads()
         self.connections: set[EngineConnection] = set()
         self._idle: list[EngineConnection] = []
+        self._is_retired = False
         self.restarts: set[bool] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -70,12 +71,11 @@ class Endpoint:
         self._idle.pop().send(leg, data, patience_s)
         return True
 
-    def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float = 0.0) -> None:
-        """As `send`, on a fresh connection, opened later; `patience_s` 0 = ``Engines.first_byte_s``.
+    def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
+        """As `send`, on a fresh connection, opened later.
 
         If no connection is made within ``Engines.connect_s``, the leg breaks as ``connect``.
         """
-        patience_s = patience_s or self.settings.first_byte_s
         task = self.loop.create_task(self._open(leg, data, patience_s))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -119,14 +119,15 @@ class Endpoint:
         return self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """Keep a connection that has become idle, for the next request; close it if ``Engines.connections`` are kept.
+        """Keep a connection that has become idle, for the next request; close it if ``Engines.connections`` are kept or
+        after `retire`.
 
         It is closed when nothing was sent on it for ``Engines.idle_s``.
 
         Args:
             now_s: seconds of `time.monotonic`.
         """
-        if len(self._idle) >= self.settings.connections:
+        if self._is_retired or len(self._idle) >= self.settings.connections:
             connection.close()
             return
         self._idle.append(connection)
@@ -137,6 +138,13 @@ class Endpoint:
         self.connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
+
+    def retire(self) -> bool:
+        """Close idle connections now, and each other one when its answer has ended. Returns whether any is left."""
+        self._is_retired = True
+        for connection in list(self._idle):
+            connection.close()
+        return bool(self.connections or self._tasks)
 
     def close(self) -> None:
         """Close every connection, and those being opened; their legs are not told."""

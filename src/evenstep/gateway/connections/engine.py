@@ -96,8 +96,8 @@ class Owner(Protocol):
     heads: Heads[ResponseHead]
     connections: set[EngineConnection]
 
-    def send_fresh(self, leg: Leg, data: tuple[bytes, bytes]) -> None:
-        """Send a request on a new connection; `data` is head and body."""
+    def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
+        """Send a request on a new connection; `data` is head and body, `patience_s` the first deadline, from the sending."""
         ...
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
@@ -122,7 +122,8 @@ class EngineConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_data", "_endpoint", "_idle_s", "_is_old", "_is_paused", "_leg", "_machine", "_sent_s", "_transport"),
+        *("_data", "_endpoint", "_idle_s", "_is_old", "_is_paused", "_leg", "_machine", "_patience_s", "_sent_s"),
+        "_transport",
         *("deadline", "is_closed"),
     )
 
@@ -134,7 +135,7 @@ class EngineConnection(asyncio.Protocol):
         self.is_closed = self._is_old = self._is_paused = False
         self._idle_s = math.inf
         self._data: tuple[bytes, bytes] | None = None  # of a request whose answer has not begun
-        self._sent_s = 0.0
+        self._sent_s = self._patience_s = 0.0
         self.deadline = Deadline(endpoint.loop, self._late)
 
     # --- called by a leg ----------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class EngineConnection(asyncio.Protocol):
         self._leg, leg.connection, self._data = leg, self, data
         self._machine.ask(leg.is_head)
         now_s = time.monotonic()
-        self._is_old, self._sent_s = now_s - self._idle_s > _STALE_S, now_s
+        self._is_old, self._sent_s, self._patience_s = now_s - self._idle_s > _STALE_S, now_s, patience_s
         self.deadline.set(now_s + patience_s)
         head, body = data
         if len(body) < 65536:
@@ -236,7 +237,7 @@ class EngineConnection(asyncio.Protocol):
         if piece is not None and piece.over:
             leg.ended()
         elif is_at_once and self._is_old and data is not None:
-            self._endpoint.send_fresh(leg, data)
+            self._endpoint.send_fresh(leg, data, self._patience_s)
         else:
             is_reset = is_at_once and exc is not None and self._idle_s < math.inf
             kind: Kind = "stale" if is_reset else "stream"

@@ -60,6 +60,11 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
     task: str
     traceparent: str
 
+    @property
+    def wants_body(self) -> bool:
+        """Whether the client has a valid key; without one its request is refused whatever its body is."""
+        return self.caller is not None
+
     def traced(self, traceparent: bytes) -> RequestContext:
         """A copy with the given ``traceparent``, also in `carried`. Call it on a context whose ``traceparent`` is empty."""
         carried = b"traceparent: %b\r\n%b" % (traceparent, self.carried)

@@ -34,7 +34,8 @@ _NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
 _OK, _TOO_MANY = 200, 429
 _FAULTS = {"client", "failed", "expired", "overdue", "no-worker"}
 _EVENT_BYTES = 1 << 20
-_BYTES_PER_ID = 8
+#: Of an event that repeats the prompt, for each byte of it: its token ids, or each token with its log probabilities.
+_BYTES_PER_ID, _BYTES_PER_ECHO = 8, 256
 
 
 class Exchange:
@@ -108,12 +109,16 @@ class Exchange:
     def resume(self, command: Continue, backend: Backend) -> None:
         """Continue the answer on another engine, after the text that the client already has.
 
-        If it cannot be continued there, the leg is `lost` without being sent.
+        If it cannot be continued there, the leg is `lost` without being sent. If the client already has every token it asked
+        for, its stream ends as complete.
         """
         before = self._before
         assert before is not None
         self._begin_call(backend)
         found = continuation(self.request, self._body, before, backend.continuing)
+        if found.spent and self.has_started:
+            self._end_spent(before, command.leg)
+            return
         reply = self._reply(backend, before, found.ids)
         leg = self._leg = Stream(self, command.leg, backend, command.row, reply)
         leg.counted, self.why = max(leg.counted, command.produced), found.why_not
@@ -235,9 +240,7 @@ class Exchange:
         if self.has_started and before is not None and before.produced and kind != "client":
             found = continuation(self.request, self._body, before, leg.backend.dialect)
             if found.spent:
-                self._close_stream(before)
-                self.model.finished(self, leg.number)
-                self._over("complete", _OK)
+                self._end_spent(before, leg.number)
                 return
         self.model.tell(
             ev.Failed(
@@ -248,6 +251,12 @@ class Exchange:
                 retry_after_s=retry_after_s,
             )
         )
+
+    def _end_spent(self, before: SoFar, leg: int) -> None:
+        """End a stream as complete that has every token, in place of the leg with this number."""
+        self._close_stream(before)
+        self.model.finished(self, leg)
+        self._over("complete", _OK)
 
     def count_prompt(self, row: int, tokens: int) -> None:
         """Pass an engine's first count of the prompt's tokens to the dispatcher; ignore later ones and -1, not reported.
@@ -339,7 +348,7 @@ class Exchange:
             keep=self.can_continue,
             fingerprint=backend.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
-            limit=_EVENT_BYTES + _BYTES_PER_ID * request.prompt_bytes,
+            limit=_EVENT_BYTES + (_BYTES_PER_ECHO if request.echoes else _BYTES_PER_ID) * request.prompt_bytes,
             templates=backend.templates,
             hands_back=not request.stops_at_recomputed,
         )

@@ -142,6 +142,9 @@ class Front:
         if pool is None:
             self._turn_away(received, client, self._unknown(request.model))
             return
+        if self.is_draining:  # a pool that was made since does not know
+            self._turn_away(received, client, refusals.overloaded(1.0))
+            return
         now_s = time.monotonic()
         exchange = Exchange(pool, client, request, name, context)
         estimate = pool.estimate(exchange)
@@ -231,7 +234,7 @@ class Front:
                 self._turn_away(request, client, refusals.unknown_model(name))
             else:
                 client.reply(200, card.text)
-        elif _PASSED.fullmatch(path) is None or path in _NOT_PASSED or not _is_plain(path):
+        elif head.method == "TRACE" or _PASSED.fullmatch(path) is None or path in _NOT_PASSED or not _is_plain(path):
             self._turn_away(request, client, refusals.unknown_path(head.method, path))
         else:
             self._pass(request, client)
@@ -253,7 +256,7 @@ class Front:
         story = None
         if self.sinks:
             story = Story(self.sinks, request.name, request.context, time.monotonic(), model)
-        passing = ProxiedRequest(client, request, engines, not self._callers.has_keys, self.passing.discard, story)
+        passing = ProxiedRequest(client, request, engines, request.context.carries_key, self.passing.discard, story)
         self.passing.add(passing)
         client.job = passing
         passing.send()

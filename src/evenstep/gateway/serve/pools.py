@@ -59,6 +59,7 @@ class Pools:
         self._pools: dict[str, ServedModel] = {}  # by the name of their first model
         self._pool_of: dict[str, ServedModel] = {}  # by worker
         self._endpoints: dict[str, Endpoint] = {}
+        self._retired: list[Endpoint] = []
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -119,6 +120,8 @@ class Pools:
         named = self._pool_with(cards) if cards else None
         self._endpoints.setdefault(worker.url, backend.endpoint)
         self.workers[worker.name] = worker
+        if known is not None:
+            self._retire(known.url)
         backend.endpoint.restarts.clear()  # it may be another engine now
         pool = self._pool_of.get(worker.name)
         if named is not None:
@@ -150,15 +153,22 @@ class Pools:
             pool.detach(name, drain)
 
     def gone(self, name: str) -> None:
-        """Forget a worker that runs nothing any more; its connections are closed if no other worker has its URL."""
+        """Forget a worker that runs nothing any more; its connections are closed if no other worker has its URL.
+
+        Those that still carry an answer, to a forwarded request, are closed when it has ended.
+        """
         worker = self.workers.pop(name, None)
         self._pool_of.pop(name, None)
         self.counted_here.discard(name)
         self._unread.discard(name)
-        if worker is not None and all(other.url != worker.url for other in self.workers.values()):
-            endpoint = self._endpoints.pop(worker.url, None)
-            if endpoint is not None:
-                endpoint.close()
+        if worker is not None:
+            self._retire(worker.url)
+
+    def _retire(self, url: str) -> None:
+        """Close the connections to a URL, each at the end of its answer, unless a worker has this URL."""
+        endpoint = None if any(one.url == url for one in self.workers.values()) else self._endpoints.pop(url, None)
+        if endpoint is not None:
+            self._retired = [one for one in (*self._retired, endpoint) if one.retire()]
 
     def sampling(self, name: str) -> None:
         """Note that a worker's metrics are about to be read; ignored if it is in no pool."""
@@ -215,7 +225,7 @@ class Pools:
         """Close all connections, pools and decision logs, and stop asking workers; requests get no answer."""
         for task in (*self._learning.values(), *self._tasks):
             task.cancel()
-        for endpoint in self._endpoints.values():
+        for endpoint in (*self._endpoints.values(), *self._retired):
             endpoint.close()
         for pool in self._pools.values():
             pool.close()
@@ -322,10 +332,15 @@ class Pools:
         )
         return pool
 
-    def _left(self, pool: ServedModel, name: str) -> None:
-        """Forget a worker that runs nothing any more for a pool, unless another pool has it by now."""
-        if self._pool_of.get(name) in (pool, None):
+    def _left(self, pool: ServedModel, name: str, url: str) -> None:
+        """Forget a worker that runs nothing any more for a pool, unless another pool has it or another engine its name."""
+        if self._pool_of.get(name) not in (pool, None):
+            return
+        known = self.workers.get(name)
+        if known is None or known.url == url:
             self.gone(name)
+        else:
+            self._pool_of.pop(name, None)
 
     def _denied(self, pool: ServedModel, backend: Backend) -> None:
         self._later(self._serves(pool, backend))

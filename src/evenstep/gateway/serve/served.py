@@ -26,6 +26,7 @@ from evenstep.dispatch.settings import Settings
 from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.prompt_size import PromptSizes
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
+from evenstep.errors import InputError
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.service import Job
 from evenstep.gateway.serve.backend import Backend
@@ -74,7 +75,7 @@ class ServedModel:
         settings: of the dispatcher.
         loop: the loop.
         probe: called to ask a worker for its health; it returns at once, and calls `probed` later.
-        removed: called with the name of a worker that was removed, once no request runs there.
+        removed: called with the name and the URL of a worker that was removed, once no request runs there.
         denied: called when a worker denies a model that it was listed for; it asks for the worker's models again.
         tokenizer: path of a tokenizer.json, to count prompts by; empty = tokens are estimated from a prompt's bytes.
         log: takes the records of the decision log, closed by `close`; None = there is no log.
@@ -97,7 +98,7 @@ class ServedModel:
         *,
         loop: asyncio.AbstractEventLoop,
         probe: Callable[[ServedModel, Backend], None],
-        removed: Callable[[ServedModel, str], None],
+        removed: Callable[[ServedModel, str, str], None],
         denied: Callable[[ServedModel, Backend], None],
         tokenizer: str = "",
         log: DecisionLog | None = None,
@@ -330,8 +331,16 @@ class ServedModel:
         spec = backend.worker.spec(slots)
         scraped = spec.scraped and is_scraped and bool(backend.adapter.metrics_path)
         spec = msgspec.structs.replace(spec, scraped=scraped)
-        self.tell(ev.WorkerAdded(now_s=time.monotonic(), spec=spec))
-        self.backends[backend.name] = backend
+        former = self.backends.get(backend.name)
+        self.backends[backend.name] = backend  # requests that waited for it may be sent at once
+        try:
+            self.tell(ev.WorkerAdded(now_s=time.monotonic(), spec=spec))
+        except InputError:
+            if former is None:
+                del self.backends[backend.name]
+            else:
+                self.backends[backend.name] = former
+            raise
 
     def detach(self, name: str, drain: bool) -> None:
         """Remove a worker once its requests finished there (`drain`) or continue elsewhere; then `removed` is called."""
@@ -430,8 +439,9 @@ class ServedModel:
         self._probe(self, self.backends[command.worker])
 
     def _forget(self, command: co.Removed) -> None:
-        self.backends.pop(command.worker, None)
-        self._removed(self, command.worker)
+        backend = self.backends.pop(command.worker, None)
+        if backend is not None:
+            self._removed(self, backend.name, backend.worker.url)
 
     def _notice(self, command: co.Notice) -> None:
         _log.warning("%s", command.text, extra={"notice": command.kind, "about": command.about, "model": self.name})
