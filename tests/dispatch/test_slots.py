@@ -67,3 +67,22 @@ def test_one_request_at_a_time_gathers_slots_of_a_worker():
     sent = [c.request for c in story.tell(ev.ClientGone, request=1) if isinstance(c, SendDecode)]
     assert sent == [2] and first.worker == "a"
     assert not story.d.parts.slots.seating
+
+
+def test_a_request_for_more_slots_than_a_worker_has_goes_to_a_larger_one():
+    story = Story("round-robin")
+    story.worker("small", slots=2)
+    story.worker("large", slots=8)
+    assert [story.sent(k, copies=3).worker for k in (1, 2)] == ["large", "large"]
+
+
+def test_a_request_is_not_held_for_slots_that_others_have():
+    """With two gateways each may use two of four slots. A request for three waits only for requests of ours."""
+    story = Story("jsq", gateways=2)
+    story.worker("a", slots=4)
+    story.sampled("a")
+    first = story.sent(1)
+    story.arrives(2, copies=3)
+    assert not [c for c in story.tick() if isinstance(c, SendDecode)]
+    assert [c.request for c in (*story.finishes(first), *story.tick()) if isinstance(c, SendDecode)] == [2]
+    story.d.check()

@@ -133,15 +133,15 @@ class Admission:
     def _carry_out_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
         """As `_carry_out`, where a request may want several slots, or may not be sent everywhere.
 
-        A request that failed on the engine it was given, or was handed back by it, goes to the lightest other engine. A
-        request that was handed back goes to the same engine if no other has room. A round may offer only a part of the free
-        slots (`round_slots`); a request for several slots takes the others, too.
+        A request that failed on the engine it was given, was handed back by it, or wants more slots than it has, goes to the
+        lightest other engine. A request that was handed back goes to the same engine if no other has room. A round may offer
+        only a part of the free slots (`round_slots`); a request for several slots takes the others, too.
         """
         sent, moved = 0, list[int]()
         for row, g in zip(rows, worker, strict=True):
             if g == HOLD:
                 continue
-            if self._exclusions.forbids(row, self._mirror.names[g]):
+            if self._exclusions.forbids(row, self._mirror.names[g]) or not self._has_slots(row, g):
                 moved.append(row)
             else:
                 is_wide = self._rows.at.copies[row] > 1
@@ -157,17 +157,24 @@ class Admission:
                 self._rounds.again()
         return sent
 
+    def _has_slots(self, row: int, g: int) -> bool:
+        """Whether a worker has as many slots as a request wants, free or not."""
+        return self._rows.at.copies[row] <= self._mirror.workers[g].spec.slots
+
     def _elsewhere(self, row: int, free: list[int]) -> int:
         """The worker with a free slot and memory for a request that has not failed there; -1 = there is no such worker.
 
-        A worker that the round does not offer is taken if no other is left. The worker that handed the request back comes
-        last of all. Among equals the lightest is taken.
+        It must have as many slots as the request wants. A worker that the round does not offer is taken if no other is left.
+        The worker that handed the request back comes last of all. Among equals the lightest is taken.
         """
         out, avoided = self._exclusions.excluded.get(row, ()), self._exclusions.avoided.get(row)
         at, kv_free = self._mirror.at, self._deciding.packed.workers_f[KV_FREE]
         others = [
             (name == avoided, free[g] <= 0, at.load[g] + at.sent_load[g], g)
             for g, name in enumerate(self._mirror.names)
-            if (free[g] > 0 or self._mirror.free(g) > 0) and name not in out and self._rows.load(row) <= kv_free[g]
+            if (free[g] > 0 or self._mirror.free(g) > 0)
+            and name not in out
+            and self._has_slots(row, g)
+            and self._rows.load(row) <= kv_free[g]
         ]
         return min(others)[3] if others else -1

@@ -76,7 +76,7 @@ class Slots:
         """
         rows, at = self._rows, self._rows.at
         wanted = at.copies[row] - at.seated[row]
-        if wanted <= free:
+        if wanted <= free or self._takes_whole(row, worker):
             self.send(np.array([row]), np.array([worker]), 1)
             return wanted
         if self.seating.get(worker, [row])[0] != row:
@@ -90,6 +90,16 @@ class Slots:
                 rows.move(row, Cause.SEATED_IN_PART)
                 self.seating.setdefault(worker, []).append(row)
         return max(0, free)
+
+    def _takes_whole(self, row: int, worker: int) -> bool:
+        """Whether a worker without other requests of ours offers fewer slots than it has and this request wants.
+
+        Other gateways or clients have the rest, and the request might wait for ever; the engine queues what does not fit.
+        """
+        at, mirror = self._rows.at, self._mirror
+        if not 0 < mirror.at.free_at_most[worker] < at.copies[row] <= mirror.workers[worker].spec.slots:
+            return False
+        return mirror.held(worker) == at.seated[row]
 
     def send(self, chosen: I8, worker: I8, size: int) -> int:
         """Send requests to workers with enough slots, in order: they leave the pool, and commands are appended.
