@@ -73,3 +73,8 @@ def test_columns_are_the_fields_of_a_request_but_its_number():
 def test_offsets_say_where_rows_begin_and_the_last_one_ends():
     assert offsets_of([2, 0, 3]).tolist() == [0, 2, 2, 5]
     assert offsets_of([]).tolist() == [0]
+
+
+def test_a_slice_of_a_trace_is_a_trace():
+    assert trace()[1:3].prompt_tokens.tolist() == [6, 7]
+    assert trace()[::-2].output_tokens.tolist() == [4, 2]

@@ -33,7 +33,7 @@ from evenstep import kernel_cache
 from evenstep.kernel_locks import locks
 from evenstep.late import Late, change
 
-if os.environ.get("EVENSTEP_PLAIN") == "1":
+if "1" in (os.environ.get("EVENSTEP_PLAIN"), os.environ.get("NUMBA_DISABLE_JIT")):
     numba: Any = None
 else:
     try:

@@ -121,10 +121,11 @@ class Settled(Generic[T]):
 def read_yaml(path: str | Path) -> Document:
     """Read a YAML file of ours: a mapping with ``version: 1``.
 
-    Numbers are read as YAML 1.2 has them, so ``1e-7`` is a number and ``no`` is text.
+    ``1e-7`` and ``1_000`` are numbers. ``no``, and integers in octal, in hexadecimal or with leading zeros, are text.
 
     Raises:
-        InputError: unreadable file, not YAML, not a mapping, a key twice, or a missing or other version.
+        InputError: unreadable file, not YAML, not a mapping, a key twice, an alias inside the value that it stands for, or a
+            missing or other version.
     """
     import yaml
 

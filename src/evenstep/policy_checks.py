@@ -119,8 +119,8 @@ def answers(judged: Judged) -> tuple[Finding, list[Any]]:
     """Check that the policy answers every view of `judged.views(0)` without an error and with an object of the right class.
 
     Returns:
-        The finding, and a copy of each answer in the order of the views, up to the first bad one. The finding is named
-        ``answers``, or ``view left alone`` if the policy wrote into a read-only array of its view.
+        The finding, and a copy of each answer in the order of the views; the first bad one and all after it are left out.
+        The finding is named ``answers``, or ``view left alone`` if the policy wrote into a read-only array of its view.
     """
     said: list[Any] = []
     for number, view in enumerate(judged.views(0)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +172,15 @@ class Trace:
         """int64[N], the row numbers 0..N-1."""
         return np.arange(len(self), dtype=np.int64)
 
-    def __getitem__(self, index: int) -> Request:
+    @overload
+    def __getitem__(self, index: int) -> Request: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Trace: ...
+
+    def __getitem__(self, index: int | slice) -> Request | Trace:
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self), dtype=np.int64)[index])
         row = range(len(self))[index]
         values = {name: self._value(name, row) for name in COLUMNS}
         return Request(request_id=row, **values)

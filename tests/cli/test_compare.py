@@ -636,3 +636,30 @@ def test_the_table_says_what_fleet_it_is_of(words, said, capsys):
         == 0
     )
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--batch-time", "unit"], ["--bounds", "exact"], ["--until-s", "5"]])
+def test_a_flag_of_engines_is_refused_without_an_engine(words, capsys):
+    assert main(["compare", "sample:azure-conv", *SMALL, *words]) == 2
+    assert f"{words[0]} is" in capsys.readouterr().err
+
+
+def test_requests_that_all_come_at_once_have_no_rate(capsys):
+    words = ["--engine", "kv-tokens=20000", "--arrivals", "together", "--limit", "50", "--seeds", "2", "--policy", "vllm"]
+    assert main(["compare", "sample:azure-conv", *words]) == 0
+    assert "50 requests (all at once)" in " ".join(capsys.readouterr().out.split())
+    assert main(["compare", "sample:azure-conv", *words, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trace"]["requests_per_s"] is None
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_output_may_be_closed(closed, tmp_path):
+    words = "compare sample:azure-conv --workers 2 --slots 4 --limit 30 --seeds 1 --policy jsq"
+    run = f"{sys.executable} -c 'from evenstep.cli.main import main; raise SystemExit(main())' {words} {closed}"
+    done = subprocess.run(["/bin/sh", "-c", run], check=False, cwd=tmp_path)
+    assert done.returncode == 0
+
+
+def test_records_into_a_folder_without_a_name_are_refused(capsys):
+    assert main(["compare", "sample:azure-conv", *SMALL, "--records", ""]) == 2
+    assert "folder is 'empty'" in capsys.readouterr().err

@@ -232,3 +232,11 @@ def test_the_scheduling_policy_people_start_from_is_no_worse_than_vllms(capsys, 
     vllm, mine = json.loads(capsys.readouterr().out)["policies"]
     assert mine["e2e_mean_s"] < 1.05 * vllm["e2e_mean_s"] and mine["e2e_p99_s"] < 1.05 * vllm["e2e_p99_s"]
     assert mine["evictions"] <= vllm["evictions"] and vllm["evictions"] > 0
+
+
+def test_a_policy_may_not_hide_a_module(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("numpy", "random"):
+        assert main(["policy", "new", name]) == 2
+        assert "a name that no installed module has" in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]

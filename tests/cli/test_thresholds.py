@@ -45,7 +45,7 @@ def test_json_says_the_same_in_numbers_and_the_inequalities_hold(capsys):
     [
         (["--rate", "0"], "--rate is 0.0"),
         (["--rate", "500"], "load is"),
-        (["--rate", "4", "--engine", "kv-tokens=1000"], "--engine kv-tokens is '1000'; expected at least"),
+        (["--rate", "4", "--engine", "kv-tokens=1000"], "--engine kv-tokens is '1,000'; expected at least"),
         (["--rate", "4", "--engine", "token-budget=1"], "--engine token-budget is '1'; expected no key but kv-tokens"),
         (["--rate", "4", "--engine", "kv-tokens=4000000,batch-limit=9"], "--engine batch-limit is '9'"),
         (["--batch-time", "token-budget"], "expected affine-kv"),
@@ -72,7 +72,8 @@ def test_where_only_nested_wait_does_not_fit_wait_is_told_and_why(capsys):
     told = capsys.readouterr().out
     assert "WAIT, wait:thresholds=1\n" in told
     assert (
-        "Nested WAIT has no thresholds here. evenstep thresholds: --engine kv-tokens is '1e+06'; expected at least" in told
+        "Nested WAIT has no thresholds here. evenstep thresholds: --engine kv-tokens is '1,000,000'; expected at least"
+        in told
     )
     assert main([*FILE, *flags, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

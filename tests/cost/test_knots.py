@@ -46,11 +46,11 @@ def test_a_sync_by_group_size_is_straight_between_two_sizes():
 
 @pytest.mark.parametrize("size", [3, 65])
 def test_a_group_beyond_the_measured_sizes_is_refused(size):
-    with pytest.raises(InputError, match=f"sync_s is {size}; expected a group of 4 to 64 workers"):
+    with pytest.raises(InputError, match=f"group size is {size}; expected a group of 4 to 64 workers"):
         sync_seconds("law", check_sync("law", "sync_s", "4:1/64:2"), size)
 
 
 @pytest.mark.parametrize("sync", [-1.0, float("nan"), "x", "4:1/4:2", "0:1/3:1", "2.5:1/3:1", "4:-1/8:1", ()])
 def test_a_bad_sync_is_refused(sync):
-    with pytest.raises(InputError, match=r"^law: sync_s is "):
+    with pytest.raises(InputError, match=r"^law: (sync_s|group size) is "):
         check_sync("law", "sync_s", sync)

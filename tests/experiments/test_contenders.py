@@ -77,3 +77,9 @@ def test_a_bad_request_is_found_before_anything_runs(asked, message):
 def test_every_build_gives_a_fresh_predictor():
     found = contender("br-h:horizon=4,predictor=oracle")
     assert found.build()[1] is not found.build()[1]
+
+
+@pytest.mark.parametrize("asked", [(Ahead(), {"x": 1}), {"name": "jsq", "predictor": {"x": 1}}])
+def test_a_predictor_without_a_name_is_named(asked):
+    with pytest.raises(InputError, match="predictor.name is 'missing'"):
+        contender(asked)

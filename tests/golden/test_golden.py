@@ -45,4 +45,4 @@ def test_a_recorded_log_replays_to_the_bit(seed, updates):
         logs.record(seed, HERE / "logs")
     found = replay(HERE / "logs" / logs.name_of(seed))
     assert found.difference is None
-    assert found.decisions >= 10, found
+    assert found.decisions > 5, found

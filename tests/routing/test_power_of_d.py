@@ -23,7 +23,7 @@ def test_with_all_workers_sampled_it_is_jsq_with_lowest_ties(view):
 
 
 def test_d_below_one_is_an_error_that_names_it():
-    with pytest.raises(InputError, match="power-of-d: d is 0; expected an integer >= 1"):
+    with pytest.raises(InputError, match="power-of-d: d is 0; expected an integer from 1 to 1,000,000"):
         PowerOfD(d=0)
 
 

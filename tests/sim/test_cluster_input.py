@@ -98,3 +98,37 @@ def test_slots_may_be_a_list_and_workers_must_be_a_number():
     assert Cluster(workers=2, slots=[4, 8]).slots_of == (4, 8)
     with pytest.raises(InputError, match="workers is 'x'; expected an integer >= 1"):
         Cluster(workers="x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arrivals": "Saturated"}, "arrivals is 'Saturated'; expected one of saturated, timed, closed. Did you mean"),
+        ({"dispatch": "nope"}, "dispatch is 'nope'; expected one of pool, instant"),
+        ({"workers": 4.0}, "workers is 4.0; expected an integer >= 1"),
+        ({"workers": True}, "workers is True; expected an integer >= 1"),
+        ({"groups": "2,2"}, "groups is '2,2'; expected sizes >= 1 that add up to 16 workers"),
+        ({"groups": 4}, "groups is 4; expected sizes >= 1"),
+        ({"drift": 5}, "drift is 5; expected a Drift"),
+        ({"outages": 5}, "outages is 5; expected a list of Outage"),
+        ({"outages": [1]}, "outages is [1]; expected a list of Outage"),
+    ],
+)
+def test_a_fleet_of_other_kinds_is_named(changes, message):
+    with pytest.raises(InputError) as error:
+        Cluster(**changes)
+    assert message in str(error.value)
+
+
+def test_a_fleet_takes_lists_and_numbers_of_numpy():
+    one = Cluster(workers=np.int8(100), slots=np.full(100, 100, np.int8), groups=np.array([60, 40]))
+    assert (one.workers, one.slots, one.groups) == (100, (100,) * 100, (60, 40))
+    assert Cluster(workers=4, groups=[2, 2]).groups == (2, 2) and Cluster(slots=np.int64(8)).slots == 8
+
+
+@pytest.mark.parametrize(
+    "given", [{"door": "foo"}, {"slo": "ttft=2s"}, {"seed": 1.5}, {"seed": -1}, {"workers": "a"}, {"power": 5}]
+)
+def test_an_option_of_another_kind_is_named(given):
+    with pytest.raises(InputError, match=f"simulate: {next(iter(given))} is "):
+        simulate(TRACE, Oldest(), step_time=ONE, **given)

@@ -59,10 +59,15 @@ class Compare:
         parser.add_argument("--records", metavar="DIR", help="write the record tables of every run as Parquet")
 
     def run(self, args: argparse.Namespace) -> int:
+        from evenstep.errors import InputError
         from evenstep.experiments.settings import CompareSettings, checked
 
         if hasattr(args, "engine") or _names_an_engine(args.config):
             return engine.compare(args)
+        for name in ("batch_time", "bounds", "until_s"):
+            if hasattr(args, name):
+                flag, hint = "--" + name.replace("_", "-"), "Name an engine, or leave it out."
+                raise InputError("evenstep compare", flag, getattr(args, name), "no such flag without --engine", hint)
         log = _log_of(args)
         found = settled(args, CompareSettings, None if log is None else _layer(args, log))
         return _compare(args, found, checked(found), log)

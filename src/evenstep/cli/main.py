@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from evenstep import __version__, kernel_cache, names
@@ -64,6 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         stderr and a code; with ``--debug`` it is raised instead.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):  # a daemon's may be closed
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
     if argv is None:  # this process is the command
         kernel_cache.announce.say = _tell
     debug = "--debug" in words

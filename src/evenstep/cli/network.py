@@ -81,7 +81,7 @@ def _checked(args: argparse.Namespace) -> None:
 
 
 def _orders(args: argparse.Namespace) -> tuple[str, ...]:
-    return tuple(args.orders.split(",")) if args.orders else ()
+    return tuple(args.orders.split(",")) if args.orders is not None else ()
 
 
 def _live(args: argparse.Namespace) -> int:

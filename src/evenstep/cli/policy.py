@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import keyword
 import re
 from pathlib import Path
@@ -128,9 +129,12 @@ def _new(args: argparse.Namespace) -> int:
 
     where = "policy new"
     name = args.name.removesuffix(".py").replace("-", "_")
-    if not name.isidentifier() or not name.islower() or keyword.iskeyword(name):
+    if not name.isidentifier() or name.startswith("_") or not name.islower() or keyword.iskeyword(name):
         expected = "lower-case letters, digits and dashes, a letter first, and no word of Python"
         raise InputError(where, "NAME", args.name, expected, "Try lightest.")
+    if importlib.util.find_spec(name) is not None:
+        hint = f"Your {name}.py would hide it from all Python code in this folder."
+        raise InputError(where, "NAME", args.name, "a name that no installed module has", hint)
     files = {Path(f"{name}.py"): "rule" if args.rule else "policy", Path(f"test_{name}.py"): "test"}
     for path in files:
         if path.exists():

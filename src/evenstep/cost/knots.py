@@ -151,7 +151,8 @@ def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
         return float(sync)
     sizes, seconds = np.array(sync, np.float64).T
     if not sizes[0] <= group_size <= sizes[-1]:
-        raise InputError(where, "sync_s", group_size, f"a group of {sizes[0]:g} to {sizes[-1]:g} workers", "Add its size.")
+        hint = "Give sync_s for its size, too."
+        raise InputError(where, "group size", group_size, f"a group of {sizes[0]:g} to {sizes[-1]:g} workers", hint)
     return float(np.interp(group_size, sizes, seconds))
 
 

@@ -140,7 +140,7 @@ class Wording:
         return stop + b',"prompt_token_ids":' + prompt + ids
 
     def usage_event(self, completion_tokens: int, cached_tokens: int) -> bytes:
-        """The last event of a stream that was asked for usage: usage, and no choices."""
+        """The event with usage and no choices, for a stream that was asked for usage: the last before `DONE`."""
         usage = orjson.dumps(self.usage(completion_tokens, cached_tokens))
         return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
 

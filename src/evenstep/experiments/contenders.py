@@ -74,10 +74,13 @@ def contender(asked: PolicySpec) -> Contender:
         spec = dict(asked)
         if "name" not in spec:
             raise InputError("policy", "name", "missing", "a policy's name", "Write {'name': 'jsq', ...}.")
+        given = spec.get("predictor")
+        if isinstance(given, Mapping):
+            _named(cast("Mapping[str, Any]", given))
         return _from_spec(_shown(spec), spec)
     if isinstance(asked, tuple):
         policy, predictor = asked
-        spec = names.parse(predictor) if isinstance(predictor, str) else dict(predictor)
+        spec = _named(predictor)
         return Contender(f"{policy!r} with {_shown(spec)}", policy, spec)
     return Contender(repr(asked), asked)
 
@@ -116,8 +119,16 @@ def _from_spec(name: str, spec: dict[str, Any]) -> Contender:
         if inside:
             raise InputError(name, "predictor", "missing", "a predictor to take these options")
         return Contender(name, spec)
-    predictor = {"name": given} if isinstance(given, str) else dict(given)
+    predictor = {"name": given} if isinstance(given, str) else _named(given)
     return Contender(name, spec, {**predictor, **inside})
+
+
+def _named(predictor: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a predictor as a mapping with its name."""
+    spec: dict[str, Any] = {**names.parse(predictor)} if isinstance(predictor, str) else dict(predictor)
+    if "name" not in spec:
+        raise InputError("policy", "predictor.name", "missing", "a predictor's name", "Write {'name': 'oracle'}.")
+    return spec
 
 
 def _shown(spec: Mapping[str, Any]) -> str:

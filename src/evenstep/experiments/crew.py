@@ -91,11 +91,11 @@ class Kernels:
 
 
 class Crew:
-    """Carries jobs out; processes that were started stay for the next jobs until `close`.
+    """Carries jobs out, in this process or in others; processes that it started stay for the next jobs until `close`.
 
     Args:
         shared: what all jobs need; handed to each process once.
-        places: where they are carried out.
+        places: where they are carried out; ``Places()`` = in this process, in their order.
         watch: told of retries and of kernels that cannot be compiled; None = silent.
     """
 

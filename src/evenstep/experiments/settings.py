@@ -321,7 +321,7 @@ def check_fits(settled: Settled[Any], source: Source) -> None:
     replayed = value.arrivals == "closed" and value.users == 0 and value.think_s is None
     if replayed and trace.session is None:
         hint = "Give --users and --think-s."
-        raise InputError(trace.name, "sessions", "absent", "sessions for closed arrivals", hint)
+        raise InputError(trace.name, "column session", "absent", "sessions for closed arrivals", hint)
 
 
 def _with_arrivals(settled: Settled[Any]) -> Any:

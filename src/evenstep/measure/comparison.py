@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -187,6 +187,15 @@ class Compared(Generic[C]):
     @property
     def seeds(self) -> tuple[int, ...]:
         return self.policies[0].seeds
+
+    def __iter__(self) -> Iterator[PolicyResult]:
+        return iter(self.policies)
+
+    def __len__(self) -> int:
+        return len(self.policies)
+
+    def __contains__(self, policy: object) -> bool:
+        return any(policy in (result, result.policy) for result in self.policies)
 
     def __getitem__(self, policy: str) -> PolicyResult:
         """The first result whose `policy` equals this text exactly, options included.

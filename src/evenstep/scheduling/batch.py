@@ -194,6 +194,8 @@ def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -
 def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
     """`offer`, if memory holds the request's whole prefill and `reserve` KV tokens more, not only the chunk that runs now.
 
+    `position` is the one in the answer: for a waiting request, ``view.running.size`` plus its place in `view.waiting`.
+
     Returns whether the request runs; if not, the batch is unchanged.
     """
     if grows(view, row, view.left[row]) > batch.free[0] - reserve:

@@ -9,6 +9,7 @@ the number of types, and the expected latency, are ours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -116,8 +117,8 @@ def best(
         raise InputError(
             "segments",
             "kv_tokens",
-            f"{kv_tokens:.4g}",
-            f"at least {needed:.4g}",
+            f"{kv_tokens:,.0f}",
+            f"at least {math.ceil(needed):,}",
             f"That is with {least.segments} segments, which need the least.",
         )
     return least

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,8 +62,8 @@ def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
         raise InputError(
             "wait thresholds",
             "kv_tokens",
-            f"{kv_tokens:.4g}",
-            f"at least {found.kv_tokens:.4g}",
+            f"{kv_tokens:,.0f}",
+            f"at least {math.ceil(found.kv_tokens):,}",
             "The least thresholds do not fit: more memory, or fewer arrivals.",
         )
     return found

@@ -139,3 +139,16 @@ def test_an_unknown_policy_or_metric_of_a_comparison_is_an_input_error():
     with pytest.raises(InputError, match="metric is 'idle'; expected a known metric. Did you mean idle_share"):
         found["fcfs"].versus_first["idle"]
     assert found["fcfs"].versus_first.get("idle") is None
+
+
+def test_a_load_means_timed_arrivals():
+    assert evenstep.compare(trace(), "jsq", load=0.5, seeds=1).conditions.arrivals == "timed"
+    assert evenstep.compare(trace(), "jsq", seeds=1).conditions.arrivals == "saturated"
+    with pytest.raises(InputError, match="arrivals is 'saturated'; expected timed, since a load or rate is given"):
+        evenstep.compare(trace(), "jsq", load=0.5, cluster=CLUSTER)
+
+
+def test_a_comparison_is_a_sequence_of_its_results():
+    found = evenstep.compare(trace(), ["jsq", "fcfs"], cluster=CLUSTER, seeds=1)
+    assert [one.policy for one in found] == ["jsq", "fcfs"] and len(found) == 2
+    assert "jsq" in found and found["fcfs"] in found and "best" not in found

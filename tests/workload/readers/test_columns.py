@@ -93,6 +93,8 @@ def test_columns_in_memory_are_a_trace():
     assert trace.prompt_tokens.tolist() == [6, 5] and trace.prompt_tokens.dtype == np.int64
     assert trace.arrival_s.tolist() == [0.0, 1.0]
     assert trace.after.tolist() == [-1, 0]
+    with pytest.raises(InputError, match="prompt_tokens is"):
+        Trace.from_columns(np.ma.array([10, 20], mask=[0, 1]), [1, 2])
     dated = Trace.from_columns([1, 2], [1, 2], np.array(["2026-01-01T00:00:01", "2026-01-01"], "M8[s]"))
     assert dated.arrival_s.tolist() == [0.0, 1.0]
 

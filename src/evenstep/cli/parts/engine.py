@@ -97,9 +97,11 @@ def _foot(comparison: EngineComparison) -> list[str]:
     left = ", ".join(f"{r.policy} {short(r.mean('unfinished'))}" for r in comparison.policies)
     is_whole = all(r.mean("unfinished") == 0 for r in comparison.policies)
     end = "run to completion" if is_whole else f"stopped at a time with requests left over ({left})"
+    rate = comparison.trace["requests_per_s"]
+    arrivals = "all at once" if rate is None else f"{rate:.4g} a second"
     lines = [
         f"Means over {seeds} replicate{'s' if seeds > 1 else ''} of {comparison.trace['requests']:,} requests"
-        f" ({comparison.trace['requests_per_s']:.4g} a second), {end}; TBT is the gap between two tokens."
+        f" ({arrivals}), {end}; TBT is the gap between two tokens."
     ]
     lines += [f"verdict {line}" for line in verdict_lines(comparison)]
     lines += [f"note: {note}" for note in comparison.notes]

@@ -250,6 +250,8 @@ def check_folder(folder: str | None) -> None:
     """
     if folder is None:
         return
+    if not folder:
+        raise InputError("command line", "folder", "empty", "the name of a folder", "Write . for this one.")
     path = Path(folder).absolute()
     nearest = next(place for place in (path, *path.parents) if place.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):

@@ -82,7 +82,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
         decision: running number, from 0.
         waiting: number of waiting requests that the policy saw.
         seen: CRC-32 of the view (`policy_call.Shown.checksum`).
-        sent: request -> name of its worker, as decided by the policy or the fallback; all other requests were held.
+        sent: number of the request (`Arrived.request`) -> name of its worker, as decided by the policy or the fallback; all
+            other requests were held.
         fallback: why least load decided, see `rounds.fallback.Reason`; empty = the policy did.
         why: the same with its subject, in words; a replay does not compare it.
     """

@@ -109,10 +109,11 @@ def items(text: bytes) -> list[bytes]:
 
 
 def extended(text: bytes, more: Mapping[str, bytes]) -> bytes:
-    """The object `text` with the members `more` appended; every other byte stays. The object must not be empty.
+    """The object `text` with the members `more` appended; every other byte stays. Nothing is checked.
 
     Args:
-        more: JSON of the new values, by key; a key that the object has must not be among them. This is not checked.
+        text: JSON of an object that is not empty.
+        more: JSON of the new values, by key. The object has none of the keys, and they need no escapes in JSON.
     """
     end = text.rindex(b"}")
     return b"%b%b%b" % (text[:end], b"".join([b',"%b":%b' % (name.encode(), new) for name, new in more.items()]), text[end:])

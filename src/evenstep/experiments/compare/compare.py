@@ -46,13 +46,14 @@ def compare(
         source: a trace, a synthetic workload, or a path (also ``sample:azure-conv``).
         policies: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, policies, or (policy, predictor);
             one of them, or a list. A pair stands in a list, also by itself.
-        cluster: the fleet; 16 workers of 72 slots, saturated, when left out.
+        cluster: the fleet; 16 workers of 72 slots when left out, saturated, or timed with a `load` or `rate`.
         step_time: what a step costs; `Linear()` when left out.
         seeds: replicates; 3, or as many as differ, when left out. A recorded trace is rotated, the first one not; a
             synthetic one is drawn anew.
         baseline: name of the policy others are compared with; the first when left out.
         seed: key of replicates and policies' draws.
-        load: rescale arrival times to this share of the fleet's capacity; needs a linear `step_time`, and no `rate`.
+        load: rescale arrival times to this share of the fleet's capacity; needs timed arrivals, a linear `step_time`, and
+            no `rate`.
         rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
         limit: use only the first rows of a trace, or draw only so many requests; a generator in memory refuses it.
         power: power law for the energy metrics; the default one when left out.
@@ -73,7 +74,7 @@ def compare(
     objective: Any = slo_of(slo) if isinstance(slo, str) else slo
     if objective is not None and not isinstance(objective, Slo):
         raise InputError("compare", "slo", objective, "an objective", 'For instance slo="ttft=2s,tpot=50ms".')
-    fleet = cluster if cluster is not None else Cluster()
+    fleet = cluster if cluster is not None else Cluster(arrivals="saturated" if load is None and rate is None else "timed")
     law = step_time if step_time is not None else Linear()
     plan = Plan(
         source=scaled(
@@ -92,6 +93,9 @@ def compare(
         power=power,
         slo=objective,
     )
+    if fleet.arrivals != "timed" and not (load is None and rate is None):
+        hint = "Write evenstep.Cluster(arrivals='timed', ...)."
+        raise InputError("compare", "cluster.arrivals", fleet.arrivals, "timed, since a load or rate is given", hint)
     asked = contenders(_listed(policies))
     many = processes if processes is not None or can_fork() else 1
     outcome = run_comparison(plan, asked, baseline=baseline, processes=many, progress=progress)

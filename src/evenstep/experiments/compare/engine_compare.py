@@ -21,6 +21,7 @@ from evenstep.experiments.progress import Progress
 from evenstep.experiments.sources import Reading
 from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
 from evenstep.measure.engine_records import EngineRun
+from evenstep.measure.metrics import known
 from evenstep.predict.intervals import Quantiles
 from evenstep.request import I8, Trace
 from evenstep.scheduling.policies.best import Best
@@ -169,7 +170,7 @@ def run_engine_comparison(
     traces = traces_of(settings, fewer)
     runs: list[list[EngineRun]] = collected(Shared(settings, policies, traces), settings.processes, progress)
     comparison = compare_engine_runs(runs, baseline, settings.objective())
-    comparison.trace["requests_per_s"] = rate(traces[0])
+    comparison.trace["requests_per_s"] = known(rate(traces[0]))
     if settings.bounds != "trace":
         conditions = replace(comparison.conditions, bounds=settings.bounds)
         comparison = replace(comparison, conditions=conditions)

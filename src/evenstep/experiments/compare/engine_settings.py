@@ -39,7 +39,7 @@ class EngineSettings:
             balancer, news-s.
         batch_time: seconds of an iteration, a batch-time law, e.g. token-budget:fit=llama-70b-tp2; affine-kv:d0-s=0.01.
         bounds: bounds of output lengths, for policies that plan with them: trace, exact, constant:1/1000,
-            bucketed:100/200/400, around:0.2, or a predictor's quantiles, survival:low=0.1,high=0.9.
+            bucketed:100/200/1000, around:0.2, or a predictor's quantiles, survival:low=0.1,high=0.9.
         arrivals: timed (the trace's times) or together (all requests at time zero).
         rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
         load: rescale arrival times to this share of what the engine serves when all requests arrive at once.

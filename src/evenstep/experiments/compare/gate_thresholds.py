@@ -33,7 +33,7 @@ _OF_ENGINE = ("load", "kv_tokens")
 #: Types of outputs at most; longer outputs share bins.
 MOST_TYPES = 500
 #: Numbers of segments that are tried.
-COUNTS = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, 100, 200, 500)
+COUNTS = (*range(1, 31), 50, 100, 200, 500)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -125,7 +125,10 @@ class Board:
         return [_cell(one, [self._cache.kept(task.key) for task in row]) for one, row in zip(chosen, tasks, strict=True)]
 
     def table(self, cells: Sequence[Cell], origin: Origin) -> Table:
-        """The leaderboard made of these cells; its picture shows the file's workloads that are selected, else the first."""
+        """The leaderboard made of these cells.
+
+        Its picture shows the selected ones of the file's `picture` workloads; if none is, the first selected workload.
+        """
         shown = {one.name for one in self._workloads}
         picture = [name for name in self.file.picture if name in shown] or [self._workloads[0].name]
         return Table(self.lines, tuple(cells), tuple(picture), origin)

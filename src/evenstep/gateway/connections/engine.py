@@ -46,9 +46,9 @@ class Leg(Protocol):
 
     @property
     def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
-        """A function for the head and the body of a whole answer, called once the connection is free again.
+        """A function for an answer whose body is one piece; called with head and body once the connection is free again.
 
-        None = the leg takes pieces.
+        Any other answer goes to `head` and `body`, as all do if this is None.
         """
         ...
 

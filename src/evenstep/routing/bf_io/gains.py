@@ -150,10 +150,10 @@ def is_bounded(plan: Plan) -> bool:
 
 @part
 def most_gain(o: int, plan: Plan) -> float:
-    """The most that a transfer from worker o gains before `pulled_apart`: what the envelope falls by without the worker.
+    """The most that a transfer from worker o gains before `pulled_apart`, if `is_bounded`; inf if o is alone in its group.
 
-    Call `set_others` for o first. The bound holds to the last bit: each term bounds one of `transfer_gain`, added in the
-    same order.
+    This is what the envelope of its group falls by without the worker. Call `set_others` for o first; `plan.term` is
+    overwritten. The bound holds to the last bit: each term bounds one of `transfer_gain`, added in the same order.
     """
     q = plan.group[o]
     for h in range(plan.weight.size):

@@ -27,6 +27,9 @@ _STREAM = stream_number("power-of-d")
 _LONG = 1 << 62
 
 
+_MOST = 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class PowerOfD(Ruled):
     """Draws `d` different workers with room by keyed chance, and sends the request to the one with fewest requests.
@@ -35,10 +38,10 @@ class PowerOfD(Ruled):
     that fits nowhere is held.
 
     Args:
-        d: workers looked at for each request, >= 1; 1 is random choice.
+        d: workers looked at for each request, 1 to 1,000,000; 1 is random choice.
 
     Raises:
-        InputError: `d` below 1.
+        InputError: `d` out of range.
 
     Source: Mitzenmacher 2002; BF-IO App. A.1.1, BalanceRoute sec. 6.1.
     """
@@ -46,7 +49,7 @@ class PowerOfD(Ruled):
     d: int = 2
 
     def __post_init__(self) -> None:
-        check_range("power-of-d", "an integer >= 1", low=1, d=self.d)
+        check_range("power-of-d", f"an integer from 1 to {_MOST:,}", low=1, high=_MOST, d=self.d)
 
 
 class Work(NamedTuple):

@@ -50,7 +50,7 @@ def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
 
 @part
 def leave(view: RuleView, batch: Batch, mark: Ints, position: int) -> None:
-    """Evict a running request without tokens in the batch, and mark it `LEAVES`."""
+    """Evict a running request, and write `LEAVES` to ``mark[position]``. The batch must not hold tokens of the request."""
     mark[position] = LEAVES
     vacate(view, batch, position)
 

@@ -31,14 +31,18 @@ earliest step take effect at once. If no outage is pending and requests still wa
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
-from typing import Any, Literal, Protocol
+from numbers import Integral
+from typing import Any, Literal, Protocol, cast, get_args
 
+import numpy as np
+
+from evenstep.config import check_integers
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
 from evenstep.cost.view import StepTime
-from evenstep.errors import InputError, check_range, check_range_if_given
+from evenstep.errors import InputError, check_known, check_range, check_range_if_given
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.predict.view import Predictor
@@ -50,9 +54,13 @@ _MOST_SLOTS = 4_000_000  # each takes some hundred bytes
 
 
 def _is_whole(value: Any, low: int) -> bool:
-    """Whether a value is a whole number of at least `low`, in any type of number."""
-    number: Any = value if isinstance(value, Real) else math.nan
-    return math.isfinite(number) and number == int(number) and number >= low
+    """Whether a value is an integer of at least `low`, of any type but bool."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= low
+
+
+Arrivals = Literal["saturated", "timed", "closed"]
+Dispatched = Literal["pool", "instant"]
+Door = Literal["auto", "plain", "compiled"]
 
 
 class Readies(Protocol):
@@ -115,11 +123,11 @@ class Cluster:
     workers: int = 16
     slots: int | tuple[int, ...] = 72
     groups: tuple[int, ...] = ()
-    arrivals: Literal["saturated", "timed", "closed"] = "saturated"
+    arrivals: Arrivals = "saturated"
     pool: int = 128
     users: int = 0
     think_s: float | None = None
-    dispatch: Literal["pool", "instant"] = "pool"
+    dispatch: Dispatched = "pool"
     queue_depth: int = 0
     kv_tokens: float = math.inf
     kv_reserve: float = 0.0
@@ -142,24 +150,34 @@ class Cluster:
             value = getattr(self, name)
             if not _is_whole(value, low):
                 raise InputError("cluster", name, value, f"an integer >= {low}")
+            object.__setattr__(self, name, int(value))
+        for name, kind in (("arrivals", Arrivals), ("dispatch", Dispatched)):
+            check_known("cluster", name, getattr(self, name), get_args(kind), f"one of {', '.join(get_args(kind))}")
         given: Any = self.slots
-        if isinstance(given, list):
-            object.__setattr__(self, "slots", tuple(given))
-        is_list = isinstance(self.slots, tuple)
-        sizes = self.slots if isinstance(self.slots, tuple) else (self.slots,)
+        is_list = isinstance(given, tuple | list | np.ndarray)
+        sizes: Any = tuple(cast("Sequence[Any]", given)) if is_list else (given,)
         if len(sizes) != (self.workers if is_list else 1) or not all(_is_whole(size, 1) for size in sizes):
             raise InputError("cluster", "slots", given, f"an integer >= 1, or {self.workers} of them, one a worker")
-        total = sum(sizes) if is_list else self.workers * sizes[0]
+        object.__setattr__(self, "slots", tuple(map(int, sizes)) if is_list else int(given))
+        total = sum(map(int, sizes)) if is_list else self.workers * int(given)
         if total > _MOST_SLOTS:
             raise InputError("cluster", "workers x slots", total, f"at most {_MOST_SLOTS:,} slots in all")
-        if self.groups and (sum(self.groups) != self.workers or min(self.groups) < 1):
-            raise InputError("cluster", "groups", self.groups, f"sizes >= 1 that add up to {self.workers} workers")
+        groups: Any = self.groups
+        of: Any = tuple(cast("Sequence[Any]", groups)) if isinstance(groups, tuple | list | np.ndarray) else (groups,)
+        if not all(_is_whole(size, 1) for size in of) or sum(of) != (self.workers if of else 0):
+            raise InputError("cluster", "groups", groups, f"sizes >= 1 that add up to {self.workers} workers")
+        object.__setattr__(self, "groups", tuple(map(int, of)))
         for name in ("kv_reserve", "prefill_base_s", "prefill_per_token_s"):
             check_range("cluster", "a finite number >= 0", low=0, finite=True, **{name: getattr(self, name)})
         check_range("cluster", "a number of KV tokens > 0, or inf", above=0, kv_tokens=self.kv_tokens)
         check_range_if_given("cluster", "a finite number of seconds >= 0", low=0, finite=True, think_s=self.think_s)
         if self.prefill is not None and (self.arrivals != "timed" or self.drift.profiles is not None):
             raise InputError("cluster", "prefill", self.prefill, "timed arrivals, and no profiles by request")
+        drift, outages = cast("tuple[Any, Any]", (self.drift, self.outages))
+        if not isinstance(drift, Drift):
+            raise InputError("cluster", "drift", drift, "a Drift", "Write Drift(growth=0).")
+        if not isinstance(outages, tuple | list) or not all(isinstance(one, Outage) for one in cast("list[Any]", outages)):
+            raise InputError("cluster", "outages", outages, "a list of Outage(step, worker)")
         for outage in self.outages:
             if not 0 <= outage.worker < self.workers or outage.step < 0:
                 raise InputError("cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}")
@@ -189,7 +207,11 @@ def check_fleet(where: str, cluster: Any, step_time: Any) -> None:
         raise InputError(where, "step_time", step_time, "a law", "Write evenstep.Linear(overhead_s=0.005).")
 
 
-def _check_kinds(trace: Any, policy: Any, predictor: Any) -> None:
+def _check_kinds(trace: Any, policy: Any, predictor: Any, power: Any, slo: Any) -> None:
+    if slo is not None and not isinstance(slo, Slo):
+        raise InputError("simulate", "slo", slo, "an objective", "Write Slo(ttft_s=2.0, tpot_s=0.05).")
+    if power is not None and not isinstance(power, Power):
+        raise InputError("simulate", "power", power, "a Power", "Write Power(idle_w=100.0).")
     if not isinstance(trace, Trace):
         raise InputError("simulate", "trace", trace, "a Trace", "evenstep.read_trace reads one.")
     if isinstance(policy, str):
@@ -215,7 +237,7 @@ def simulate(
     decisions: bool = False,
     power: Power | None = None,
     slo: Slo | None = None,
-    door: Literal["auto", "plain", "compiled"] = "auto",
+    door: Door = "auto",
     name: str = "",
 ) -> Run:
     """Run a trace through a cluster under a routing policy; the events are in the order this module's docstring gives.
@@ -248,7 +270,9 @@ def simulate(
     from evenstep.sim.cluster.state import Options
 
     check_fleet("simulate", cluster, step_time)
-    _check_kinds(trace, policy, predictor)
+    _check_kinds(trace, policy, predictor, power, slo)
+    check_integers("simulate", 0, seed=seed, workers=workers)
+    check_known("simulate", "door", door, get_args(Door), "auto, compiled or plain")
     cluster = cluster or Cluster()
     if cluster.prefill is not None:
         trace = cluster.prefill.ready(trace)

@@ -188,9 +188,10 @@ def strike_out(run: Run, slot: int, q: int) -> None:
 
 @part
 def send_back(run: Run, slot: int) -> None:
-    """Send the request that runs in a slot back to the pool, where it stands by its first visible time.
+    """Send the request that runs in a slot back to the pool, where it stands by its first visible time; counts a restart.
 
-    It keeps the tokens it has produced (carry list). The caller has checked for room, and calls `set_free` for the worker.
+    The carry list keeps the tokens that it has produced. The caller has checked that pool and carry list each have room for
+    one more, and calls `set_free` for the worker afterwards.
     """
     fixed, now, fleet = run.fixed, run.now, run.fleet
     g = slot // fixed.slots_max

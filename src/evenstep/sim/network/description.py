@@ -251,11 +251,12 @@ def read_traces(path: str | Path, network: Network) -> dict[str, Trace]:
 
 
 def check_task(network: Network, name: str, task: TaskSection) -> None:
-    """Check a type of tasks, `name` of the network: its engines, the laws of its lengths, and that its calls begin and end.
+    """Check a type of tasks, `name` of the network: its engines, the means of its lengths, and that its calls begin and end.
 
     Raises:
-        InputError: an unknown engine or call, a call that can never run, probabilities that do not sum to one, or a cycle
-            without exit.
+        InputError: an unknown engine or call, a call named ``end``, a length with an infinite mean, a `then` that leads to a
+            call with `after`, a probability outside 0..1, probabilities that do not sum to one, an `after` that names a call
+            twice or calls that do not run equally often, a call that can never run, or a cycle without exit.
     """
     place = f"tasks.{name}"
     if END in task.calls:

@@ -259,6 +259,8 @@ def _chained(trace: Trace) -> tuple[Trace, list[str]]:
 
 def _plain(values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
     """A column in memory as numbers, or as a list where it holds something else; dates become seconds."""
+    if np.ma.is_masked(values):
+        values = values.astype(object).filled(None)
     found = np.asarray(values)
     if found.ndim != 1:
         shape = f"{found.ndim} dimensions"

@@ -171,7 +171,7 @@ def _held(paths: Paths, name: str, agent: int, figure: str) -> list[float]:
 
 
 def claims(paths: Paths) -> list[ex.Claim]:
-    """The claims of Fig. 8 and its text: long calls first grows without bound, short calls first stays small."""
+    """The claims of Fig. 8 and its text: tasks grow without bound if long calls go first; few wait if short calls do."""
     few = {
         name: [ex.mean_interval(_held(paths, name, agent, "mean")) for agent in range(2)] for name in ("requests", "tokens")
     }

@@ -55,7 +55,7 @@ def at_point(load: float, chats: float, until_s: float, seed: int = 0, policy: s
 
 
 def served_above(run: NetworkRun) -> float:
-    """Tokens a second that the overloaded engine runs over the run's second half."""
+    """Tokens a second that the engine runs over the second half of a run of `at_point` at a load above 1."""
     return net.served(run, _tokens(run))
 
 
