@@ -193,7 +193,7 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
 def _listed(value: Any, hint: Any) -> Any:
     """An option's value, its text split where the field holds several, each number as JSON writes it."""
     if isinstance(value, str) and get_origin(hint) is tuple:
-        return [numeral(part, get_args(hint)[0]) for part in value.split("/")]
+        return [numeral(part, get_args(hint)[0]) for part in value.split("/")] if value else []
     return numeral(value, hint)
 
 

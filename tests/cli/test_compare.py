@@ -663,3 +663,20 @@ def test_output_may_be_closed(closed, tmp_path):
 def test_records_into_a_folder_without_a_name_are_refused(capsys):
     assert main(["compare", "sample:azure-conv", *SMALL, "--records", ""]) == 2
     assert "folder is 'empty'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bounds", "nope"], "--bounds: name is 'nope'; expected one of trace, exact, constant"),
+        (["--bounds", "constant:5/3"], "low/high is '5/3'; expected 1 <= low <= high"),
+        (["--bounds", "bucketed:1/2"], "last edge is 2; expected at least"),
+        (["--bounds", "around:inf"], "share is inf; expected a finite number >= 0"),
+        (["--engine", "data-parallel=2,balancer=nope"], "balancer is 'nope'; expected a routing policy"),
+    ],
+)
+def test_an_error_in_what_an_engine_is_told_names_it(words, said, capsys):
+    engine = [] if "--engine" in words else ["--engine", "kv-tokens=20000"]
+    policy = ["--policy", "a-min" if "--bounds" in words else "vllm"]
+    assert main(["compare", "sample:azure-conv", "--limit", "40", "--seeds", "1", *engine, *policy, *words]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -237,3 +237,10 @@ def test_tasks_that_all_come_at_once_have_no_rate_and_no_verdict():
     for until_s in (None, 4000.0):
         run = simulate_network(replace(network, until_s=until_s), traces={"log": trace})
         assert run.summary["verdict"] is None and run.summary["engines"]["one"]["verdict"] is None
+
+
+def test_a_load_of_exactly_1_is_decided_by_no_theorem():
+    section = EngineSection(engine="token-budget=512,batch-limit=0,first-token=decode", batch_time="unit")
+    task = TaskSection({"answer": CallSection("one", laws.Constant(511), laws.Constant(1))}, Poisson(1.0), count=10)
+    judged = judge(Network({"one": section}, {"chat": task}))
+    assert judged.engines[0].load == 1 and judged.verdict == "unknown" and "the load of one is 1" in judged.why

@@ -83,5 +83,5 @@ def test_bounds_made_for_simulation():
     ],
 )
 def test_bounds_that_cannot_be_are_refused(made):
-    with pytest.raises(InputError, match="interval: "):
+    with pytest.raises(InputError, match="bounds (constant|bucketed|around): "):
         made()

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from evenstep import names
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
@@ -47,3 +48,9 @@ def test_the_papers_figure_6_as_an_exact_schedule(door):
 def test_segments_that_do_not_ascend_or_match_are_refused(options, field):
     with pytest.raises(InputError, match=field):
         NestedWait(**options)
+
+
+def test_one_segment_can_be_written():
+    """`evenstep thresholds --segments 1` prints it so."""
+    made = names.build("scheduling", names.parse("nested-wait:thresholds=5,ends="))
+    assert (made.thresholds, made.ends) == ((5,), ())

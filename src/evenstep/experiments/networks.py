@@ -130,6 +130,10 @@ def _verdict(
     hot = hot_keys(network, found)
     if hot:
         return "unstable", hot
+    full = [one.engines[0] for one in engines if one.load == 1]
+    full += [" and ".join(one.calls) for one in stations if one.load == 1]
+    if full:
+        return "unknown", f"the load of {full[0]} is 1, at which no theorem decides"
     unknown = [one.engines[0] for one in engines if math.isnan(one.load)]
     if unknown:
         hint = f"the batch time of {unknown[0]} depends on more than tokens, or its requests have no times"

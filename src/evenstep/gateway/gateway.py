@@ -7,7 +7,6 @@ import logging
 import ssl
 from typing import Any
 
-from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.engines.view import EngineSample
 from evenstep.gateway.config.config import GatewayConfig, check_files
@@ -149,8 +148,7 @@ class Gateway(Control):
         self.front.is_draining = True
         running = sum(pool.requests for pool in self.pools.all)
         _log.info("draining: nothing new is accepted, what runs ends", extra={"requests": running})
-        for pool in self.pools.all:
-            pool.tell(ev.Draining(now_s=pool.now_s()))
+        self.pools.drain()
         for client in list(self.front.clients):
             client.close_if_idle()
 

@@ -82,7 +82,7 @@ def constant(requests: int, low: int, high: int) -> tuple[I8, I8]:
         InputError: bounds out of order or below 1.
     """
     if not 1 <= low <= high:
-        raise InputError("interval", "low, high", f"{low}, {high}", "1 <= low <= high")
+        raise InputError("bounds constant", "low/high", f"{low}/{high}", "1 <= low <= high")
     return np.full(requests, low, np.int64), np.full(requests, high, np.int64)
 
 
@@ -98,9 +98,10 @@ def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
     """
     upper = np.array(edges, dtype=np.int64)
     if upper.size == 0 or upper[0] < 1 or np.any(np.diff(upper) <= 0):
-        raise InputError("interval", "edges", list(edges), "ascending integers >= 1")
+        raise InputError("bounds bucketed", "edges", "/".join(map(str, edges)), "ascending integers >= 1")
     if output_tokens.size and output_tokens.max() > upper[-1]:
-        raise InputError("interval", "edges", int(upper[-1]), f"a last edge of at least {output_tokens.max()}")
+        expected = f"at least {output_tokens.max()}, the longest output"
+        raise InputError("bounds bucketed", "last edge", int(upper[-1]), expected)
     bucket = np.searchsorted(upper, output_tokens, side="left")
     lower = np.concatenate([[1], upper[:-1] + 1])
     return lower[bucket], upper[bucket]
@@ -114,7 +115,7 @@ def around(output_tokens: I8, share: float) -> tuple[I8, I8]:
     Raises:
         InputError: a share below 0.
     """
-    check_range("interval", "a number >= 0", low=0, share=share)
+    check_range("bounds around", "a finite number >= 0", low=0, finite=True, share=share)
     low = np.floor(output_tokens * (1.0 - min(share, 1.0))).astype(np.int64)
     high = np.ceil(output_tokens * (1.0 + share)).astype(np.int64)
     return np.maximum(low, 1), high

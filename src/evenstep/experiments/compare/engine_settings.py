@@ -150,7 +150,12 @@ def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
     except ValueError:
         hint = f"For instance {name}:low=0.1,high=0.9."
         raise InputError("--bounds", "low, high", text, "chances above 0, at most 1", hint) from None
-    predictor = names.build("predict", spec)
+    try:
+        predictor = names.build("predict", spec)
+    except InputError as error:
+        if error.field != "name":
+            raise
+        raise InputError("--bounds", "name", name, f"one of {', '.join(BOUNDS)}", error.hint) from None
     return Quantiles(predictor, **chances)
 
 

@@ -142,9 +142,6 @@ class Front:
         if pool is None:
             self._turn_away(received, client, self._unknown(request.model))
             return
-        if self.is_draining:  # a pool that was made since does not know
-            self._turn_away(received, client, refusals.overloaded(1.0))
-            return
         now_s = time.monotonic()
         exchange = Exchange(pool, client, request, name, context)
         estimate = pool.estimate(exchange)

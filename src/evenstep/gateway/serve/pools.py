@@ -60,6 +60,7 @@ class Pools:
         self._pool_of: dict[str, ServedModel] = {}  # by worker
         self._endpoints: dict[str, Endpoint] = {}
         self._retired: list[Endpoint] = []
+        self._is_draining = False
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -221,6 +222,12 @@ class Pools:
             self._unread.add(name)
             pool.tell(ev.ScrapeFailed(now_s=pool.now_s(), worker=name))
 
+    def drain(self) -> None:
+        """Have every pool refuse new requests from now on, also pools that are made later."""
+        self._is_draining = True
+        for pool in self.all:
+            pool.tell(ev.Draining(now_s=pool.now_s()))
+
     def close(self) -> None:
         """Close all connections, pools and decision logs, and stop asking workers; requests get no answer."""
         for task in (*self._learning.values(), *self._tasks):
@@ -330,6 +337,8 @@ class Pools:
             log=log,
             tenants=self._tenants,
         )
+        if self._is_draining:
+            pool.tell(ev.Draining(now_s=pool.now_s()))
         return pool
 
     def _left(self, pool: ServedModel, name: str, url: str) -> None:

@@ -63,7 +63,12 @@ class Balancer:
     """
 
     def __init__(self, spec: str, ranks: int, capacity: float, trace: Trace, seed: int, news_s: float) -> None:
-        self.policy: Any = names.build("routing", names.parse(spec))
+        try:
+            self.policy: Any = names.build("routing", names.parse(spec))
+        except InputError as error:
+            if error.field != "name":
+                raise
+            raise InputError("engine", "balancer", spec, "a routing policy", error.hint) from None
         if horizon_of(self.policy):
             raise InputError("engine", "balancer", spec, "a routing policy that does not look ahead")
         self.spec, self.ranks, self.capacity = spec, ranks, capacity
