@@ -145,7 +145,6 @@ class Gateway(Control):
     def drain(self) -> None:
         if self.front.is_draining:
             return
-        self.front.is_draining = True
         running = sum(pool.requests for pool in self.pools.all)
         _log.info("draining: nothing new is accepted, what runs ends", extra={"requests": running})
         self.pools.drain()

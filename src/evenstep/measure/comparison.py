@@ -234,7 +234,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
         values: one number a replicate, at least one.
 
     Returns:
-        The mean and the interval. One replicate gives a mean without an interval: both ends are None.
+        The mean and the interval. With one replicate, `low` and `high` are None.
 
     Source: Student's t with n - 1 degrees of freedom.
     """
@@ -261,7 +261,7 @@ def share_interval(hits: int, count: int) -> Interval:
 def quantile_interval(values: F8, share: float) -> Interval:
     """A quantile of independent values, with a 95 % interval whose ends are two of the values.
 
-    The quantile interpolates linearly. Too few values, as for 0.99 of 100, give no interval: both ends are None.
+    The quantile interpolates linearly. With too few values, as for 0.99 of 100, `low` and `high` are None.
 
     Args:
         values: float64[N], in any order, N >= 1.
@@ -292,7 +292,7 @@ def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Inter
     """Mean difference of `ours` less `baseline`, replicate by replicate, with its 95 % interval.
 
     Both numbers of a replicate come from the same workload and random draws, so most of their variation cancels. The
-    interval is zero wide if the difference is the same in every replicate. Of one replicate both ends are None.
+    interval is zero wide if the difference is the same in every replicate. With one replicate, `low` and `high` are None.
 
     Args:
         ours, baseline: one number a replicate, in the same order; different lengths raise ValueError.

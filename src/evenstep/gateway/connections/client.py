@@ -44,7 +44,9 @@ class Service(Protocol):
     limits: Limits
     heads: ClientHeads
     clients: set[Client]
-    is_draining: bool
+
+    @property
+    def is_draining(self) -> bool: ...
 
     def serve(self, request: Received, client: Client) -> None: ...
 

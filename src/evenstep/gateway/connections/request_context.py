@@ -62,7 +62,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def wants_body(self) -> bool:
-        """Whether the client has a valid key; without one its request is refused whatever its body is."""
+        """Whether the client has a valid key. The gateway refuses a request without one, so it need not read the body."""
         return self.caller is not None
 
     def traced(self, traceparent: bytes) -> RequestContext:

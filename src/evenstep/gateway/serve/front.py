@@ -58,7 +58,6 @@ class Front:
         clients: open connections.
         codes: HTTP status -> number of answers that began.
         passing: running requests that are not generations.
-        is_draining: set by `Gateway.drain`; each answer ends its connection then.
         why_not_ready: set by the gateway; "starting" at first, empty once its workers are added.
         sinks: take each ended request without a class, and each that is proxied.
         class_sinks: take the other ended requests.
@@ -72,7 +71,6 @@ class Front:
         self.clients: set[Client] = set()
         self.codes: Counter[int] = Counter()
         self.passing: set[ProxiedRequest] = set()
-        self.is_draining = False
         self.why_not_ready = "starting"
         self.sinks: tuple[Sink, ...] = ()
         self.class_sinks: tuple[Sink, ...] = ()
@@ -100,6 +98,11 @@ class Front:
     def new_name(self) -> str:
         """A new id for a request whose client gave no id: this gateway's random prefix, ``-``, a hexadecimal count."""
         return "%s-%x" % (self._front, next(self._numbers))  # noqa: UP031  # twice as fast as an f-string's :x
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether new requests are refused (`Pools.drain`); each answer ends its connection then."""
+        return self.pools.is_draining
 
     def told(self, status: int) -> None:
         """Count an answer by its status, when it begins."""

@@ -45,6 +45,7 @@ class Pools:
         by_model: pool of each model that a worker ever served; aliases are not among them.
         cards: entries of ``/v1/models`` by name, as first seen; also of models that no worker serves any more.
         workers: every worker, by name, also those that are leaving or have not said which models they serve.
+        is_draining: new requests are refused, see `drain`.
     """
 
     def __init__(self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None) -> None:
@@ -60,7 +61,7 @@ class Pools:
         self._pool_of: dict[str, ServedModel] = {}  # by worker
         self._endpoints: dict[str, Endpoint] = {}
         self._retired: list[Endpoint] = []
-        self._is_draining = False
+        self.is_draining = False
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -224,7 +225,7 @@ class Pools:
 
     def drain(self) -> None:
         """Have every pool refuse new requests from now on, also pools that are made later."""
-        self._is_draining = True
+        self.is_draining = True
         for pool in self.all:
             pool.tell(ev.Draining(now_s=pool.now_s()))
 
@@ -337,7 +338,7 @@ class Pools:
             log=log,
             tenants=self._tenants,
         )
-        if self._is_draining:
+        if self.is_draining:
             pool.tell(ev.Draining(now_s=pool.now_s()))
         return pool
 
