@@ -24,7 +24,7 @@ def test_every_request_ends_once_and_nothing_is_left_behind():
     assert found.ended["cancelled"] > 0.02 * REQUESTS
     assert found.recomputed > 0 and found.retried > 0
     assert set(found.ended) <= {"whole", "cancelled", *CLEAN}
-    assert found.decisions > 1000
+    assert found.decisions > REQUESTS // 20  # a round decides for all that wait: the slower the machine, the fewer rounds
 
 
 @pytest.mark.slow
