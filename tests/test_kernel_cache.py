@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -127,3 +128,31 @@ def test_it_is_said_before_the_compiler_runs_and_not_when_the_kernel_is_kept_and
     full, cold, warm = said
     assert full[0] == cold[0] == "before" and full[1].startswith("compiling kernels, up to a minute")
     assert len(full) == len(cold) == 2 and warm == ["before"]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("called", "return x + WEIGHT", "return x - WEIGHT"),
+        ("called", "WEIGHT = 2", "WEIGHT = 3"),
+        ("named", "return 2 * x", "return 4 * x"),
+        ("kernel", "called(x)", "called(x) + 1"),
+        ("other", "return 0", "return 1"),  # nothing calls it
+    ],
+)
+def test_a_users_kernel_is_made_anew_when_what_it_calls_has_changed(tmp_path, monkeypatch, name, before, after):
+    files = {
+        "called": "from evenstep.compiled import part\nWEIGHT = 2\n@part\ndef called(x: int) -> int:\n    return x + WEIGHT\n",
+        "named": "def double(x):\n    return 2 * x\n",
+        "other": "def unused(x):\n    return 0\n",
+        "kernel": "import named\nfrom called import called\n\ndef kernel(x):\n    return called(x) + named.double(x)\n",
+    }
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for is_changed in (False, True):
+        for stem, text in files.items():
+            (tmp_path / f"{stem}.py").write_text(text.replace(before, after) if is_changed and stem == name else text)
+            monkeypatch.delitem(sys.modules, stem, raising=False)
+        importlib.invalidate_caches()
+        found.append(kernel_cache.text_of(importlib.import_module("kernel").kernel))
+    assert (found[0] == found[1]) is (name == "other")

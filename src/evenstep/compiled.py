@@ -561,7 +561,7 @@ def _cache_class(is_ours: bool) -> Any:
         def _index_key(self, sig: Any, codegen: Any) -> Any:
             key: tuple[Any, ...] = super()._index_key(sig, codegen)
             # compiled code imports its module, and a user's file is another module here than in its own test
-            return key if is_ours else (*key, self._py_func.__module__)
+            return key if is_ours else (*key, self._py_func.__module__, kernel_cache.text_of(self._py_func))
 
         def save_overload(self, sig: Any, data: Any) -> None:
             try:

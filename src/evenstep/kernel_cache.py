@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 ROOT = Path(__file__).parent
 #: Whether kernels run as plain Python until this process changes over (`late`); set before `compiled` is imported.
@@ -192,6 +193,30 @@ def fingerprint() -> str:
         found.update(str(source.relative_to(ROOT)).encode())
         found.update(source.read_bytes())
     return found.hexdigest()[:16]
+
+
+def text_of(kernel: FunctionType) -> str:
+    """A hash of what a user's kernel is made from: evenstep, and the files and constants of the functions that it calls.
+
+    Args:
+        kernel: as plain Python.
+    """
+    made, new, seen = hashlib.sha256(fingerprint().encode()), [kernel], set[FunctionType]()
+    while new:
+        function = new.pop()
+        seen.add(function)
+        file, code = Path(function.__code__.co_filename), function.__code__
+        made.update(file.read_bytes() if file.is_file() else code.co_code + repr(code.co_consts).encode())
+        used = [function.__globals__.get(name) for name in code.co_names]
+        modules = [value for value in used if isinstance(value, ModuleType)]
+        used += [getattr(module, name, None) for module in modules for name in code.co_names]
+        for value in (getattr(value, "py_func", value) for value in used):
+            if isinstance(value, FunctionType):
+                is_users = not Path(value.__code__.co_filename).is_relative_to(ROOT)
+                new += [value] if is_users and value not in seen else []
+            elif isinstance(value, int | float | str | tuple):
+                made.update(repr(value).encode())
+    return made.hexdigest()
 
 
 def _newest_source() -> float:
