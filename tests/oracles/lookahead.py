@@ -125,24 +125,24 @@ class Lookahead:
             self._predictor.learn(self._learned(sorted(self._finished)))
             self._finished = []
         fit_now(self._predictor)
-        requests = [self._trace[job.row] for job, _ in due]
+        requests, made = [self._trace[job.row] for job, _ in due], self._loads.tokens_per_step
         active = Active(
             request_id=_ints([r.request_id for r in requests]),
             age=_ints([self._loads.age(job) for job, _ in due]),
             prompt_tokens=_ints([r.prompt_tokens for r in requests]),
             prompt_key=_ints([r.prompt_key for r in requests]),
             max_tokens=_ints([r.max_tokens for r in requests]),
-            true_left=_ints([job.steps - job.done for job, _ in due] if is_oracle(self._predictor) else []),
+            true_left=_ints([made * (job.steps - job.done) for job, _ in due] if is_oracle(self._predictor) else []),
         )
         if self._curve is not None:
-            steps = -(-self._refresh_every // self._loads.tokens_per_step)
-            for (job, _), row in zip(due, self._curve(active, self._horizon + steps), strict=True):
-                curve = tuple(float(chance) for chance in row)
+            steps = self._horizon + -(-self._refresh_every // made)
+            for (job, _), row in zip(due, self._curve(active, made * steps), strict=True):
+                curve = tuple(float(chance) for chance in row[::made])
                 self._expected[job.row] = Expectation(math.inf, self._loads.age(job), job.done, curve)
             return
-        answer = self._predictor.predict(active, self._horizon)
+        answer = self._predictor.predict(active, made * self._horizon)
         for n, (job, group) in enumerate(due):
-            c, leaves = max(float(answer.steps_left[n]), 1.0), float(answer.leaves[n])
+            c, leaves = max(float(answer.steps_left[n]) / made, 1.0), float(answer.leaves[n])
             if leaves < self._gate or c >= self._horizon:
                 leave_step = group.step + self._horizon if self._is_literal else math.inf
             else:

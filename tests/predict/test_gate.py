@@ -56,3 +56,20 @@ def test_a_curve_that_does_not_begin_with_one_or_is_not_finite_is_refused(last):
 def test_curves_of_another_shape_are_refused():
     with pytest.raises(PolicyError, match=r"a curve of shape \(3, 1\) for 3 requests"):
         curves([[1.0], [1.0], [1.0]])
+
+
+def test_with_several_tokens_a_step_the_predictor_is_asked_in_tokens_and_the_answer_is_in_steps():
+    asked_about = []
+
+    def predict(active, horizon):
+        asked_about.append(horizon)
+        return Prediction(np.array([3.0, 7.0, 24.0]), np.ones(3))
+
+    def curve(active, ahead):
+        asked_about.append(ahead)
+        return 0.5 ** np.arange(ahead + 1.0) * np.ones((3, 1))
+
+    gate = Gate(SimpleNamespace(predict=predict, curve=curve), 8, tokens_per_step=3)
+    assert gate.steps_left(THREE).tolist() == [1.0, 7 / 3, -1.0]
+    assert gate.curves(THREE, 2).tolist() == [[1.0, 0.125, 0.125**2]] * 3
+    assert asked_about == [24, 6]

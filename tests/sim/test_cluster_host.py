@@ -18,7 +18,7 @@ from evenstep.request import Trace
 from evenstep.routing.policies.fcfs import FCFS
 from evenstep.sim.cluster import state as cluster_state
 from evenstep.sim.cluster.host import loop_of
-from evenstep.sim.cluster.simulation import Cluster, simulate
+from evenstep.sim.cluster.simulation import Cluster, Outage, simulate
 
 ONE = Linear(1.0, 1.0)
 TRACE = Trace(np.array([3, 5]), np.array([4, 1]), name="short")
@@ -55,6 +55,12 @@ def test_a_predictor_that_answers_nonsense_is_named():
 def test_a_policy_goes_by_the_name_it_was_asked_for():
     with pytest.raises(PolicyError, match="^policy mine.py:Holds holds 2 waiting requests while nothing runs"):
         simulate(TRACE, Holds(), cluster=Cluster(1, 1, may_hold=True), step_time=ONE, name="mine.py:Holds")
+
+
+def test_a_fleet_that_lost_every_worker_is_to_blame_for_what_waits_and_not_the_policy():
+    lost = tuple(Outage(1, worker) for worker in range(2))
+    with pytest.raises(InputError, match="^cluster: outages is 'every worker lost, requests waiting: 1'"):
+        simulate(TRACE, Oldest(), cluster=Cluster(2, 1, outages=lost), step_time=ONE)
 
 
 def test_conditions_say_how_a_run_was_made():

@@ -20,6 +20,11 @@ def test_decoding_takes_one_step_a_token_and_gains_one_token_a_step():
     assert Drift().steps(TRACE).tolist() == [1, 6, 7] and Drift().gains(3).tolist() == [0, 1, 2, 3]
 
 
+def test_two_drifts_of_the_same_values_are_equal():
+    assert Drift() == Drift(growth=1) != Drift(growth=2)
+    assert len({Drift(sequence=(1, 2)), Drift(sequence=[1, 2])}) == 1
+
+
 def test_speculative_decoding_rounds_steps_up():
     drift = Drift(growth=3, tokens_per_step=3)
     assert drift.steps(TRACE).tolist() == [1, 2, 3] and drift.gains(2).tolist() == [0, 3, 6]

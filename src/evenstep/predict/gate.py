@@ -23,12 +23,13 @@ class Gate:
     Args:
         predictor: the predictor to ask; its attributes `gate` (default 0.5) and `refresh` (default anchored) are read once.
         horizon: H, steps.
+        tokens_per_step: output tokens of a step; predictors count tokens, and the answers here count steps.
 
     Source: BalanceRoute App. C.
     """
 
-    def __init__(self, predictor: Any, horizon: int) -> None:
-        self.predictor, self.horizon = predictor, horizon
+    def __init__(self, predictor: Any, horizon: int, tokens_per_step: int = 1) -> None:
+        self.predictor, self.horizon, self._tokens = predictor, horizon, tokens_per_step
         self._least = float(getattr(predictor, "gate", 0.5))
         self._is_literal = getattr(predictor, "refresh", "anchored") == "literal"
         self._asked, self._accepted = 0, 0
@@ -41,8 +42,8 @@ class Gate:
         Raises:
             PolicyError: the answer has the wrong shape, or its steps are not finite.
         """
-        prediction, count = self.predictor.predict(active, self.horizon), active.age.size
-        steps, leaves = prediction.steps_left, prediction.leaves
+        prediction, count = self.predictor.predict(active, self.horizon * self._tokens), active.age.size
+        steps, leaves = prediction.steps_left / self._tokens, prediction.leaves
         if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
             raise PolicyError(
                 f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
@@ -60,16 +61,16 @@ class Gate:
         Raises:
             PolicyError: the answer has the wrong shape, is not finite, or does not begin with 1.
         """
-        count = active.age.size
-        found = np.ascontiguousarray(self.predictor.curve(active, ahead), np.float64)
-        if found.shape != (count, ahead + 1) or not _are_curves(found):
+        wanted = (active.age.size, ahead * self._tokens + 1)
+        by_token = np.ascontiguousarray(self.predictor.curve(active, wanted[1] - 1), np.float64)
+        if by_token.shape != wanted or not _are_curves(by_token):
             raise PolicyError(
-                f"predictor {type(self.predictor).__name__} answered a curve of shape {found.shape} for {count}"
-                f" requests; expected ({count}, {ahead + 1}), finite, with 1 in column 0"
+                f"predictor {type(self.predictor).__name__} answered a curve of shape {by_token.shape} for {wanted[0]}"
+                f" requests; expected {wanted}, finite, with 1 in column 0"
             )
-        self._asked += count
-        self._accepted += count
-        return found
+        self._asked += wanted[0]
+        self._accepted += wanted[0]
+        return by_token[:, :: self._tokens]
 
     def counted(self) -> dict[str, int]:
         """Counts since the start: `predictions`, `predictions_accepted`, and the predictor's own as ``predictor_<name>``.

@@ -12,6 +12,8 @@ from evenstep.request import F8, I8, Trace
 
 #: Fractional loads are kept as whole multiples of this many tokens, so that sums are exact in any order.
 GRAIN = 2.0**-20
+#: Most tokens that a load may change by in a step, so that sums of loads, counted in grains, are exact.
+STEEPEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +35,7 @@ class Profiles:
         return Profiles(self.values[: offsets[-1]], offsets)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Drift:
     """Profile of a request with prompt s: its j-th decode step has load ``w(j) = s + delta_1 + ... + delta_{j-1}``.
 
@@ -65,6 +67,11 @@ class Drift:
         check_range("drift", "an integer >= 1", low=1, tokens_per_step=self.tokens_per_step)
         if not all(math.isfinite(x) for x in self.sequence):
             raise InputError("drift", "sequence", self.sequence, "finite numbers of tokens")
+        object.__setattr__(self, "sequence", tuple(self.sequence))
+        given = [("growth", self.growth), ("tokens_per_step", self.tokens_per_step)]
+        for field, tokens in [*given, *(("sequence", change) for change in self.sequence)]:
+            if abs(tokens) > STEEPEST:
+                raise InputError("drift", field, tokens, f"at most {STEEPEST} tokens a step")
 
     @property
     def is_linear(self) -> bool:

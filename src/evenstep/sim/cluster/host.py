@@ -292,7 +292,7 @@ class _Predictions:
 
     def __init__(self, predictor: Any, trace: Trace, fixed: model.Fixed) -> None:
         self.trace = trace
-        self.gate = Gate(predictor, int(fixed.horizon))
+        self.gate = Gate(predictor, int(fixed.horizon), int(fixed.tokens_per_step))
         self.expects, self.fits = fixed.prediction == model.EXPECTED, isinstance(predictor, Fits)
         self.seen = 0  # completions in the record buffer the predictor has learned from
 
@@ -328,7 +328,7 @@ class _Predictions:
             prompt_tokens=trace.prompt_tokens[row],
             prompt_key=key if key.size else np.zeros(row.size, np.int64),
             max_tokens=cap if cap.size else np.zeros(row.size, np.int64),
-            true_left=finish + 1 - step if is_oracle(self.gate.predictor) else NOTHING,
+            true_left=(finish + 1 - step) * run.fixed.tokens_per_step if is_oracle(self.gate.predictor) else NOTHING,
         )
 
     def _learn(self, run: Any) -> None:
@@ -354,6 +354,14 @@ def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
                 f"never ended for {fixed.requests - now.completed} requests",
                 "requests that end",
                 "Look for requests that wait for each other.",
+            )
+        if not np.any(column(run.fleet.workers, "up")):
+            raise InputError(
+                "cluster",
+                "outages",
+                f"every worker lost, requests waiting: {now.waiting}",
+                "a worker that stays or comes back",
+                "Write STEP:WORKER:back for one.",
             )
         return (
             f"policy {name} holds {now.waiting} waiting requests while nothing runs and nothing more arrives;"
