@@ -34,6 +34,15 @@ def test_one_hot_key_spreads_over_the_fleet_within_the_bound():
     assert counts.max() <= math.ceil(1.25 * 100 / 4)
 
 
+def test_workers_that_are_lost_have_no_share_of_the_bound():
+    """The same keys meet on the same workers, with and without a fourth that has neither requests nor free slots."""
+    keys = {"waiting_key": np.repeat(np.arange(3), 20)}
+    three, four = (
+        moment([0] * len(free), free, [1] * 60, running=[0] * len(free), **keys) for free in ([99] * 3, [99] * 3 + [0])
+    )
+    assert ConsistentHash().route(four).worker.tolist() == ConsistentHash().route(three).worker.tolist()
+
+
 def test_another_seed_is_another_ring():
     answers = [
         ConsistentHash(bound=9.0).route(moment([0] * 3, [99] * 3, [1] * 30, seed=seed)).worker.tolist() for seed in (0, 1)

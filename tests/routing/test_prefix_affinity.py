@@ -40,6 +40,14 @@ def test_an_unbalanced_fleet_is_balanced_first():
     assert PrefixAffinity(balance_abs=34).route(view).worker.tolist() == [1, 1]
 
 
+def test_a_worker_that_is_lost_says_nothing_about_balance():
+    """The last one has neither requests nor free slots, as an ejected worker."""
+    view = moment([0] * 3, [99, 99, 0], [100], running=[50, 50, 0], cached_tokens=[[0, 100, 0]])
+    assert PrefixAffinity().route(view).worker.tolist() == [1]
+    full = moment([0] * 3, [99, 99, 0], [100], running=[50, 90, 50], cached_tokens=[[0, 100, 0]])
+    assert PrefixAffinity().route(full).worker.tolist() == [0]
+
+
 def test_a_full_worker_is_passed_over():
     view = moment([0] * 2, [9, 0], [100], running=[1, 1], cached_tokens=[[0, 100]])
     assert PrefixAffinity().route(view).worker.tolist() == [0]

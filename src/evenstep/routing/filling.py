@@ -211,6 +211,15 @@ def count_requests(view: RuleView, requests: I8) -> int:
     return total
 
 
+@part
+def count_serving(view: RuleView, requests: I8) -> int:
+    """The number of workers with a request or a free slot; others are lost, ejected or drained. `requests`: int64[G]."""
+    count = 0
+    for g in range(requests.size):
+        count += 1 if requests[g] > 0 or view.free_slots[g] > 0 else 0
+    return count
+
+
 @borrowing
 def first_with(keys: Ints, key: int) -> int:
     """Position of the oldest request with this key; `keys.size` without one.

@@ -10,7 +10,7 @@ from evenstep.compiled import Table, part
 from evenstep.draws import head, uniform_from
 from evenstep.errors import check_range
 from evenstep.request import F8
-from evenstep.routing.filling import Open, count_requests, list_open, send
+from evenstep.routing.filling import Open, count_requests, count_serving, list_open, send
 from evenstep.routing.rules import Ruled, RuleView, WorkerInts, rule
 from evenstep.streams import stream_number
 
@@ -24,7 +24,8 @@ class ConsistentHash(Ruled):
 
     Every worker stands at `virtual_nodes` places of a ring, a request at the place of its key (its session, else its
     prompt key, else its id). A worker may have `bound` times its share of all requests on workers, the new one
-    included, rounded up. Where no worker below the bound has room, the bound is lifted.
+    included, rounded up. Workers with neither a request nor a free slot (lost, ejected) have no share. Where no worker
+    below the bound has room, the bound is lifted.
 
     Args:
         bound: how much above its share of requests a worker may get, >= 1; near 1 is balance, large is affinity.
@@ -66,11 +67,12 @@ class Work(NamedTuple):
 def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
     """Write each request's worker to `work`, oldest first: the one that `nearest` finds, else `HOLD`."""
     count, total = list_open(view, work.fleet), count_requests(view, work.requests)
+    serving = count_serving(view, work.requests)
     place_nodes(view, count, work)
     for i in range(view.waiting_load.size):
         if count == 0:
             break
-        best = nearest(i, math.ceil(options.bound * (total + 1) / view.load.size), view, count, work)
+        best = nearest(i, math.ceil(options.bound * (total + 1) / serving), view, count, work)
         if best >= 0:
             total += 1
             work.requests[work.fleet.open[best]] += 1

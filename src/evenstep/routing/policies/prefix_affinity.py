@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from evenstep.compiled import part
 from evenstep.errors import check_range
-from evenstep.routing.filling import count_requests, list_open, send
+from evenstep.routing.filling import count_requests, count_serving, list_open, send
 from evenstep.routing.policies.consistent_hash import Work, check_ring, nearest, place_nodes
 from evenstep.routing.rules import Ruled, RuleView, rule
 
@@ -22,7 +22,8 @@ class PrefixAffinity(Ruled):
     The load of a worker is its number of requests, running and sent.
 
     * The fleet is unbalanced when the largest load exceeds the smallest by more than `balance_abs` requests and
-      by more than the factor `balance_rel`. Then the request goes to the smallest load.
+      by more than the factor `balance_rel`. Then the request goes to the smallest load. A worker with neither a request
+      nor a free slot (lost, ejected) does not count.
     * Otherwise it goes to the worker with most of its prompt cached, if that is more than the share `cached_share` of it.
       Equal prefixes, and requests with less, go to the smallest load (then the lowest index).
     * If caches are unknown, `consistent-hash` chooses by the request's key in place of the prefix.
@@ -62,16 +63,16 @@ class PrefixAffinity(Ruled):
 def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
     """Send requests, oldest first, each by cached prefix, fewest requests, or `nearest`; hold those that fit nowhere."""
     count, total = list_open(view, work.fleet), count_requests(view, work.requests)
-    is_known = view.cached_tokens.size > 0
+    is_known, serving = view.cached_tokens.size > 0, count_serving(view, work.requests)
     if not is_known:
         place_nodes(view, count, work)
     for i in range(view.waiting_load.size):
         if count == 0:
             break
         size, least_cached = view.waiting_load[i], -1.0
-        is_even = not is_unbalanced(options, work)
+        is_even = not is_unbalanced(view, options, work)
         if is_even and not is_known:
-            most = math.ceil(options.bound * (total + 1) / view.load.size)
+            most = math.ceil(options.bound * (total + 1) / serving)
             best = nearest(i, most, view, count, work)
         else:
             if is_even:
@@ -84,11 +85,15 @@ def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
 
 
 @part
-def is_unbalanced(options: PrefixAffinity, work: Work) -> bool:
-    """Whether the largest number of requests exceeds the smallest by both `balance_abs` and the factor `balance_rel`."""
-    low, high = work.requests[0], work.requests[0]
+def is_unbalanced(view: RuleView, options: PrefixAffinity, work: Work) -> bool:
+    """Whether the largest number of requests exceeds the smallest by both `balance_abs` and the factor `balance_rel`.
+
+    Workers without a request and without a free slot do not count.
+    """
+    low, high = 2**62, 0
     for g in range(work.requests.size):
-        low, high = min(low, work.requests[g]), max(high, work.requests[g])
+        if work.requests[g] > 0 or view.free_slots[g] > 0:
+            low, high = min(low, work.requests[g]), max(high, work.requests[g])
     return high - low > options.balance_abs and high > options.balance_rel * low
 
 
