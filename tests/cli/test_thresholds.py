@@ -20,6 +20,15 @@ def test_each_gate_is_shown_with_the_inequality_it_satisfies(capsys):
     assert "4 requests a second" in out
 
 
+def test_the_policy_printed_for_wait_gives_each_class_its_own_threshold(tmp_path, capsys):
+    """`wait` counts classes from 0, those too that a trace does not have."""
+    rows = [f"{i / 40},100,20,{2 if i % 20 == 0 else 1}" for i in range(600)]
+    path = tmp_path / "classes.csv"
+    path.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,request_class", *rows]))
+    assert main(["thresholds", str(path), "--batch-time", "affine-kv:d0-s=0.1,d1-s=1e-6"]) == 0
+    assert "wait:thresholds=1/5/1\n  type 1: n = 5," in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("example", command.examples)
 def test_the_examples_of_its_help_have_an_answer(capsys, example):
     assert main(example.split()[1:]) == 0

@@ -137,7 +137,7 @@ class _Engine:
             if not self.running and not self.queue:
                 if not self.coming:
                     return
-                self.now_s = self.seen_s = max(self.now_s, later_s)
+                self.now_s = self.seen_s = max(self.now_s, min(later_s, until_s))
                 if self.now_s >= until_s:
                     return
                 continue
@@ -153,7 +153,7 @@ class _Engine:
             then_s = min(decision.wake_s, later_s)
             if not self.now_s < then_s < math.inf:
                 raise PolicyError("holds for ever")
-            self.now_s = self.seen_s = then_s
+            self.now_s = self.seen_s = min(then_s, until_s)
 
     def arrive(self, seen_s: float) -> None:
         while self.coming and self.coming[0].arrival_s <= seen_s:

@@ -68,6 +68,8 @@ def test_bounds_made_for_simulation():
     ]
     assert [b.tolist() for b in around(ints(1, 10, 99), 0.25)] == [[1, 7, 74], [2, 13, 124]]
     assert [b.tolist() for b in around(ints(7), 0.0)] == [[7], [7]]
+    assert [b.tolist() for b in around(ints(100), 0.1)] == [[90], [110]]
+    assert [b.tolist() for b in around(ints(100), 0.9)] == [[10], [190]]
 
 
 @pytest.mark.parametrize(

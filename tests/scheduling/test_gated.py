@@ -19,6 +19,8 @@ from evenstep.scheduling.order import ARRIVAL
 from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.scheduling.policies.wait import Wait
 from evenstep.sim.engine.simulation import Engine, simulate_engine
+from evenstep.sim.network.description import load
+from evenstep.sim.network.simulation import simulate_network
 
 POLICIES = st.sampled_from(
     [
@@ -129,3 +131,29 @@ def test_those_who_entered_under_a_higher_threshold_do_not_queue_at_every_stage(
 def test_a_window_or_a_slack_that_is_none_is_refused(kind, options, field):
     with pytest.raises(InputError, match=field):
         kind(**options)
+
+
+NETWORK = """
+version: 1
+until_s: 60
+engines:
+  e:
+    engine: token-budget=0,batch-limit=0,first-token=decode
+    batch_time: affine-kv:d0-s=0.1,d1-s=0.000001
+    policy: wait:thresholds=4/4,solve-s=10
+tasks:
+  a: {{arrivals: {{process: poisson, requests_per_s: 40}}, calls: {{x: {lengths}}}}}
+  b: {{arrivals: {{process: poisson, requests_per_s: 40}}, calls: {{x: {lengths}}}}}
+"""
+
+
+def test_arrivals_are_counted_wherever_the_queue_puts_them(tmp_path):
+    """In a network the queue need not be in order of arrival: with a priority, the last one may be an old call of b."""
+    lengths = "{engine: e, prompt: {law: uniform, low: 10, high: 300}, output: {law: uniform, low: 1, high: 20}}"
+    text, path = NETWORK.format(lengths=lengths), tmp_path / "network.yaml"
+    found = []
+    for own in ("", "\n    priority: [a.x, b.x]"):
+        path.write_text(text.replace("solve-s=10", f"solve-s=10{own}"))
+        found.append(simulate_network(load(path)).engines["e"].totals.counted)
+    assert found[0]["thresholds_changed"] == found[1]["thresholds_changed"] > 0
+    assert [found[1][name] for name in sorted(found[1])] == [found[0][name] for name in sorted(found[0])]

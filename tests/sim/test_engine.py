@@ -83,6 +83,13 @@ def test_a_run_can_stop_before_its_end():
     assert (run.totals.requests, run.totals.unfinished, run.totals.makespan_s) == (1, 1, 10.0)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_idle_engine_stops_at_the_time_asked_and_not_at_the_next_arrival(ranks):
+    late = dataclasses.replace(trace((1, 5), (1, 50)), arrival_s=np.array([0.0, 1000.0]))
+    run = simulate_engine(late, Sarathi(), engine=Engine(data_parallel=ranks), batch_time=Unit(), until_s=10.0)
+    assert (run.totals.requests, run.totals.makespan_s) == (1, 10.0)
+
+
 def test_the_same_seed_gives_the_same_digest_with_and_without_records():
     many = trace(*[(3 + k % 7, 1 + k % 11) for k in range(200)])
     runs = [simulate_engine(many, Sarathi(), engine=Engine(kv_tokens=90), records=r) for r in (True, False)]

@@ -14,6 +14,7 @@ from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.policies.sjf import Sjf
 from evenstep.scheduling.policies.srpt import Srpt
 from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
+from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.policies.work_conserving import WorkConserving
 from evenstep.theory.capacity import Served, capped, closed_form, groups, phases_apart
 
@@ -138,6 +139,14 @@ def test_a_request_keeps_its_seat_for_its_prefill_too():
     """8 seats, outputs of 5 tokens with the first from the prefill: 5 iterations of 10 ms a request."""
     one = served([10], [4], token_budget=500, seats=8)
     assert closed_form(Sarathi(), one).requests_per_s == pytest.approx(8 / 0.05)
+
+
+def test_prefills_in_small_chunks_have_no_formula_where_seats_are_short():
+    """A prompt of 1,000 tokens in chunks of 16 keeps its seat for 63 iterations."""
+    capped = Vllm(long_prefill_token_threshold=16)
+    assert closed_form(capped, served([1000], [10], seats=8)).requests_per_s is None
+    assert closed_form(Vllm(), served([1000], [10], seats=8)).requests_per_s is not None
+    assert closed_form(capped, served([1000], [10])).requests_per_s is not None
 
 
 def test_many_prompts_an_iteration_all_count():

@@ -83,7 +83,7 @@ def _rates(one: Judged, seeds: int, precision: float) -> list[str]:
     else:
         bound = "" if closed.at_most is None else f"; at most {closed.at_most:.4g} requests/s for any policy (eq. 2.8)"
         lines.append(f"no closed form: {closed.says}{bound}")
-    return lines
+    return [*lines, f"note: {one.note}"] if one.note else lines
 
 
 def _object(found: Answer) -> dict[str, Any]:
@@ -97,6 +97,7 @@ def _object(found: Answer) -> dict[str, Any]:
                 "largest_requests_per_s": asdict(one.largest),
                 "closed_form": asdict(one.closed),
                 "at_rate": None if one.at_rate is None else asdict(one.at_rate),
+                "note": one.note,
             }
             for one in found.policies
         ],

@@ -68,10 +68,12 @@ command = Thresholds()
 
 def _lines(found: dict[str, Any]) -> list[str]:
     wait, nested = found["wait"], found["nested_wait"]
+    by_class = {gate["type"]: gate["threshold"] for gate in wait["gates"]}
+    thresholds = [by_class.get(number, 1) for number in range(max(by_class) + 1)]  # the policy counts classes from 0
     return [
         f"{found['trace']}: {found['requests_per_s']:.4g} requests a second",
         "",
-        f"WAIT, wait:thresholds={'/'.join(str(gate['threshold']) for gate in wait['gates'])}",
+        f"WAIT, wait:thresholds={'/'.join(map(str, thresholds))}",
         *(f"  type {gate['type']}: n = {gate['threshold']}, {gate['satisfies']}" for gate in wait["gates"]),
         _held(wait),
         f"  expected latency {wait['expected_latency_s']:.4g} s",

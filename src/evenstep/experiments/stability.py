@@ -89,12 +89,14 @@ class Judged:
             for one replicate.
         closed: the closed form, or why it has none.
         at_rate: the verdict of replicate 0 at the rate asked for, or at the trace's own; None where there is neither.
+        note: on what the policy knows of output lengths (`belief_note`); mostly empty.
     """
 
     policy: str
     largest: Interval
     closed: Closed
     at_rate: Stability | None
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
     Raises:
         InputError: a bad source, engine, policy or number; a law without a finite mean.
     """
+    from evenstep.experiments.compare.engine_compare import belief_note
     from evenstep.experiments.frontier import largest_rates
 
     _check(settings)
@@ -138,6 +141,7 @@ def answer(settings: StabilitySettings, processes: int | None = None) -> Answer:
             found[place].interval(),
             case.closed,
             case.verdict(rate, settings.requests, settings.seed, 0) if rate is not None else None,
+            belief_note(policy, case.built, bounded=False),
         )
         for place, (policy, case) in enumerate(zip(settings.policies, cases, strict=True))
     ]

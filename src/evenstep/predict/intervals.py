@@ -116,6 +116,7 @@ def around(output_tokens: I8, share: float) -> tuple[I8, I8]:
         InputError: a share below 0.
     """
     check_range("bounds around", "a finite number >= 0", low=0, finite=True, share=share)
-    low = np.floor(output_tokens * (1.0 - min(share, 1.0))).astype(np.int64)
-    high = np.ceil(output_tokens * (1.0 + share)).astype(np.int64)
+    digits = 6  # 100 * 1.1 is a little above 110
+    low = np.floor(np.round(output_tokens * (1.0 - min(share, 1.0)), digits)).astype(np.int64)
+    high = np.ceil(np.round(output_tokens * (1.0 + share), digits)).astype(np.int64)
     return np.maximum(low, 1), high

@@ -156,6 +156,8 @@ def closed_form(policy: SchedulingPolicy, served: Served) -> Closed:
         return Closed(None, "the policy may leave part of the budget unused, so Theorem 1 only bounds it", most)
     if math.isinf(served.in_hand):
         return Closed(most, "b / t_b / (m_p + m_d) (Throughput-optimal eq. 2.7)", most)
+    if isinstance(policy, Vllm) and policy.long_prefill_token_threshold:
+        return Closed(None, f"no formula for prefills in small chunks that keep their {limit}", most)
     off = _MEMORY_OFF if limit == "memory" else ""
     says = f"{limit} full, Poisson prompts in every iteration (ours{off})"
     return Closed(min(most, capped(served, _decoding(served, limit))), says, most)

@@ -180,10 +180,11 @@ def run_engine_comparison(
         for spec, policy in zip(settings.policies, policies, strict=True)
         if (doubts := gate_doubts(policy, traces[0], engine, law))
     )
+    hint = "; give them with --bounds, e.g. --bounds survival:low=0.1,high=0.9"
     beliefs = (
         note
         for spec, policy, own in zip(settings.policies, policies, runs, strict=True)
-        if (note := belief_note(spec, policy, own[0]))
+        if (note := belief_note(spec, policy, "bounds_not_holding" in own[0].totals.counted, hint))
     )
     return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes, *beliefs)), runs, traces)
 
@@ -196,17 +197,19 @@ def bounds_for(policy: SchedulingPolicy, settings: EngineSettings, trace: Trace)
     return None if getattr(policy, "believes", "") == "truth" else bounds_of(settings.bounds, trace)
 
 
-def belief_note(spec: str, policy: SchedulingPolicy, run: EngineRun) -> str:
-    """A sentence on a policy that is shown true output lengths, or that plans with bounds and got no bounds in this run.
+def belief_note(spec: str, policy: SchedulingPolicy, bounded: bool, hint: str = "") -> str:
+    """A sentence on a policy that is shown true output lengths, or that plans with bounds of them and has none.
 
-    Empty for all others. The policy's attribute `believes` tells: ``truth``, ``bounds``, or absent. `spec` is its name.
+    Empty for all others. The policy's attribute `believes` tells: ``truth``, ``bounds``, or absent.
+
+    Args:
+        spec: its name.
+        bounded: whether requests have bounds.
+        hint: how to give them, a clause.
     """
     believes = getattr(policy, "believes", "")
     if believes == "truth":
         return f"{spec} is shown the true output lengths: a yardstick, no policy to run."
-    if believes == "bounds" and "bounds_not_holding" not in run.totals.counted:
-        return (
-            f"{spec} plans with bounds of the output lengths and nothing is believed of them here;"
-            " give them with --bounds, e.g. --bounds survival:low=0.1,high=0.9."
-        )
+    if believes == "bounds" and not bounded:
+        return f"{spec} plans with bounds of the output lengths and nothing is believed of them here{hint}."
     return ""

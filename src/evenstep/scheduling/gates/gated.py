@@ -30,6 +30,7 @@ from evenstep.scheduling.gates.observed import (
     ARRIVED,
     BEGUN,
     BREAKS,
+    CAME,
     FORCE,
     RAN,
     SEEN,
@@ -348,19 +349,17 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
     The first call puts the policy's own thresholds in force.
     """
-    memory, words, waits = work.batch.memory, gates.words, view.waiting.size
+    memory, words = work.batch.memory, gates.words
     begun = memory[words.beside + BEGUN] == 1
     if begun:
-        count_arrivals(view, work, gates)
+        count_arrivals(view, work, gates, 1)
         settle(memory, words, 1)
     else:
         for gate in range(words.gates):
             memory[FORCE + gate] = work.threshold[gate]
-        last_s: float = view.now_s
-        if waits > 0:
-            last: int = view.waiting[waits - 1]
-            last_s: float = view.arrival_s[last]
-        begin(memory, words, view.now_s, gates.solve_s, last_s)
+        begin(memory, words, view.now_s, gates.solve_s)
+        keep(memory, words.beside + SEEN, view.now_s if view.waiting.size == 0 else -np.inf)
+        count_arrivals(view, work, gates, 0)
     forget_members(memory, words)
     for position in range(view.running.size):
         row: int = view.running[position]
@@ -379,17 +378,26 @@ def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
 
 
 @part
-def count_arrivals(view: RuleView, work: GatedWork, gates: Gates) -> None:
-    """Count by group the requests at the end of the queue that arrived after the last one seen, and remember the last."""
-    memory, words, i = work.batch.memory, gates.words, view.waiting.size - 1
+def count_arrivals(view: RuleView, work: GatedWork, gates: Gates, weight: int) -> None:
+    """Count by group, each as `weight`, the waiting requests that arrived after the latest one seen, and note them as seen.
+
+    The search begins at the end of the queue and stops when as many are found as have arrived: in order of arrival, they
+    are the last ones, but some hosts put a request further ahead.
+    """
+    memory, words, i, came = work.batch.memory, gates.words, view.waiting.size - 1, 0
+    for c in range(view.arrived.size):
+        came += view.arrived[c]
     before_s = kept(memory, words.beside + SEEN)
-    while i >= 0 and view.arrival_s[view.waiting[i]] > before_s:
-        memory[words.now + ARRIVED + group_of(view, work, gates, view.waiting[i])] += 1
+    latest_s, new = before_s, came - memory[words.beside + CAME]
+    while new > 0 and i >= 0:
+        row: int = view.waiting[i]
+        arrival_s: float = view.arrival_s[row]
+        if arrival_s > before_s:
+            memory[words.now + ARRIVED + group_of(view, work, gates, row)] += weight
+            latest_s, new = max(latest_s, arrival_s), new - 1
         i -= 1
-    if view.waiting.size > 0:
-        last: int = view.waiting[view.waiting.size - 1]
-        last_s: float = view.arrival_s[last]
-        keep(memory, words.beside + SEEN, max(before_s, last_s))
+    keep(memory, words.beside + SEEN, latest_s)
+    memory[words.beside + CAME] = came
 
 
 @part

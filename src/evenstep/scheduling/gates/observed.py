@@ -33,10 +33,10 @@ BREAKS, SOLVED, NO_LOAD, NO_MEMORY, FORCE = range(5)
 #: Words of one window: when it began, iterations, their KV tokens, seconds, KV tokens squared, products; then arrivals of
 #: each group, and for each gate the requests that left, how many of them went on, their work.
 START, COUNT, KV, SECONDS, SQUARES, PRODUCTS, ARRIVED = range(7)
-#: Words before the windows: whether it has begun, when to look next, the last arrival seen; the time and the KV tokens of
-#: the last batch; whether a line is known, and the line.
-BEGUN, LOOK, SEEN, SINCE, RAN, DRAWN, D0, D1 = range(8)
-BESIDE = 8
+#: Words before the windows: whether it has begun, when to look next, the latest arrival seen and how many were seen; the
+#: time and the KV tokens of the last batch; whether a line is known, and the line.
+BEGUN, LOOK, SEEN, CAME, SINCE, RAN, DRAWN, D0, D1 = range(9)
+BESIDE = 9
 #: Iterations before a line is drawn, variance of their KV tokens over the mean squared, requests that have ended before
 #: anything is solved.
 FIRST, SPREAD, KNOWN = 8.0, 1e-4, 8
@@ -125,14 +125,13 @@ def add(memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached:
 
 
 @part
-def begin(memory: Ints, words: Words, now_s: float, solve_s: float, last_arrival_s: float) -> None:
+def begin(memory: Ints, words: Words, now_s: float, solve_s: float) -> None:
     """Start observing at the first view: both windows begin now, and thresholds are solved after `solve_s` at the earliest.
 
-    Requests already there say nothing about rates: only those that arrive after `last_arrival_s` are counted.
+    Requests already there say nothing about rates: the caller notes them as seen.
     """
     memory[words.beside + BEGUN] = 1
     keep(memory, words.beside + LOOK, now_s + solve_s)
-    keep(memory, words.beside + SEEN, last_arrival_s)
     keep(memory, words.now + START, now_s)
     keep(memory, words.now + words.window + START, now_s)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.errors import check_range
 from evenstep.scheduling.batch import Batch
 from evenstep.scheduling.order import QueueOrder, Statistic, share_of_bounds
 from evenstep.scheduling.policies.sarathi import decodes_first
 from evenstep.scheduling.rules import Ruled, RuleView, rule
+from evenstep.scheduling.view import Belief
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Sjf(Ruled):
 
     Source: shortest job first with predictions; Throughput-optimal sec. 2.3 lets a work-conserving policy take any order.
     """
+
+    believes: ClassVar[Belief] = "bounds"
 
     statistic: Statistic = "middle"
     prompt_weight: float = 0.0

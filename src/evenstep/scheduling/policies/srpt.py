@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from evenstep.compiled import part
 from evenstep.scheduling.batch import check_watermark
 from evenstep.scheduling.by_key import KeyedWork, run_by_key
 from evenstep.scheduling.order import QueueOrder, Statistic, share_of_bounds
 from evenstep.scheduling.rules import Ruled, rule
-from evenstep.scheduling.view import RuleView
+from evenstep.scheduling.view import Belief, RuleView
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Srpt(Ruled):
 
     Source: shortest remaining processing time with predictions, at the level of iterations.
     """
+
+    believes: ClassVar[Belief] = "bounds"
 
     statistic: Statistic = "middle"
     makes_room: bool = True

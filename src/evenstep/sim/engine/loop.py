@@ -32,7 +32,7 @@ def next_arrival_s(run: Run) -> float:
 
 @part
 def wait_for_arrival(run: Run) -> int:
-    """Move the clock to the next arrival, as the engine has no requests. A rank's clock stays: its host moves it.
+    """Move the clock to the next arrival or `until_s`, as the engine has no requests. The host moves a rank's clock.
 
     Returns:
         `RUNNING`; `DONE` if no request is left; `STOPPED` if the arrival is at `until_s` or later; `HAS_NONE` for a rank.
@@ -43,7 +43,7 @@ def wait_for_arrival(run: Run) -> int:
         return model.HAS_NONE
     if now.coming == run.lists.coming.size:
         return model.DONE
-    now.now_s = max(now.now_s, next_arrival_s(run))
+    now.now_s = max(now.now_s, min(next_arrival_s(run), run.fixed.until_s))
     now.seen_s = now.now_s
     return model.STOPPED if now.now_s >= run.fixed.until_s else model.RUNNING
 
@@ -105,7 +105,7 @@ def make_room(run: Run) -> int:
 
 @part
 def hold(run: Run, wake_s: float) -> int:
-    """Move the clock, as the policy runs nothing: to the next arrival, or to the time `wake_s` if that is earlier.
+    """Move the clock, as the policy runs nothing: to the next arrival, to `wake_s` or to `until_s`, whichever is first.
 
     Returns:
         `RUNNING`; `HAS_NONE` for a rank; `HOLDS_FOR_EVER` if nothing would ever happen.
@@ -120,8 +120,8 @@ def hold(run: Run, wake_s: float) -> int:
     then_s = min(wake_s, next_arrival_s(run))
     if not (then_s > now.now_s) or then_s == np.inf:
         return model.HOLDS_FOR_EVER
-    now.now_s = then_s
-    now.seen_s = then_s
+    now.now_s = min(then_s, run.fixed.until_s)
+    now.seen_s = now.now_s
     return model.RUNNING
 
 

@@ -137,7 +137,7 @@ class Ranks:
                 now.running = sum(one.run.now.running for one in self.ranks)
                 now.waiting = sum(one.run.now.waiting for one in self.ranks)
                 raise PolicyError(f"{self.task.label}: {said(model.HOLDS_FOR_EVER, self.front)}")
-            now.now_s = now.seen_s = then_s
+            now.now_s = now.seen_s = min(then_s, float(fixed.until_s))
 
     @property
     def next_arrival_s(self) -> float:
