@@ -245,6 +245,10 @@ def test_report_and_records_are_written_and_said(capsys, tmp_path):
         (["--slots", "72,36"], "or 16 of them"),
         (["--sync-s", "-1"], "--sync-s is -1"),
         (["--kv-reserve", "-1"], "--kv-reserve is -1"),
+        (["--kv-reserve", "5"], "Give --kv-tokens"),
+        (["--prefill-base-s", "1"], "Give --load or --rate"),
+        (["--prefill-per-token-s", "1", "--users", "3"], "Give --load or --rate"),
+        (["--prefill-budget", "5", "--load", "0.5"], "Give --prefillers"),
     ],
 )
 def test_bad_input_is_exit_2_and_one_line(capsys, words, message):

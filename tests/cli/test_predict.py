@@ -61,6 +61,8 @@ def test_what_an_unknown_format_is_told_to_do_can_be_done(capsys, tmp_path):
         (("--horizon", "x"), "--horizon"),
         (("--horizon", "99999999999999999999"), "horizon is 99999999999999999999; expected an integer from 1 to"),
         (("--train-share", "2"), "train-share is 2"),
+        (("--predictor", "survival", "--predictor", "survival"), "expected each predictor once"),
+        (("--seed", "-1"), "--seed is -1; expected a whole number >= 0"),
         (("--report", "/no/such/folder/x.html"), "folder"),
     ],
 )

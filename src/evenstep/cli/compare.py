@@ -60,7 +60,7 @@ class Compare:
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.errors import InputError
-        from evenstep.experiments.settings import CompareSettings, checked
+        from evenstep.experiments.settings import CompareSettings, check_used, checked
 
         if hasattr(args, "engine") or _names_an_engine(args.config):
             return engine.compare(args)
@@ -70,7 +70,10 @@ class Compare:
                 raise InputError("evenstep compare", flag, getattr(args, name), "no such flag without --engine", hint)
         log = _log_of(args)
         found = settled(args, CompareSettings, None if log is None else _layer(args, log))
-        return _compare(args, found, checked(found), log)
+        settings = checked(found)
+        if log is None:
+            check_used(found)
+        return _compare(args, found, settings, log)
 
 
 command = Compare()

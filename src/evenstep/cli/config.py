@@ -28,7 +28,7 @@ class Config:
         actions = parser.add_subparsers(dest="action", metavar="print", required=True)
         shown = actions.add_parser("print", help="every setting, its value and its origin")
         add_gateway_flags(shown)
-        shown.add_argument("--format", choices=["text", "json"], default="text", help="a table, or one JSON object")
+        shown.add_argument("--format", choices=["text", "json"], default="text", help="a table, or one JSON list")
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.gateway.config.show import as_json, as_text

@@ -87,10 +87,12 @@ class Simulate:
         parser.add_argument("--chrome-trace", metavar="FILE.json", help="write the first sampled steps for Perfetto")
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.experiments.settings import SimulateSettings, checked
+        from evenstep.experiments.settings import SimulateSettings, check_used, checked
 
         found = settled(args, SimulateSettings)
-        return _simulate(args, found, checked(found))
+        settings = checked(found)
+        check_used(found)
+        return _simulate(args, found, settings)
 
 
 command = Simulate()

@@ -287,6 +287,30 @@ def checked(settled: Settled[Any]) -> Any:
     return arrived
 
 
+def check_used(settled: Settled[Any]) -> None:
+    """Check that no setting of the fleet was given that changes nothing beside the others.
+
+    Not part of `checked`, since a sweep gives its fixed settings to every cell.
+
+    Args:
+        settled: settings that `checked` accepted.
+
+    Raises:
+        InputError: prefill times without timed arrivals, a budget without prefillers, a KV reserve without a KV limit.
+    """
+    value, origin = settled.value, settled.origin
+    delays = value.load is not None or value.rate is not None or value.arrivals == "timed"
+    timed = "Give --load or --rate: only requests with arrival times wait for their prefill."
+    for name, counts, hint in (
+        ("prefill_base_s", delays, timed),
+        ("prefill_per_token_s", delays, timed),
+        ("prefill_budget", value.prefillers > 0, "Give --prefillers: only they have a budget."),
+        ("kv_reserve", value.kv_tokens is not None, "Give --kv-tokens: without a limit there is nothing to reserve."),
+    ):
+        if not counts and origin[name] != "default" and getattr(value, name) != 0:
+            raise settled.refusal(name, "no value here, as it would change nothing", hint)
+
+
 def _slots(given: int | list[int]) -> int | tuple[int, ...]:
     """One number for all, or one a worker; a list of one is for all."""
     if isinstance(given, int):

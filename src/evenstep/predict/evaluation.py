@@ -90,8 +90,8 @@ def evaluate(
         train_share: share of the requests that is learned from.
 
     Raises:
-        InputError: an unknown predictor or option, an oracle, a horizon below 1, a share not between 0 and 1, or a part
-            without requests.
+        InputError: an unknown predictor or option, an oracle, a predictor given twice, a horizon below 1, a
+            share not between 0 and 1, or a part without requests.
     """
     count = len(trace)
     if not 0.0 < train_share < 1.0:
@@ -99,6 +99,9 @@ def evaluate(
     for horizon in horizons:
         if not 1 <= horizon <= _MOST_STEPS:
             raise InputError("predict evaluate", "horizon", horizon, f"an integer from 1 to {_MOST_STEPS}")
+    twice = next((text for text in predictors if list(predictors).count(text) > 1), None)
+    if twice is not None:
+        raise InputError("predict evaluate", "predictor", twice, "each predictor once")
     cut = int(count * train_share)
     if cut in (0, count):
         raise InputError(trace.name or "trace", "requests", count, "enough for two parts, one to learn from")

@@ -47,9 +47,9 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
         The trace, its rows renumbered from 0 and its first arrival at 0 s.
 
     Raises:
-        InputError: a negative number; or a number above 0 of a trace that a generator drew, given without the generator.
+        InputError: a negative number or seed; or a number above 0 of a drawn trace that is given without its generator.
     """
-    check_range("replicate", "a whole number >= 0", low=0, number=number)
+    check_range("replicate", "a whole number >= 0", low=0, number=number, seed=seed)
     if not isinstance(source, Trace):
         return source.draw(seed, number)
     if number == 0:

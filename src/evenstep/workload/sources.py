@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenstep.errors import check_range_if_given
+from evenstep.errors import check_range, check_range_if_given
 from evenstep.request import Trace
 from evenstep.workload import reading
 from evenstep.workload.readers.servegen import ServeGen
@@ -38,6 +38,7 @@ def open_source(
         InputError: as `read_trace` and `yaml_file.load`.
     """
     place = reading.file_of(path)
+    check_range("--seed", "a whole number >= 0", low=0, seed=seed)
     check_range_if_given("--limit", "a whole number >= 1", low=1, limit=limit)
     if place.suffix in {".yaml", ".yml"} and format is None:
         return _cut(load(place, prefix_blocks=bool(options.get("prefix_blocks", True))), limit)

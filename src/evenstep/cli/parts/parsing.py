@@ -68,7 +68,8 @@ def _reworded(prog: str, message: str) -> InputError:
         field, expected, hint = _long(choice["flag"]), f"one of {', '.join(known)}", _close(value, known)
         if not field.startswith("-"):  # the word after a command that says what to do
             field, expected = "word", f"{' or '.join(known)} first"
-            hint = hint or f"Write {prog} {known[0]} {value}."
+            is_file = any(mark in value for mark in ".:/")
+            hint = hint or (f"Write {prog} {known[0]} {value}." if is_file else f"See {prog} --help.")
         return InputError(prog, field, value, expected, hint)
     bare = re.match(r"argument (?P<flag>[^:]+): expected (?P<count>.+)$", message)
     if bare:
