@@ -58,6 +58,23 @@ def test_check_says_until_when_tasks_arrive(tmp_path, capsys):
     assert "s, tasks arrive until 50.00 s: unstable; calls pile up at one" in capsys.readouterr().out
 
 
+def test_an_engine_is_not_judged_by_another_whose_name_is_its_own_with_a_number(tmp_path, capsys):
+    """Engine gpu was called unstable, as if gpu-2 were its second member; engines of a group are still judged together."""
+    path = tmp_path / "net.yaml"
+    call = "prompt: {law: constant, tokens: 500}, output: {law: constant, tokens: 12}"
+    tasks = "".join(
+        f"  t{engine}: {{arrivals: {{process: constant, requests_per_s: {rate}}}, "
+        f"calls: {{only: {{engine: {engine}, {call}}}}}}}\n"
+        for engine, rate in (("gpu", 0.01), ("gpu-2", 2), ("pair", 4))
+    )
+    section = 'engine: "token-budget=512", batch_time: unit'
+    engines = f"  gpu: {{{section}}}\n  gpu-2: {{{section}}}\n  pair: {{{section}, count: 2}}\n"
+    path.write_text(f"version: 1\nuntil_s: 500\nengines:\n{engines}tasks:\n{tasks}")
+    assert main(["network", "check", str(path)]) == 0
+    rows = {line.split()[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()}
+    assert rows["gpu"] != "unstable" and rows["gpu-2"] == rows["pair"] == "unstable"
+
+
 def test_check_as_json(capsys):
     assert main(["network", "check", RYBKO, "--until-s", "2000", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -9,7 +9,7 @@ import pytest
 from tests.sim.network.networks import EXAMPLES, call, example
 
 from evenstep.errors import InputError
-from evenstep.experiments.networks import check, compare, flows, judge, tokens_per_s
+from evenstep.experiments.networks import check, compare, flows, grown, judge, tokens_per_s
 from evenstep.request import Trace
 from evenstep.sim.network.description import CallSection, EngineSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
@@ -244,3 +244,38 @@ def test_a_load_of_exactly_1_is_decided_by_no_theorem():
     task = TaskSection({"answer": CallSection("one", laws.Constant(511), laws.Constant(1))}, Poisson(1.0), count=10)
     judged = judge(Network({"one": section}, {"chat": task}))
     assert judged.engines[0].load == 1 and judged.verdict == "unknown" and "the load of one is 1" in judged.why
+
+
+def test_a_recorded_task_next_to_one_that_has_a_priority_is_judged():
+    """The load of the recorded task was taken in a network in which the priority named an unknown call."""
+    trace = Trace(np.array([90, 90]), np.full(2, 10), np.array([0.0, 1.0]))
+    engine = EngineSection(engine="token-budget=512,batch-limit=0", priority=["chat.answer", "log.call"])
+    chat = TaskSection({"answer": call("one")}, Poisson(1.0), count=5)
+    tasks = {"log": TaskSection(trace=TraceFile("x"), engine="one"), "chat": chat}
+    judged = judge(Network({"one": engine}, tasks, until_s=0.5), {"log": trace})
+    assert judged.verdict == "stable" and judged.engines[0].load > 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "verdict", "grows"),
+    [
+        *((one, "unstable", 0.6) for one in ("sarathi", "sjf", "vllm", "work-conserving")),
+        ("best", "unknown", 0.0),
+    ],
+)
+def test_priorities_form_a_virtual_station_only_where_the_policy_serves_by_them(policy, verdict, grows):
+    """With `best`, which looks for short calls, the network was called unstable, and runs are stable."""
+    network = example("rybko-stolyar", until_s=5000.0)
+    network = replace(network, engines={name: replace(one, policy=policy) for name, one in network.engines.items()})
+    judged = judge(network)
+    assert judged.verdict == verdict and bool(judged.stations) == (verdict == "unstable")
+    assert ("no theorem covers priorities with best, the policy of one" in judged.why) == (policy == "best")
+    assert grown(network, simulate_network(network), ("A.long", "B.long")) == pytest.approx(grows, abs=0.1)
+
+
+def test_a_hot_key_is_not_loaded_by_tasks_whose_names_begin_like_its_own():
+    network = example("k-parallel")
+    engines = {"pool": replace(network.engines["pool"], routing="consistent-hash:bound=100")}
+    chat = network.tasks["chat"]
+    tasks = {"gpt-4": replace(chat, one_key=True, arrivals=Poisson(1.0)), "gpt-4.1": replace(chat, arrivals=Poisson(80.0))}
+    assert judge(replace(network, engines=engines, tasks=tasks)).verdict == "unknown"

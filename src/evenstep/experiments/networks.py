@@ -16,6 +16,12 @@ from evenstep.errors import InputError, check_known
 from evenstep.measure.comparison import check_replicates, paired
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
+from evenstep.scheduling.policies.class_first import ClassFirst
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.sjf import Sjf
+from evenstep.scheduling.policies.vllm import Vllm
+from evenstep.scheduling.policies.work_conserving import WorkConserving
+from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.network.description import END, EngineSection, Network, Order, load, read_traces
 from evenstep.sim.network.paths import ancestors, mean_tokens, visits
 from evenstep.sim.network.simulation import simulate_network
@@ -56,7 +62,8 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
 
     Returns:
         A flow for each call, task by task in the file's order. Where the loads of an engine sum to more than 1, it cannot
-        keep up. A load is nan where `tokens_per_s` is nan, or where a trace has no mean rate.
+        keep up. A load is nan where `tokens_per_s` is nan, or where a trace has no mean rate. All calls have one rank where
+        the scheduling policy does not serve by priority.
     """
     found: list[Flow] = []
     for name, task in network.tasks.items():
@@ -68,12 +75,18 @@ def flows(network: Network, traces: Mapping[str, Trace] | None = None) -> list[F
         for call, section in task.calls.items():
             engine = network.engines[section.engine]
             work = _work(engine, tokens[call])
-            rank = engine.priority.index(f"{name}.{call}") if f"{name}.{call}" in engine.priority else len(engine.priority)
+            listed = engine.priority if _by_priority(engine.scheduling) else []
+            rank = listed.index(f"{name}.{call}") if f"{name}.{call}" in listed else len(listed)
             share = rate * runs[call] * work / (tokens_per_s(engine) * engine.count)
             found.append(
                 Flow(f"{name}.{call}", section.engine, share, rank, frozenset(f"{name}.{c}" for c in earlier[call]))
             )
     return found
+
+
+def _by_priority(policy: SchedulingPolicy) -> bool:
+    """Whether a policy runs what it has begun before it admits, and admits in the queue's order, so priorities hold."""
+    return isinstance(policy, ClassFirst | Sarathi | Sjf | Vllm) or policy == WorkConserving()
 
 
 def _work(engine: EngineSection, tokens: tuple[float, float], calls: int = 1) -> float:
@@ -84,7 +97,7 @@ def _work(engine: EngineSection, tokens: tuple[float, float], calls: int = 1) ->
 def _recorded_flow(network: Network, name: str, trace: Trace) -> Flow:
     engine = network.tasks[name].engine or ""
     section, process = network.engines[engine], network.tasks[name].arrivals
-    calls = draw(replace(network, tasks={name: network.tasks[name]}), {name: trace})
+    calls = draw(Network({engine: EngineSection()}, {name: network.tasks[name]}, seed=network.seed), {name: trace})
     tasks, span_s = calls.arrival_s.size, float(np.ptp(calls.arrival_s))
     tokens = _work(section, (float(calls.prompt.sum()), float(calls.output.sum())), calls.prompt.size)
     rate = mean_rate(process) if process is not None else (tasks - 1) / (span_s or math.nan)
@@ -138,6 +151,9 @@ def _verdict(
     if unknown:
         hint = f"the batch time of {unknown[0]} depends on more than tokens, or its requests have no times"
         return "unknown", f"no closed form: {hint}"
+    for name, section in network.engines.items():
+        if section.priority and not _by_priority(section.scheduling):
+            return "unknown", f"loads are below 1; no theorem covers priorities with {section.policy}, the policy of {name}"
     for one in engines:
         section = network.engines[one.engines[0]]
         if not conserves(section.scheduling) or section.server.kv_tokens or section.server.seats:
@@ -167,7 +183,8 @@ def hot_keys(network: Network, found: Sequence[Flow]) -> str:
         if section.count == 1 or not is_hash or section.balancer.bound < section.count:
             continue
         for task, one in network.tasks.items():
-            own = [flow for flow in found if flow.engine == name and flow.name.startswith(f"{task}.")]
+            names = [f"{task}.{call}" for call in one.calls or ("call",)]
+            own = [flow for flow in found if flow.engine == name and flow.name in names]
             load = section.count * sum(flow.load for flow in own)
             if one.one_key and load > 1:
                 return (

@@ -68,6 +68,7 @@ class NetworkRun:
         types: names of the types of tasks.
         kinds: (type, call) of every kind of call, by name.
         engines: E runs by name of the engine; their order gives an engine's index. A request id is a row of `calls`.
+        groups: names of the engines of each section of the network file; the section's own name if it has one engine.
         tasks, calls: the tables.
         times_s: float64[S], clock at regular samples from 0 on, seconds.
         requests, tokens: int64[S, E], calls in each engine at a sample, waiting ones included, and tokens these have to run.
@@ -82,6 +83,7 @@ class NetworkRun:
     types: tuple[str, ...]
     kinds: tuple[tuple[str, str], ...]
     engines: dict[str, EngineRun]
+    groups: Mapping[str, tuple[str, ...]]
     tasks: TaskTable
     calls: CallTable
     times_s: F8

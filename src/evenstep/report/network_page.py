@@ -223,13 +223,8 @@ def _verdicts(runs: Sequence[NetworkRun]) -> str:
 def _simulated(run: NetworkRun | None, engine: str) -> str:
     """The verdict on an engine, or on the worst of a group."""
     assert run is not None
-    own = [one["verdict"] for name, one in run.summary["engines"].items() if name == engine or _is_of(name, engine)]
+    own = [run.summary["engines"][name]["verdict"] for name in run.groups[engine]]
     return next((word or MISSING for word in ("unstable", "undecided", None) if word in own), "stable")
-
-
-def _is_of(name: str, group: str) -> bool:
-    head, _, number = name.rpartition("-")
-    return head == group and number.isdecimal()
 
 
 def _worst(run: NetworkRun) -> str:

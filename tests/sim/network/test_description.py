@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from evenstep.cli.main import main
@@ -262,3 +264,25 @@ def test_a_recorded_request_too_large_for_its_engine_is_named_with_the_line(tmp_
     assert main(["network", "check", str(path)]) == 2
     error = capsys.readouterr().err
     assert "net.yaml line 7: tasks.chat.trace is '" in error and "leave the request out of the trace" in error
+
+
+def test_an_engine_named_like_a_member_of_a_group_is_refused(tmp_path):
+    """One of the two was lost, and the other's calls were taken for those of a third."""
+    path = write(tmp_path, '"kv-tokens=4096"}', '"kv-tokens=4096", count: 2}\n  one-1: {}')
+    said = "line 5: engines.one-1 is 'one-1'; expected another name of an engine. The engines of group one are named one-0 to one-1."
+    with pytest.raises(InputError, match=re.escape(said)):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["one-2", "one-01", "one-x", "two-0"])
+def test_an_engine_may_have_a_name_that_no_member_of_a_group_has(tmp_path, name):
+    assert name in load(write(tmp_path, '"kv-tokens=4096"}', f'"kv-tokens=4096", count: 2}}\n  {name}: {{}}')).engines
+
+
+def test_tasks_that_all_arrive_at_once_need_a_count(tmp_path):
+    """A run made 1,024 of them."""
+    path = write(tmp_path, "constant, requests_per_s: 2", "at-once")
+    with pytest.raises(InputError, match=r"line 6: tasks.agent.count is 'missing'; expected a number of tasks. All of them"):
+        load(path)
+    path.write_text(path.read_text().replace("  agent:", "  agent:\n    count: 3"))
+    assert load(path).tasks["agent"].count == 3

@@ -16,11 +16,12 @@ from evenstep.errors import PolicyError
 from evenstep.routing.view import QUEUED_LOAD
 from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.sim.network import simulation
-from evenstep.sim.network.description import EngineSection, Network, TaskSection
+from evenstep.sim.network.description import CallSection, EngineSection, Network, TaskSection
 from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.state import prepared
 from evenstep.sim.network.tasks import draw
 from evenstep.workload.reading import read_trace
+from evenstep.workload.synthetic import laws
 from evenstep.workload.synthetic.arrivals import Constant, Poisson
 from evenstep.workload.synthetic.yaml_file import TraceFile
 
@@ -291,3 +292,42 @@ def test_recorded_sessions_of_an_agent_are_workflows_and_orders_differ_where_cal
     digests = {order: run.digest for order, run in runs.items()}
     assert digests.pop("critical-path") == digests["oldest-task"], "in a chain every call is critical"
     assert len(set(digests.values())) == 4
+
+
+def test_the_clock_of_an_idle_engine_stops_with_the_run():
+    """It went on to the next event, a call in 60 s, and the engine was busy for -100 % of the time and more."""
+    calls = {"first": call("one"), "then": call("one", after=["first"], delay_s=60.0)}
+    run = simulate_network(replace(one_engine(calls, count=1), until_s=30.0))
+    assert run.engines["one"].totals.makespan_s == 30.0 and run.engines["one"].totals.busy_s == 21.0
+    assert run.summary["engines"]["one"]["busy_share"] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("policy", ["sarathi", "sjf:prompt-weight=1", "h-sf", "a-ell", "mlfq:level-wait-s=1e9"])
+def test_calls_of_one_priority_wait_in_the_order_of_the_scheduling_policy(policy):
+    """They waited in order of release, whatever the policy."""
+    section = EngineSection(engine="token-budget=64,batch-limit=1", policy=policy)
+    task = TaskSection({"call": CallSection("one", laws.Uniform(1, 50), laws.Uniform(1, 50))}, Poisson(1000.0), count=20)
+    plain = simulate_network(Network({"one": section}, {"short": task}))
+    listed = simulate_network(Network({"one": replace(section, priority=["short.call"])}, {"short": task}))
+    assert listed.calls.finished_s.tolist() == plain.calls.finished_s.tolist()
+
+
+@pytest.mark.parametrize("policy", ["sarathi", "sjf:prompt-weight=1e6", "h-sf", "a-ell"])
+def test_a_call_passes_none_of_a_higher_priority_whatever_the_order_of_the_policy(policy):
+    """All come within 20 ms to an engine with one seat, and only a short call that came first is done before the long ones."""
+    section = EngineSection(engine="token-budget=64,batch-limit=1", policy=policy, priority=["long.call"])
+    lengths = {"short": laws.Uniform(1, 50), "long": laws.Uniform(40, 90)}
+    calls = {name: CallSection("one", law, law) for name, law in lengths.items()}
+    tasks = {name: TaskSection({"call": one}, Poisson(1000.0), count=20) for name, one in calls.items()}
+    run = simulate_network(Network({"one": section}, tasks))
+    short, long = (run.calls.finished_s[run.calls.kind == k] for k in range(2))
+    assert (short < long.max()).sum() <= 1
+
+
+def test_a_policy_may_wait_beyond_the_stop_for_calls_that_come_after_it():
+    """Three calls wait for a fourth. Calls after the stop are not drawn, yet the policy does not hold for ever."""
+    trace = Trace(np.full(4, 9), np.full(4, 2), np.array([0.0, 1.0, 2.0, 90.0]))
+    section = EngineSection(policy="wait:thresholds=4,max-hold-s=inf")
+    network = Network({"one": section}, {"log": TaskSection(trace=TraceFile("x"), engine="one")}, until_s=50.0)
+    run = simulate_network(network, traces={"log": trace})
+    assert (run.until_s, run.summary["tasks"], run.summary["unfinished_tasks"]) == (50.0, 0, 3)

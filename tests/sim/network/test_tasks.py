@@ -11,8 +11,9 @@ from tests.sim.network.networks import call, one_engine
 from evenstep.errors import InputError
 from evenstep.request import Trace
 from evenstep.sim.network.description import TaskSection
+from evenstep.sim.network.simulation import simulate_network
 from evenstep.sim.network.tasks import draw
-from evenstep.workload.synthetic.arrivals import Poisson, Saturated
+from evenstep.workload.synthetic.arrivals import LikeTrace, Poisson, Saturated
 from evenstep.workload.synthetic.yaml_file import TraceFile
 
 
@@ -112,3 +113,16 @@ def test_types_draw_their_arrivals_independently():
     drawn = draw(replace(network, tasks=tasks))
     gaps = [np.diff(drawn.arrival_s[drawn.task_type == k]) for k in range(2)]
     assert not np.allclose(gaps[0], gaps[1])
+
+
+@pytest.mark.parametrize("count", [None, 3])
+def test_recorded_tasks_that_arrive_at_the_stop_or_later_are_left_out(count):
+    """They counted as unfinished, although they had not arrived."""
+    trace = Trace(np.arange(1, 6), np.full(5, 1), np.array([0.0, 1.0, 2.0, 3.0, 4.0]))
+    task = TaskSection(trace=TraceFile("x"), engine="one", count=count)
+    network = replace(one_engine({"call": call("one")}), tasks={"log": task}, until_s=2.0)
+    drawn = draw(network, {"log": trace})
+    assert drawn.arrival_s.tolist() == [0.0, 1.0] and drawn.prompt.tolist() == [1, 2]
+    assert simulate_network(network, traces={"log": trace}).summary["unfinished_tasks"] == 1
+    rare = replace(network, tasks={"log": replace(task, arrivals=LikeTrace(np.array([9.0])))})
+    assert draw(rare, {"log": trace}).arrival_s.tolist() == [0.0]

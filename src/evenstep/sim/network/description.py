@@ -145,7 +145,8 @@ class TaskSection:
     Args:
         calls: the calls by name; not together with `trace`.
         arrivals: when tasks arrive; with `trace` it replaces the recorded times.
-        count: tasks; left out = as many as arrive before the network's `until_s`, or as the trace has.
+        count: tasks; left out = all that arrive before the network's `until_s`, or all of the trace; needed if all arrive at
+            once.
         trace: recorded requests: each session is a task, its requests are the calls, and each follows the one before it.
         engine: the engine or group that runs the calls of `trace`.
         one_key: all tasks of the type show routing policies one key, as if they shared a prompt; else each has its own.
@@ -203,12 +204,25 @@ class Network:
                 raise InputError("network", which, "empty", "at least one")
         for name, task in self.tasks.items():
             check_task(self, name, task)
+        self._check_names()
         self._check_priorities()
-        if self.until_s is None:
-            for name, task in self.tasks.items():
-                if task.trace is None and task.count is None:
-                    hint = "Or say when the run stops, by until_s."
-                    raise InputError("network", f"tasks.{name}.count", "missing", "a number of tasks", hint)
+        for name, task in self.tasks.items():
+            if task.trace is None and task.count is None:
+                hint = "Or say when the run stops, by until_s."
+                if isinstance(task.arrivals, arrivals.AtOnce):
+                    hint = "All of them arrive at 0 s, so until_s cannot limit them."
+                elif self.until_s is not None:
+                    continue
+                raise InputError("network", f"tasks.{name}.count", "missing", "a number of tasks", hint)
+
+    def _check_names(self) -> None:
+        """A group's engines are named NAME-0, NAME-1 and so on, so no other engine can have such a name."""
+        for name, one in self.engines.items():
+            group, _, number = name.rpartition("-")
+            count = self.engines[group].count if group in self.engines else 1
+            if one.count == 1 < count and number.isdecimal() and float(number) < count and number == str(int(number)):
+                hint = f"The engines of group {group} are named {group}-0 to {group}-{count - 1}."
+                raise InputError("network", f"engines.{name}", name, "another name of an engine", hint)
 
     def _check_priorities(self) -> None:
         known = {f"{task}.{call}": made.engine for task, one in self.tasks.items() for call, made in one.calls.items()}

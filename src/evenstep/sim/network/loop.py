@@ -183,22 +183,26 @@ def form(policies: Any, net: Net, run: Run, e: int) -> int:
 
 @part
 def ended(net: Net) -> int:
-    """The code at the end of a run: `DONE`, or `HOLDS_FOR_EVER` if an engine, noted in `Clock.engine`, still has calls."""
+    """The code of a run in which nothing is left to happen: `DONE`, or another one if an engine still has calls.
+
+    That engine's policy waits for calls that may come after the time limit (`STOPPED`). Without a limit it is
+    `HOLDS_FOR_EVER`, and the engine is noted in `Clock.engine`.
+    """
     for e in range(net.now.size):
         if net.now[e].running + net.now[e].waiting > 0:
             net.clock.engine = e
-            return HOLDS_FOR_EVER
+            return STOPPED if net.clock.until_s < np.inf else HOLDS_FOR_EVER
     return DONE
 
 
 @part
-def stop(net: Net, now_s: float) -> None:
-    """Stop at the time limit: batches under way end at their own time, and other engines' clocks go on to `now_s`."""
+def stop(net: Net) -> None:
+    """Stop at the time limit: batches under way end at their own time, and other engines' clocks go on to the limit."""
     for e in range(net.now.size):
         if net.sites[e].formed == 1:
             end_batch(net, e, np.inf)
         else:
-            net.now[e].now_s = max(net.now[e].now_s, now_s)
+            net.now[e].now_s = max(net.now[e].now_s, net.clock.until_s)
 
 
 @part
@@ -253,7 +257,7 @@ def advance(policies: Any, routes: Any, net: Net) -> int:
         if code != GOES_ON:
             return code
         clock.island += 1
-    if clock.then_s == np.inf:
-        return ended(net)
-    stop(net, clock.then_s)
-    return STOPPED
+    code = STOPPED if clock.then_s < np.inf else ended(net)
+    if code == STOPPED:
+        stop(net)
+    return code

@@ -36,7 +36,6 @@ class Clock(Record):
     coming: int  # place in `Net.roots` of the next task's first call
     end_root: int  # one after the island's last first call
     heap: int  # entries of the heap of released calls
-    released: int  # calls released so far
     most: int  # the most calls that one engine was sent
     next_block: int  # the first place in the table of requests that no engine has
     order: int  # FCFS .. STATIC
@@ -98,7 +97,6 @@ class Group(Record):
     first: int  # its first engine
     count: int  # engines
     policy: int  # place of its routing policy's kernel
-    is_keyed: int  # whether calls wait by priority or the network's order, not by the scheduling policy's
     capacity: float  # KV tokens of an engine; inf = no limit
     decisions: int
     workers: int

@@ -42,12 +42,11 @@ def send(routes: Any, net: Net, row: int, now_s: float) -> int:
     request.prompt_tokens, request.output_low, request.output_high = call.prompt_tokens, call.output_low, call.output_high
     net.requests.hidden[at].output_tokens = call.output_tokens
     net.requests.arrival_s[at] = now_s
-    if group.is_keyed == 1:
+    if net.clock.order != FCFS:  # else the engine finds the key itself
         net.requests.noted[at].key = key_of(net, row)
     net.lists.coming[e, now.known] = at
     now.known += 1
     net.clock.most = max(net.clock.most, now.known)
-    net.clock.released += 1
     site.work += call.work
     site.prompt_tokens += request.prompt_tokens
     show_waiting(net, e)
@@ -73,9 +72,7 @@ def key_of(net: Net, row: int) -> float:
     """The key by which the call in `row` waits: its priority, then the network's order. The smallest key goes first."""
     nodes, order = net.nodes, net.clock.order
     key = nodes.key[row]
-    if order == FCFS:
-        key = float(net.clock.released)
-    elif order == OLDEST_TASK:
+    if order == OLDEST_TASK:
         key = float(nodes.task[row])
     elif order == LEAST_ATTAINED:
         key = float(net.attained[nodes.task[row]])

@@ -2,7 +2,7 @@
 
 A task is a small graph of calls. A call waits for its parents, goes to an engine of its group, and runs there as a request
 of one engine does (`sim.engine`). `network.loop` gives the order of events. One engine by itself gives the run, bit by bit,
-that `simulate_engine` gives.
+that `simulate_engine` gives with the requests that arrive before the stop.
 """
 
 from __future__ import annotations
@@ -177,11 +177,11 @@ class _RouteDoors:
 
 def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> NetworkRun:
     net, places = ready.net, ready.places
-    engines = dict[str, EngineRun]()
+    engines, groups = dict[str, EngineRun](), dict[str, tuple[str, ...]]()
     for place in places:
-        conditions = conditions_of(place.task)
-        for e in range(place.first, place.first + place.section.count):
-            engines[_engine_name(place, e)] = _engine_run(ready, place, e, conditions)
+        conditions, own = conditions_of(place.task), range(place.first, place.first + place.section.count)
+        groups[place.name] = tuple(_engine_name(place, e) for e in own)
+        engines |= {_engine_name(place, e): _engine_run(ready, place, e, conditions) for e in own}
     count, tasks = calls.task.size, calls.arrival_s.size
     arrival, finished, owner = np.full(count, np.inf), np.full(count, np.nan), np.full(count, -1)
     tokens, work = np.zeros(tasks, np.int64), column(net.calls, "work")
@@ -206,6 +206,7 @@ def _recorded(network: Network, ready: Prepared, calls: Calls, seed: int) -> Net
         types=tuple(network.tasks),
         kinds=calls.kinds,
         engines=engines,
+        groups=groups,
         tasks=TaskTable(
             calls.task_type,
             calls.arrival_s,

@@ -17,7 +17,7 @@ from evenstep.errors import InputError
 from evenstep.measure.quantiles import BINS
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import FREE_SLOTS, KV_FREE, SECONDS_PER_TOKEN, memory_size_of
-from evenstep.scheduling.order import order_of
+from evenstep.scheduling.order import BY_CLASS, order_of
 from evenstep.scheduling.view import LIMITS, whole_blocks
 from evenstep.sim.cluster import ask as ask_route
 from evenstep.sim.engine import ask as ask_batch
@@ -277,9 +277,19 @@ def widened(lists: model.Lists) -> model.Lists:
     return model.Lists(*(np.concatenate([one, np.zeros_like(one)], axis=1) for one in lists))
 
 
-def is_keyed(network: Network, section: EngineSection) -> bool:
-    """Whether calls wait at these engines by priority or the network's order, not in the scheduling policy's order."""
-    return bool(section.priority) or network.order != "fcfs"
+def _order(place: Place, trace: Trace) -> F8:
+    """Weights of the key by which calls wait under ``fcfs``: the scheduling policy's, within a priority if there are any.
+
+    With priorities a call's class is its priority. It weighs more than twice the largest key that the other terms can
+    reach in 2^31 seconds, so calls of two priorities never change places.
+    """
+    weights = order_of(place.policy).weights
+    if place.section.priority:
+        prompt, output = (float(one.max(initial=0)) for one in (trace.prompt_tokens, trace.output_tokens))
+        levels = 2048.0  # more than any quantum has
+        most = np.array([float(1 << 31), prompt, *[output] * 6, 1.0, levels, 0.0, levels, 0.0])
+        weights[BY_CLASS] = 1 + 2 * float(np.abs(weights) @ most)
+    return weights
 
 
 def _groups_of(network: Network, calls: Calls) -> I8:
@@ -365,10 +375,10 @@ def _sites(
         if kernel is not None and hasattr(kernel, "scratch"):
             words = kernel.scratch(min(count, 1 << 30), min(count, 1 << 30), given)
         settings: Any = fixed_of(task)
-        settings.is_rank, settings.asks, settings.is_keyed = 1, 0, int(is_keyed(network, place.section))
+        settings.is_rank, settings.asks, settings.is_keyed = 1, 0, int(network.order != "fcfs")
         table, end = task.batch_time.table(), place.first + place.section.count
         fill(cut(fixed, place.first, end), **{name: getattr(settings, name) for name in Fixed.__annotations__})
-        orders[place.first : end] = order_of(place.policy).weights
+        orders[place.first : end] = _order(place, trace)
         for e in range(place.first, end):
             site = sites[e]
             site.group = g
@@ -409,7 +419,6 @@ def _groups(
         group, section, kernel = groups[g], place.section, kernels[g]
         group.first, group.count, group.workers = place.first, section.count, workers
         group.policy = next(k for k, known in enumerate(different) if known is ways[g])
-        group.is_keyed = int(is_keyed(network, section))
         group.capacity = float(section.server.kv_tokens) if section.server.kv_tokens else math.inf
         workers += 4 * section.count
         given, words = np.zeros(0), (0, 1)

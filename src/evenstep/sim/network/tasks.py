@@ -133,7 +133,7 @@ def _arrivals(network: Network, name: str, task: TaskSection, seed: int) -> F8:
             more = f"over {MOST_TASKS:,} tasks in {until_s:g} s"
             raise InputError("network", place, more, f"at most {MOST_TASKS:,}", "Lower the rate or until_s, or give count.")
         times = _times(task.arrivals, count, seed, name)
-        if task.count is not None or times[-1] >= until_s or not np.any(np.diff(times) > 0):
+        if task.count is not None or times[-1] >= until_s:
             return times[times < until_s]
         count *= 2
 
@@ -270,9 +270,9 @@ def _recorded(network: Network, name: str, place: int, trace: Trace, kinds: tupl
     think_s = np.where(after >= 0, trace.column("think_s"), 0.0)
     alone = np.flatnonzero((after < 0) & (root != np.arange(count)))  # of a session, but linked to nothing: by its time
     think_s[alone] = np.maximum(trace.column("arrival_s")[alone] - trace.column("arrival_s")[root[alone]], 0.0)
-    kept = np.ones(roots.size, np.bool_)
+    kept = arrival_s < (network.until_s or math.inf)
     if task.count is not None:
-        kept = np.arange(roots.size) < task.count
+        kept &= np.arange(roots.size) < task.count
     return _kept(
         Calls(
             arrival_s,
