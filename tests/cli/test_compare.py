@@ -239,6 +239,7 @@ def test_report_and_records_are_written_and_said(capsys, tmp_path):
         (["--law", "piecewis"], "Did you mean piecewise?"),
         (["--law", "unequal:share=2"], "unequal: share is 2.0; expected a share in 0..1"),
         (["--law", "unequal", "--load", "0.9"], "a linear step-time law to scale to a load"),
+        (["--drift", "growth=3,tokens_per_step=3", "--load", "0.9"], "a drift of one token a step to scale to a load"),
         (["--drift", "grow=1"], "Did you mean growth?"),
         (["--outage", "5"], "expected STEP:WORKER"),
         (["--outage", "5:16"], "a worker in 0..15"),

@@ -40,6 +40,13 @@ def test_each_layer_counts_as_often_as_the_model_runs_it(tmp_path):
     assert law.seconds(batch) == pytest.approx(1e-6 * (5 + layers + 8))
 
 
+def test_below_the_first_measured_point_a_batch_takes_the_time_of_that_point(tmp_path):
+    dense = "layer,tokens,time_us\nmlp,16,100\nmlp,32,1000\n"
+    law = Profile(folder(tmp_path, **{"dense.csv": dense, "per_sequence.csv": HEADS.replace("head,1", "head,4")}))
+    decode = batch_of(np.array([100]), np.array([1]), np.array([True]))
+    assert law.seconds(decode) == pytest.approx(1e-6 * (4 * (100 + 100 / 100) + 7))
+
+
 def test_several_chunks_take_what_one_of_as_many_pairs_takes(tmp_path):
     law = Profile(folder(tmp_path))
     chunks = batch_of(np.array([300, 500]), np.array([50, 50]), np.array([False, False]))

@@ -130,7 +130,7 @@ class Profile:
             seconds += self._collectives(tokens, tables.collective)
         if tables.moe is not None:
             seconds += self.layers * tables.moe.seconds(tokens, facts)
-        return padded(np.stack([tokens, seconds]), self.graph_tokens or 0)
+        return padded(_from_one(np.stack([tokens, seconds])), self.graph_tokens or 0)
 
     def _dense(self) -> tuple[F8, F8]:
         """float64[P] each: tokens, and seconds of the dense layers."""
@@ -153,13 +153,18 @@ class Profile:
         if not tables:
             return None
         requests = np.array(sorted({float(n) for table in tables for n in table[0]}))
-        return np.stack([requests, sum((along(table, requests) for table in tables), np.zeros(requests.size))])
+        return _from_one(np.stack([requests, sum((along(table, requests) for table in tables), np.zeros(requests.size))]))
 
     def _grid(self) -> F8:
         """Attention of all layers, as `batch_seconds.on_grid` reads it."""
         attention, skew = self.tables.attention, self.skew
         sizes = [float(axis.size) for axis in attention.axes]
         return np.concatenate([[*sizes, *skew], *attention.axes, (self.layers * attention.seconds).ravel()])
+
+
+def _from_one(lines: F8) -> F8:
+    """Measured seconds, float64[2, P], from one token or request on: below the first point they are that point's."""
+    return lines if lines[0, 0] <= 1 else np.concatenate([[[1.0], [lines[1, 0]]], lines], axis=1)
 
 
 def along(table: F8, at: F8) -> F8:

@@ -47,7 +47,8 @@ class FleetSettings:
         prefill_base_s: seconds of prefill before a timed request becomes visible.
         prefill_per_token_s: seconds of prefill a prompt token.
         prefillers: engines in front of the fleet that only prefill; prefill_base_s and prefill_per_token_s are then seconds
-            of a batch and of each of its tokens. Latency counts from the moment a prompt is ready. 0 = no such tier.
+            of a batch and of each of its tokens. Latency counts from the moment a prompt is ready, and requests are numbered
+            in that order. 0 = no such tier.
         prefill_budget: prompt tokens of a prefiller's batch.
         overhead_s: seconds of a decode step at any load, C.
         per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.

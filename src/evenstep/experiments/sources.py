@@ -12,6 +12,7 @@ from evenstep.errors import InputError, check_range_if_given
 from evenstep.experiments.jobs import Plan
 from evenstep.names import parse
 from evenstep.request import Trace
+from evenstep.sim.cluster.drift import Drift
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.replicate import Source, rescaled
 
@@ -104,8 +105,8 @@ def scaled(
         seed: key of Poisson arrivals.
 
     Raises:
-        InputError: a load under a law that is not linear, both a rate and a load, one that is not finite and above 0, or
-            timed arrivals under a law of infinite mean.
+        InputError: a load under a law that is not linear or with another drift than one token a step, both a rate and a
+            load, one that is not finite and above 0, or timed arrivals under a law of infinite mean.
     """
     from evenstep.workload.synthetic.yaml_file import check_arriving
 
@@ -117,6 +118,8 @@ def scaled(
     if load is not None and not isinstance(step_time, Linear):
         hint = "Give a rate, in requests a second."
         raise InputError("compare", "load", load, "a linear step-time law to scale to a load", hint)
+    if load is not None and cluster.drift != Drift():
+        raise InputError("compare", "load", load, "a drift of one token a step to scale to a load", "Give a rate instead.")
     most = max(cluster.slots_of)
     return rescaled(
         found.source,

@@ -107,7 +107,8 @@ class Cluster:
             ``kv_free = kv_tokens - load - queued_load - kv_reserve * (running + queued)``, not below 0.
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
         prefill: engines in front of the fleet that only prefill, in batches (timed arrivals); None = no such tier. A request
-            then arrives here when its prompt is ready, and its latency counts from there.
+            then arrives here when its prompt is ready, and its latency counts from there. Requests are numbered in that
+            order, which need not be the trace's.
         drift: how the load of a request grows from step to step.
         outages: workers lost and returned, in any order.
         may_hold: whether a policy may leave a worker without work though a waiting request fits it (paper mode). Else the
