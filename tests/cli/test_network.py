@@ -233,3 +233,14 @@ def test_the_page_on_networks_shows_what_the_command_prints(example, orders, cap
     assert main([word.replace("examples/networks", str(EXAMPLES)) for word in words.split()]) == 0
     printed = capsys.readouterr().out.split("\nengine ")[0].strip()
     assert printed in page
+
+
+def test_a_policy_without_the_bounds_it_plans_with_says_so(tmp_path, capsys):
+    path = tmp_path / "bounds.yaml"
+    call = "{engine: e, prompt: {law: constant, tokens: 9}, output: {law: constant, tokens: 2}}"
+    arrivals = "{process: constant, requests_per_s: 1}"
+    path.write_text(
+        f"version: 1\nuntil_s: 5\nengines: {{e: {{policy: srpt}}}}\ntasks: {{a: {{arrivals: {arrivals}, calls: {{x: {call}}}}}}}\n"
+    )
+    assert main(["network", "run", str(path), "--seeds", "1"]) == 0
+    assert "note: srpt, the policy of e, plans with bounds of the output lengths" in capsys.readouterr().out

@@ -134,12 +134,13 @@ def _run(args: argparse.Namespace) -> int:
         )
     found = networks.compare(args.file, orders=_orders(args), seeds=args.seeds, seed=args.seed, until_s=args.until_s)
     replicates = len(found[0].runs)
-    told: list[str] = []
+    notes = networks.notes(networks.settled(args.file, args.until_s)[0])
+    told = [f"note: {note}" for note in notes]
     if args.report is not None:
         judged = networks.judge(*networks.settled(args.file, args.until_s))
         told.append(outputs.write_report(args.report, page.page(found, judged, getattr(args, "command_line", ""))))
     if args.format == "json":
-        outputs.print_json({"version": 1, "orders": [page.order_object(one) for one in found]})
+        outputs.print_json({"version": 1, "orders": [page.order_object(one) for one in found], "notes": notes})
         for line in told:
             print(line, file=sys.stderr)
         return 0

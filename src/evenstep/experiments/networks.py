@@ -13,6 +13,7 @@ import numpy as np
 from evenstep.config import MOST, in_file, integers
 from evenstep.cost.batch import GRID, PER_CROSSED, PER_DECODE, PER_KV, PER_SQUARE, REQUEST_KNOTS, Batch
 from evenstep.errors import InputError, check_known
+from evenstep.experiments.compare.engine_compare import belief_note
 from evenstep.measure.comparison import check_replicates, paired
 from evenstep.measure.network_records import NetworkRun, Ordered
 from evenstep.request import Trace
@@ -167,6 +168,15 @@ def _verdict(
         reason = "priorities can break it" if any(e.priority for e in network.engines.values()) else "a conjecture for FCFS"
         return "unknown", f"loads are below 1, which is necessary; that it suffices is unproved for networks ({reason})"
     return "stable", "loads are below 1 and policies work-conserving (Theorem 1, Proposition 1)"
+
+
+def notes(network: Network) -> list[str]:
+    """Sentences on engines whose policies are shown true output lengths, or plan with bounds that calls do not have."""
+    found = (
+        belief_note(f"{one.policy}, the policy of {name},", one.scheduling, bounded=False)
+        for name, one in network.engines.items()
+    )
+    return [note for note in found if note]
 
 
 def hot_keys(network: Network, found: Sequence[Flow]) -> str:
