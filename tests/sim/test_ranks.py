@@ -62,7 +62,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("name", SOME)
-@examples(30, fast=4)
+@examples(12, fast=4)
 @given(run=engine_runs())
 def test_one_rank_is_one_engine_bit_by_bit(name, run):
     which, engine, seed = run
@@ -90,7 +90,7 @@ def test_one_rank_with_predicted_bounds_is_one_engine_with_them(run):
 
 
 @pytest.mark.parametrize("name", SOME)
-@examples(30, fast=4)
+@examples(12, fast=4)
 @given(run=engine_runs(), count=st.integers(2, 3), balancer=st.sampled_from(BALANCERS))
 def test_both_doors_run_the_same_steps(name, run, count, balancer):
     which, engine, seed = run
@@ -101,7 +101,7 @@ def test_both_doors_run_the_same_steps(name, run, count, balancer):
 
 
 @pytest.mark.parametrize("name", SOME)
-@examples(30, fast=4)
+@examples(12, fast=4)
 @given(run=engine_runs(), count=st.integers(2, 4), news_s=st.sampled_from([0.0, 0.1]))
 def test_every_token_is_run_once_on_one_rank_and_memory_is_kept(name, run, count, news_s):
     which, engine, seed = run
