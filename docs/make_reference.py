@@ -101,7 +101,7 @@ All other headers to an engine are built anew, so a client's header cannot pick 
 | `GET /v1/models`, `/v1/models/NAME` | all models that the workers serve. The gateway asks them at start, at every reload, when a metrics page can be read again, and when one answers 404 for a model that it listed. A worker then serves what it lists now; with `models` in the config it gets no requests until it lists those. A model whose workers were all removed is unknown again: 404. While they drain or are down, or where discovery may find others, it is 503 |
 | any other `/v1/...`, `/tokenize`, `/detokenize`, `/pooling`, `/classify`, `/score`, `/rerank`, `/v2/rerank` | forwarded to the healthy worker with the fewest requests, and not counted |
 | `GET /healthz`, `/health` | 200 while the process answers |
-| `GET /readyz` | 200 and `ok` when a model can be served, else 503 and the reason. Further lines are notes, which do not change the status: a worker without its engine's metrics page, or a decision log that cannot be written |
+| `GET /readyz` | 200 and `ok` once a worker serves a model and the load of one is known, until the gateway drains; else 503 and the reason. It stays 200 while engines that served before cannot be reached. Further lines are notes, which do not change the status: a worker without its engine's metrics page, or a decision log that cannot be written |
 
 `/v1/load_lora_adapter` and `/v1/unload_lora_adapter` change a single engine and are not forwarded.
 

@@ -420,10 +420,20 @@ def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Doc
     if missing:
         name = f"{field}.{missing[1]}".lstrip(".")
         return InputError(_place(where, field), name, "missing", "a value")
-    value = _value_at(values, field)
+    value = unless_secret(field, _value_at(values, field))
     hint = _hint_at(kind, field) if said.startswith("Invalid enum value") else None
     expected = expectation(said, hint)
     return InputError(_place(where, field), field or "content", value, expected, nearest(str(value), _choices(hint)))
+
+
+def unless_secret(field: str, value: Any) -> Any:
+    """The value as an error may show it: ``(hidden)`` if the field is a secret, or if text or parts of the value are.
+
+    Secrets are ``keys`` with its items, and each ``key``, ``api_key``, ``token`` and ``salt``.
+    """
+    is_secret = re.search(r"(^|\.)(keys(\[\d+\])?|key|api_key|token|salt)$", field)
+    holds_one = re.search(r"\b(key|api_key|token|salt)\b[\"']?\s*[:=]", str(value))
+    return "(hidden)" if (is_secret or holds_one) and value not in ("", "missing", None) else value
 
 
 #: msgspec's words for a type, in ours.

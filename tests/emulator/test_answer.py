@@ -286,6 +286,19 @@ def test_recomputed_is_a_finish_with_its_own_stop_reason():
     assert (out.ended, host.stopped) == (True, [(100, "stop")])
 
 
+def test_a_recomputed_answer_counts_the_tokens_that_came():
+    made, out, _ = answer(Fault("recomputed", after_tokens=2), stream_options={"include_usage": True})
+    made.begin()
+    feed(made, 3, 4, 5)
+    assert events(out.sent)[-2]["usage"]["completion_tokens"] == 2
+
+
+def test_a_304_has_no_body():
+    made, out, _ = answer(Fault("status", status=304))
+    made.begin()
+    assert out.replied[:2] == (304, b"")
+
+
 def test_usage_in_each_event_is_that_of_its_own_answer_and_at_the_end_that_of_all():
     options = {"include_usage": True, "continuous_usage_stats": True}
     made, out, _ = answer(n=2, stream_options=options)

@@ -29,6 +29,8 @@ def test_a_fault_is_read_from_text_and_from_an_object():
         ("die:after=3", "Did you mean after_tokens"),
         ("die:rank=2", "rank is 2; expected a rank in 0..1"),
         ("die:share=2", "share is 2.0"),
+        *((f"{kind}:after_tokens=2", f"{kind}: after_tokens is 2; expected 0. It") for kind in ("status", "refuse", "html")),
+        ("empty:after_tokens=2", "empty: after_tokens is 2; expected 0. It strikes before any token"),
         ("status:status=200", "status is 200"),
         ({"fault": "status", "location": "a\r\nb"}, "location is"),
         ("stall:count=-1", "count is -1"),
@@ -63,10 +65,17 @@ def test_slow_metrics_hit_metrics_only():
     faults = Faults(seed=0)
     faults.on.append(Fault("slow-metrics", seconds=3.0, count=2))
     assert faults.hit(0) is None
-    assert [faults.metrics_delay_s() for _ in range(3)] == [3.0, 3.0, 0.0]
+    assert [faults.metrics_delay_s((0,)) for _ in range(3)] == [3.0, 3.0, 0.0]
     faults.on.append(Fault("die"))
     faults.on.clear()
     assert faults.hit(0) is None
+
+
+def test_slow_metrics_hit_their_share_of_the_pages_that_show_their_rank():
+    faults = Faults(seed=0)
+    faults.on.append(Fault("slow-metrics", seconds=3.0, count=0, share=0.25, rank=1))
+    assert [faults.metrics_delay_s((0, 2)) for _ in range(100)] == [0.0] * 100
+    assert 200 < sum(faults.metrics_delay_s((0, 1)) > 0 for _ in range(1000)) < 300
 
 
 def test_what_engines_of_a_dialect_never_say_is_no_fault_of_theirs():

@@ -72,6 +72,8 @@ def test_the_rank_a_request_names(header, body, ranks, wanted):
     assert rank_of(read, header, ranks) == wanted
     with pytest.raises(RefusedError):
         rank_of(read, "2", (0, 1))
+    with pytest.raises(RefusedError, match=r"X-data-parallel-rank is '1{20}'"):
+        rank_of(read, "1" * 5000, (0, 1))
 
 
 def test_a_killed_rank_breaks_its_streams_and_its_group_follows_with_an_error_event():
@@ -104,7 +106,7 @@ def test_a_killed_rank_breaks_its_streams_and_its_group_follows_with_an_error_ev
 
 def test_healing_cancels_the_deaths_that_a_fault_has_yet_to_bring():
     async def story():
-        fleet = Fleet(EmulatorSettings(ranks=2), asyncio.get_running_loop(), ("127.0.0.1", 1))
+        fleet = Fleet(EmulatorSettings(ranks=2), asyncio.get_running_loop(), (1, 1))
         fleet.strike(0, Fault("kill-rank", rank=0, peers_after_s=5.0))
         assert [fleet.rank(number).dead for number in range(2)] == [True, False]
         fleet.heal()

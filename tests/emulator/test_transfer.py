@@ -103,6 +103,53 @@ def test_an_object_that_is_not_whole_is_refused(missing):
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"remote_port": 99999}, 400),
+        ({"remote_port": -1}, 400),
+        ({"remote_port": 0}, 400),
+        ({"remote_host": "a\0b"}, 500),
+        ({"remote_host": "a" * 300}, 500),
+    ],
+)
+def test_an_address_that_nothing_can_have_fails_the_decode_leg(change, status):
+    async def story():
+        async with split() as (prefill, decode, session):
+            _, first = await completion(session, url(prefill), **LEG)
+            given = {"kv_transfer_params": {**first["kv_transfer_params"], **change}}
+            assert (await completion(session, url(decode), **given))[0] == status
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_kv_is_fetched_at_the_port_of_the_rank_that_holds_it():
+    async def story():
+        async with (
+            running(role="prefill", ranks=2, groups=[1, 1], port_per_rank=True) as prefill,
+            running(role="decode") as decode,
+            aiohttp.ClientSession() as session,
+        ):
+            _, first = await completion(session, url(prefill, 1), **LEG)
+            assert first["kv_transfer_params"]["remote_port"] == prefill.ports[1][0]
+            prefill.fleet.kill([0])  # whose port refuses from now on
+            given = {"kv_transfer_params": first["kv_transfer_params"]}
+            assert (await completion(session, url(decode), **given))[0] == 200
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_listens_everywhere_names_the_address_that_its_client_reached():
+    async def story():
+        async with running(host="0.0.0.0") as emulator, aiohttp.ClientSession() as session:
+            _, first = await completion(session, url(emulator), **LEG)
+            assert first["kv_transfer_params"]["remote_host"] == "127.0.0.1"
+            given = {"kv_transfer_params": first["kv_transfer_params"]}
+            assert (await completion(session, url(emulator), **given))[0] == 200
+
+    asyncio.run(story())
+
+
 def test_a_prefiller_that_is_gone_fails_the_decode_leg():
     async def story():
         async with running(role="decode") as decode, aiohttp.ClientSession() as session:
@@ -120,5 +167,6 @@ def test_a_name_that_is_none_gives_nothing():
             assert not emulator.fleet.transfer.give("cmpl-x", 5)
             assert not emulator.fleet.transfer.give("cmpl-x-7-0000000000000005", 5)
             assert not emulator.fleet.transfer.give("cmpl-x-7-0000000000000005", 6)
+            assert not emulator.fleet.transfer.give(f"cmpl-x-{'7' * 5000}-0000000000000005", 5)
 
     asyncio.run(story())

@@ -32,7 +32,7 @@ class FakeGateway:
         self.dispatcher = Dispatcher("jsq")
         for worker in self.here.values():
             self.dispatcher.handle(ev.WorkerAdded(now_s=0.0, spec=worker.spec()))
-        self.why, self.refuses = "", ""
+        self.why, self.refuses, self.lingers = "", "", False  # whether a worker that drains is still here
         self.asked: list[Any] = []
         self.alone: list[str] = []
         self.heard: asyncio.Queue[tuple[str, EngineSample | None]] = asyncio.Queue()
@@ -63,7 +63,10 @@ class FakeGateway:
         self.asked.append(("add", worker.name))
 
     def remove_worker(self, name: str, drain: bool) -> None:
-        del self.here[name]
+        if name not in self.here:
+            raise InputError("workers", "name", name, "the name of a known worker")
+        if not (drain and self.lingers):
+            del self.here[name]
         self.asked.append(("remove", name, drain))
 
     def sampling(self, names: tuple[str, ...]) -> None:

@@ -59,6 +59,11 @@ def test_workers_come_and_go():
             assert (await client.delete("/workers/c%230?drain=false")).status == 202
             assert ("remove", "c#0", False) in all_.gateway.asked
             assert (await client.delete("/workers/nobody")).status == 404
+            all_.gateway.lingers = True
+            assert (await client.delete("/workers/b")).status == 202
+            assert (await client.delete("/workers/b?drain=false")).status == 202
+            assert (await client.delete("/workers/b?drain=false")).status == 404
+            all_.gateway.lingers = False
             answer = await client.delete("/workers/c#1")  # as typed: what follows the # is never sent
             said = (await answer.json())["error"]["message"]
             assert answer.status == 404 and "DELETE /workers/c%231, or DELETE /workers/c?rank=0" in said
@@ -173,6 +178,28 @@ def test_with_an_admin_key_only_health_is_open():
                 assert "sk-" not in await answer.text()
             assert (await client.get("/config", headers={"Authorization": "Bearer sk-admin"})).status == 200
             assert (await client.get("/readyz")).status == (await client.get("/healthz")).status == 200
+
+    asyncio.run(story())
+
+
+def test_a_key_that_is_not_utf_8_is_a_wrong_key():
+    async def story():
+        async with operating(admin__key="sk-admin") as all_:
+            port = all_.client._base_url.port
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /config HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \xff\r\n\r\n")
+            assert (await reader.readline()).split()[1] == b"401"
+            writer.close()
+
+    asyncio.run(story())
+
+
+def test_a_body_that_is_not_json_does_not_come_back_with_its_key():
+    async def story():
+        async with operating() as all_:
+            body = '{"url": "http://c:1", "api_key": "s3cret",}'
+            answer = await all_.client.post("/workers", data=body, headers=JSON)
+            assert answer.status == 400 and "s3cret" not in await answer.text()
 
     asyncio.run(story())
 

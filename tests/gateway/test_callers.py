@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from evenstep.engines.requests.refusals import Refusal
@@ -35,6 +37,14 @@ def test_every_other_key_is_refused_as_openai_does(authorization):
     assert isinstance(found, Refusal)
     assert (found.status, found.code) == (401, "invalid_api_key")
     assert b"one" not in found.body()
+
+
+def test_a_config_with_an_empty_key_is_refused_and_no_empty_key_is_ever_found(monkeypatch):
+    with pytest.raises(InputError, match=r"keys\[0\]: key is ''; expected a key that is not empty"):
+        Callers(GatewayConfig(keys=[ApiKey("", "a")]))
+    monkeypatch.setattr("evenstep.gateway.connections.callers.digest_of", lambda *_: hashlib.sha256(b"").digest())
+    for authorization in (b"Bearer", b"Bearer ", b"Bearer \t"):
+        assert isinstance(Callers(GatewayConfig(keys=[ApiKey("", "a")])).find(authorization), Refusal)
 
 
 def test_a_key_belongs_to_one_tenant():

@@ -56,6 +56,7 @@ def test_every_request_is_told_once_with_what_became_of_it():
                 leaving.close()
                 assert (await client.post("/v1/completions", json=body, headers={"Authorization": ""})).status == 401
             await until(lambda: len(told) == 5)
+        assert {one.class_name for one in told if one.request_class} == {"fast"}
         done = next(one for one in told if one.outcome == "complete")
         left = next(one for one in told if one.outcome == "cancelled")
         unknown, broken, stranger = (next(one for one in told if one.status == s) for s in (404, 400, 401))

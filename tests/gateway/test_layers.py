@@ -78,6 +78,7 @@ def test_a_section_that_may_be_absent_is_replaced_as_a_whole_or_leaf_by_leaf(fil
         ("slots: many\n", r"line 2: slots is 'many'; expected an integer"),
         ("limits: {body_s: 0}\n", r"line 2: limits.body_s is 0.0; expected a number above 0"),
         ("keys: [{key: k}]\n", r"keys\[0\].tenant is 'missing'"),
+        ("keys: [{key: '', tenant: t}]\n", r"line 2: keys\[0\].key is ''; expected a key that is not empty"),
         ("dispatch:\n  retries: -1\n", r"line 3: dispatch.retries is -1; expected a number >= 0"),
         ("keys: [{key: k, tenant: t, classes: [x]}]\n", r"line 2: keys\[0\].classes is 'x'"),
         ("policy: brh\n", "'brh'; expected a known policy. Did you mean br-h"),
@@ -143,3 +144,41 @@ def test_what_kubernetes_says_of_a_service_called_evenstep_admin_is_no_setting()
         "EVENSTEP_PLAIN": "1",
     }
     assert Sources(environment=environment).settled().value == GatewayConfig()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "keys: [s3cret]\n",
+        "keys: {s3cret: research}\n",
+        "keys: [{key: [s3cret], tenant: a}]\n",
+        "workers: ['http://a:1,api_key=s3cret']\n",
+        "workers: [{url: [], api_key: s3cret}, 3]\n",
+        "workers: {url: 'http://a:1', api_key: s3cret}\n",
+        "discovery: {kubernetes: [{selector: a, token: [s3cret]}]}\n",
+        "decisions: {salt: [s3cret]}\n",
+    ],
+)
+def test_no_error_about_a_file_shows_a_secret(file, text):
+    with pytest.raises(InputError) as caught:
+        Sources(file=file(text)).settled()
+    assert "s3cret" not in f"{caught.value} {caught.value.value}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("KEYS", '[{"key":"s3cret","tennant":"research"}]'),
+        ("KEYS", '["s3cret"]'),
+        ("KEYS", "s3cret"),
+        ("DISCOVERY_KUBERNETES", '[{"token":"s3cret"}]'),
+        ("WORKERS", "http://a:1,api_key=s3cret,api_key=s4cret"),
+        ("WORKERS", "http://a:1,api_key=s3cret,4s3cret"),
+        ("WORKERS", "http://a:1,api_key:s3cret"),
+    ],
+)
+def test_no_error_about_a_variable_shows_a_secret(variable, text):
+    with pytest.raises(InputError) as caught:
+        Sources(environment={f"EVENSTEP_{variable}": text}).settled()
+    assert "hidden" in str(caught.value)
+    assert "cret" not in f"{caught.value} {caught.value.value}"

@@ -61,6 +61,32 @@ def test_a_name_belongs_to_one_source():
     story(told)
 
 
+def test_the_config_adopts_a_worker_that_an_operator_added_and_describes_in_the_same_way():
+    async def told(gateway, membership, fleets):
+        await membership.add([B])
+        with pytest.raises(InputError, match="admin has it already"):
+            membership.plan(CONFIG, [A, replace(B, slots=9)])
+        done = await membership.replace(CONFIG, [A, B])
+        assert (done.joins, done.adopts, membership.source_of("b")) == ([], ["b"], CONFIG)
+        assert gateway.asked == [("add", "b")]
+        with pytest.raises(InputError, match="config has it already"):
+            await membership.replace("dns", [B])
+        await membership.replace(CONFIG, [A])
+        assert gateway.asked[1:] == [("remove", "b", True)] and fleets[-1] == ["a"]
+
+    story(told)
+
+
+def test_a_worker_that_drains_can_still_be_forced_out():
+    async def told(gateway, membership, fleets):
+        gateway.lingers = True
+        await membership.remove("a", True)
+        await membership.remove("a", False)
+        assert gateway.asked == [("remove", "a", True), ("remove", "a", False)] and fleets == [[]]
+
+    story(told)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -82,7 +108,7 @@ def test_an_operator_can_take_out_whoever_named_a_worker():
     async def told(gateway, membership, fleets):
         await membership.remove("a", False)
         assert gateway.asked == [("remove", "a", False)] and fleets == [[]]
-        with pytest.raises(InputError, match="name is 'a'; expected the name of a worker"):
+        with pytest.raises(InputError, match="name is 'a'; expected the name of a known worker"):
             await membership.remove("a", True)
         assert (await membership.replace(CONFIG, [])).is_empty
         assert len(gateway.asked) == 1

@@ -10,16 +10,20 @@ import logging
 import socket
 import ssl
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
+from tests import clock
 from tests.emulator.running import running, url
 from tests.gateway.fake_gateway import FakeGateway, engine
 from tests.gateway.operating import BODY, beside, operating
 from tests.gateway.running import base, until
 
+from evenstep.config import Settled
 from evenstep.dispatch.rounds.fallback import Fell
 from evenstep.errors import InputError
 from evenstep.gateway.config.layers import Given, Sources
@@ -131,6 +135,30 @@ def test_fallbacks_are_reported_once_with_what_is_new():
     said = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line.get("stale"), line.get("raised")) for line in said] == [(2, None), (1, 3)]
     assert [line["last"] for line in said] == ["raised: number 0", "raised: number 2"]
+
+
+def test_a_new_interval_of_status_lines_ends_the_wait_for_the_former_one(caplog):
+    async def story():
+        loop = asyncio.get_running_loop()
+        sources = Sources(flags={"policy": Given("command line", "jsq"), "log.status_s": Given("test", "3600")})
+        gateway, settled = FakeGateway(), sources.settled()
+        operation, reloader = Operation(sources, settled, gateway, loop), SimpleNamespace(settled=settled)
+        snapshots = Snapshots(ControlProxy(gateway, loop), dict)
+        telling, begun_s = loop.create_task(operation._tell_status(snapshots, reloader)), loop.time()
+        await asyncio.sleep(0)
+        for status_s, seconds in ((5, 50), (0, 50)):
+            config = replace(settled.value, log=replace(settled.value.log, status_s=status_s))
+            reloader.settled = Settled(config, settled.origin)
+            operation._reloaded.set()
+            await asyncio.sleep(seconds)
+        told.append(loop.time() - begun_s)
+        telling.cancel()
+
+    told: list[float] = []
+    with caplog.at_level(logging.INFO):
+        clock.run(story())
+    assert told == [100.0]
+    assert len([record for record in caplog.records if record.message == "status"]) in (9, 10)
 
 
 # --- beside the real gateway -------------------------------------------------------------------------------------

@@ -115,6 +115,17 @@ def test_what_a_process_cannot_change_stays_and_is_named(tmp_path):
     story(tmp_path, told)
 
 
+def test_the_trust_in_engines_needs_a_restart_and_the_answer_says_so(tmp_path):
+    async def told(file, gateway, reloader, heard):
+        file.write_text(f"{FILE}engines: {{verify: false, ca: {tmp_path}/ca.pem, scrape_s: 3}}\n")
+        done = await reloader.reload()
+        assert (done.changed, done.needs_restart) == (["engines.scrape_s"], ["engines.ca", "engines.verify"])
+        assert (gateway.now.engines.verify, gateway.now.engines.ca, gateway.now.engines.scrape_s) == (True, "", 3.0)
+        assert reloader.settled.origin["engines.verify"] == "default"
+
+    story(tmp_path, told)
+
+
 def test_an_operators_policy_holds_until_the_next_reload(tmp_path):
     async def told(file, gateway, reloader, heard):
         await reloader.set_policy("br-h:horizon=5", "bounded")

@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import Future
 
 import pytest
+from tests import clock
 from tests.gateway.fake_gateway import PAGE, FakeGateway, engine
 from tests.gateway.running import until
 
@@ -20,20 +21,20 @@ from evenstep.gateway.operate.scraping import Scraper, place_of, preflight, stat
 QUICK = Engines(scrape_s=0.005, scrape_timeout_s=2.0)
 
 
+async def _told(told):
+    gateway = FakeGateway()
+    async with engine() as one:
+        pages = Pages(Engines())
+        scraper = Scraper(ControlProxy(gateway, asyncio.get_running_loop()), QUICK, pages)
+        try:
+            await told(gateway, one, scraper)
+        finally:
+            await scraper.stop()
+
+
 def story(told):
     """Run ``told(gateway, engine, scraper)``."""
-
-    async def run() -> None:
-        gateway = FakeGateway()
-        async with engine() as one:
-            pages = Pages(Engines())
-            scraper = Scraper(ControlProxy(gateway, asyncio.get_running_loop()), QUICK, pages)
-            try:
-                await told(gateway, one, scraper)
-            finally:
-                await scraper.stop()
-
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(_told(told), 60))
 
 
 def test_the_gateway_is_told_what_a_page_says():
@@ -161,6 +162,19 @@ def test_a_worker_that_leaves_is_read_no_more():
         assert {(await gateway.heard.get())[0] for _ in range(4)} == {"a"}
 
     story(told)
+
+
+def test_a_new_interval_ends_the_wait_for_the_former_one():
+    async def told(gateway, one, scraper):
+        scraper.reload(Engines(scrape_s=10_000.0))
+        scraper.follow([Worker(one.url, name="a")])
+        times = [(await gateway.heard.get(), asyncio.get_running_loop().time())[1] for _ in range(12)]
+        assert times[-1] - times[-2] >= 100.0
+        scraper.reload(Engines(scrape_s=5.0))
+        await gateway.heard.get()
+        assert asyncio.get_running_loop().time() - times[-1] < 10.0
+
+    clock.run(_told(told))
 
 
 def test_what_the_gateway_says_after_reading_has_ended_is_dropped_without_a_word(caplog):

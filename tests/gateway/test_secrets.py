@@ -32,10 +32,17 @@ def test_a_secret_that_is_not_there_is_refused_by_its_place(tmp_path):
 
 def test_a_key_may_be_given_as_its_hash():
     digest = hashlib.sha256(b"word").digest()
+    assert digest_of(" word ", "keys", "key") == digest
     assert digest_of("word", "keys", "key") == digest_of(f"sha256:{digest.hex()}", "keys", "key") == digest
     with pytest.raises(InputError, match="64 hexadecimal digits") as caught:
         digest_of("sha256:abc", "keys", "key")
     assert "abc" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "  ", f"sha256:{hashlib.sha256(b'').hexdigest()}"])
+def test_an_empty_key_and_its_hash_are_refused(text):
+    with pytest.raises(InputError, match=r"keys\[0\]: key is .*expected a key that is not empty"):
+        digest_of(text, "keys[0]", "key")
 
 
 def test_only_the_place_of_a_secret_is_shown():

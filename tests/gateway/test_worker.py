@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.config.worker import Worker, worker_of
+from evenstep.gateway.config.worker import Worker, group_of, worker_of
 
 
 def test_a_worker_is_called_by_its_address():
@@ -87,3 +87,8 @@ def test_as_text_a_worker_has_each_option_once_and_as_many_models_as_it_likes():
         worker_of("http://a:1,slots=8,slots=9", "--worker")
     with pytest.raises(InputError, match="url is 'http://b:1'; expected each option once"):
         worker_of("http://a:1,url=http://b:1", "--worker")
+
+
+def test_a_group_without_a_url_does_not_show_its_key():
+    with pytest.raises(InputError, match=r"group is 'slots=3,api_key=\(hidden\)'"):
+        group_of("slots=3,api_key=s3cret", "--group")

@@ -39,6 +39,24 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
     assert asyncio.run(go(-1.0)) == ([""] * 3, 3)
 
 
+def test_of_several_addresses_the_first_that_accepts_a_connection_is_kept(monkeypatch):
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            target = target_of(url)
+
+            async def both(host, port, **_):  # nothing listens at the first, as at ::1 for many a localhost
+                return [(0, 0, 0, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+            client = Client(target, "/v1/completions", {}, 5.0)
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+            await client.resolve()
+            error = (await ask(client)).answer.error
+            await client.close()
+            return error
+
+    assert asyncio.run(go()) == ""
+
+
 def test_the_head_names_host_path_and_headers():
     async def go():
         client = Client(target_of("http://llm:81/deep"), "/v1/completions", {"Authorization": "Bearer k"}, 5.0)

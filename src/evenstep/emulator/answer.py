@@ -25,6 +25,11 @@ class Out(Protocol):
     paused: bool
     resumed: Callable[[], None] | None  # called when the client reads again
 
+    @property
+    def reached(self) -> str:
+        """The address of this machine that the client reached."""
+        ...
+
     def reply(self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()) -> None:
         """Send a whole answer: status, body of media type `kind`, and further header fields."""
         ...
@@ -268,6 +273,7 @@ class Answer:
                 self._drop(over=False)
                 self.fail("the engine was told to fail")
             case "recomputed":
+                self._count -= 1  # the token does not come
                 for other in self.parts:
                     if other.finish is None:
                         self._host.stop(other.key, "stop")
@@ -291,5 +297,5 @@ class Answer:
             headers.append(("Retry-After", str(self._fault.retry_after_s)))
         if self._fault.location:
             headers.append(("Location", self._fault.location))
-        body = error_body(self._fault.status, "the engine was told to fail")
+        body = error_body(self._fault.status, "the engine was told to fail") if self._fault.status != 304 else b""
         self._out.reply(self._fault.status, body, JSON, headers)

@@ -143,6 +143,11 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     @property
+    def reached(self) -> str:
+        """The address of this machine that the client reached."""
+        return str(self._transport.get_extra_info("sockname")[0])
+
+    @property
     def _is_answering(self) -> bool:
         return self._machine.state is State.ANSWERING
 

@@ -6,7 +6,7 @@ a generation endpoint takes the first active fault that applies to its rank and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -28,6 +28,7 @@ Kind: TypeAlias = Literal[
     "recomputed",
     "slow-metrics",
 ]
+_BEFORE_TOKENS = ("refuse", "status", "html", "empty", "slow-metrics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Fault:
         check_range(self.fault, "an HTTP status in 300..599", low=300, high=599, status=self.status)
         for name in ("count", "after_tokens", "retry_after_s", "seconds", "peers_after_s", "down_s"):
             check_range(self.fault, "a number >= 0", low=0, finite=True, **{name: getattr(self, name)})
+        if self.after_tokens and self.fault in _BEFORE_TOKENS:
+            raise InputError(self.fault, "after_tokens", self.after_tokens, "0", "It strikes before any token.")
         if "\r" in self.location or "\n" in self.location:
             raise InputError(self.fault, "location", self.location, "one line")
 
@@ -99,26 +102,34 @@ class Faults:
 
     def __init__(self, seed: int) -> None:
         self.on: list[Fault] = []
-        self._seed, self._asked = seed, 0
+        self._seed, self._asked = seed, {"fault": 0, "slow-metrics": 0}
 
     def hit(self, rank: int) -> Fault | None:
         """The first active fault that strikes the next request to this rank, counted as used; None = no fault does."""
+        return self._first("fault", (rank,))
+
+    def metrics_delay_s(self, ranks: Collection[int]) -> float:
+        """Seconds, wall-clock, to delay the next answer of ``/metrics``; the fault is counted as used. 0 without one.
+
+        Args:
+            ranks: numbers in the fleet of the ranks that the page shows.
+        """
+        fault = self._first("slow-metrics", ranks)
+        return 0.0 if fault is None else fault.seconds
+
+    def _first(self, stream: str, ranks: Collection[int]) -> Fault | None:
+        """As `hit`, for requests of one stream: ``slow-metrics`` for metrics pages, ``fault`` for generations."""
         if not self.on:
             return None
-        self._asked += 1
+        self._asked[stream] += 1
         for index, fault in enumerate(self.on):
-            if fault.fault == "slow-metrics" or fault.rank not in (-1, rank):
+            if (fault.fault == "slow-metrics") != (stream == "slow-metrics"):
                 continue
-            if fault.share == 1 or streams.uniform(self._seed, "fault", self._asked, index) < fault.share:
+            if fault.rank != -1 and fault.rank not in ranks:
+                continue
+            if fault.share == 1 or streams.uniform(self._seed, stream, self._asked[stream], index) < fault.share:
                 return self._used(index)
         return None
-
-    def metrics_delay_s(self) -> float:
-        """Seconds, wall-clock, to delay the next answer of ``/metrics``; the fault is counted as used. 0 without one."""
-        for index, fault in enumerate(self.on):
-            if fault.fault == "slow-metrics":
-                return self._used(index).seconds
-        return 0.0
 
     def _used(self, index: int) -> Fault:
         fault = self.on[index]

@@ -37,6 +37,7 @@ from evenstep.emulator.settings import EmulatorSettings
 from evenstep.emulator.transfer import Transfer
 from evenstep.emulator.wording import Wording
 
+_MOST_DIGITS = 20  # of a rank in a header
 _SALT = 0x2545F4914F6CDD1D
 
 
@@ -45,10 +46,10 @@ class Fleet:
 
     Args:
         loop: the event loop that runs it; its clock is the fleet's.
-        address: host and port that other engines fetch KV from, as this fleet's answers name it.
+        ports: port of each rank, where other engines fetch its KV.
     """
 
-    def __init__(self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> None:
+    def __init__(self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, ports: Sequence[int]) -> None:
         self.settings, self._loop = settings, loop
         self.faults = Faults(settings.seed)
         for text in settings.faults:
@@ -60,7 +61,7 @@ class Fleet:
             self._home += [self.groups[-1]] * size
         self._wishes: dict[Group, asyncio.TimerHandle] = {}  # when each wants to be woken
         self.late_steps = Counter[Group]()
-        self.transfer = Transfer(settings.seed, address, self.pulled)
+        self.transfer = Transfer(settings, ports, self.pulled)
         self.ranks_changed: Callable[[], None] = lambda: None
         self._start_s = loop.time()
         self.created = int(time.time())  # Unix time
@@ -126,7 +127,7 @@ class Fleet:
         if source is not None:
             self._fetch(source, works, group)
         if leaves:
-            answer.transfer = self.transfer.left(name, works[0], self.settings)
+            answer.transfer = self.transfer.left(name, works[0], rank, out.reached)
         return answer
 
     def gone(self, answer: Answer) -> None:
@@ -293,8 +294,9 @@ def rank_of(asked: EmulatedRequest, header: str | None, ranks: Sequence[int]) ->
     """
     if header is None and asked.rank is None:
         return None
-    if header is not None and not header.strip().isdecimal():
-        raise RefusedError(400, f"X-data-parallel-rank is {header!r}; expected a rank.", "X-data-parallel-rank")
+    if header is not None and not (header.strip().isdecimal() and len(header) <= _MOST_DIGITS):
+        shown = repr(header[:_MOST_DIGITS])
+        raise RefusedError(400, f"X-data-parallel-rank is {shown}; expected a rank.", "X-data-parallel-rank")
     named = int(header) if header is not None else asked.rank
     if named is None or not 0 <= named < len(ranks):
         raise RefusedError(400, f"data parallel rank {named} is not in 0..{len(ranks) - 1}.", "data_parallel_rank")

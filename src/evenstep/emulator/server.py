@@ -51,7 +51,8 @@ class Emulator:
         every = tuple(range(settings.ranks))
         behind = [(rank,) for rank in every] if settings.port_per_rank else [every]
         self.ports = list(zip(numbers, behind, strict=True))
-        self.fleet = Fleet(settings, asyncio.get_running_loop(), (settings.host, numbers[0]))
+        by_rank = [number for number, ranks in self.ports for _ in ranks]
+        self.fleet = Fleet(settings, asyncio.get_running_loop(), by_rank)
         self.fleet.ranks_changed = self._ranks_changed
         for index, bound in enumerate(sockets):
             await self._listen(index, bound)

@@ -89,7 +89,7 @@ class PortService:
                 load = sum(len(fleet.rank(n).running) + len(fleet.rank(n).waiting) for n in self._ranks)
                 out.reply(200, orjson.dumps({"server_load": load}))
             case "/metrics":
-                delay_s = fleet.faults.metrics_delay_s()
+                delay_s = fleet.faults.metrics_delay_s(self._ranks)
                 if delay_s > 0:
                     waits = asyncio.get_running_loop().call_later(delay_s, self._metrics, out)
                     return waits.cancel

@@ -8,38 +8,43 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
 
 from evenstep.emulator.emulated_request import EmulatedRequest, RefusedError
-from evenstep.emulator.rank import Sequence
+from evenstep.emulator.rank import Sequence as Work
 from evenstep.emulator.settings import EmulatorSettings
 
 _TIMEOUT_S = 10.0
+_EVERY = ("", "0.0.0.0", "::")  # hosts that stand for every address of this machine
+_MOST_DIGITS = 20  # of a key
 
 
 class Transfer:
     """Both ends of the hand-over.
 
     Args:
-        seed: of the engine, part of its id.
-        address: host and port it can be reached at.
+        settings: of the engine; its seed is part of its id.
+        ports: port of each rank.
         give: ``give(key, begun)`` hands over KV of this process, as `Fleet.pulled`.
     """
 
-    def __init__(self, seed: int, address: tuple[str, int], give: Callable[[int, int], bool]) -> None:
-        self._address, self._give = address, give
-        self.engine_id = f"emulated-{address[1]}-{seed}"
+    def __init__(self, settings: EmulatorSettings, ports: Sequence[int], give: Callable[[int, int], bool]) -> None:
+        self._settings, self._ports, self._give = settings, ports, give
+        self.engine_id = f"emulated-{ports[0]}-{settings.seed}"
 
-    def left(self, name: str, one: Sequence, settings: EmulatorSettings) -> dict[str, Any]:
+    def left(self, name: str, one: Work, rank: int, reached: str) -> dict[str, Any]:
         """The ``kv_transfer_params`` of a prefill leg's answer, which say where its KV is.
 
         Args:
             name: the answer's id.
             one: the sequence that leaves its KV.
+            rank: number of the rank that holds it.
+            reached: address of this machine that the client reached; named if the engine listens at every one.
         """
+        settings = self._settings
         blocks = -(-one.prompt // settings.block_size)
         return {
             "do_remote_prefill": True,
@@ -47,8 +52,8 @@ class Transfer:
             "remote_block_ids": [list(range(1, blocks + 1))],
             "remote_engine_id": self.engine_id,
             "remote_request_id": f"{name}-{one.key}-{one.begun:016x}",
-            "remote_host": self._address[0],
-            "remote_port": self._address[1],
+            "remote_host": reached if settings.host in _EVERY else settings.host,
+            "remote_port": self._ports[rank],
             "tp_size": 1,
             "remote_num_tokens": one.prompt,
             "remote_blocks_expiry_time": time.time() + settings.lease_s / settings.speed,
@@ -69,6 +74,8 @@ class Transfer:
         if not isinstance(given.get("remote_block_ids"), list) or given.get("remote_num_tokens") is None:
             said = "kv_transfer_params lacks remote_block_ids or remote_num_tokens; bring the prefill leg's object."
             raise RefusedError(400, said, "kv_transfer_params")
+        if not 0 < port < 65536:
+            raise RefusedError(400, "remote_port of kv_transfer_params is not in 1..65535.", "kv_transfer_params")
         return host, port, name
 
     async def fetch(self, source: tuple[str, int, str], begun: int) -> bool:
@@ -82,18 +89,18 @@ class Transfer:
             False if the KV is gone or belongs to another prompt, or if the engine cannot be reached within 10 s.
         """
         host, port, name = source
-        if (host, port) == self._address:
+        if host == self._settings.host and port in self._ports:
             return self.give(name, begun)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 return await _pull(host, port, orjson.dumps({"remote_request_id": name, "prompt": f"{begun:016x}"}))
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError, OverflowError):  # invalid host
             return False
 
     def give(self, name: str, begun: int) -> bool:
         """Hand over the KV that `left` named, and free its blocks. Returns False if it is gone or of another prompt."""
         parts = name.rsplit("-", 2)
-        if len(parts) != 3 or not parts[1].isdecimal() or parts[2] != f"{begun:016x}":
+        if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > _MOST_DIGITS or parts[2] != f"{begun:016x}":
             return False
         return self._give(int(parts[1]), begun)
 

@@ -6,12 +6,14 @@ import asyncio
 import socket
 import ssl
 import time
+from contextlib import suppress
 
 from evenstep.http.heads import response_heads
 from evenstep.load.connection import Call, Connection
 from evenstep.load.settings import Target
 
 _KEEP_S = 2.0
+_TRY_S = 3.0  # for one address to accept a connection
 
 
 class Client:
@@ -44,13 +46,23 @@ class Client:
         self.connections = 0  # that were ever made
 
     async def resolve(self) -> None:
-        """Look the host up once and keep its first address, so that no request waits for it.
+        """Look the host up once, so that no request waits for it.
+
+        Of several addresses it keeps the first that accepts a connection, or the first of all if none does.
 
         Raises:
             OSError: there is no such host.
         """
         found = await self._loop.getaddrinfo(self._target.host, self._target.port, type=socket.SOCK_STREAM)
-        self._address = (str(found[0][4][0]), int(found[0][4][1]))
+        addresses = list(dict.fromkeys((str(one[4][0]), int(one[4][1])) for one in found))
+        self._address = addresses[0]
+        for address in addresses if len(addresses) > 1 else ():
+            with suppress(OSError):
+                async with asyncio.timeout(_TRY_S):
+                    transport, _ = await self._loop.create_connection(asyncio.Protocol, *address)
+                transport.abort()
+                self._address = address
+                return
 
     def request(self, body: bytes, lines: bytes = b"") -> bytes:
         """The bytes of a POST request with this body; `lines` are further header lines, each with its CRLF."""

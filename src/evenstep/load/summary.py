@@ -2,7 +2,8 @@
 
 Seconds are measured at the client. TTFT is from sending a request to its first token. TPOT is the time from the first to
 the last token over the tokens after the first. ITL is a gap between two chunks that carried tokens (in any number). E2EL
-is from sending to the end of the answer. Only good answers count, except that ITL has the gaps of all answers.
+is from sending to the end of the answer. Only good answers count. ITL, the most tokens in a second, the most requests at one
+time and the CRC are of all answers.
 """
 
 from __future__ import annotations

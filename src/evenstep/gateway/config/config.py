@@ -234,6 +234,8 @@ def check_files(config: GatewayConfig) -> None:
 
 def _check_callers(config: GatewayConfig) -> None:
     for place, key in enumerate(config.keys):
+        if not key.key.strip():
+            raise InputError("config", f"keys[{place}].key", key.key, "a key that is not empty")
         if not key.tenant:
             raise InputError("config", f"keys[{place}].tenant", key.tenant, "a name")
         for name in key.classes:

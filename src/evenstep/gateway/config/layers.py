@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
-from evenstep.config import Document, Settled, convert, expectation, fields_of, numeral, read_yaml, record_in, renamed
+from evenstep.config import (
+    Document,
+    Settled,
+    convert,
+    expectation,
+    fields_of,
+    numeral,
+    read_yaml,
+    record_in,
+    renamed,
+    unless_secret,
+)
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.config.config import GatewayConfig, checked
 from evenstep.gateway.config.worker import Worker, worker_of
@@ -173,13 +184,13 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
         try:
             return msgspec.to_builtins(msgspec.json.decode(text, type=hint))
         except msgspec.MsgspecError as error:
-            raise InputError(place, name, text, "JSON that fits", f"{error}.") from None
+            raise InputError(place, name, unless_secret(name, text), "JSON that fits", f"{error}.") from None
     if type(None) in get_args(hint) and text in ("", "none", "null"):
         return None
     try:
         return msgspec.convert(numeral(text, hint), hint, strict=False)
     except msgspec.ValidationError as error:
-        raise InputError(place, name, text, expectation(str(error), hint)) from None
+        raise InputError(place, name, unless_secret(name, text), expectation(str(error), hint)) from None
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from evenstep.errors import InputError
 
 _HASH = "sha256:"
+_OF_NOTHING = hashlib.sha256(b"").digest()
 
 
 def read_secret(text: str, where: str, field: str) -> str:
@@ -42,15 +43,21 @@ def read_secret(text: str, where: str, field: str) -> str:
 def digest_of(text: str, where: str, field: str) -> bytes:
     """SHA-256 of a key that clients must send, 32 bytes; `text` is ``sha256:HEX`` of the key, or as `read_secret` takes it.
 
+    White space at the ends of a key does not count, as in what clients send.
+
     Raises:
-        InputError: see `read_secret`; or not 64 hexadecimal digits after ``sha256:``.
+        InputError: see `read_secret`; an empty key, or its hash; or not 64 hexadecimal digits after ``sha256:``.
     """
     if text.startswith(_HASH):
         digits = text.removeprefix(_HASH)
         if not re.fullmatch(r"[0-9a-fA-F]{64}", digits):
             raise InputError(where, field, "sha256:...", "64 hexadecimal digits after sha256:")
-        return bytes.fromhex(digits)
-    return hashlib.sha256(read_secret(text, where, field).encode()).digest()
+        digest = bytes.fromhex(digits)
+    else:
+        digest = hashlib.sha256(read_secret(text, where, field).strip().encode()).digest()
+    if digest == _OF_NOTHING:
+        raise InputError(where, field, text.strip(), "a key that is not empty")
+    return digest
 
 
 def covered(text: str) -> str:

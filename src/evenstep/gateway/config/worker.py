@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from evenstep import names
-from evenstep.config import convert
+from evenstep.config import convert, unless_secret
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.engines.view import EngineAdapter
 from evenstep.errors import InputError, check_range, check_range_if_given
@@ -218,13 +218,20 @@ def worker_of(text: str, where: str) -> Worker:
     for option in options:
         key, equals, value = (part.strip() for part in option.partition("="))
         if not equals or not key:
-            raise InputError(where, "worker", text, "URL[,key=value,...]")
+            raise InputError(where, "worker", _shown(text), "URL[,key=value,...]")
         if key in given and key != "models":
-            raise InputError(where, key, value, "each option once", f"It is {given[key]} already.")
+            before = unless_secret(key, given[key])
+            raise InputError(where, key, unless_secret(key, value), "each option once", f"It is {before} already.")
         if key == "models":
             models.append(value)
         given[key] = models if key == "models" else value
     return convert(given, Worker, where, text=True)
+
+
+def _shown(text: str) -> str:
+    """What an error shows of a worker's text: if it has a key, only what stands before it, since a key may hold a comma."""
+    before, key, _ = text.partition("api_key")
+    return f"{before}{key}=(hidden)" if key else text
 
 
 def group_of(text: str, where: str) -> list[Worker]:
@@ -243,7 +250,7 @@ def group_of(text: str, where: str) -> list[Worker]:
     urls = [part for part in parts if "://" in part.partition("=")[0]]
     options = [part for part in parts if part not in urls]
     if not urls:
-        raise InputError(where, "group", text, "URL,URL,...[,key=value,...]")
+        raise InputError(where, "group", _shown(text), "URL,URL,...[,key=value,...]")
     workers = [worker_of(",".join([url, *options]), where) for url in urls]
     name = workers[0].group or _address(urls[0], where)
     return [dataclasses.replace(worker, group=name) for worker in workers]

@@ -78,9 +78,10 @@ class Callers:
         if not self._keys:
             return self._anybody
         scheme, _, key = authorization.partition(b" ")
-        if scheme.lower() != b"bearer":
+        key = key.strip()
+        if scheme.lower() != b"bearer" or not key:
             return unauthorized()
-        digest = hashlib.sha256(key.strip()).digest()
+        digest = hashlib.sha256(key).digest()
         found = self._keys.get(digest[:_FRONT])
         return found[1] if found and hmac.compare_digest(found[0], digest) else unauthorized()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 from aiohttp import web
 
-from evenstep.config import convert
+from evenstep.config import convert, unless_secret
 from evenstep.engines.metrics.page import CONTENT_TYPE
 from evenstep.errors import EvenstepError, InputError
 from evenstep.gateway.config.config import is_loopback
@@ -162,7 +162,8 @@ class AdminApi:
         rank = request.query.get("rank")
         if rank is not None:
             name = f"{name}#{rank}"
-        if not self._membership.source_of(name):
+        known = await self._ask(self._door.control.workers)
+        if name not in {worker.name for worker in known}:
             return _error(404, self._no_worker(name), "name", name)
         await self._membership.remove(name, drain == "true")
         return web.json_response({"worker": name}, status=202)
@@ -247,7 +248,7 @@ def _shown_digest(request: web.Request) -> bytes:
     import hashlib
 
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-    return hashlib.sha256(key.strip().encode() if scheme.lower() == "bearer" else b"").digest()
+    return hashlib.sha256(key.strip().encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b"").digest()
 
 
 async def _body(request: web.Request, kind: type[T]) -> T:
@@ -262,7 +263,8 @@ async def _body(request: web.Request, kind: type[T]) -> T:
     try:
         values = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        raise InputError("request", "body", raw[:80].decode("utf-8", "replace"), "JSON") from None
+        shown = unless_secret("body", raw[:80].decode("utf-8", "replace"))
+        raise InputError("request", "body", shown, "JSON") from None
     if not isinstance(values, dict):
         raise InputError("request", "body", type(values).__name__, "a JSON object")
     return convert(values, kind, "request")

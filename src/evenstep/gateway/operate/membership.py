@@ -1,7 +1,8 @@
 """The members of the fleet: the union of the workers from config, admin API and discovery.
 
-Each source owns its workers: an update of one source never changes the workers of another. A change is planned first, and a
-conflict between sources is refused before it has any effect. Then it is carried out, worker by worker.
+Each source owns its workers: an update of one source never changes the workers of another. The config alone may take over a
+worker of the admin API, which it describes in the same way. A change is planned first, and a conflict between sources is
+refused before it has any effect. Then it is carried out, worker by worker.
 """
 
 from __future__ import annotations
@@ -32,17 +33,19 @@ class Plan:
         source: name of the source.
         workers: all that it will own.
         joins: those of them that are new or have changed.
+        adopts: names of those that the admin API owns now.
         leaves: names of workers that the source owns now and will not own.
     """
 
     source: str
     workers: dict[str, Worker]
     joins: list[Worker]
+    adopts: list[str]
     leaves: list[str]
 
     @property
     def is_empty(self) -> bool:
-        """Whether the plan changes nothing."""
+        """Whether the plan leaves the fleet as it is."""
         return not (self.joins or self.leaves)
 
 
@@ -72,15 +75,16 @@ class Membership:
         """The changes if a source has exactly these workers; nothing is changed yet.
 
         Raises:
-            InputError: a name owned by another source, or a worker that changed more than its group, slots, KV capacity,
-                speed or scraping.
+            InputError: a name owned by another source, unless the config adopts it, or a worker that changed more than its
+                group, slots, KV capacity, speed or scraping.
         """
         wanted = {worker.name: worker for worker in workers}
         owned = self._owned.get(source, {})
         for worker in wanted.values():
             self._check(source, worker, owned.get(worker.name))
-        joins = [worker for name, worker in wanted.items() if owned.get(name) != worker]
-        return Plan(source, wanted, joins, [name for name in owned if name not in wanted])
+        adopts = [name for name in wanted if source == CONFIG and name in self._owned[ADMIN]]
+        joins = [worker for name, worker in wanted.items() if name not in adopts and owned.get(name) != worker]
+        return Plan(source, wanted, joins, adopts, [name for name in owned if name not in wanted])
 
     async def replace(self, source: str, workers: Iterable[Worker]) -> Plan:
         """Set all workers of a source, which may be new, worker by worker, and return the changes made.
@@ -111,22 +115,25 @@ class Membership:
             await self._apply(plan)
 
     async def remove(self, name: str, drain: bool) -> None:
-        """Remove a worker of any source; for `drain` see `Control.remove_worker`. A reload or a look-up may bring it back.
+        """Remove a worker of any source, or change how one leaves; for `drain` see `Control.remove_worker`.
+
+        A reload or a look-up may bring it back.
 
         Raises:
             InputError: no worker has this name.
         """
         async with self._turn:
-            owned = self._owned.get(self.source_of(name))
-            if owned is None:
-                raise InputError("workers", "name", name, "the name of a worker")
-            await self._remove(owned, name, drain)
-            self._changed(self.workers())
+            await asyncio.wrap_future(self._door.ask(self._door.control.remove_worker, name, drain))
+            source = self.source_of(name)
+            if source:
+                self._left(source, name)
+                self._changed(self.workers())
 
     async def _apply(self, plan: Plan) -> None:
+        owned = self._owned.setdefault(plan.source, {})
+        owned |= {name: self._owned[ADMIN].pop(name) for name in plan.adopts}
         if plan.is_empty:
             return
-        owned = self._owned.setdefault(plan.source, {})
         try:
             for worker in plan.joins:
                 await asyncio.wrap_future(self._door.ask(self._door.control.add_worker, worker))
@@ -134,14 +141,13 @@ class Membership:
                 owned[worker.name] = worker
                 _log.info(said, extra=fields(worker=worker.name, source=plan.source))
             for name in plan.leaves:
-                await self._remove(owned, name, True)
+                await asyncio.wrap_future(self._door.ask(self._door.control.remove_worker, name, True))
+                self._left(plan.source, name)
         finally:
             self._changed(self.workers())
 
-    async def _remove(self, owned: dict[str, Worker], name: str, drain: bool) -> None:
-        await asyncio.wrap_future(self._door.ask(self._door.control.remove_worker, name, drain))
-        source = self.source_of(name)
-        del owned[name]
+    def _left(self, source: str, name: str) -> None:
+        del self._owned[source][name]
         _log.info("worker leaves", extra=fields(worker=name, source=source))
 
     def _check_url(self, worker: Worker) -> None:
@@ -161,7 +167,8 @@ class Membership:
 
     def _check(self, source: str, worker: Worker, before: Worker | None) -> None:
         other = self.source_of(worker.name)
-        if other and other != source:
+        is_adopted = source == CONFIG and self._owned[ADMIN].get(worker.name) == worker
+        if other and other != source and not is_adopted:
             hint = f"{other} has it already."
             raise InputError("workers", "name", worker.name, "a name that is free", hint)
         if before is None:

@@ -84,6 +84,7 @@ class Operation:
         self._reloader: Reloader | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._spans: Spans | None = None
+        self._reloaded = asyncio.Event()
         self._fallbacks: Counter[tuple[str, str]] = Counter()
 
     def start(self) -> None:
@@ -166,6 +167,7 @@ class Operation:
             lambda new: scraper.reload(new.engines),
             lambda new: self._attainment.reload(new.classes),
             self._listen_in,
+            lambda new: self._reloaded.set(),
         ]
         logs = self._logs
         if logs is not None:
@@ -253,12 +255,15 @@ class Operation:
     async def _tell_status(self, snapshots: Snapshots, reloader: Reloader) -> None:
         """Log a status line every ``log.status_s`` seconds of the config in force."""
         status, loop = Status(), asyncio.get_running_loop()
-        told_s = loop.time()
+        told_s = tried_s = loop.time()
         while True:
+            self._reloaded.clear()
             every_s = reloader.settled.value.log.status_s
-            await asyncio.sleep(every_s or _MINUTE_S)
-            if not every_s:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(tried_s + every_s if every_s else None):
+                    await self._reloaded.wait()
                 continue
+            tried_s = loop.time()
             with suppress(TimeoutError):
                 found, _ = await snapshots.latest()
                 now_s = loop.time()

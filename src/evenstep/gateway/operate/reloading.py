@@ -30,6 +30,8 @@ from evenstep.gateway.operate.membership import CONFIG, Membership
 _log = logging.getLogger("evenstep.gateway.operate.reloading")
 #: Sections that hold as long as the process.
 _FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
+#: Settings of the section ``engines`` that hold as long as the process: its TLS context for engines is made at start.
+_FIXED_OF_ENGINES = ("ca", "verify")
 _REFUSED = "config refused, nothing has changed"
 #: A TLS context, its files, and the config section that names them.
 _Context: TypeAlias = tuple[ssl.SSLContext, Tls, str]
@@ -124,20 +126,20 @@ class Reloader:
     async def _go_by(self, fresh: Settled[GatewayConfig]) -> Reloaded:
         before, after = self.settled.value, fresh.value
         fixed = {name: getattr(before, name) for name in _FIXED}
-        wanted = dataclasses.replace(after, **fixed)
+        trust = {name: getattr(before.engines, name) for name in _FIXED_OF_ENGINES}
+        wanted = dataclasses.replace(after, engines=dataclasses.replace(after.engines, **trust), **fixed)
         self._membership.plan(CONFIG, wanted.fleet())  # refuses before anything changes
         origin = {
-            name: self.settled.origin.get(name, place) if name.split(".")[0] in _FIXED else place
-            for name, place in fresh.origin.items()
+            name: self.settled.origin.get(name, place) if _is_fixed(name) else place for name, place in fresh.origin.items()
         }
         await self._use(Settled(wanted, origin), self._contexts)
         plan = await self._membership.replace(CONFIG, wanted.fleet())  # others may have joined meanwhile
         different = [n for n in fresh.origin if value_at(before, n) != value_at(after, n)]
         return Reloaded(
-            changed=[n for n in different if n.split(".")[0] not in _FIXED],
+            changed=[n for n in different if not _is_fixed(n)],
             joined=[worker.name for worker in plan.joins],
             left=plan.leaves,
-            needs_restart=[n for n in different if n.split(".")[0] in _FIXED],
+            needs_restart=[n for n in different if _is_fixed(n)],
         )
 
     async def _use(self, settled: Settled[GatewayConfig], contexts: Sequence[_Context] = ()) -> None:
@@ -172,6 +174,11 @@ class Reloader:
             return False
         self._door.control.reload(config)
         return True
+
+
+def _is_fixed(name: str) -> bool:
+    section, _, field = name.partition(".")
+    return section in _FIXED or (section == "engines" and field in _FIXED_OF_ENGINES)
 
 
 def _try(config: GatewayConfig, contexts: Sequence[_Context]) -> None:

@@ -79,6 +79,7 @@ class Scraper:
         self._on: dict[Place, list[Worker]] = {}
         self._bad: dict[Place, str] = {}
         self._good: set[Place] = set()  # were read at least once
+        self._new_interval = asyncio.Event()  # ends the waits of all pages
         self._asking: tuple[list[str], asyncio.Event] | None = None  # workers whose pages are about to be read
         self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # reported to the gateway next
         self.results: Counter[str] = Counter({"ok": 0, "failed": 0})
@@ -100,7 +101,10 @@ class Scraper:
                 self._tasks[place] = asyncio.create_task(self._read_on(place))
 
     def reload(self, engines: Engines) -> None:
-        """Use other intervals and waits from the next reading on."""
+        """Use another interval and wait; with another interval every page is read at once."""
+        if engines.scrape_s != self._engines.scrape_s:
+            self._new_interval.set()
+            self._new_interval = asyncio.Event()
         self._engines = engines
 
     async def stop(self) -> None:
@@ -114,7 +118,9 @@ class Scraper:
         wait_s = _FIRST_S
         while True:
             await self._read(place)
-            await asyncio.sleep(min(wait_s, self._engines.scrape_s))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(wait_s, self._engines.scrape_s)):
+                    await self._new_interval.wait()
             wait_s *= 2
 
     async def _read(self, place: Place) -> None:

@@ -17,36 +17,39 @@ class Attainment:
     than one token.
 
     Args:
-        classes: name -> class, in the order of their numbers, from 1.
+        classes: name -> class.
 
     Attributes:
         counted: number of requests by (class name, whether they met its targets).
     """
 
     def __init__(self, classes: Mapping[str, RequestClass]) -> None:
-        self._classes = list(classes.items())
+        self._classes = classes
         self.counted: Counter[tuple[str, bool]] = Counter()
 
     def reload(self, classes: Mapping[str, RequestClass]) -> None:
         """Use other classes and targets from now on; counts are kept by the names of classes."""
-        self._classes = list(classes.items())
+        self._classes = classes
 
     def ended(self, one: Ended) -> None:
-        """Count a request that ended, as having met or missed the targets of its class in force now; a `Sink`."""
-        if not 0 < one.request_class <= len(self._classes) or one.outcome == "cancelled":
+        """Count a request that ended, as having met or missed the targets of its class in force now; a `Sink`.
+
+        The class is looked up by its name: a reload may have given its number to another one.
+        """
+        kind = self._classes.get(one.class_name)
+        if kind is None or one.outcome == "cancelled":
             return
-        name, kind = self._classes[one.request_class - 1]
-        self.counted[name, one.outcome == "complete" and _met(kind, one)] += 1
+        self.counted[one.class_name, one.outcome == "complete" and _met(kind, one)] += 1
 
     def weights(self) -> dict[str, float]:
         """The weight of each present class, by its name."""
-        return {name: kind.weight for name, kind in self._classes}
+        return {name: kind.weight for name, kind in self._classes.items()}
 
     def counts(self) -> list[dict[str, object]]:
         """Two entries a present class: ``class``, ``met`` ("true", then "false") and ``value``, the number of requests."""
         return [
             {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
-            for name, _ in self._classes
+            for name in self._classes
             for met in (True, False)
         ]
 

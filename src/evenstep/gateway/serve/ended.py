@@ -40,6 +40,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
         first_s: of its first token, or of its whole answer.
         ended_s: of its end.
         traceparent: W3C trace context as the client sent it; empty = it sent no header.
+        class_name: name of its class when it came; empty = no class.
     """
 
     request_id: str
@@ -59,6 +60,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     first_s: float = math.nan
     ended_s: float = math.nan
     traceparent: str = ""
+    class_name: str = ""
 
     @property
     def ttft_s(self) -> float:
@@ -133,6 +135,7 @@ class Story:
     def ended(self, outcome: Outcome, status: int) -> None:
         """Report the request, which ends now, to all sinks; `status` is what the client saw, 0 = nothing."""
         context, caller = self._asking, self._asking.caller
+        classes = caller.classes.items() if caller else ()
         one = Ended(
             self._name,
             outcome,
@@ -151,6 +154,7 @@ class Story:
             self._first_s,
             time.monotonic(),
             context.traceparent,
+            next((name for name, number in classes if number == self._class), ""),
         )
         for sink in self._sinks:
             sink(one)
