@@ -88,6 +88,21 @@ def test_a_file_of_ones_own_is_found_by_path_with_or_without_a_thing(mine):
     assert names.find("routing", f"{mine}:Other").__name__ == "Other"
 
 
+def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path, mine):
+    text = (
+        (tmp_path / "mine.py").read_text().replace("Literal", "Choice").replace("import Choice", "import Literal as Choice")
+    )
+    for name in ("mine.py", "v1.2.py", "v1_2.py"):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        (tmp_path / "other" / name).write_text(text.replace("limit: int = 3", f"limit: int = {len(name)}"))
+    made = [names.build("routing", {"name": mine, "ties": "lowest"})]
+    others = sorted((tmp_path / "other").iterdir())
+    made += [names.build("routing", {"name": str(path), "ties": "lowest"}) for path in others]
+    assert names.make(type(made[0]), {"share": "1"}, "mine").limit == 3
+    assert len({type(one).__module__ for one in made}) == 4
+    assert not any("." in type(one).__module__ for one in made)
+
+
 def test_a_module_of_another_package_is_found_by_its_full_name():
     assert names.find("predict", "evenstep.predict.oracle:Oracle") is Oracle
 
@@ -202,6 +217,15 @@ def test_several_values_have_slashes_between_them():
     assert names.build("routing", {"name": "best", "class_weights": (2.0,)}).class_weights == (2.0,)
     with pytest.raises(InputError, match="class_weights is '1/x'; expected"):
         names.build("routing", names.parse("best:class-weights=1/x"))
+
+
+@pytest.mark.parametrize("limit", [str(2**53 + 1), -(2**63), 2**64])
+def test_an_integer_option_that_compiled_code_cannot_hold_is_refused(mine, limit):
+    assert names.build("routing", {"name": mine, "limit": 2**53}).limit == 2**53
+    with pytest.raises(InputError, match=f"limit is '?{limit}'?; expected an integer from -{2**53} to {2**53}"):
+        names.build("routing", {"name": mine, "limit": limit})
+    with pytest.raises(InputError, match=f"thresholds is '8/{2**64}'; expected an integer from"):
+        names.build("scheduling", {"name": "wait", "thresholds": f"8/{2**64}"})
 
 
 def test_what_is_no_dataclass_takes_no_options(mine):

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -20,9 +22,9 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from evenstep.config import expectation, numeral
+from evenstep.config import MOST, expectation, numeral
 from evenstep.errors import EvenstepError, InputError, nearest
 
 #: The name a member of each room binds; ``""`` means the module itself is the member.
@@ -44,6 +46,8 @@ _NOUNS = {
     "workload": "trace format",
     "engines": "engine",
 }
+#: How the name of a module begins that was loaded from a user's file; a hash of the path ends it.
+USER_MODULE = "evenstep_user_"
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
 _ROOT = Path(__file__).parent
 _PLACES = {"experiments": "experiments.papers", "batch": "cost"}  # where members lie, if not in the room's own folder
@@ -178,7 +182,7 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
     listed = {key: _listed(value, hints[key]) for key, value in options.items()}
     try:
         with _made(kind, where):
-            return msgspec.convert(listed, kind, strict=False)
+            made = msgspec.convert(listed, kind, strict=False)
     except msgspec.ValidationError as error:
         missing = re.search(r"missing required (?:field|argument) [`'](\w+)[`']", str(error))
         if missing:
@@ -188,6 +192,12 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         hint = get_type_hints(kind).get(field)
         expected = expectation(str(error), hint)
         raise InputError(where, field or "options", options.get(field, dict(options)), expected) from None
+    for key in options:
+        value = getattr(made, key)
+        numbers = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+        if any(isinstance(number, int) and abs(number) > MOST for number in numbers):  # compiled code has 64 bits
+            raise InputError(where, key, options[key], f"an integer from {-MOST} to {MOST}")
+    return made
 
 
 def _listed(value: Any, hint: Any) -> Any:
@@ -302,8 +312,8 @@ def _load_file(place: str) -> ModuleType:
 
 @cache
 def _load_version(path: Path, changed_ns: int) -> ModuleType:
-    """The module of a file as it was at a time; its name is kept, since compiled kernels are found again by it."""
-    key = f"evenstep_user_{path.stem}"
+    """The module of a file as it was at a time; each path has its own name, by which compiled kernels are found again."""
+    key = f"{USER_MODULE}{path.stem.replace('.', '_')}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(key, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +16,7 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.errors import PolicyError
+from evenstep.names import USER_MODULE
 from evenstep.policy_rules import KernelCall
 from evenstep.traps import watching
 
@@ -249,7 +254,8 @@ def doors_agree(judged: Judged) -> Finding:
 def same_digest(policy: Any, simulate: Simulate) -> Finding:
     """Check that a short run ends without a `PolicyError`, and has the same digest when repeated.
 
-    If the policy has a rule, the run through the compiled door must have that digest too.
+    If the policy has a rule, the run through the compiled door must have that digest too. So must a run in a second process,
+    where hashes of text differ, unless the policy is evenstep's.
     """
     doors = ["plain", "plain"] + ["compiled"] * (compiled.kernel_of(policy) is not None)
     try:
@@ -261,4 +267,36 @@ def same_digest(policy: Any, simulate: Simulate) -> Finding:
         text = f"two equal runs: {digests[0][:16]} and {digests[1][:16]}"
     elif digests[-1] != digests[0]:
         text = f"plain door {digests[0][:16]}, compiled door {digests[-1][:16]}"
+    elif (other := _in_second_process(policy, simulate)) not in ("", digests[0]):
+        hint = "do not use hash() of text or the order of a set"
+        text = f"this process {digests[0][:16]}, a second one {other[:16]}; {hint}"
     return verdict("same digest", text)
+
+
+#: Prints the digest of a short run of a pickled policy. The user's file that defines it is loaded first, if there is one.
+_SECOND = """
+import pickle, sys
+place, sys.path[:], run = pickle.load(sys.stdin.buffer)
+if place:
+    from evenstep import names
+    names.find("routing", place)
+policy, simulate = pickle.loads(run)
+print("\\n" + simulate(policy, "plain"))
+"""
+
+
+def _in_second_process(policy: Any, simulate: Simulate) -> str:
+    """Digest of a short run in a process with another hash seed; empty for our own policies, or if it cannot run there."""
+    kind = type(policy)
+    if kind.__module__.startswith("evenstep."):
+        return ""
+    home = getattr(sys.modules.get(kind.__module__), "__file__", "")
+    place = f"{home}:{kind.__qualname__.partition('.')[0]}" if kind.__module__.startswith(USER_MODULE) else ""
+    try:
+        sent = pickle.dumps((place, sys.path, pickle.dumps((policy, simulate))))
+    except (AttributeError, TypeError, pickle.PicklingError):  # a class or function inside a function
+        return ""
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    ran = subprocess.run([sys.executable, "-c", _SECOND], input=sent, env=environment, capture_output=True, check=False)
+    return ran.stdout.decode(errors="replace").splitlines()[-1] if ran.returncode == 0 else ""

@@ -66,6 +66,35 @@ def test_a_log_that_was_cut_off_anywhere_is_read_up_to_its_last_whole_record(tmp
         assert len(list(read_log(path))) == count - lost
 
 
+@pytest.mark.parametrize("name", ["log-phi-3.5.evlog", "log.2026.jsonl"])
+@pytest.mark.parametrize("keep", [0, 2])
+def test_a_number_at_the_end_of_a_logs_name_is_not_the_number_of_a_part(tmp_path, name, keep):
+    path = tmp_path / name
+    log = write(path, part_bytes=200, keep=keep)
+    assert log.part > 2 and path.exists() == (keep == 0)
+    read = [r.request for r in read_log(path) if isinstance(r, Done)]
+    assert read == list(range(read[0], 20)) and (read[0] == 0) == (keep == 0)
+    assert [r.request for r in read_log(part_of(path, log.part)) if isinstance(r, Done)][-1] == 19
+    part_of(path, log.part).write_bytes(part_of(path, log.part).read_bytes()[:-3])
+    assert cut_off(path) > 0
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_log_ends_before_a_file_in_which_another_log_begins(tmp_path, is_there):
+    path, other = tmp_path / "log.evlog", tmp_path / "log.1.evlog"
+    write(path, count=3)
+    write(other, count=5)
+    other.write_bytes(other.read_bytes()[:-2])
+    if is_there:
+        assert [r.request for r in read_log(path) if isinstance(r, Done)] == [0, 1, 2]
+        assert cut_off(path) == 0 < cut_off(other)
+    else:
+        path.unlink()
+        with pytest.raises(InputError, match=r"log\.evlog: file is 'unreadable'"):
+            list(read_log(path))
+    assert [r.request for r in read_log(other) if isinstance(r, Done)] == [0, 1, 2, 3]
+
+
 def frames(data):
     while data:
         size = 4 + int.from_bytes(data[:4], "little")

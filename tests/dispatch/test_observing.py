@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.dispatch.recorded_run import record
+from tests.dispatch.told import Story
 
 from evenstep.dispatch.log.file import LogFile
 from evenstep.dispatch.log.records import Header
 from evenstep.dispatch.observing import Law, observe
 from evenstep.errors import InputError
+from evenstep.measure import metrics
 from evenstep.measure.metrics import Slo
+from evenstep.workload.reading import read_trace
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +87,32 @@ def test_steps_whose_length_does_not_grow_with_load_have_a_law_without_a_slope(r
     assert found.summary()["idle_time_share"] is None
     found.steps = []
     assert found.summary()["idle_share"] is None
+
+
+def test_a_request_for_several_answers_is_one_row_for_each(tmp_path):
+    """Two answers of 5 tokens, one token of each in a step of 0.25 s; then 3 tokens for 4 answers asked for."""
+    file = LogFile(tmp_path / "log.evlog")
+    story = Story(log=file)
+    story.worker("a", slots=4)
+    for request, copies, chunks in ((1, 2, [2] * 5), (2, 1, [1]), (3, 4, [3])):
+        command = story.sent(request, prompt_tokens=7, copies=copies)
+        for tokens in chunks:
+            story.now_s += 0.25
+            story.chunk(command.row, tokens)
+        story.finishes(command)
+    file.close()
+    found = observe(tmp_path / "log.evlog")
+    assert found.requests.output_tokens.tolist() == [5, 5, 1, 1, 1, 1]
+    assert found.requests.prompt_tokens.tolist() == [4, 3, 7, 3, 2, 2]
+    assert found.requests.worker.tolist() == [0] * 6 and found.requests.request_id.tolist() == [*range(6)]
+    assert metrics.tpot(found.requests).tolist()[:2] == [0.25, 0.25]
+    trace = read_trace(tmp_path / "log.evlog")
+    assert trace.output_tokens.tolist() == found.requests.output_tokens.tolist()
+    assert trace.prompt_tokens.tolist() == found.requests.prompt_tokens.tolist()
+    assert trace.arrival_s.tolist() == found.requests.visible_s.tolist()
+    assert trace.notes == (
+        "2 requests for several answers are one row for each answer, with equal parts of prompt and output.",
+    )
 
 
 def test_a_log_without_workers_or_requests_is_one_clear_error(tmp_path):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from evenstep import names
+from evenstep.cli.policy import _short_run
+from evenstep.policy_checks import _in_second_process
 from evenstep.routing.checks import check
 from evenstep.routing.policies.fcfs import FCFS
 from evenstep.routing.policies.round_robin import RoundRobin
@@ -59,6 +61,38 @@ def test_a_digest_that_differs_between_doors_is_found():
     assert (
         "plain door 1, compiled door 2" in failures(FCFS(), lambda p, door: "1" if door == "plain" else "2")["same digest"]
     )
+
+
+BY_KEY = """
+from dataclasses import dataclass
+import numpy as np
+from evenstep import HOLD, RoutingDecision
+
+@dataclass(frozen=True)
+class ByKey:
+    def route(self, view):
+        worker, free, kv = np.full(view.waiting_id.size, HOLD), view.free_slots.copy(), view.kv_free.copy()
+        for i in range(worker.size):
+            open_to = np.flatnonzero((free > 0) & (kv >= view.waiting_load[i]))
+            if open_to.size:
+                g = worker[i] = open_to[KEY % open_to.size]
+                free[g] -= 1
+                kv[g] -= view.waiting_load[i]
+        return RoutingDecision(worker)
+
+policy = ByKey
+"""
+
+
+@pytest.mark.parametrize(("key", "passed"), [("view.decision", True), ("hash('x' + str(view.decision))", False)])
+def test_a_digest_that_differs_between_processes_is_found(tmp_path, key, passed):
+    path = tmp_path / "by.key.py"
+    path.write_text(BY_KEY.replace("KEY %", f"{key} %"))
+    policy = names.build("routing", {"name": str(path)})
+    assert (_in_second_process(policy, _short_run) == _short_run(policy, "plain")) == passed
+    found = {f.name: f for f in check(policy, _short_run)}["same digest"]
+    assert found.passed == passed
+    assert passed or "a second one" in found.message
 
 
 def test_a_digest_that_differs_between_equal_runs_is_found():

@@ -24,6 +24,7 @@ from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals
 from evenstep.measure.tally import Tally
 from evenstep.request import F8
+from evenstep.workload.readers.decision_log import shares
 
 #: Steps below which no law is fitted, and how many standard errors a slope must be above 0.
 FEWEST, SURE = 50, 2.0
@@ -64,7 +65,8 @@ class Observed:
         replayed: how the replay went.
         fleet_changed: whether a worker was removed during the run.
         prefillers: number of workers that only prefilled.
-        requests: times of the requests that ended correctly, in order of arrival, in seconds since the first arrived.
+        requests: times of the requests that ended correctly, in order of arrival, in seconds since the first arrived; a
+            request for several answers is one row for each, with equal parts of its tokens.
         steps: a tuple for each step: group, KV tokens of its workers at the start, running requests of the group and of all
             groups, seconds, and its end on the clock of `requests`.
     """
@@ -208,11 +210,12 @@ def _line(x: F8, y: F8) -> tuple[float, float, float]:
 class Watch:
     """Collects requests, steps and workers while a log is replayed; pass it to `replay.replay` as `watch`.
 
-    The attributes `arrived`, `sent`, `first` and `done` hold facts by request; times are those of the dispatcher.
+    The attributes `arrived`, `copies`, `sent`, `first` and `done` hold facts by request; times are those of the dispatcher.
     """
 
     def __init__(self) -> None:
         self.arrived: dict[int, float] = {}
+        self.copies: dict[int, int] = {}
         self.sent: dict[int, tuple[float, str]] = {}
         self.first: dict[int, float] = {}
         self.done: dict[int, tuple[float, int, int]] = {}
@@ -225,7 +228,7 @@ class Watch:
         """Collect what a record tells; `replay` calls it after it has handled the record, or compared the decision."""
         now = dispatcher.now_s
         if isinstance(record, ev.Arrived):
-            self.arrived[record.request] = now
+            self.arrived[record.request], self.copies[record.request] = now, record.copies
         elif isinstance(record, Round):
             for request, worker in record.sent.items():
                 self.sent[request] = self.sent.get(request, (now, worker))
@@ -300,19 +303,21 @@ def observe(path: str | Path) -> Observed:
 
 
 def _requests(watch: Watch, served: list[int], names: list[str], begin: float) -> RequestTable:
-    """Times of the requests in `served`, in seconds after `begin`."""
+    """Times of the answers of the requests in `served`, in seconds after `begin`."""
     place = {name: number for number, name in enumerate(names)}
-    sent = [watch.sent[request] for request in served]
-    done = [watch.done[request] for request in served]
-    finished = np.array([end for end, _, _ in done])
-    first = np.array([watch.first.get(request, end) for request, (end, _, _) in zip(served, done, strict=True)])
-    rows = len(served)
+    prompt, output = (np.array([watch.done[request][part] for request in served], np.int64) for part in (1, 2))
+    copies = np.minimum([watch.copies[request] for request in served], np.maximum(1, output))
+    each = np.repeat(served, copies).tolist()
+    sent = [watch.sent[request] for request in each]
+    finished = np.array([watch.done[request][0] for request in each])
+    first = np.array([watch.first.get(request, watch.done[request][0]) for request in each])
+    rows = len(each)
     return RequestTable(
         request_id=np.arange(rows, dtype=np.int64),
         worker=np.array([place.get(worker, -1) for _, worker in sent], np.int64),
-        prompt_tokens=np.array([prompt for _, prompt, _ in done], np.int64),
-        output_tokens=np.maximum(1, np.array([output for _, _, output in done], np.int64)),
-        visible_s=np.array([watch.arrived[request] for request in served]) - begin,
+        prompt_tokens=shares(prompt, copies),
+        output_tokens=shares(output, copies),
+        visible_s=np.array([watch.arrived[request] for request in each]) - begin,
         admitted_s=np.array([at for at, _ in sent]) - begin,
         first_token_s=first - begin,
         finished_s=finished - begin,

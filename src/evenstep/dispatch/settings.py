@@ -166,7 +166,7 @@ class Settings(Dispatch, frozen=True, kw_only=True, omit_defaults=True):
         check_range("dispatch", f"an integer >= {least}", low=least, prefix_block_bytes=self.prefix_block_bytes)
         if self.order not in get_args(Order):
             raise InputError("dispatch", "order", self.order, "one of " + ", ".join(get_args(Order)))
-        check_range("dispatch", "a number above 0", above=0, ttl_s=self.ttl_s, budget_ms=self.budget_ms)
+        check_range("dispatch", "a finite number above 0", above=0, finite=True, ttl_s=self.ttl_s, budget_ms=self.budget_ms)
         for name, limits in self.tenants.items():
             where, hint = f"dispatch: tenants.{name}", "0 = no limit."
             for field in ("concurrent", "waiting", "per_s", "burst"):

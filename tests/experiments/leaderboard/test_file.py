@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import jsonschema
 import pytest
 from tests.experiments.leaderboards import BOARD
 
+from evenstep.cli import compare
+from evenstep.cli.parts.flags import settled
 from evenstep.config import read_yaml
 from evenstep.errors import InputError
 from evenstep.experiments.leaderboard.file import BELOW, SATURATED, read_board, schema
+from evenstep.experiments.settings import CompareSettings
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,6 +28,19 @@ def test_a_saturated_workload_is_ranked_by_time_lost_and_one_with_a_load_by_imba
     assert workloads[1].line.command == (
         "evenstep compare sample:azure-conv --workers 2 --slots 4 --load 0.7 --limit 60 --seeds 2"
     )
+
+
+def test_the_command_of_a_workload_has_the_settings_of_the_workload(tmp_path):
+    settings = '{workers: 2, slots: [4, 5], groups: [], outages: ["20:0", "60:0:back"], may_hold: true}'
+    (tmp_path / "b.yaml").write_text(
+        f"version: 1\nworkloads: [{{name: x, source: sample:azure-conv, settings: {settings}}}]\n"
+    )
+    _, (workload,), _ = read_board(tmp_path / "b.yaml")
+    parser = argparse.ArgumentParser()
+    compare.command.add_arguments(parser)
+    found = settled(parser.parse_args(workload.line.command.split()[2:]), CompareSettings).value
+    assert (found.slots, found.outages, found.may_hold) == ([4, 5], ["20:0", "60:0:back"], True)
+    assert found == workload.settings
 
 
 def test_a_source_is_beside_the_board(tmp_path):

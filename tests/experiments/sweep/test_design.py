@@ -38,6 +38,14 @@ def test_an_option_goes_to_every_policy_that_has_it_and_to_no_other():
     assert br_0.name == "br-0"
 
 
+def test_an_option_of_a_predictor_goes_to_the_usual_predictor_of_a_policy_too():
+    found = design(over={"predictor.buckets": [2, 8]}, policies=["jsq", "best", "bf-io:horizon=5,predictor=oracle"])
+    jsq, best, bf_io = found.points[1].contenders
+    assert jsq.predictor is None and bf_io.predictor == {"name": "oracle"}
+    assert best.build()[1].buckets == 8
+    assert design(over={"workers": [2]}, policies=["best"]).points[0].contenders[0].predictor is None
+
+
 def test_the_type_of_a_setting_decides_what_a_range_of_it_holds():
     found = design(over={"pool": {"from": 2, "to": 5, "points": 4}, "load": {"from": 0.5, "to": 1, "points": 2}})
     assert found.points[-1].values == (5, 1.0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenstep import names
 from evenstep.cost.linear import Linear
 from evenstep.experiments.contenders import contender
 from evenstep.experiments.jobs import Plan
@@ -78,6 +79,28 @@ def test_a_text_that_names_a_file_stands_for_its_content(tmp_path, monkeypatch):
     assert first == content(str(path)) != "h100.csv"
     path.write_text("load,seconds\n0,1\n")
     assert content("h100.csv") != first
+    (tmp_path / "steps").write_text("load,seconds\n")
+    assert content("steps") != "steps", "a file needs no suffix"
+
+
+def test_a_policy_of_a_package_without_init_is_known_by_all_sources_of_the_package(tmp_path, monkeypatch):
+    package = tmp_path / "package_without_init"
+    package.mkdir()
+    (package / "mine.py").write_text("class Mine:\n    def route(self, view): ...\n")
+    (package / "other.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = names.find("routing", "package_without_init.mine:Mine")
+    first = content(kind())
+    sweep_key._source_digest.cache_clear()
+    (package / "other.py").write_text("x = 2\n")
+    assert content(kind()) != first
+
+
+def test_a_file_of_ones_own_keeps_its_runs_in_another_folder(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "v1.2.py").write_text("class Mine:\n    def route(self, view): ...\npolicy = Mine\n")
+    assert key(policy=str(tmp_path / "one" / "v1.2.py")) == key(policy=str(tmp_path / "two" / "v1.2.py"))
 
 
 def test_values_that_differ_have_contents_that_differ():

@@ -13,9 +13,10 @@ from evenstep.workload.reading import read_trace
 SAMPLE = Path(__file__).parents[1] / "samples" / "decision_log.jsonl"
 
 
-def framed(path: Path) -> Path:
-    """The sample as msgpack."""
-    records = [msgspec.msgpack.encode(msgspec.json.decode(line)) for line in SAMPLE.read_bytes().splitlines()]
+def framed(path: Path, **changed) -> Path:
+    """The sample as msgpack, with `changed` fields of its header."""
+    header, *rest = (msgspec.json.decode(line) for line in SAMPLE.read_bytes().splitlines())
+    records = [msgspec.msgpack.encode(record) for record in ({**header, **changed}, *rest)]
     path.write_bytes(b"".join(len(r).to_bytes(4, "little") + r for r in records))
     return path
 
@@ -48,7 +49,9 @@ def test_a_log_that_is_cut_off_is_read_as_far_as_it_goes_and_the_rest_is_noted(t
     found = read_trace(path)
     assert len(found) == 7
     assert "bytes at the end, no whole record, were left out: the log's writer was killed." in found.notes[-1]
-    path.with_stem("log.1").write_bytes(whole)
+    later = whole.replace(b'"part":0', b'"part":1').replace(b"\xa4part\x00", b"\xa4part\x01")
+    assert later != whole
+    path.with_stem("log.1").write_bytes(later)
     with pytest.raises(InputError, match=r"cut off|record is"):
         read_trace(path)
 
@@ -71,12 +74,33 @@ def test_later_parts_are_read_too_and_earlier_ones_are_not(tmp_path):
         ("log.1.jsonl", lines[third : 2 * third]),
         ("log.2.jsonl", lines[2 * third :]),
     ):
-        header = [] if name == "log.jsonl" else [lines[0]]
+        header = [] if name == "log.jsonl" else [lines[0].replace('"part":0', f'"part":{name[4]}')]
         (tmp_path / name).write_text("\n".join(header + part) + "\n")
     whole, there = read_trace(SAMPLE), read_trace(tmp_path / "log.jsonl")
     assert there.arrival_s.tolist() == whole.arrival_s.tolist()
     assert there.output_tokens.tolist() == whole.output_tokens.tolist()
     assert 0 < len(read_trace(tmp_path / "log.1.jsonl")) < len(whole)
+
+
+def test_a_number_at_the_end_of_a_logs_name_is_not_the_number_of_a_part(tmp_path):
+    """A log begins in the first file, the second is its next part, and another log begins in the third."""
+    first, second, third = (tmp_path / f"log-3.{name}.jsonl" for name in ("5", "5.1", "5.2"))
+    lines = SAMPLE.read_text().splitlines(keepends=True)
+    first.write_text("".join(lines[:9]))
+    second.write_text("".join([lines[0].replace('"part":0', '"part":1'), *lines[9:]]))
+    third.write_text("".join(lines).replace("100", "101"))
+    (tmp_path / "log-3.6.jsonl").write_text("no log")
+    assert read_trace(first).prompt_tokens.tolist() == read_trace(SAMPLE).prompt_tokens.tolist()
+    assert read_trace(third).prompt_tokens.tolist()[-1] == 101
+
+
+@pytest.mark.parametrize("size", [0x27B, 0x227B, 0x7B20])
+def test_a_log_is_msgpack_even_if_the_length_of_its_header_looks_like_a_brace(tmp_path, size):
+    path = tmp_path / "log.evlog"
+    least = int.from_bytes(framed(path, evenstep="").read_bytes()[:4], "little")
+    framed(path, evenstep="x" * (size - least - 2))
+    assert int.from_bytes(path.read_bytes()[:4], "little") == size
+    assert read_trace(path).output_tokens.tolist() == [2, 3, 4, 6, 7, 8, 9, 11]
 
 
 def test_requests_of_one_task_are_a_session_in_the_order_of_their_ends(tmp_path):

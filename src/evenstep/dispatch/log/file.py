@@ -188,14 +188,29 @@ def parts_of(path: Path) -> tuple[Path, int]:
     That is the part whose file `path` is. If there is no such file, it is the earliest later part in the folder, or 0.
 
     Args:
-        path: of part 0, deleted or not, or of a later part.
+        path: of part 0, deleted or not, or of a later part. The name of part 0 may have a number too; its header tells.
     """
-    stem, _, number = path.stem.rpartition(".")
-    if stem and number.isdecimal() and path.exists():
-        return path.with_name(stem + path.suffix), int(number)
     if not path.exists():
-        return path, min(_later_parts(path), default=0)
+        return path, min((part for part in _later_parts(path) if not _begins_log(part_of(path, part))), default=0)
+    stem, _, number = path.stem.rpartition(".")
+    if stem and number.isdecimal() and not _begins_log(path):
+        return path.with_name(stem + path.suffix), int(number)
     return path, 0
+
+
+def _begins_log(path: Path) -> bool:
+    """Whether a file is part 0 of a log, by its header."""
+    try:
+        header = next(_records(path, True), None)
+    except InputError:
+        return False
+    return isinstance(header, Header) and header.part == 0
+
+
+def _has_part(path: Path, part: int) -> bool:
+    """Whether there is a later part of this number: another log may have its name, and begin there."""
+    place = part_of(path, part)
+    return place.exists() and not _begins_log(place)
 
 
 def _later_parts(path: Path) -> list[int]:
@@ -248,11 +263,10 @@ def read_log(path: Path) -> Iterator[Record]:
     """
     path, first = parts_of(path)
     part = first
-    while part == first or part_of(path, part).exists():
+    while part == first or _has_part(path, part):
         place = part_of(path, part)
-        later = part_of(path, part + 1)
-        is_last = not later.exists()
-        is_cut = is_last or _is_after_gap(later)
+        is_last = not _has_part(path, part + 1)
+        is_cut = is_last or _is_after_gap(part_of(path, part + 1))
         records = _records(place, is_cut)
         header = next(records, None)
         if header is None and is_last and part > first:
@@ -291,7 +305,7 @@ def cut_off(path: Path) -> int:
         InputError: no such file.
     """
     path, part = parts_of(path)
-    while part_of(path, part + 1).exists():
+    while _has_part(path, part + 1):
         part += 1
     place = part_of(path, part)
     with _open(place) as file:

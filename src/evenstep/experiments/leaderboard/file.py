@@ -175,8 +175,10 @@ def _flags(settings: Mapping[str, Any]) -> list[str]:
         flag = "--" + name.replace("_", "-")
         if value is True:
             words.append(flag)
+        elif name == "outages":
+            words += [word for one in value for word in ("--outage", str(one))]
         elif isinstance(value, list):
-            words += [flag, ",".join(map(str, cast("list[Any]", value)))]
+            words += [flag, ",".join(map(str, cast("list[Any]", value)))] if value else []
         elif value is not None and value is not False:
             words += [flag, str(value)]
     return words

@@ -211,7 +211,12 @@ def _with_options(one: Contender, given: Mapping[str, Any]) -> Contender:
 
 
 def _spec(one: Contender, room: str) -> Mapping[str, Any] | None:
-    return cast("Mapping[str, Any]", one.policy) if room == "routing" else one.predictor
+    """The spec of a contender's policy or predictor; without a predictor, that of the policy's usual one, if it has one."""
+    policy = cast("Mapping[str, Any]", one.policy)
+    if room == "routing" or one.predictor is not None:
+        return policy if room == "routing" else one.predictor
+    usual = getattr(names.find("routing", str(policy["name"])), "usual_predictor", None)
+    return None if usual is None else {"name": usual}
 
 
 def _options(kind: Any) -> list[str]:

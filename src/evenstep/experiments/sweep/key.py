@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +22,7 @@ import orjson
 import evenstep
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan
+from evenstep.names import USER_MODULE
 
 #: Rooms and files of evenstep whose sources affect the result of a run.
 _DECIDING = (
@@ -107,7 +108,8 @@ def content(value: Any, options: object = None) -> Any:
     if isinstance(value, list | tuple):
         return [content(item) for item in cast("list[Any]", value)]
     kind: type[Any] = cast("type[Any]", type(value))
-    named = {"class": f"{kind.__module__}.{kind.__qualname__}", "code": _foreign_code(kind)}
+    home = "" if kind.__module__.startswith(USER_MODULE) else f"{kind.__module__}."  # a moved file keeps its runs
+    named = {"class": f"{home}{kind.__qualname__}", "code": _foreign_code(kind)}
     if dataclasses.is_dataclass(value):
         fields = [f for f in dataclasses.fields(value) if f.init]
         return named | {"fields": {f.name: content(getattr(value, f.name)) for f in fields}}
@@ -115,13 +117,9 @@ def content(value: Any, options: object = None) -> Any:
 
 
 def _text(text: str) -> Any:
-    if "." in text or "/" in text:
-        path = Path(text)
-        try:
-            if path.is_file():
-                return {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
-        except OSError:
-            return text
+    with suppress(OSError):
+        if (path := Path(text)).is_file():
+            return {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
     return text
 
 
@@ -129,18 +127,15 @@ def _foreign_code(kind: type[Any]) -> str:
     """SHA-256 over the source of a class that is not evenstep's: its file and kernel, or its whole package."""
     if kind.__module__.startswith("evenstep."):
         return ""
-    # two files of one name share a module's name, so the class's own functions are asked first
-    files = {f.__code__.co_filename for f in vars(kind).values() if inspect.isfunction(f)}
-    home = next((f for f in sorted(files) if Path(f).is_file()), None)
-    home = home or getattr(sys.modules.get(kind.__module__), "__file__", None)
+    home = getattr(sys.modules.get(kind.__module__), "__file__", None)
     return _source_digest(Path(home), kind.__module__) if home is not None else ""
 
 
 @cache
 def _source_digest(file: Path, module: str) -> str:
     if "." in module:
-        top = Path(str(sys.modules[module.partition(".")[0]].__file__)).parent
-        return _files_digest(tuple(sorted(top.rglob("*.py"))), top)
+        folders = [Path(folder) for folder in sys.modules[module.partition(".")[0]].__path__]
+        return "".join(_files_digest(tuple(sorted(folder.rglob("*.py"))), folder) for folder in folders)
     kernel = file.with_name(f"{file.stem}_kernel.py")
     return _files_digest((file, *([kernel] if kernel.exists() else [])), file.parent)
 

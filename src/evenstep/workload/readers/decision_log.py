@@ -29,6 +29,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     A request is dropped, and counted, unless it arrived and ended correctly within these parts. Prompt lengths
     are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
+    A request for several answers becomes one row for each, since each takes a slot; they share its prompt, as in KV memory.
     Requests of a task form a session. Each thinks from the end of the last one of its session that ended before it.
 
     Args:
@@ -42,8 +43,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     done: dict[Any, dict[str, Any]] = {}
     parts, cut, skipped = list(_parts(path)), 0, 0
     for part in parts:
-        is_json = files.head(part).lstrip().startswith(b"{")
-        records = json_table.objects(part) if is_json else _framed(part)
+        is_json = _is_json(part)
+        records = json_table.objects(part) if is_json else _framed(files.content(part))
         if part == parts[-1] and (cut := _cut_off(part, is_json)):
             records = _but_the_last(records)
         skipped += _collect(part, records, skip_bad_rows, arrived, done)
@@ -53,29 +54,25 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         "prompt_tokens": [end.get("prompt_tokens", MISSING) for _, _, end in served],
         "output_tokens": [end.get("output_tokens", MISSING) for _, _, end in served],
         **{
-            name: [row.get(name, MISSING) for row, _, _ in served] for name in ("request_class", "key", "max_tokens", "task")
+            name: [row.get(name, MISSING) for row, _, _ in served]
+            for name in ("request_class", "key", "max_tokens", "task", "copies")
         },
     }
     table = Table(path.name, fields, np.array([n for _, n, _ in served], np.int64), len(served), skip=skip_bad_rows)
     prompt, output = table.whole("prompt_tokens"), table.whole("output_tokens")
     times = table.number("now_s")
     classes, keys, caps = (table.whole(name, 0, absent=0) for name in ("request_class", "key", "max_tokens"))
-    tasks = table.whole("task", 0, absent=0)
+    tasks, copies = table.whole("task", 0, absent=0), table.whole("copies", absent=1)
     table.require_rows()
     rows, _ = links.by_time(table, times, "")
-    workflow = _workflow(tasks[rows], times[rows], np.array([end["ended_s"] for _, _, end in served])[rows])
-    notes: list[str] = []
-    if len(served) < len(arrived):
-        notes.append(f"{len(arrived) - len(served):,} requests that were not served to their end were dropped.")
-    if skipped:
-        notes.append(f"{skipped:,} lines that are no records of a decision log were skipped.")
-    if cut:
-        notes.append(f"{cut:,} bytes at the end, no whole record, were left out: the log's writer was killed.")
+    copies = np.minimum(copies, output)[rows]
+    each = np.repeat(rows, copies)
+    workflow = _workflow(tasks[each], times[each], np.array([end["ended_s"] for _, _, end in served])[each])
     trace = links.trace(
         table,
         "decision-log",
-        rows,
-        notes,
+        each,
+        _notes(len(arrived) - len(served), skipped, cut, int((copies > 1).sum())),
         prompt_tokens=prompt,
         output_tokens=output,
         arrival_s=times,
@@ -83,7 +80,33 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
         prompt_key=keys if keys.any() else None,
         max_tokens=caps if caps.any() else None,
     )
-    return replace(trace, **workflow)
+    answers = {"prompt_tokens": shares(prompt[rows], copies), "output_tokens": shares(output[rows], copies)}
+    return replace(trace, **answers, **workflow)
+
+
+def shares(tokens: I8, copies: I8) -> I8:
+    """Tokens of each answer: those of each request in equal parts, the remainder to the first ones; 1 at least.
+
+    Args:
+        tokens: int64[N], of each request.
+        copies: int64[N], the number of its answers, 1 or more.
+
+    Returns:
+        int64[sum of copies], request by request.
+    """
+    place = np.arange(int(copies.sum())) - np.repeat(np.cumsum(copies) - copies, copies)
+    least, more = np.divmod(tokens, copies)
+    return np.maximum(1, np.repeat(least, copies) + (place < np.repeat(more, copies)))
+
+
+def _notes(unserved: int, skipped: int, cut: int, several: int) -> list[str]:
+    said = {
+        "requests that were not served to their end were dropped.": unserved,
+        "lines that are no records of a decision log were skipped.": skipped,
+        "bytes at the end, no whole record, were left out: the log's writer was killed.": cut,
+        "requests for several answers are one row for each answer, with equal parts of prompt and output.": several,
+    }
+    return [f"{count:,} {sentence}" for sentence, count in said.items() if count]
 
 
 def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
@@ -103,15 +126,27 @@ def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
 
 
 def _parts(path: Path) -> Iterator[Path]:
-    """This part of a log, then the later ones: ``log.evlog``, ``log.1.evlog`` and so on."""
+    """This part of a log, then the later ones: ``log.evlog``, ``log.1.evlog`` and so on, up to where another log begins."""
     stem, _, number = path.stem.rpartition(".")
-    if not (stem and number.isdecimal()):
+    if not (stem and number.isdecimal()) or _begins_log(path):
         stem, number = path.stem, "0"
     yield path
     part = int(number) + 1
-    while (later := path.with_name(f"{stem}.{part}{path.suffix}")).exists():
+    while (later := path.with_name(f"{stem}.{part}{path.suffix}")).exists() and not _begins_log(later):
         yield later
         part += 1
+
+
+def _begins_log(path: Path) -> bool:
+    """Whether a file is part 0 of a log, by its header."""
+    records = json_table.objects(path) if _is_json(path) else _framed(files.head(path))
+    _, header = next(records, (0, ""))
+    return isinstance(header, dict) and header.get("part") == 0
+
+
+def _is_json(path: Path) -> bool:
+    """Whether a log is JSON lines: in msgpack the length of the first record has a byte that is 0."""
+    return 0 not in files.head(path)[:_FRAME]
 
 
 def _collect(
@@ -166,11 +201,11 @@ def _but_the_last(records: Iterator[tuple[int, dict[str, Any] | str]]) -> Iterat
         before = record
 
 
-def _framed(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _framed(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Each record of a msgpack log with its number, or the error in it."""
     import msgspec
 
-    data, place, number = files.content(path), 0, 0
+    place, number = 0, 0
     while place < len(data):
         number += 1
         end = place + _FRAME + int.from_bytes(data[place : place + _FRAME], "little")
