@@ -206,8 +206,8 @@ def test_a_log_whose_last_bytes_do_not_fit_is_closed_all_the_same(tmp_path):
 def test_several_models_have_several_logs(tmp_path):
     assert log_of(Decisions(), "m", several=False) is None
     settings = Decisions(path=str(tmp_path / "a.log"), part_bytes=5, keep=2, retry_s=7.0)
-    for several, name in ((False, "a.log"), (True, "a-org_m-1.log")):
-        assert log_of(settings, "org/m-1", several).path == str(tmp_path / name)
+    for several, name in ((False, "a.log"), (True, "a-org_m-1_5.log")):
+        assert log_of(settings, "org/m-1.5", several).path == str(tmp_path / name)
 
 
 def test_a_gateway_serves_on_while_its_log_cannot_be_written_and_says_so(tmp_path):

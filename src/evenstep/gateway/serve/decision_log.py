@@ -110,12 +110,13 @@ def log_of(settings: Decisions, model: str, several: bool) -> DecisionLog | None
     """The decision log of one model, which is not created before its first record; None if no log is configured.
 
     Args:
-        several: another model has the configured file; this one's gets ``-`` and the model's name into its file name.
+        several: another model has the configured file; this one's gets ``-`` and the model's name into its file name. A
+            point becomes ``_``, since numbers after a point are those of a log's parts.
     """
     if not settings.path:
         return None
     place = Path(settings.path)
     if several:
-        word = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in model)
+        word = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in model)
         place = place.with_name(f"{place.stem}-{word}{place.suffix}")
     return DecisionLog(LogFile(place, settings.part_bytes, settings.keep), settings.retry_s)
