@@ -109,3 +109,29 @@ def test_any_csv_is_read_by_naming_its_columns(capsys, tmp_path):
     assert "expected no value with --columns" in capsys.readouterr().err
     assert main(["trace", "inspect", str(path), "--columns", "in"]) == 2
     assert "--columns is 'in'; expected KEY=NAME" in capsys.readouterr().err
+
+
+SCALED = """version: 1
+%s
+synthetic:
+  requests: 1000
+  prompt: {law: constant, tokens: 100}
+  output: {law: constant, tokens: 10}
+  arrivals: {process: poisson, requests_per_s: 2}
+"""
+
+
+def test_a_workload_file_is_shown_and_written_at_its_own_rate(capsys, tmp_path):
+    path, out = tmp_path / "w.yaml", tmp_path / "x.parquet"
+    path.write_text(SCALED % "requests_per_s: 50")
+    assert main(["trace", "inspect", str(path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["requests_per_s"] == pytest.approx(50)
+    assert main(["trace", "convert", str(path), str(out)]) == 0
+    assert read_trace(out).arrival_s[-1] == pytest.approx(999 / 50)
+
+
+def test_a_load_that_needs_a_fleet_is_named_and_not_applied(capsys, tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text(SCALED % "load: 0.9")
+    assert main(["trace", "inspect", str(path)]) == 0
+    assert "load of 0.9: that needs a fleet" in capsys.readouterr().out

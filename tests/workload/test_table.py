@@ -33,7 +33,9 @@ def table(values: object, *, skip: bool = False, fast: bool = False, field: str 
         MISSING,
         True,
         2.5,
-        2**60,
+        2**63,
+        2.0**60,
+        "9007199254740993.0",
     ],
 )
 def test_a_bad_whole_number_names_file_line_field_and_value(value):
@@ -57,6 +59,11 @@ def test_a_float_array_with_a_fraction_is_no_column_of_whole_numbers():
     with pytest.raises(InputError, match=r"f\.csv:3: n is 1\.5"):
         table(np.array([1.0, 1.5])).whole("n")
     assert table(np.array([1.0, 2.0])).whole("n").dtype == np.int64
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, str(2**63 - 1)])
+def test_whole_numbers_fit_a_column_beside_absent_ones_up_to_its_largest(value):
+    assert table([value, None]).whole("n", 0, absent=0).tolist() == [2**63 - 1, 0]
 
 
 def test_a_missing_value_stands_for_absent_where_that_is_allowed():

@@ -96,12 +96,16 @@ def _convert(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace) -> Any:
-    from evenstep.workload.replicate import replicate
+    from evenstep.workload.replicate import replicate, rescaled
     from evenstep.workload.sources import open_source
 
     form = format_of(args, args.format_name)
     workload = open_source(args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed)
-    return replicate(workload.source, 0, args.seed)
+    source = rescaled(workload.source, requests_per_s=workload.requests_per_s, seed=args.seed)
+    trace = replicate(source, 0, args.seed)
+    if workload.load is None:
+        return trace
+    return trace.with_notes(f"The file asks for a load of {workload.load:g}: that needs a fleet, so times were not scaled.")
 
 
 def _print_table(found: dict[str, Any]) -> None:

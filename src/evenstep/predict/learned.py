@@ -22,7 +22,7 @@ from evenstep.request import F8, I8
 class Learned:
     """A classifier for ``p = P(r <= H)`` and a regressor for ``mu = E[r | r <= H]``, fitted again as requests complete.
 
-    Both see the prompt's length, the age, the token cap, and moving averages and rolling statistics of the requests
+    Both see the prompt's length, the age, and moving averages and rolling statistics of the requests
     that completed before; never anything of the future. No call fits. `due` is a fit that is due: the host makes it
     where it likes and has it put in (`view.Fits`). It takes one thread and a fixed seed, so that runs repeat to the bit.
     Until there are models for a question, the predictor `survival` answers it.

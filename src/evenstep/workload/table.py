@@ -16,7 +16,8 @@ from evenstep.request import F8, I8
 
 Column: TypeAlias = "Sequence[Any] | NDArray[Any]"
 Bool: TypeAlias = NDArray[np.bool_]
-_LARGEST = 2**53  # whole numbers up to here survive a float
+_LARGEST_FLOAT = 2**53  # whole numbers up to here survive a float
+_LARGEST = 2**63  # those below fit a column
 
 
 class Missing:
@@ -79,7 +80,7 @@ class Table:
         rows = np.flatnonzero(wrong & ~self.bad)
         value = self.column(field)[rows[0]] if rows.size else None
         number = _as_number(value.item() if isinstance(value, np.generic) else value)
-        return "It is too large." if number is not None and number >= _LARGEST else ""
+        return "It is too large." if number is not None and number >= _LARGEST_FLOAT else ""
 
     def number(self, field: str, low: float = -math.inf, absent: float | None = None, expected: str = "") -> F8:
         """The field as float64[rows], finite numbers of at least `low`; else as `whole`, with text that holds any number.
@@ -207,7 +208,7 @@ def _as_whole(value: Any) -> int | None:
             value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         number = _as_number(value)
-        if number is None or not number.is_integer():
+        if number is None or not number.is_integer() or abs(number) >= _LARGEST_FLOAT:
             return None
         value = int(number)
     return value if abs(value) < _LARGEST else None

@@ -20,6 +20,12 @@ def test_times_of_2024_may_lack_their_fraction(samples):
     assert trace.arrival_s[:3].tolist() == [0.0, 0.498837, 0.998837]
 
 
+def test_times_without_seconds_are_read_beside_a_bad_row_too(write):
+    text = f"{HEADER}2024-05-12 00:00,1,2\n2024-05-12 00:01,3,4\n"
+    assert azure.read(write("x.csv", text)).arrival_s.tolist() == [0.0, 60.0]
+    assert azure.read(write("y.csv", f"{text}?,1,1\n"), skip_bad_rows=True).arrival_s.tolist() == [0.0, 60.0]
+
+
 def test_a_bad_row_elsewhere_changes_no_good_row(samples, write):
     """The slow pass, which a bad row brings on, reads what the fast pass reads."""
     for name in ("azure.csv", "azure_2024.csv"):
@@ -71,6 +77,9 @@ def test_the_date_that_the_documentation_gets_wrong_is_said(write):
         ("1970-01-01 00:00:01.5", 1_500_000_000),
         ("1970-01-01T00:00:00.123456789Z", 123_456_789),
         ("1970-01-01 01:00:00+01:00", 0),
+        ("1970-01-01 00:01", 60_000_000_000),
+        ("1970-01-01 01:01+01:00", 60_000_000_000),
+        ("1970-01-01 00:01.5", None),
         ("1970-01-01 00:00:00.1234567891", None),
         ("1970-02-30 00:00:00", None),
         ("9023-11-16 18:15:46", None),

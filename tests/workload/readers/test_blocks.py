@@ -39,6 +39,15 @@ def test_a_list_that_is_no_list_of_whole_numbers_is_named_or_skipped(bad):
     assert (found.offsets.tolist(), table.good.tolist()) == ([0, 1, 1, 1], [0, 2])
 
 
+def test_ids_below_0_and_beyond_63_bits_in_one_file_are_named_or_skipped():
+    mixed: list[object] = [[-1], [2**63], [2]]
+    with pytest.raises(InputError, match=r"f\.jsonl:2: ids is .* below 0"):
+        blocks.of_table(listed(mixed), "ids", np.array([10, 10, 10]))
+    table = listed(mixed, skip=True)
+    found, _ = blocks.of_table(table, "ids", np.array([10, 10, 10]))
+    assert (found.ids.tolist(), found.offsets.tolist(), table.good.tolist()) == ([-1, 2], [0, 1, 1, 2], [0, 2])
+
+
 def plain_share(prefix: PrefixBlocks, session: np.ndarray) -> float:
     seen: dict[int, set[int]] = {}
     hits = total = 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evenstep import Trace, read_trace
@@ -122,6 +123,29 @@ def test_columns_in_memory_are_a_trace():
 def test_columns_in_memory_that_do_not_fit_are_one_clear_error(given, message):
     with pytest.raises(InputError, match=message):
         Trace.from_columns(**given)
+
+
+@pytest.mark.parametrize(
+    "session",
+    [
+        ["a", np.nan, np.nan, "a", np.nan],
+        np.array(["a", np.nan, None, "a", np.nan], object),
+        [5.0, np.nan, np.nan, 5.0, np.nan],
+        pd.Series(["a", pd.NA, pd.NaT, "a", None], dtype=object),
+        pd.Series([5, None, pd.NA, 5, None], dtype="Int64"),
+    ],
+)
+def test_rows_without_a_session_in_memory_are_in_none(session):
+    trace = Trace.from_columns([10] * 5, [50] * 5, [0.0, 1.0, 2.0, 3.0, 4.0], session=session)
+    grouped = np.where(trace.session == trace.session[0], 0, trace.session)
+    assert grouped.tolist() == [0, -1, -1, 0, -1]
+    assert trace.after.tolist() == [-1, -1, -1, 0, -1]
+
+
+def test_nan_in_memory_is_no_cap_and_no_length():
+    assert Trace.from_columns([1, 2], [3, 4], max_tokens=[5.0, np.nan]).max_tokens.tolist() == [5, 0]
+    with pytest.raises(InputError, match="from_columns:1: prompt_tokens is None"):
+        Trace.from_columns([1, np.nan], [3, 4])
 
 
 def test_a_file_of_lengths_alone_stays_one(write):

@@ -38,6 +38,7 @@ def test_common_ways_of_writing_give_the_same_trace(write, text):
     [
         ("3", r"a\.csv:3: row is '1 columns'; expected 2 columns"),
         ("3,4,5", r"a\.csv:3: row is '3 columns'"),
+        ("0x10,4", r"a\.csv:3: a is '0x10'; expected a whole number"),
         ("", r"a\.csv:3: row is 'a blank line'"),
         ("3,x", r"a\.csv:3: b is 'x'; expected a whole number >= 1"),
         ("-3,4", r"a\.csv:3: a is '-3'"),

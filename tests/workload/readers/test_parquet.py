@@ -71,6 +71,12 @@ def test_a_bad_table_is_named(tmp_path, content, message):
         parquet.read(tmp_path / "x.parquet")
 
 
+def test_times_start_at_the_first_row_that_is_kept(tmp_path):
+    three = {"prompt_tokens": [0, 5, 6], "output_tokens": [1, 1, 2], "arrival_s": [1.7e9, 1.7e9 + 2, 1.7e9 + 5]}
+    pq.write_table(pa.table(three), tmp_path / "x.parquet")
+    assert parquet.read(tmp_path / "x.parquet", skip_bad_rows=True).arrival_s.tolist() == [0.0, 3.0]
+
+
 def test_bad_rows_can_be_skipped(tmp_path):
     pq.write_table(table(output_tokens=[1, 0]), tmp_path / "x.parquet")
     trace = parquet.read(tmp_path / "x.parquet", skip_bad_rows=True)

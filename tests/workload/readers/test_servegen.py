@@ -6,6 +6,7 @@ import pytest
 from evenstep.errors import InputError
 from evenstep.workload.checks import check_trace
 from evenstep.workload.readers import servegen
+from evenstep.workload.readers.servegen_clients import Client
 
 
 def test_the_busiest_window_is_drawn_with_its_rates(samples):
@@ -53,3 +54,12 @@ def test_a_window_may_be_chosen_and_may_be_empty(samples):
 def test_rates_alone_are_no_requests(samples):
     with pytest.raises(InputError, match=r"rates only.*trace inspect"):
         servegen.read(samples / "servegen_rates.tar.gz")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "cv"), [("Gamma", 1 / 25, 5.0), ("Gamma", 4.0, 0.5), ("Weibull", 0.5, 2.24), ("Exponential", 1.0, 1.0)]
+)
+def test_a_rare_client_is_drawn_at_its_published_rate(kind, shape, cv):
+    client = Client(0, np.zeros(1), np.array([0.01]), np.array([cv]), (kind,), np.array([shape]))
+    counts = [servegen._arrivals(client, 0, 0, replicate)[0].size for replicate in range(3000)]
+    assert np.mean(counts) == pytest.approx(6.0, abs=4 * np.std(counts) / np.sqrt(len(counts)))

@@ -47,6 +47,13 @@ def test_recurring_prompts_bring_their_lengths_with_them():
     assert trace.output_tokens.min() >= 1
 
 
+def test_recurring_outputs_stay_within_their_cap():
+    law = laws.Capped(laws.Gamma(1.5, 60), 50)
+    trace = Synthetic(400, laws.Uniform(10, 200), law, recurring=Recurring(keys=20, jitter=8)).draw(0)
+    assert trace.output_tokens.max() == 50
+    assert set(trace.max_tokens.tolist()) == {50}
+
+
 def test_impossible_workloads_are_refused():
     with pytest.raises(InputError, match="requests is 0"):
         Synthetic(0, laws.Constant(1), laws.Constant(1))

@@ -95,6 +95,12 @@ def test_a_trace_file_is_found_beside_the_yaml_and_scaled(write, samples):
         ),
         ("{law", "[law", r"w\.yaml line \d+: text is .*expected YAML"),
         ("version: 1", "version: 1\nrequests_per_s: 1\nload: 1", "requests_per_s and load is 'both'"),
+        (
+            "version: 1",
+            "version: 1\nrequests_per_s: -5",
+            r"w\.yaml line 2: requests_per_s is -5\.0; expected a finite number > 0",
+        ),
+        ("version: 1", "version: 1\nload: .nan", "load is nan; expected a finite number > 0"),
         ("version: 1", "version: 1\ntrace: {file: x}", "synthetic and trace is 'both'"),
         ("  requests: 12000\n", "  requests: 9\n  classes: 5\n", r"synthetic\.classes is 5; expected a list"),
         (

@@ -15,7 +15,7 @@ from evenstep.workload.readers import csv_table, links
 from evenstep.workload.table import Bool, Table
 
 _FIELDS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?)(Z|[+-]\d\d:?\d\d)?")
 _EXPECTED = "a time such as 2023-11-16 18:15:46.6805900 or 2024-05-12 00:00:00.001163+00:00"
 
 
@@ -26,7 +26,8 @@ def recognises(head: bytes, name: str) -> bool:
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read an Azure 2023 or 2024 CSV file.
 
-    Times may have a fraction of up to nine digits or none, and a zone or none (UTC). Rows have to be in order of time.
+    Times may lack their seconds, have a fraction of up to nine digits or none, and a zone or none (UTC). Rows have to be
+    in order of time.
 
     Raises:
         InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
@@ -78,7 +79,7 @@ def nanoseconds(text: Any) -> int | None:
         return None
     day, clock, fraction, zone = match.groups()
     try:
-        moment = datetime.fromisoformat(f"{day}T{clock}{zone or '+00:00'}")
+        moment = datetime.fromisoformat(f"{day}T{clock.partition('.')[0]}{zone or '+00:00'}")
     except ValueError:
         return None
     whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)

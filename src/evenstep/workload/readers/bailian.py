@@ -34,6 +34,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     table = json_table.table(path, {field: (field,) for field in _FIELDS}, _FIELDS[:5], skip_bad_rows=skip_bad_rows)
     chat = table.whole("chat_id", low=0)
     parent = table.whole("parent_chat_id", low=-1, absent=-1)
+    readable = table.good  # a row that is bad below still links its children to its parent
     times = table.number("timestamp", low=0.0)
     prompt, output = table.whole("input_length"), table.whole("output_length")
     table.ascending("timestamp", times)
@@ -41,7 +42,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
         blocks.of_table(table, "hash_ids", prompt, (16,)) if prefix_blocks and table.has("hash_ids") else (None, "")
     )
     table.require_rows()
-    after, session, orphans = _linked(chat, parent, table)
+    after, session, orphans = _linked(chat, parent, readable, table)
     notes = [*table.notes(), *filter(None, [note])]
     if orphans:
         notes.append(f"{orphans:,} rows name a parent that is not in the file; they start sessions of their own.")
@@ -66,18 +67,23 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     return links.keep_rows(trace, ~table.bad)
 
 
-def _linked(chat: I8, parent: I8, table: Table) -> tuple[I8, I8, int]:
-    """Predecessor and session of each row, and how many rows name a parent that no row above has."""
+def _linked(chat: I8, parent: I8, readable: I8, table: Table) -> tuple[I8, I8, int]:
+    """Good predecessor and session of each row, and how many good rows name a parent that no row above has.
+
+    Args:
+        readable: int64[M], the rows whose `chat` and `parent` could be read, ascending.
+    """
     place: dict[int, int] = {}
     after = np.full(chat.size, -1, np.int64)
     session = np.arange(chat.size, dtype=np.int64)
     orphans = 0
-    for row in table.good.tolist():
+    for row in readable.tolist():
         above = place.get(int(parent[row]), -1) if parent[row] >= 0 else -1
         if above >= 0:
             after[row] = above
             session[row] = session[above]
-        elif parent[row] >= 0:
+        elif parent[row] >= 0 and not table.bad[row]:
             orphans += 1
         place[int(chat[row])] = row
+    after, _ = links.relinked(after, np.zeros(chat.size), ~table.bad)
     return after, np.unique(session, return_inverse=True)[1].reshape(-1).astype(np.int64), orphans

@@ -61,6 +61,12 @@ def of_table(
         lists = [[] if bad else v for v, bad in zip(lists, wrong, strict=True)]
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         ids = flat(lists)
+    if ids is None:  # each list is fine alone: some hold ids below 0, which bits of others would look like
+        large = np.fromiter((max(v, default=0) >= 2**63 for v in lists), np.bool_, len(lists))
+        table.reject(field, large, "block ids below 2^63, since other rows have ids below 0")
+        lists = [[] if bad else v for v, bad in zip(lists, large, strict=True)]
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        ids = flat(lists)
         assert ids is not None
     offsets = offsets_of(counts)
     listed = (counts > 0) & ~table.bad

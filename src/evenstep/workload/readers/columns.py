@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,7 +108,7 @@ def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str 
         raise InputError(where, "column", unknown[0], "a field of a request", nearest(unknown[0], COLUMNS))
     if unit not in _PER_SECOND:
         raise InputError(where, "unit", unit, f"one of {', '.join(_PER_SECOND)}")
-    given = {field: _plain(values) for field, values in columns.items() if values is not None}
+    given = {field: _plain(field, values) for field, values in columns.items() if values is not None}
     for field in ("prompt_tokens", "output_tokens"):
         if field not in given:
             raise InputError(where, field, "missing", "a column of token counts")
@@ -257,16 +258,33 @@ def _chained(trace: Trace) -> tuple[Trace, list[str]]:
     return replace(trace, after=after, think_s=links.gaps_after(after, trace.arrival_s)), [said]
 
 
-def _plain(values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
-    """A column in memory as numbers, or as a list where it holds something else; dates become seconds."""
+def _plain(field: str, values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
+    """A column in memory as numbers, or as a list where it holds something else; dates become seconds.
+
+    Except in times, nan and its kin become None, as an empty cell of a file.
+    """
     if np.ma.is_masked(values):
         values = values.astype(object).filled(None)
     found = np.asarray(values)
+    if found.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        found = np.asarray(values, object)  # else nan among texts is the text "nan"
     if found.ndim != 1:
         shape = f"{found.ndim} dimensions"
         raise InputError("Trace.from_columns", "column", shape, "one value a request")
     if found.dtype.kind == "M":
         stamps = found.astype("datetime64[ns]")
-        gaps = (stamps - stamps[:1]) / np.timedelta64(1, "s")  # nan where there is no date
-        return gaps - np.nanmin(gaps) if gaps.size and not np.isnan(gaps).all() else gaps
-    return np.ascontiguousarray(found) if found.dtype.kind in "iuf" else found.tolist()
+        found = (stamps - stamps[:1]) / np.timedelta64(1, "s")  # nan where there is no date
+        found = found - np.nanmin(found) if found.size and not np.isnan(found).all() else found
+    is_time = field.endswith("_s")
+    if found.dtype.kind in "iu" or (found.dtype.kind == "f" and (is_time or not np.isnan(found).any())):
+        return np.ascontiguousarray(found)
+    return [None if not is_time and _is_missing(value) else value for value in found.tolist()]
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is nan, or the NaT or NA of pandas."""
+    if isinstance(value, float | np.floating):
+        return math.isnan(value)
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
+    return type(value).__name__ in {"NAType", "NaTType"}

@@ -85,6 +85,8 @@ def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] |
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
+    if b"0x" in data or b"0X" in data:  # which it would read as hexadecimal
+        raise Doubt
     plain = {int: pa.int64(), float: pa.float64(), str: pa.string()}
     try:
         table = arrow_csv.read_csv(

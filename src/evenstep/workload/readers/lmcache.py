@@ -26,7 +26,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     Rows, which the format groups by session, are sorted by time. Blank lines are skipped. Rows with an empty output (tool
     calls) are dropped: their follower then follows the row before them. Notes count what was sorted or dropped. Time 0 is
-    the first row's, dropped or not. A request follows the one before it in its session; think times are the gaps between
+    that of the first row that is kept. A request follows the one before it in its session; think times are the gaps between
     the two times, the model's time included.
 
     Raises:

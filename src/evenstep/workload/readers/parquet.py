@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
         from evenstep.workload.readers.links import keep_rows
 
         trace = keep_rows(trace, ~rows.bad)
+    if trace.arrival_s is not None:
+        trace = replace(trace, arrival_s=trace.arrival_s - trace.arrival_s[0])
     return check_trace(trace, path.name)
 
 

@@ -154,14 +154,16 @@ def _arrivals(client: Client, window: int, seed: int, replicate: int) -> tuple[F
     count = int(expected + _MARGIN * cv * np.sqrt(expected) + 2 * cv * cv + 10)
     numbers = (np.int64(client.number) << 40) + (np.int64(window) << 24) + np.arange(count, dtype=np.int64)
     u = streams.uniform(seed, "servegen-gap", numbers, draw=replicate)
+    # The window opens within a gap, `opened`: a long gap is met more often, in proportion to its length.
     if kind == "Gamma":
-        gaps = gammaincinv(shape, u) / shape
+        gaps, opened = gammaincinv(shape, u) / shape, gammaincinv(shape + 1, u[0]) / shape
     elif kind == "Weibull":
         gaps = (-np.log1p(-u)) ** (1 / shape) / gamma(1 + 1 / shape)
+        opened = gammaincinv(1 + 1 / shape, u[0]) ** (1 / shape) / gamma(1 + 1 / shape)
     else:
-        gaps = -np.log1p(-u)
+        gaps, opened = -np.log1p(-u), gammaincinv(2.0, u[0])
+    gaps[0] = opened * streams.uniform(seed, "servegen-phase", int(numbers[0]), draw=replicate)
     gaps = gaps / rate
-    gaps[0] *= streams.uniform(seed, "servegen-phase", int(numbers[0]), draw=replicate)  # the window opens within a gap
     times = np.cumsum(gaps)
     inside = times < WINDOW_S
     return client.start_s[window] + times[inside], numbers[inside]

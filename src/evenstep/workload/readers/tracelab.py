@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
 
     A round arrives with the last of its inputs (user message, tool result; else its first listed event) and ends with its
     last event. It follows the round before it in its session. Its think time is the seconds from that one's end to its
-    arrival, at least 0.
+    arrival, at least 0. A time without a zone is UTC.
 
     Raises:
         InputError: a bad row unless skipped (file, line, field, value), or a file without rows.
@@ -64,10 +64,15 @@ def _times(table: Table) -> tuple[F8, F8]:
 
 def _stamps(events: Any) -> tuple[float, float] | None:
     try:
-        times = [(e["event_type"] in _INPUTS, datetime.fromisoformat(e["timestamp"]).timestamp()) for e in events]
+        times = [(e["event_type"] in _INPUTS, _seconds(e["timestamp"])) for e in events]
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
     if not times:
         return None
     inputs = [t for is_input, t in times if is_input]
     return (max(inputs) if inputs else times[0][1]), max(t for _, t in times)
+
+
+def _seconds(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

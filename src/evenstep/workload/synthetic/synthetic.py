@@ -21,8 +21,8 @@ class Recurring:
     """Prompts that come back: each request has one of `keys` prompts, each equally likely.
 
     A prompt has one prompt length and one output length, drawn from the workload's laws; a request's output is its
-    prompt's, plus a whole number from ``-jitter..jitter``, at least 1. The number of its prompt, from 1, is its
-    `prompt_key`. `keys` below 1 or a negative `jitter` is an `InputError`.
+    prompt's, plus a whole number from ``-jitter..jitter``, at least 1 and at most the cap of a `Capped` law. The number
+    of its prompt, from 1, is its `prompt_key`. `keys` below 1 or a negative `jitter` is an `InputError`.
     """
 
     keys: int
@@ -146,4 +146,7 @@ class Synthetic:
         outputs = self.output.quantile(streams.uniform(key, "workload-key-output", kinds, draw=replicate))
         width = 2 * recurring.jitter + 1
         jitter = (streams.uniform(key, "workload-jitter", ids, draw=replicate) * width).astype(np.int64) - recurring.jitter
-        return prompts[which], np.maximum(outputs[which] + jitter, 1), which + 1
+        output = np.maximum(outputs[which] + jitter, 1)
+        if isinstance(self.output, Capped):
+            output = np.minimum(output, self.output.cap)
+        return prompts[which], output, which + 1

@@ -104,6 +104,10 @@ class Document:
     requests_per_s: float | None = None
     load: float | None = None
 
+    def __post_init__(self) -> None:
+        rate, load = self.requests_per_s, self.load
+        check_range_if_given("workload", "a finite number > 0", above=0, finite=True, requests_per_s=rate, load=load)
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
