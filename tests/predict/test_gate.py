@@ -69,7 +69,7 @@ def test_with_several_tokens_a_step_the_predictor_is_asked_in_tokens_and_the_ans
         asked_about.append(ahead)
         return 0.5 ** np.arange(ahead + 1.0) * np.ones((3, 1))
 
-    gate = Gate(SimpleNamespace(predict=predict, curve=curve), 8, tokens_per_step=3)
-    assert gate.steps_left(THREE).tolist() == [1.0, 7 / 3, -1.0]
-    assert gate.curves(THREE, 2).tolist() == [[1.0, 0.125, 0.125**2]] * 3
+    gate = Gate(SimpleNamespace(predict=predict, curve=curve), 8)
+    assert gate.steps_left(THREE, 3).tolist() == [1.0, 7 / 3, -1.0]
+    assert gate.curves(THREE, 2, 3).tolist() == [[1.0, 0.125, 0.125**2]] * 3
     assert asked_about == [24, 6]

@@ -18,23 +18,22 @@ class Gate:
 
     A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not leave inside
     the window: not before its next prediction (``refresh = "anchored"``), or H steps from now (``"literal"``). A curve
-    passes no gate.
+    passes no gate. Predictors count tokens, and the answers here count steps, of `tokens_per_step` output tokens.
 
     Args:
         predictor: the predictor to ask; its attributes `gate` (default 0.5) and `refresh` (default anchored) are read once.
         horizon: H, steps.
-        tokens_per_step: output tokens of a step; predictors count tokens, and the answers here count steps.
 
     Source: BalanceRoute App. C.
     """
 
-    def __init__(self, predictor: Any, horizon: int, tokens_per_step: int = 1) -> None:
-        self.predictor, self.horizon, self._tokens = predictor, horizon, tokens_per_step
+    def __init__(self, predictor: Any, horizon: int) -> None:
+        self.predictor, self.horizon = predictor, horizon
         self._least = float(getattr(predictor, "gate", 0.5))
         self._is_literal = getattr(predictor, "refresh", "anchored") == "literal"
         self._asked, self._accepted = 0, 0
 
-    def steps_left(self, active: Active) -> F8:
+    def steps_left(self, active: Active, tokens_per_step: int = 1) -> F8:
         """float64[N], expected steps until each request leaves, 1..H.
 
         A request that does not leave inside the window gets -1, or H where the predictor's `refresh` is ``literal``.
@@ -42,8 +41,8 @@ class Gate:
         Raises:
             PolicyError: the answer has the wrong shape, or its steps are not finite.
         """
-        prediction, count = self.predictor.predict(active, self.horizon * self._tokens), active.age.size
-        steps, leaves = prediction.steps_left / self._tokens, prediction.leaves
+        prediction, count = self.predictor.predict(active, self.horizon * tokens_per_step), active.age.size
+        steps, leaves = prediction.steps_left / tokens_per_step, prediction.leaves
         if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
             raise PolicyError(
                 f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
@@ -55,13 +54,13 @@ class Gate:
         expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
         return expected if self._is_literal else np.where(expected >= self.horizon, -1.0, expected)
 
-    def curves(self, active: Active, ahead: int) -> F8:
+    def curves(self, active: Active, ahead: int, tokens_per_step: int = 1) -> F8:
         """float64[N, ahead + 1], the chance that each request is there still after 0, 1, ... steps.
 
         Raises:
             PolicyError: the answer has the wrong shape, is not finite, or does not begin with 1.
         """
-        wanted = (active.age.size, ahead * self._tokens + 1)
+        wanted = (active.age.size, ahead * tokens_per_step + 1)
         by_token = np.ascontiguousarray(self.predictor.curve(active, wanted[1] - 1), np.float64)
         if by_token.shape != wanted or not _are_curves(by_token):
             raise PolicyError(
@@ -70,7 +69,7 @@ class Gate:
             )
         self._asked += wanted[0]
         self._accepted += wanted[0]
-        return by_token[:, :: self._tokens]
+        return by_token[:, ::tokens_per_step]
 
     def counted(self) -> dict[str, int]:
         """Counts since the start: `predictions`, `predictions_accepted`, and the predictor's own as ``predictor_<name>``.

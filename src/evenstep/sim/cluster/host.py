@@ -292,7 +292,7 @@ class _Predictions:
 
     def __init__(self, predictor: Any, trace: Trace, fixed: model.Fixed) -> None:
         self.trace = trace
-        self.gate = Gate(predictor, int(fixed.horizon), int(fixed.tokens_per_step))
+        self.gate = Gate(predictor, int(fixed.horizon))
         self.expects, self.fits = fixed.prediction == model.EXPECTED, isinstance(predictor, Fits)
         self.seen = 0  # completions in the record buffer the predictor has learned from
 
@@ -310,11 +310,11 @@ class _Predictions:
         worker, row = slots // run.fixed.slots_max, column(run.slots.rows, "row")[slots]
         slots = slots[np.argsort(worker * run.fixed.requests + row)]
         fill(due, slot=slots)
-        active = self._active(run, slots)
+        active, made = self._active(run, slots), int(run.fixed.tokens_per_step)
         if self.expects:
-            run.ahead.curves[slots] = self.gate.curves(active, run.ahead.curves.shape[1] - 1)
+            run.ahead.curves[slots] = self.gate.curves(active, run.ahead.curves.shape[1] - 1, made)
         else:
-            fill(due, steps_left=self.gate.steps_left(active))
+            fill(due, steps_left=self.gate.steps_left(active, made))
 
     def _active(self, run: Any, slots: I8) -> Active:
         trace, worker = self.trace, slots // run.fixed.slots_max
