@@ -74,8 +74,8 @@ def test_a_law_of_infinite_mean_in_a_workload_is_named_with_its_line(tmp_path, c
 
 
 def test_a_policy_without_the_bounds_it_plans_with_says_so(capsys):
-    words = "10/5 --policy srpt --policy h-sf --policy sarathi --requests 1000 --seeds 1 --precision 0.2".split()
-    assert main(["stability", *words]) == 0
+    policies = [word for name in ("srpt", "h-sf", "sarathi") for word in ("--policy", name)]
+    assert main(["stability", "10/5", *policies, "--requests", "1000", "--seeds", "1", "--precision", "0.2"]) == 0
     out = capsys.readouterr().out
     assert "srpt: note: srpt plans with bounds of the output lengths and nothing is believed of them here." in out
     assert "h-sf: note: h-sf is shown the true output lengths" in out and "sarathi: note" not in out
