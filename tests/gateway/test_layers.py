@@ -168,7 +168,7 @@ def test_no_error_about_a_file_shows_a_secret(file, text):
 @pytest.mark.parametrize(
     ("variable", "text"),
     [
-        ("KEYS", '[{"key":"s3cret","tennant":"research"}]'),
+        ("KEYS", '[{"key":"s3cret","tenantt":"research"}]'),
         ("KEYS", '["s3cret"]'),
         ("KEYS", "s3cret"),
         ("DISCOVERY_KUBERNETES", '[{"token":"s3cret"}]'),
