@@ -110,9 +110,10 @@ def counting(outcome: Outcome) -> str:
 
 
 def client(outcome: Outcome) -> dict[str, float | int | None]:
-    """How well the client itself kept up, by the names of `summary`: late starts, lateness of its loop, CPU, connections.
+    """How well the client itself kept up, by the names of ``docs/reference/load.md``, ``mean_late_start_ms`` and later.
 
-    A figure is None without any start or tick; ``client_cpu_share`` is nan without an ended answer.
+    Late starts are None without a start, ``p99_client_lag_ms`` is None without a tick of the loop's timer.
+    ``client_cpu_share`` is CPU time over the run's duration, 1 = a whole core; nan if no answer has ended.
     """
     late = 1e3 * (outcome.records.started_s - outcome.records.due_s)
     late = late[np.isfinite(late)]

@@ -60,7 +60,10 @@ class Barriers:
         self._tables = None
 
     def begin(self) -> None:
-        """Begin rounds and steps anew, because places or groups of workers changed: step counts, times and fits are lost."""
+        """Begin rounds and steps anew, after workers joined or left the mirror, or changed their group.
+
+        Step counts, step times and fits are lost.
+        """
         rows, mirror = self._rows, self._mirror
         running = [0] * mirror.groups
         for group, requests in zip(mirror.group, mirror.requests, strict=True):

@@ -90,7 +90,13 @@ def cancel(leg: Leg) -> None:
 
 
 class Owner(Protocol):
-    """An engine's address with its connections, as a connection sees it."""
+    """An engine's address with its connections, as a connection sees it.
+
+    Attributes:
+        loop: the loop.
+        heads: parses the heads of its answers.
+        connections: those that are open; a connection adds itself, and `forget` removes it.
+    """
 
     loop: asyncio.AbstractEventLoop
     heads: Heads[ResponseHead]
@@ -141,12 +147,12 @@ class EngineConnection(asyncio.Protocol):
     # --- called by a leg ----------------------------------------------------------------------------------------
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        """Send a request on a connection that is new or kept, and set `Leg.connection`.
+        """Send a request on this connection, which is made and has no leg, and set `Leg.connection`.
 
         Args:
-            leg: takes the answer.
+            leg: takes the answer, or how it failed.
             data: head and body.
-            patience_s: first deadline, in seconds from now.
+            patience_s: seconds from now to the first `deadline`; the call fails then, unless the leg has moved it.
         """
         self._leg, leg.connection, self._data = leg, self, data
         self._machine.ask(leg.is_head)

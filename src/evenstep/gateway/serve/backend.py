@@ -79,7 +79,7 @@ class Backend:
 
     @property
     def wants_version(self) -> bool:
-        """Whether the worker's dialect depends on an engine version that the operator did not give."""
+        """Whether the dialect depends on the engine's version, and neither the operator nor `speaks` has given it."""
         return getattr(self.adapter, "version", None) == ""
 
     def speaks(self, version: str) -> None:

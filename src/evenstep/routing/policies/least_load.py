@@ -78,7 +78,10 @@ def lightest(count: int, work: Work) -> int:
 
 @part
 def lightest_that_fits(size: float, count: int, work: Work) -> int:
-    """As `lightest`, among workers with memory for `size` tokens; -1 without one."""
+    """The place, among the `count` of the list, of the lightest worker with memory for `size` tokens; -1 without one.
+
+    Of workers with equal loads, the first in the list.
+    """
     best, least = -1, np.inf
     for j in range(count):
         if work.kv_free[work.open[j]] >= size and work.load[j] < least:

@@ -86,7 +86,7 @@ def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
 
 @part
 def is_unbalanced(view: RuleView, options: PrefixAffinity, work: Work) -> bool:
-    """Whether the largest number of requests exceeds the smallest by both `balance_abs` and the factor `balance_rel`.
+    """Whether the most in `work.requests` exceeds the least by both `balance_abs` and the factor `balance_rel`.
 
     Workers without a request and without a free slot do not count.
     """

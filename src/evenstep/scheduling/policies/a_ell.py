@@ -31,7 +31,10 @@ Work = ReservedWork
 
 @rule
 def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
-    """Form a batch (`form_reserved`) by lower bounds, and by upper bounds for requests that have reached the lower."""
+    """Form a batch (`form_reserved`) by lower bounds, and by upper bounds for requests that have reached the lower.
+
+    A running request that reaches its lower bound is evicted to the queue's end (`stays_below_bound`), at most once.
+    """
     form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
 
 

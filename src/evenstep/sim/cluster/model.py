@@ -231,9 +231,10 @@ class Loss(Record):
 
 
 class Due(Record):
-    """A prediction that the host is asked for: the loop writes `slot`, the host `steps_left`, decode steps.
+    """A prediction that the host is asked for: the loop writes `slot`, an index in `Slots.rows`, the host `steps_left`.
 
-    A negative number stands for "not inside the horizon". With curves (`Ahead.curves`) the host writes those instead.
+    `steps_left` is decode steps; a negative number stands for "not inside the horizon". With curves the host writes row
+    `slot` of `Ahead.curves` instead. The host may put the entries into another order.
     """
 
     slot: int

@@ -25,7 +25,7 @@ from evenstep.sim.cluster.step import energy, extremes, sample
 
 @part
 def grow(fleet: Fleet, delta: int, unit: float) -> None:
-    """Let the load of every running request grow by one decode step, `delta` load units of `unit` tokens; in place."""
+    """Add a decode step to each worker's `units` and `load`: `delta` load units of `unit` tokens a running request."""
     units, running, load = fleet.units, fleet.running, fleet.load
     for g in range(units.size):
         loaded = units[g] + running[g] * delta
