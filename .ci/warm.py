@@ -49,7 +49,9 @@ def members() -> list[tuple[str, ...]]:
     from evenstep import names
 
     every = [(room, name) for room in ("routing", "scheduling") for name in names.members(room)]
-    return [("routing", "br-h", "br-0"), *(one for one in every if one[1] not in {"br-h", "br-0"})]
+    together = [("routing", "bf-io", "best"), ("routing", "br-h", "br-0")]
+    named = {(room, name) for room, *those in together for name in those}
+    return [*together, *(one for one in every if one not in named)]
 
 
 def decide(policy: str) -> None:

@@ -52,8 +52,8 @@ def test_engines_that_hand_back_what_they_get_are_asked_no_more_often_than_retri
 
 @pytest.mark.slow
 @given(st.integers(0, 1 << 40), st.booleans(), st.integers(20, 150))
-@settings(max_examples=1000, deadline=None)
-def test_in_thousands_of_storms_every_request_ends_exactly_once_and_nothing_is_left(seed, split, steps):
+@settings(max_examples=500, deadline=None)
+def test_in_a_thousand_storms_every_request_ends_exactly_once_and_nothing_is_left(seed, split, steps):
     for storm in (Storm(seed, split), HandingBack(seed, split)):
         for _ in range(steps):
             storm.step()
@@ -417,3 +417,31 @@ def test_a_request_that_failed_on_all_healthy_engines_waits_for_an_ejected_one_n
         assert isinstance(command, SendDecode) and command.worker == "a"
     else:
         assert isinstance(command, Reject) and (command.status, command.reason) == (503, "expired")
+
+
+@pytest.mark.parametrize("tier", ["pool", "prefill"])
+@pytest.mark.parametrize("ttl_s", [1.0, 30.0])
+def test_another_longest_wait_holds_for_requests_that_wait_already(tier, ttl_s):
+    story = Story(ttl_s=9.0, total_s=0.0, stale_s=99.0)
+    story.worker("a", slots=1)
+    story.sent(7)
+    if tier == "prefill":
+        story.worker("p", role="prefill")
+        story.d.fleet.prefill.unreadable("p")
+    story.now_s = 1.0
+    story.arrives(1)
+    story.tick()
+    story.now_s = 1.5
+    story.arrives(2)
+    story.tell(ev.Reloaded, settings=Settings(ttl_s=ttl_s, total_s=0.0, stale_s=99.0))
+    assert story.tick(1.0 + ttl_s - 0.1) == []
+    assert [told.request for told in story.tick(1.0 + ttl_s)] == [1]
+    assert [(told.request, told.reason) for told in story.tick(1.5 + ttl_s)] == [(2, "expired")]
+
+
+def test_a_rejected_request_is_counted_by_the_status_that_its_host_answered_with():
+    story = two_workers()
+    assert story.fails(story.sent(1), "client") == [Reject(1, 0, "client")]
+    assert story.d.snapshot()["requests_total"] == {}
+    story.d.rejected(422)
+    assert story.d.snapshot()["requests_total"] == {"422": 1}

@@ -56,19 +56,19 @@ def test_on_heavy_prompts_best_leaves_less_idle_than_br_0_with_and_without_its_b
         assert best.mean("idle_share") < other.mean("idle_share")
 
 
-#: Replicates that bring half a 95 % interval of best against least load below 2 %, by load.
-ENOUGH = {0.3: 16, 0.6: 64, 0.95: 176}
+#: Replicates that bring half a 95 % interval of best against least load below 3 %, by load.
+ENOUGH = {0.3: 16, 0.6: 32, 0.95: 80}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("load", ENOUGH)
 def test_below_saturation_best_is_at_least_level_with_least_load(load):
-    """Of its imbalance, as a share of the other's in the same replicate: level is a 95 % interval above -2 %, half of it below 2 %."""
+    """Of its imbalance, as a share of the other's in the same replicate: level is a 95 % interval above -2 %, half of it below 3 %."""
     best, other = found(f"burst at {load}", "best:predictor=live", "least-load", seeds=ENOUGH[load])
     pairs = zip(best.summaries, other.summaries, strict=True)
     less = mean_interval([1.0 - ours[IMBALANCE] / theirs[IMBALANCE] for ours, theirs in pairs])
     assert less.low > -0.02
-    assert (less.high - less.low) / 2 < 0.02
+    assert (less.high - less.low) / 2 < 0.03
 
 
 @pytest.mark.slow

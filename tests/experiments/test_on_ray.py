@@ -30,13 +30,6 @@ class Looking(Progress):
         self.seen.append(signal.getsignal(signal.SIGTERM))
 
 
-@pytest.mark.engine
-def test_sigterm_stays_as_it_was_while_a_cluster_of_this_process_runs():
-    looking = Looking()
-    sweep(tiny(), executor="ray", progress=looking)
-    assert set(looking.seen) == {signal.getsignal(signal.SIGTERM)}
-
-
 @pytest.fixture(scope="module")
 def cluster():
     from ray.cluster_utils import Cluster
@@ -49,27 +42,15 @@ def cluster():
 
 
 @pytest.mark.engine
-def test_two_nodes_give_the_same_bytes_as_this_process(cluster, tmp_path):
+def test_two_nodes_give_the_same_bytes_as_this_process_and_leave_its_signals_alone(cluster, tmp_path):
     import ray
 
+    looking = Looking()
     write_swept(sweep(tiny()), tmp_path / "here")
-    write_swept(sweep(tiny(), executor="ray", ray_address=cluster.address), tmp_path / "ray")
+    write_swept(sweep(tiny(), executor="ray", ray_address=cluster.address, progress=looking), tmp_path / "ray")
+    assert set(looking.seen) == {signal.getsignal(signal.SIGTERM)}
     assert (tmp_path / "ray").read_bytes() == (tmp_path / "here").read_bytes()
     assert not ray.is_initialized()
-
-
-@pytest.mark.engine
-def test_without_an_address_it_starts_a_cluster_of_its_own_whatever_else_runs_here(cluster):
-    """Not even if Ray would find another one by itself."""
-    import ray
-
-    class Asking(Progress):
-        def advance(self, label: str) -> None:
-            found.add(ray.get_runtime_context().gcs_address)
-
-    found: set[str] = set()
-    sweep(tiny(), executor="ray", progress=Asking())
-    assert len(found) == 1 and cluster.address not in found
 
 
 @pytest.mark.engine
@@ -82,16 +63,25 @@ def test_a_run_that_kills_its_process_on_a_node_twice_is_named(cluster, tmp_path
 
 
 @pytest.mark.engine
-def test_sigterm_stays_as_it_was_while_a_cluster_runs(cluster):
-    looking = Looking()
-    sweep(tiny(), executor="ray", ray_address=cluster.address, progress=looking)
-    assert set(looking.seen) == {signal.getsignal(signal.SIGTERM)}
-
-
-@pytest.mark.engine
 def test_a_cluster_that_is_not_there_is_one_clear_error(cluster):
     with pytest.raises(InputError, match="--ray-address is 'nowhere'; expected the address of a running cluster"):
         sweep(tiny(), executor="ray", ray_address="nowhere")
+
+
+@pytest.mark.engine
+def test_without_an_address_it_starts_a_cluster_of_its_own_and_leaves_signals_alone(cluster):
+    """Not even if Ray would find another one by itself. Last: Ray then fails to join a cluster in the same process."""
+    import ray
+
+    class Asking(Looking):
+        def advance(self, label: str) -> None:
+            super().advance(label)
+            found.add(ray.get_runtime_context().gcs_address)
+
+    found, asking = set[str](), Asking()
+    sweep(tiny(), executor="ray", progress=asking)
+    assert len(found) == 1 and cluster.address not in found
+    assert set(asking.seen) == {signal.getsignal(signal.SIGTERM)}
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):

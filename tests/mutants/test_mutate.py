@@ -55,7 +55,7 @@ def test_only_the_functions_that_are_named_are_changed():
 
 @pytest.mark.slow
 def test_the_tool_runs_a_module_s_tests_on_its_mutants_and_counts_those_that_are_noticed():
-    words = [sys.executable, "-m", "tests.mutants", "routing/policies/jsq", "--most", "2", "--processes", "1"]
+    words = [sys.executable, "-m", "tests.mutants", "measure/tally", "--most", "2", "--processes", "1"]
     ran = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.endswith("routing/policies/jsq: 2 of 2 mutants caught (100%)\n")
+    assert ran.stdout.endswith("measure/tally: 2 of 2 mutants caught (100%)\n")

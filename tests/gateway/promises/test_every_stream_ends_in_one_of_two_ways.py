@@ -149,10 +149,10 @@ def test_a_stream_cut_at_any_byte_is_completed_or_said_to_be_broken(more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize(("reset", "step"), [(False, 1), (True, 5)], ids=["closed", "reset"])
 @pytest.mark.parametrize("more", [{}, {"chat": True}, {"stream": False}], ids=["completion", "chat", "whole"])
-def test_a_stream_cut_at_every_byte_is_completed_or_said_to_be_broken(more, reset):
-    story(lambda: every_cut(1, reset, more), limit_s=300)
+def test_a_stream_closed_at_every_byte_or_reset_at_any_is_completed_or_said_to_be_broken(more, reset, step):
+    story(lambda: every_cut(step, reset, more), limit_s=300)
 
 
 def test_what_follows_a_complete_stream_changes_nothing():

@@ -8,6 +8,7 @@ import pytest
 
 from evenstep.cli.main import main
 from evenstep.errors import InputError
+from evenstep.sim.network import tasks
 from evenstep.sim.network.description import load
 
 FILE = """version: 1
@@ -110,12 +111,6 @@ def test_a_good_file_is_read(tmp_path):
         ("until_s: 10", "until_s: 10\nseed: -1", "line 3: seed is -1; expected an integer >= 0"),
         ("until_s: 10", f"until_s: 10\nseed: {10**23}", f"seed is {10**23}; expected an integer from 0 to {2**53}"),
         ("{act: 0.5, end: 0.5}", "{act: half, end: 0.5}", "tasks.agent.calls.act.then.act is 'half'; expected a number."),
-        pytest.param(  # all visits are drawn before it is said
-            "{act: 0.5, end: 0.5}",
-            "{act: 0.99999, end: 0.00001}",
-            "act.then is 'over 100000 visits of one task'",
-            marks=pytest.mark.slow,
-        ),
         (
             "{act: 0.5, end: 0.5}",
             "{act: 0.999999999, end: 0.000000001}",
@@ -141,6 +136,14 @@ def test_bad_input_is_one_line_that_names_field_and_value(tmp_path, capsys, old,
     assert main(["network", "run", str(path), "--seeds", "1"]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_a_loop_that_some_task_does_not_leave_is_refused_when_its_visits_are_drawn(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tasks, "MOST_VISITS", 300)
+    path = write(tmp_path, "{act: 0.5, end: 0.5}", "{act: 0.999, end: 0.001}")
+    assert main(["network", "run", str(path), "--seeds", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "act.then is 'over 300 visits of one task'" in error and error.count("\n") == 1
 
 
 def test_a_limit_of_a_trace_is_named_with_its_line(tmp_path):
