@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from evenstep.errors import InputError, nearest
+from evenstep.in_use import reads
 
 T = TypeVar("T")
 
@@ -130,6 +131,7 @@ def read_yaml(path: str | Path) -> Document:
     import yaml
 
     shown = str(path)
+    reads(Path(path))
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -449,6 +451,7 @@ _WORDS = {
     "int | null": "an integer",
     "float | null": "a number",
     "str | null": "text",
+    "Number out of range": "a finite number",
 }
 
 

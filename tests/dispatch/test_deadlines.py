@@ -47,9 +47,12 @@ def test_a_deadline_that_is_over_at_the_next_tick_is_over_before_its_round():
     assert expired(told) == [1] and [c.request for c in told if isinstance(c, SendDecode)] == [2]
 
 
-def test_other_rules_hold_for_those_who_come_after_them():
+def test_other_rules_hold_for_those_who_wait_already():
     story = full()
     story.arrives(2)
     story.tell(ev.Reloaded, settings=Settings(ttl_s=50.0, gather_ms=0.0))
-    story.arrives(3)
-    assert expired(story.tick(5.0)) == [2] and expired(story.tick(50.0)) == [3]
+    story.arrives(3, at=1.0)
+    assert expired(story.tick(5.0)) == []
+    story.tell(ev.Reloaded, settings=Settings(ttl_s=8.0, gather_ms=0.0))
+    assert story.wake_s == 8.0
+    assert expired(story.tick(8.0)) == [2] and expired(story.tick(9.0)) == [3]

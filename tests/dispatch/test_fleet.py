@@ -104,3 +104,18 @@ def test_nothing_is_kept_of_a_worker_that_has_left():
     assert kinds(story.tell(ev.Probed, worker="a", ok=False)) == ["ejected"]
     story.tell(ev.WorkerRemoved, worker="a")
     assert not any(about == "a" for _, about in story.d.fleet._noticed)
+
+
+@pytest.mark.parametrize("role", ["decode", "prefill"])
+def test_a_kv_capacity_that_is_no_longer_given_is_unknown_until_the_engine_says_one(role):
+    story = Story()
+    capacity = lambda: story.d.fleet.find("a").capacity  # noqa: E731
+    story.worker("a", role=role)
+    unknown = capacity()
+    story.worker("a", role=role, kv_tokens=500, heard=False)
+    assert capacity() == 500.0
+    story.worker("a", role=role, heard=False)
+    assert capacity() == unknown
+    story.sampled("a", kv_tokens=400)
+    story.worker("a", role=role, slots=9, heard=False)
+    assert capacity() == 400.0

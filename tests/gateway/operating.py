@@ -14,7 +14,7 @@ from evenstep.gateway.config.layers import Given, Sources
 from evenstep.gateway.operate.operation import Operation
 from evenstep.gateway.server import Server
 
-WORKERS = "http://127.0.0.1:1,name=a,scraped=false http://127.0.0.1:1,name=b,scraped=false"
+WORKERS = "http://127.0.0.1:1,name=a,scraped=false http://127.0.0.1:2,name=b,scraped=false"
 
 
 @dataclass

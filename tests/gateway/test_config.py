@@ -10,8 +10,8 @@ from evenstep import names
 from evenstep.dispatch.settings import Dispatch, Tenant, TenantLimits
 from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig, check_files, checked, is_loopback
-from evenstep.gateway.config.sections import Admin, ApiKey, Decisions, Engines, Limits, Listen, RequestClass
-from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.config.sections import Admin, ApiKey, Decisions, Engines, Limits, Listen, RequestClass, Traces
+from evenstep.gateway.config.worker import Discovery, Dns, Kubernetes, Worker
 
 
 def test_the_defaults_are_in_range():
@@ -33,6 +33,26 @@ def test_a_page_is_stale_after_three_readings_and_a_time_out_unless_the_config_s
 def test_two_workers_of_one_name_are_refused():
     with pytest.raises(InputError, match=r"workers: name is 'a:1'; expected each worker once"):
         checked(GatewayConfig(workers=[Worker("http://a:1"), Worker("http://a:1/")]))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Worker("http://a:1"), Worker("http://a:1/", name="b")),
+        (Worker("http://a"), Worker("http://A:80", name="b")),
+        (Worker("http://a:1", ranks=2), Worker("http://a:1", name="b", rank=1)),
+        (Worker("http://a:1", rank=1), Worker("http://a:1", name="b")),
+    ],
+)
+def test_an_engine_that_is_listed_twice_is_refused(one, other):
+    with pytest.raises(InputError, match=r"workers: url is .*; expected each engine once. a:[180]+(#1)? is there already"):
+        checked(GatewayConfig(workers=[one, other]))
+
+
+def test_ranks_roles_and_paths_of_one_url_are_engines_of_their_own():
+    one = Worker("http://a:1", ranks=4096)
+    others = (Worker("http://a:1", name="p", role="prefill"), Worker("http://a:1/x", name="x"))
+    assert len(checked(GatewayConfig(workers=[one, *others])).fleet()) == 4098
 
 
 def test_a_policy_that_shares_by_weight_is_told_the_weights_of_the_classes():
@@ -70,6 +90,9 @@ def test_dispatchers_are_told_the_limits_of_tenants():
         (GatewayConfig(keys=[ApiKey("k", "t", ["fast"])]), r"keys\[0\].classes is 'fast'"),
         (GatewayConfig(classes={"a": RequestClass(weight=0.0)}), "classes.a.weight is 0.0"),
         (GatewayConfig(tenants={"a": Tenant(per_s=-1.0)}), "per_s is -1.0"),
+        (GatewayConfig(traces=Traces(endpoint="foo")), "traces.endpoint is 'foo'; expected a URL"),
+        (GatewayConfig(discovery=Discovery(dns=[Dns("", port=5)])), r"discovery.dns\[0\]: name is ''"),
+        (GatewayConfig(discovery=Discovery(kubernetes=[Kubernetes("")])), r"discovery.kubernetes\[0\]: selector is ''"),
         (GatewayConfig(workers=[Worker("http://a:1", slots=0)]), "slots is 0; expected an integer >= 1"),
     ],
 )

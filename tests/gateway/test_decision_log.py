@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
@@ -204,10 +205,33 @@ def test_a_log_whose_last_bytes_do_not_fit_is_closed_all_the_same(tmp_path):
 
 
 def test_several_models_have_several_logs(tmp_path):
-    assert log_of(Decisions(), "m", several=False) is None
+    assert log_of(Decisions(), "m", []) is None
     settings = Decisions(path=str(tmp_path / "a.log"), part_bytes=5, keep=2, retry_s=7.0)
-    for several, name in ((False, "a.log"), (True, "a-org_m-1_5.log")):
-        assert log_of(settings, "org/m-1.5", several).path == str(tmp_path / name)
+    logs: list[DecisionLog] = []
+    for model in ("main", "org/m-1.5", "org/m-1_5", "org.m-1_5-2", "org.m-1.5"):
+        logs.append(log_of(settings, model, logs))
+    assert [log.path for log in logs] == [
+        str(tmp_path / name)
+        for name in ("a.log", "a-org_m-1_5.log", "a-org_m-1_5-2.log", "a-org_m-1_5-2-2.log", "a-org_m-1_5-3.log")
+    ]
+
+
+def test_models_whose_names_look_alike_in_a_file_name_have_a_whole_log_each(tmp_path):
+    async def story():
+        models = ("main", "org/m-1.5", "org/m-1_5")
+        log = Decisions(path=str(tmp_path / "a.evlog"), plain_keys=True)
+        async with contextlib.AsyncExitStack() as stack:
+            engines = [await stack.enter_async_context(engine(one_token)) for _ in models]
+            workers = [Worker(one.url, models=[model]) for one, model in zip(engines, models, strict=True)]
+            server = await stack.enter_async_context(serving(*workers, decisions=log))
+            for model in models:
+                assert b"[DONE]" in await raw(server, request({**BODY, "model": model}, headers=CLOSE))
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    assert len([*tmp_path.iterdir()]) == 3
+    for path in tmp_path.iterdir():
+        found = replay(path)
+        assert found.difference is None and found.decisions == 1
 
 
 def test_a_gateway_serves_on_while_its_log_cannot_be_written_and_says_so(tmp_path):
@@ -220,7 +244,8 @@ def test_a_gateway_serves_on_while_its_log_cannot_be_written_and_says_so(tmp_pat
         log = Decisions(path=str(path), plain_keys=True, retry_s=0.01)
         async with (
             engine(one_token) as one,
-            serving(one.url, Worker(url=one.url, name="b"), decisions=log) as server,
+            engine(one_token) as two,
+            serving(one.url, Worker(url=two.url, name="b"), decisions=log) as server,
         ):
 
             async def ask():

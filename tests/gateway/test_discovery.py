@@ -12,10 +12,9 @@ from tests.gateway.running import until
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Log
-from evenstep.gateway.config.worker import Discovery, Dns, Kubernetes, Worker
+from evenstep.gateway.config.worker import Discovery, Dns, Kubernetes, Worker, at_address
 from evenstep.gateway.operate import discovery
 from evenstep.gateway.operate.control import ControlProxy
-from evenstep.gateway.operate.discovered import at_address
 from evenstep.gateway.operate.discovery import discover, follow_dns, sources
 from evenstep.gateway.operate.logs import logging_to
 from evenstep.gateway.operate.membership import Membership

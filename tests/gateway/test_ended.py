@@ -7,7 +7,7 @@ import math
 
 import aiohttp
 import pytest
-from tests.gateway.running import DONE, END, EVENTS, base, chunk, engine, framed, serving, until, whole
+from tests.gateway.running import DONE, END, EVENTS, STALLS, base, chunk, engine, framed, serving, until, whole
 
 from evenstep.gateway.config.sections import ApiKey, RequestClass
 from evenstep.gateway.serve.ended import Ended
@@ -18,6 +18,65 @@ def test_times_are_differences_and_unknown_where_something_never_was():
     assert (one.ttft_s, one.tpot_s) == (pytest.approx(2.0), pytest.approx(0.5))
     none = Ended("r", "refused", 429, arrived_s=1.0, ended_s=1.0)
     assert math.isnan(none.ttft_s) and math.isnan(none.tpot_s)
+    several = Ended("r", "complete", 200, output_tokens=12, sequences=4, first_s=3.0, ended_s=5.0)
+    assert several.tpot_s == pytest.approx(1.0)
+    at_once = Ended("r", "complete", 200, output_tokens=12, sequences=0, first_s=3.0, ended_s=3.1)
+    assert math.isnan(at_once.tpot_s)
+
+
+def test_the_time_a_token_is_that_of_each_sequence_of_a_stream_as_in_the_metric():
+    async def scripted(number, head, body, writer):
+        if b'"stream"' not in body:
+            usage = b'"usage":{"prompt_tokens":2,"completion_tokens":5}'
+            writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}],%b}' % usage))
+            return
+        writer.write(EVENTS)
+        for n in range(1, 7):
+            event = chunk(f" t{n}", (n + 1) // 2, "length" if n > 4 else None)
+            writer.write(framed(event if n % 2 else event.replace(b'"index":0', b'"index":1')))
+            await writer.drain()
+            await asyncio.sleep(0.002)
+        writer.write(framed(DONE) + END)
+
+    async def story():
+        told: list[Ended] = []
+        async with engine(scripted) as one, serving(one.url) as server:
+            server.gateway.listen_to((told.append,))
+            body = {"model": "m", "prompt": "x", "max_tokens": 5}
+            async with aiohttp.ClientSession(base(server)) as client:
+                await (await client.post("/v1/completions", json=body)).read()
+                await (await client.post("/v1/completions", json={**body, "n": 2, "stream": True})).read()
+            await until(lambda: len(told) == 2)
+            metric = server.gateway.snapshot()["models"]["m"]["tpot_seconds"]
+        at_once, streamed = told
+        assert (at_once.output_tokens, streamed.output_tokens) == (5, 6)
+        assert math.isnan(at_once.tpot_s)
+        assert streamed.tpot_s == pytest.approx((streamed.ended_s - streamed.first_s) / 2)
+        assert metric["count"] == 1 and streamed.tpot_s == pytest.approx(metric["sum"], rel=0.3)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_stream_that_broke_and_could_not_go_on_has_the_tokens_that_came():
+    async def dies_late(number, head, body, writer):
+        writer.write(EVENTS + framed(chunk(" t1", 1)) + framed(chunk(" t2", 2)))
+        await writer.drain()
+        return STALLS if b'"stall"' in body else False
+
+    async def story():
+        told: list[Ended] = []
+        async with engine(dies_late) as one, serving(one.url) as server:
+            server.gateway.listen_to((told.append,))
+            body = {"model": "m", "prompt": "x", "max_tokens": 5, "stream": True, "n": 2}
+            async with aiohttp.ClientSession(base(server)) as client:
+                assert '"error"' in await (await client.post("/v1/completions", json=body)).text()
+                left = await client.post("/v1/completions", json={**body, "prompt": "stall"})
+                await left.content.readuntil(b"t2")
+                server.gateway.drain()
+                await server.gateway.give_up(1.0)
+        assert [(one.outcome, one.status, one.output_tokens) for one in told] == [("error", 200, 2)] * 2
+
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_every_request_is_told_once_with_what_became_of_it():
@@ -65,7 +124,7 @@ def test_every_request_is_told_once_with_what_became_of_it():
         assert (done.output_tokens, done.prompt_tokens, done.tenant, done.request_class) == (3, 2, "t", 1)
         assert done.request_id == "r1" and done.traceparent == "00-aa-bb-01" and done.path == "/v1/completions"
         assert done.arrived_s <= done.sent_s <= done.first_s <= done.ended_s and not done.continued
-        assert (unknown.outcome, unknown.tenant, unknown.tries) == ("refused", "t", 0)
+        assert (unknown.outcome, unknown.tenant, unknown.tries, unknown.model) == ("refused", "t", 0, "x")
         assert (broken.outcome, stranger.outcome, stranger.tenant) == ("refused", "refused", "")
         assert (left.status, left.output_tokens) == (200, 3)
 
@@ -107,13 +166,15 @@ def test_what_is_passed_on_is_told_as_well():
             async with aiohttp.ClientSession(base(server)) as client:
                 for path in ("/tokenize", "/v1/embeddings", "/nothing"):
                     await (await client.post(path, json={"model": "m"})).read()
+                await (await client.post("/tokenize", json={"model": "y" * 1000})).read()
                 await client.get("/v1/models")
                 await client.get("/healthz")
-            await until(lambda: len(told) >= 3)
+            await until(lambda: len(told) >= 4)
         assert [(e.path, e.outcome, e.status, e.model) for e in told] == [
             ("/tokenize", "complete", 200, "m"),
             ("/v1/embeddings", "error", 400, "m"),
             ("/nothing", "refused", 404, ""),
+            ("/tokenize", "refused", 404, "y" * 117 + "..."),
         ]
         assert told[0].worker == one.url[7:] and told[0].tries == 1 and told[0].tenant == "anonymous"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import get_args
 
 import aiohttp
@@ -28,6 +29,7 @@ from tests.gateway.running import (
 
 from evenstep.dispatch.commands import Broken
 from evenstep.dispatch.settings import Dispatch
+from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.serve.exchange import _WHY
 
@@ -159,6 +161,49 @@ def test_where_every_engine_fails_the_client_is_told_once_each_was_tried():
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "engine_failed"
             assert b"127.0.0.1" not in answer
             assert (len(first.asked), len(second.asked)) == (1, 1)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [(405, 405), (413, 413), (422, 422), (429, 429), (500, 502), (503, 503), (404, 404), (0, 504)],
+)
+def test_a_request_is_counted_by_the_status_that_its_client_got(said, status, is_streamed):
+    async def story():
+        async def answers(number, head, body, writer):
+            if not said:
+                return STALLS
+            writer.write(whole(said, b'{"error":{"message":"The model `m` does not exist.","code":"model_not_found"}}'))
+
+        quick = Engines(first_byte_s=0.05, answer_s=0.05)
+        async with engine(answers) as only, serving(Worker(only.url, models=["m"]), engines=quick) as server:
+            answer = await raw(server, request({**BODY, "stream": is_streamed}, headers=CLOSE))
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+            found = server.gateway.snapshot()
+            assert found["models"]["m"]["requests_total"] == found["gateway"]["answers_total"] == {str(status): 1}
+
+    asyncio.run(story())
+
+
+def test_a_request_that_waited_too_long_is_told_how_long_it_waited():
+    async def story():
+        async def stalls(number, head, body, writer):
+            return STALLS
+
+        rules = Dispatch(ttl_s=60.0)
+        async with engine(stalls) as only, serving(Worker(only.url, slots=1), dispatch=rules) as server:
+            _, leaves = await asyncio.open_connection("127.0.0.1", server.port)
+            leaves.write(request(BODY))
+            await until(lambda: only.asked)
+            waits = asyncio.create_task(raw(server, request(BODY, headers=CLOSE)))
+            await until(lambda: server.gateway.pools.all[0].requests == 2)
+            gateway = server.gateway
+            gateway.reload(replace(gateway.config(), dispatch=Dispatch(ttl_s=0.3)))
+            gateway.reload(replace(gateway.config(), dispatch=Dispatch(ttl_s=0.2)))
+            assert b"waited 0.2 s for a free slot" in await waits
+            leaves.close()
 
     asyncio.run(story())
 

@@ -98,6 +98,7 @@ def test_a_bad_file_is_refused_with_its_line_and_the_nearest_name(file, text, sa
     [
         ({"EVENSTEP_LIMITS_BODYBYTES": "3"}, "EVENSTEP_LIMITS_BODYBYTES.*Did you mean EVENSTEP_LIMITS_BODY_BYTES"),
         ({"EVENSTEP_SLOTS": "x"}, "environment EVENSTEP_SLOTS: slots is 'x'; expected an integer"),
+        ({"EVENSTEP_LIMITS_IDLE_S": "1e400"}, "limits.idle_s is '1e400'; expected a finite number"),
         ({"EVENSTEP_LOG_FORMAT": "yaml"}, "expected one of text, json"),
         ({"EVENSTEP_TENANTS": "{"}, "tenants is '{'; expected JSON that fits"),
         ({"EVENSTEP_LISTEN_PORT": "70000"}, "environment EVENSTEP_LISTEN_PORT: listen.port is 70000"),

@@ -253,3 +253,80 @@ def test_limits_of_a_tenant_hold_over_all_models():
                 leaves.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("models", [["m"], []])
+def test_a_reload_reads_the_keys_of_workers_again(tmp_path, models, caplog):
+    key = tmp_path / "key"
+
+    async def answers(number, head, body, writer):
+        writer.write(whole(200, b'{"choices":[{"index":0,"text":"a","finish_reason":"stop"}]}'))
+
+    async def shown(server, one):
+        assert b" 200 OK" in await raw(server, request({"model": "m", "prompt": "x"}, headers="Connection: close\r\n"))
+        return one.asked[-1][0].partition(b"Authorization: Bearer ")[2].partition(b"\r\n")[0]
+
+    async def story():
+        key.write_text("old")
+        async with engine(answers) as one, serving(Worker(one.url, api_key=f"file:{key}", models=models)) as server:
+            (pool,) = server.gateway.pools.all
+            (backend,) = pool.backends.values()
+            server.gateway.reload(server.gateway.config())
+            assert list(pool.backends.values()) == [backend] and await shown(server, one) == b"old"
+            key.write_text("new")
+            server.gateway.reload(server.gateway.config())
+            assert await shown(server, one) == b"new"
+            key.unlink()
+            server.gateway.reload(server.gateway.config())
+            assert await shown(server, one) == b"new" and "expected a readable file" in caplog.text
+
+    asyncio.run(story())
+
+
+def test_a_worker_that_has_not_said_its_models_is_asked_on_with_the_key_of_a_reload(monkeypatch, tmp_path):
+    key, heads = tmp_path / "key", list[bytes]()
+    monkeypatch.setattr("evenstep.gateway.serve.pools._AGAIN_S", 0.005)
+
+    async def serve(self, reader, writer):
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        page = MODELS if b"Bearer new" in heads[-1] else b"{}"
+        writer.write(whole(200, page, more="Connection: close\r\n"))
+        writer.close()
+
+    monkeypatch.setattr(Engine, "serve", serve)
+
+    async def story():
+        key.write_text("old")
+        async with engine(nothing) as one, serving(Worker(one.url, api_key=f"file:{key}"), is_ready=False) as server:
+            await until(lambda: heads)
+            key.write_text("new")
+            server.gateway.reload(server.gateway.config())
+            await until(lambda: server.gateway.pools.pool_of("m"))
+
+    asyncio.run(story())
+
+
+def test_a_reload_of_slots_holds_for_workers_without_their_own_unless_they_leave():
+    async def slots(server, **settings):
+        server.gateway.reload(dataclasses.replace(server.gateway.config(), **settings))
+        mirror = server.gateway.pools.all[0].dispatcher.mirror
+        return {worker.spec.name: (worker.spec.slots, worker.leaves) for worker in mirror.workers}
+
+    async def story():
+        async def stalls(number, head, body, writer):
+            return STALLS
+
+        async with engine(stalls) as one, serving(slots=9, is_ready=False) as server:
+            for name, more in (("a", {}), ("b", {"slots": 3})):
+                server.gateway.add_worker(Worker(one.url, name=name, models=["m"], **more))
+            assert await slots(server, slots=5) == {"a": (5, False), "b": (3, False)}
+            server.gateway.remove_worker("b", drain=True)
+            _, leaves = await asyncio.open_connection("127.0.0.1", server.port)
+            leaves.write(request({"model": "m", "prompt": "x"}))
+            await until(lambda: one.asked)
+            server.gateway.remove_worker("a", drain=True)
+            assert await slots(server, slots=7) == {"a": (5, True)}
+            leaves.close()
+            await until(lambda: not server.gateway.pools.workers)
+
+    asyncio.run(story())

@@ -20,6 +20,8 @@ from tests.gateway.running import (
     whole,
 )
 
+from evenstep.gateway.config.worker import Worker
+
 CLOSE = "Connection: close\r\nContent-Type: application/json\r\n"
 BODY = {"model": "m", "input": "x"}
 
@@ -45,6 +47,26 @@ def test_bodies_heads_and_queries_go_through_and_headers_of_routing_do_not():
             assert b"Server" not in answer
             assert rest(answer) == b'{"data":[1]}'
             assert server.gateway.snapshot()["models"]["m"]["requests_total"] == {}
+
+    asyncio.run(story())
+
+
+def test_a_request_that_names_no_model_goes_to_the_worker_with_the_fewest_of_all_models():
+    async def story():
+        async def answers(number, head, body, writer):
+            if b"/v1/completions" in head:
+                return STALLS
+            writer.write(whole(200, b"{}"))
+
+        async with engine(answers) as a, engine(answers) as b:
+            workers = Worker(a.url, models=["one"]), Worker(b.url, models=["two"])
+            async with serving(*workers) as server:
+                _, leaves = await asyncio.open_connection("127.0.0.1", server.port)
+                leaves.write(request({"model": "one", "prompt": "x"}))
+                await until(lambda: a.asked)
+                assert b" 200 OK" in await raw(server, request(b"", "/v1/files", "GET", CLOSE))
+                assert len(b.asked) == len(a.asked) == 1
+                leaves.close()
 
     asyncio.run(story())
 

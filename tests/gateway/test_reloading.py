@@ -63,6 +63,12 @@ def test_what_the_file_says_anew_holds_and_workers_come_and_go(tmp_path):
         ("http://b:1", "http://x:1", "url is 'http://x:1'; expected http://b:1"),
         ("policy: jsq", "policy: br-0\nkeys: [{key: 'env:NO_SUCH', tenant: t}]", "a variable that is set"),
         ("name: b", "name: c, engine: tgi", "expected a known engine"),
+        ("name: b", "name: b, api_key: 'env:NO_SUCH'", "worker b: api_key is 'env:NO_SUCH'; expected a variable"),
+        (
+            "name: b",
+            "name: b}\n  - {url: 'http://a:1', name: c",
+            "line 4: workers.url is 'http://a:1'; expected each engine",
+        ),
         ("version: 1", "version: 2", "version is 2"),
     ],
 )

@@ -86,7 +86,8 @@ def test_the_decision_log_replays_and_says_nothing_of_prompts(tmp_path):
         log = Decisions(path=str(path), salt="s")
         async with (
             engine(one_token) as one,
-            serving(one.url, Worker(url=one.url, name="b"), decisions=log) as server,
+            engine(one_token) as two,
+            serving(one.url, Worker(url=two.url, name="b"), decisions=log) as server,
         ):
             await asyncio.gather(*(raw(server, request(BODY, headers=CLOSE)) for _ in range(9)))
 

@@ -93,6 +93,38 @@ def test_the_process_lets_a_stream_end_after_sigterm_and_exits_with_0(tmp_path):
     asyncio.run(story())
 
 
+HUNG_UP = """
+import os, signal
+from evenstep.cli.main import main
+from evenstep.gateway.config.layers import Sources
+settled = Sources.settled
+def hung_up(*given):
+    Sources.settled = settled
+    os.kill(os.getpid(), signal.SIGHUP)
+    return settled(*given)
+Sources.settled = hung_up
+raise SystemExit(main())
+"""
+
+
+def test_a_reload_that_is_asked_for_during_the_start_follows_it(tmp_path):
+    command = [sys.executable, "-c", HUNG_UP, "serve", "--port", "0", "--policy", "jsq", "--admin-port", "0"]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    try:
+        said = next((line for line in process.stdout if "config reloaded" in line), "")
+        assert said, process.wait()
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        assert process.wait() == 0
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.stdout.close()
+
+
 BROKEN = """
 from evenstep.cli.main import main
 from evenstep.errors import PolicyError

@@ -37,6 +37,8 @@ def test_a_group_that_is_given_holds_for_every_rank():
         "http://a:port",
         "http://a b:1",
         "http://u@a:1",
+        "http://:pw@a:1",
+        "http://@a:1",
         "http://a:1?x",
     ],
 )

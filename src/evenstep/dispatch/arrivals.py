@@ -61,7 +61,6 @@ class Arrivals:
             if may_refuse or is_too_large or len(here) + len(queue) >= limit:
                 refusal = self.refusal(event, turn.now_s)
                 if refusal is not None:
-                    parts.meters.requests[str(refusal[0])] += 1
                     turn.out.append(Reject(event.request, *refusal))
                     continue
             row = self._enter(event)

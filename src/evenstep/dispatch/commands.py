@@ -82,7 +82,9 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
     """Answer with a status: no token has reached the client. The request is over.
 
     Args:
-        status: 400, 429, 502, 503 or 504; 0 = pass the engine's own answer on (a client's fault, as the engine says).
+        status: 400, 429, 502, 503 or 504; 0 = pass the engine's own answer on (a client's fault, as the engine says). A host
+            that knows more may answer with another one; it reports the status that it answered with to
+            `Dispatcher.rejected`.
         reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long`` (prompt above any worker's KV memory),
             ``too-wide`` (copies above any worker's slots), ``expired`` (`ttl_s`), ``overdue`` (`total_s`), ``draining``,
             ``failed``, ``no-worker``, ``cannot-continue``, ``client``.

@@ -152,6 +152,10 @@ class Dispatcher:
         """
         self.requests.correct(row, prompt_tokens)
 
+    def rejected(self, status: int) -> None:
+        """Count a request that ended with a `Reject`, by the HTTP status that the host answered with."""
+        self.parts.meters.requests[str(status)] += 1
+
     def flush(self) -> None:
         """Write the chunks counted since the last record to the decision log, if any; call it before the log is closed."""
         self._journal.flush()
@@ -429,11 +433,11 @@ class Dispatcher:
         if event.policy or event.predictor:
             self.reload(event.policy, event.predictor)
         if event.settings is not None:
-            self._deadlines.set_newcomers()
             self._turn.settings = found = event.settings
             self.parts.limits.settings = found
             self.parts.deciding.go_by(found)
             self.fleet.breaker.limits(found.breaker_failures, found.cooldown_s, found.cooldown_cap_s)
+            self._deadlines.set_anew()
             self._deadlines.look_when_overdue()
         self._rounds.open()
 

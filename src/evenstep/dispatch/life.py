@@ -11,6 +11,7 @@ from typing import Literal
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Finished, Kind
+from evenstep.dispatch.log.meters import tpot_s
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.requests.rows import NEVER
 from evenstep.dispatch.requests.tenants import retry_after
@@ -54,16 +55,12 @@ class Requests:
     def enqueue(self, row: int, cause: Cause) -> None:
         """Move a request by `cause`, and put it into the queue of its new state: for a prefiller, or the pool.
 
-        Its deadline is `ttl_s` from now. If the request has failed before and all engines left for it are ejected, it waits
-        two times `cooldown_s` at most. A request for the pool opens rounds.
+        Its deadline is set (`Deadlines.set`). A request for the pool opens rounds.
         """
-        rows, now_s, settings = self._rows, self._turn.now_s, self._turn.settings
+        rows = self._rows
         rows.move(row, cause)
-        rows.at.queued_s[row] = now_s
-        ttl_s, exclusions = settings.ttl_s, self._exclusions
-        if row in exclusions.excluded and not exclusions.has_others(row, rows.at.produced[row] > 0, True):
-            ttl_s = min(ttl_s, 2.0 * settings.cooldown_s)
-        self._timers.set(("ttl", row), now_s + ttl_s)
+        rows.at.queued_s[row] = self._turn.now_s
+        self._parts.deadlines.set(row)
         if rows.at.state[row] == _FOR_PREFILLER:
             self._prefills.add(row)
         else:
@@ -192,7 +189,6 @@ class Requests:
         else:
             status = {"client": 0, "expired": 503, "overdue": 504}.get(reason, 502)
             retry_s = retry_after(meters.waits.mean_s) if status == 503 else 0
-            meters.requests[str(status or 400)] += 1
             out.append(co.Reject(request, status, reason, retry_s))
         self.end(row, told=True)
 
@@ -257,7 +253,7 @@ class Requests:
             return
         self._deciding.ended(at.request[row], at.prompt[row], tokens, at.key[row])
         if tokens > 1 and at.state[row] == _RUNNING:
-            meters.tpot_s.add((self._turn.now_s - self._rows.at.first_s[row]) / (tokens - 1))
+            meters.tpot_s.add(tpot_s(self._turn.now_s - at.first_s[row], produced, at.copies[row]))
         if at.predicted[row] >= 0 and at.leave[row] < NEVER:
             meters.prediction_error.add(abs(at.leave[row] - tokens))
 

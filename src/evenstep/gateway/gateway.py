@@ -132,7 +132,8 @@ class Gateway(Control):
     def reload(self, config: GatewayConfig) -> None:
         callers, settings = Callers(config), config.settings()
         Dispatcher(config.weighed_policy(), predictor=config.predictor, settings=settings)
-        self._config = self.pools.config = config
+        self._config = config
+        self.pools.go_by(config)
         self.front.go_by(config, callers)
         for pool in self.pools.all:
             pool.reload(config.weighed_policy(), config.predictor, settings)

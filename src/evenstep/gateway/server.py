@@ -9,7 +9,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from evenstep import compiled, sockets
@@ -133,7 +133,13 @@ class Server:
         return config.policy, config.predictor
 
 
-def serve(sources: Sources, say: Callable[[str], None], settled: Settled[GatewayConfig], bound: socket.socket) -> None:
+def serve(
+    sources: Sources,
+    say: Callable[[str], None],
+    settled: Settled[GatewayConfig],
+    bound: socket.socket,
+    hangups: Collection[int] = (),
+) -> None:
     """Listen until SIGTERM or SIGINT, then let requests finish; a second signal stops at once. SIGHUP reloads the config.
 
     Returns when the gateway has ended. Requests may run for ``limits.drain_s`` seconds more; then they end with an error.
@@ -143,6 +149,7 @@ def serve(sources: Sources, say: Callable[[str], None], settled: Settled[Gateway
         say: takes one line at a time: addresses and assumptions at the start, later that it is ready and that it drains.
         settled: the config at the start.
         bound: a bound socket for clients, which does not listen yet.
+        hangups: each SIGHUP that came before it listened to signals itself; a reload follows them.
 
     Raises:
         InputError: see `Server.open` and `Operation.start`.
@@ -154,7 +161,7 @@ def serve(sources: Sources, say: Callable[[str], None], settled: Settled[Gateway
         logging_to(settled.value.log) as logs,
         asyncio.Runner(loop_factory=sockets.loop_factory()) as runner,
     ):
-        runner.run(_serve(sources, settled, bound, logs, say))
+        runner.run(_serve(sources, settled, bound, logs, say, hangups))
 
 
 async def _serve(
@@ -163,6 +170,7 @@ async def _serve(
     bound: socket.socket,
     logs: Logs,
     say: Callable[[str], None],
+    hangups: Collection[int],
 ) -> None:
     loop = asyncio.get_running_loop()
     server = Server(settled.value, is_scraped=True, bound=bound)
@@ -176,7 +184,7 @@ async def _serve(
         for line in (*introduction(server), *operation.introduction()):
             say(line)
         telling = loop.create_task(_say_when_ready(server, say))
-        await _until_told(server, operation, say)
+        await _until_told(server, operation, say, hangups)
         telling.cancel()
     finally:
         await loop.run_in_executor(None, operation.stop)
@@ -204,7 +212,7 @@ async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
         say("kernels are compiled: from now on compiled code decides")
 
 
-async def _until_told(server: Server, operation: Operation, say: Callable[[str], None]) -> None:
+async def _until_told(server: Server, operation: Operation, say: Callable[[str], None], hangups: Collection[int]) -> None:
     """Serve until a signal says so, and let what runs end.
 
     Raises:
@@ -214,6 +222,8 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
     loop = asyncio.get_running_loop()
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGHUP, operation.reload)
+        if hangups:
+            operation.reload()
 
     def begun(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:

@@ -9,7 +9,9 @@ requests are told to wait. This file imports no kernel.
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,6 +38,9 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
         InputError: a missing package, an invalid config, a port that is taken; see also `server.serve`.
     """
     sockets.need_gateway_extra(WHERE)
+    hangups = list[int]()  # a reload follows them; by default they would end the process
+    if sys.platform != "win32":
+        signal.signal(signal.SIGHUP, lambda number, _frame: hangups.append(number))
     with contextlib.ExitStack() as while_it_fails, contextlib.ExitStack() as until_imported:
         bound: list[socket.socket] = []
 
@@ -52,7 +57,7 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
         from evenstep.gateway import server
 
         while_it_fails.pop_all()
-    server.serve(sources, say, settled, bound[0])
+    server.serve(sources, say, settled, bound[0], hangups)
 
 
 class WaitingRoom:

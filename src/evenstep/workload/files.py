@@ -10,6 +10,7 @@ from io import BufferedIOBase
 from pathlib import Path
 
 from evenstep.errors import InputError
+from evenstep.in_use import reads
 
 #: How much of a file a format sees when it is asked whether it recognises it, in bytes after decompression.
 HEAD_BYTES = 1 << 20
@@ -60,6 +61,9 @@ def decoded(path: Path, data: bytes) -> str:
 def _read(path: Path, size: int) -> bytes:
     if path.is_dir():
         raise InputError(str(path), "file", "a directory", "a file", "Name one trace file.")
+    if path.is_fifo():
+        hint = "Traces are read more than once: write it to a file first."
+        raise InputError(str(path), "file", "a pipe", "a file", hint)
     with _opened(path) as file:
         data = file.read(size)
     if not data:
@@ -73,6 +77,7 @@ def _opened(path: Path) -> Generator[BufferedIOBase]:
     try:
         if "\0" in str(path):  # the system calls would raise a ValueError
             raise FileNotFoundError
+        reads(path)
         with path.open("rb") as raw:
             packed = raw.read(2) == _GZIP
             raw.seek(0)
@@ -83,4 +88,4 @@ def _opened(path: Path) -> Generator[BufferedIOBase]:
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(str(path), "file", "damaged gzip", "a whole gzip file", f"{error}.") from None
     except OSError as error:
-        raise InputError(str(path), "file", "unreadable", "a readable file", f"{error.strerror}.") from None
+        raise InputError(str(path), "file", "unreadable", "a readable file", f"{error.strerror or error}.") from None

@@ -85,9 +85,9 @@ class Fleet:
         if known.spec.role != spec.role:
             raise InputError(f"worker {spec.name}", "role", spec.role, known.spec.role, "Remove it first.")
         moved = known.spec.group != spec.group
+        if known.spec.kv_tokens != spec.kv_tokens:
+            known.capacity = known.stated(spec)
         known.spec, known.leaves = spec, False
-        if spec.kv_tokens:
-            known.capacity = float(spec.kv_tokens)
         if isinstance(known, Worker):
             known.most_slots = max(known.most_slots, spec.slots)
             known.is_known |= not spec.scraped

@@ -37,7 +37,7 @@ class Worker:
 
     def __init__(self, spec: WorkerSpec, now_s: float) -> None:
         self.spec = spec
-        self.capacity = float(spec.kv_tokens or math.inf)
+        self.capacity = self.stated(spec)
         self.most_slots = spec.slots  # the most it ever had: if they are lowered, it keeps what it runs
         self.is_up = True
         self.leaves = False
@@ -56,6 +56,11 @@ class Worker:
         )  # went, and requests of ours, when the last sample was asked for
         # came, went and requests of ours when its metrics were asked for; -1 = they were not
         self.asked: tuple[int, int, int] = (0, 0, -1)
+
+    @staticmethod
+    def stated(spec: WorkerSpec) -> float:
+        """The KV capacity in tokens that a description states; inf if it states none."""
+        return float(spec.kv_tokens or math.inf)
 
     @property
     def is_open(self) -> bool:

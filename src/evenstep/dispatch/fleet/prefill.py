@@ -35,6 +35,11 @@ class Prefiller:
     leaves: bool = False
     requests: set[int] = field(default_factory=set[int])
 
+    @staticmethod
+    def stated(spec: WorkerSpec) -> float:
+        """The KV capacity in tokens that a description states; 100,000 if it states none."""
+        return float(spec.kv_tokens or _ASSUMED_TOKENS)
+
     @property
     def filled(self) -> float:
         """Share of the prefiller's KV memory in use, with prompts sent since its last report; may be above 1."""
@@ -48,9 +53,8 @@ class PrefillBudget:
         self.prefillers: dict[str, Prefiller] = {}
 
     def add(self, spec: WorkerSpec) -> None:
-        found = Prefiller(spec, used=1.0 if spec.scraped else 0.0)
-        found.capacity = spec.kv_tokens or _ASSUMED_TOKENS
-        self.prefillers[spec.name] = found
+        used = 1.0 if spec.scraped else 0.0
+        self.prefillers[spec.name] = Prefiller(spec, used=used, capacity=Prefiller.stated(spec))
 
     def choose(self, without: frozenset[str] | set[str] = frozenset()) -> Prefiller | None:
         """The least filled prefiller with room, ties to the one that joined first; None if no prefiller has room.

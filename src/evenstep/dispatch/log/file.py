@@ -1,7 +1,7 @@
 """Decision logs as files: JSON lines (``*.jsonl``), or msgpack in frames, in parts of bounded size.
 
-A frame is the length of a record in four bytes, lowest first, and the record. Part 0 has the given name; part n has
-``.n`` before the last suffix. A part begins with the state of its dispatcher, so a replay can begin at any of them.
+`workload.log_parts` says what a frame is, and how parts are named. A later part begins with the state of its dispatcher, so
+a replay can begin at any of them.
 
 A writer that is killed leaves an incomplete record at the end of its last part. The reader drops it (`cut_off` is its
 length); an incomplete record anywhere else is damage. A writer that fails, on a full disk for example, loses records: its
@@ -24,8 +24,8 @@ import msgspec
 
 from evenstep.dispatch.log.records import KIND, VERSION, Checkpoint, Header, Record
 from evenstep.errors import InputError, check_range
+from evenstep.workload.log_parts import FRAME, has_part, part_of, place_in_log
 
-_FRAME = 4
 _BUFFER = 8192
 
 
@@ -75,7 +75,7 @@ class LogFile:
             data = self._json.encode(record) + b"\n"
         else:
             data = self._msgpack.encode(record)
-            buffer += len(data).to_bytes(_FRAME, "little")
+            buffer += len(data).to_bytes(FRAME, "little")
         buffer += data
         if len(buffer) >= _BUFFER:
             self.flush()
@@ -173,15 +173,6 @@ class LogFile:
                 part_of(self.path, self.part - self.keep).unlink()
 
 
-def part_of(path: Path, part: int) -> Path:
-    """The path of part `part` of a log: `path` for part 0, else with ``.N`` before its suffix.
-
-    Args:
-        path: of part 0.
-    """
-    return path if part == 0 else path.with_name(f"{path.stem}.{part}{path.suffix}")
-
-
 def parts_of(path: Path) -> tuple[Path, int]:
     """The path of part 0 of a log, and the number of the first part to read.
 
@@ -191,26 +182,8 @@ def parts_of(path: Path) -> tuple[Path, int]:
         path: of part 0, deleted or not, or of a later part. The name of part 0 may have a number too; its header tells.
     """
     if not path.exists():
-        return path, min((part for part in _later_parts(path) if not _begins_log(part_of(path, part))), default=0)
-    stem, _, number = path.stem.rpartition(".")
-    if stem and number.isdecimal() and not _begins_log(path):
-        return path.with_name(stem + path.suffix), int(number)
-    return path, 0
-
-
-def _begins_log(path: Path) -> bool:
-    """Whether a file is part 0 of a log, by its header."""
-    try:
-        header = next(_records(path, True), None)
-    except InputError:
-        return False
-    return isinstance(header, Header) and header.part == 0
-
-
-def _has_part(path: Path, part: int) -> bool:
-    """Whether there is a later part of this number: another log may have its name, and begin there."""
-    place = part_of(path, part)
-    return place.exists() and not _begins_log(place)
+        return path, min((part for part in _later_parts(path) if has_part(path, part)), default=0)
+    return place_in_log(path)
 
 
 def _later_parts(path: Path) -> list[int]:
@@ -263,9 +236,9 @@ def read_log(path: Path) -> Iterator[Record]:
     """
     path, first = parts_of(path)
     part = first
-    while part == first or _has_part(path, part):
+    while part == first or has_part(path, part):
         place = part_of(path, part)
-        is_last = not _has_part(path, part + 1)
+        is_last = not has_part(path, part + 1)
         is_cut = is_last or _is_after_gap(part_of(path, part + 1))
         records = _records(place, is_cut)
         header = next(records, None)
@@ -305,14 +278,14 @@ def cut_off(path: Path) -> int:
         InputError: no such file.
     """
     path, part = parts_of(path)
-    while _has_part(path, part + 1):
+    while has_part(path, part + 1):
         part += 1
     place = part_of(path, part)
     with _open(place) as file:
         if place.suffix == ".jsonl":
             end = sum(len(line) for line in file if line.endswith(b"\n"))
         else:
-            end = sum(_FRAME + len(piece) for piece in _frames(file, True))
+            end = sum(FRAME + len(piece) for piece in _frames(file, True))
     return place.stat().st_size - end
 
 
@@ -354,10 +327,10 @@ def _lines(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
 
 
 def _frames(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
-    while head := file.read(_FRAME):
+    while head := file.read(FRAME):
         size = int.from_bytes(head, "little")
         piece = file.read(size)
-        if len(head) < _FRAME or len(piece) < size:
+        if len(head) < FRAME or len(piece) < size:
             if may_be_cut:
                 return
             raise EOFError

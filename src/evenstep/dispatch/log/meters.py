@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from evenstep.dispatch.log.histogram import SECONDS, TOKENS, Histogram, Seconds, Waits
+
+
+def tpot_s(streamed_s: float, tokens: int, sequences: int) -> float:
+    """Seconds per further token of each sequence of a streamed answer; nan with fewer than two tokens a sequence.
+
+    Args:
+        streamed_s: seconds from its first token to its end.
+        tokens: of all its sequences together.
+        sequences: number of sequences that streamed side by side; 0 = the answer did not stream.
+    """
+    further = tokens // sequences - 1 if sequences else 0
+    return streamed_s / further if further > 0 else math.nan
 
 
 class Meters:

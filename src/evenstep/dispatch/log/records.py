@@ -13,8 +13,9 @@ import msgspec
 
 from evenstep.dispatch.events import Event
 from evenstep.dispatch.settings import Settings
+from evenstep.workload.log_parts import KIND
 
-KIND, VERSION = "evenstep-decision-log", 1
+VERSION = 1
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="header"):

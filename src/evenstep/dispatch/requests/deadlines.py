@@ -15,6 +15,7 @@ from evenstep.dispatch.transitions import State
 from evenstep.dispatch.turn import Turn
 
 _QUEUED = (int(State.POOLED), int(State.SEATING))
+_WAITING = (*_QUEUED, int(State.FOR_PREFILLER))
 
 
 class Deadlines:
@@ -51,6 +52,24 @@ class Deadlines:
             if not self.newcomers:
                 self.newcomers_s = now_s
             self.newcomers.append(row)
+
+    def set(self, row: int) -> None:
+        """Set the deadline of a waiting request: `ttl_s` after it entered its queue.
+
+        If it has failed before and all engines left for it are ejected, that is two times `cooldown_s` at most.
+        """
+        settings, at, exclusions = self._turn.settings, self._rows.at, self._exclusions
+        ttl_s = settings.ttl_s
+        if row in exclusions.excluded and not exclusions.has_others(row, at.produced[row] > 0, True):
+            ttl_s = min(ttl_s, 2.0 * settings.cooldown_s)
+        self.timers.set(("ttl", row), at.queued_s[row] + ttl_s)
+
+    def set_anew(self) -> None:
+        """Set the deadlines of all waiting requests under the settings in force; then there are no newcomers."""
+        for row in self._rows.by_request.values():
+            if self._rows.at.state[row] in _WAITING:
+                self.set(row)
+        self.newcomers.clear()
 
     @property
     def newcomers_are_due(self) -> bool:

@@ -56,13 +56,13 @@ def bad_request(error: InputError) -> Refusal:
 
 def unknown_model(name: str) -> Refusal:
     """The refusal (404) if no worker serves the model."""
-    message = f"The model `{_short(name)}` does not exist or you do not have access to it."
+    message = f"The model `{short(name)}` does not exist or you do not have access to it."
     return Refusal(404, "invalid_request_error", message, "model_not_found", "model")
 
 
 def unknown_path(method: str, path: str) -> Refusal:
     """The refusal (404) for an unknown endpoint."""
-    return Refusal(404, "invalid_request_error", f"Unknown request URL: {method} {_short(path)}.", "unknown_url")
+    return Refusal(404, "invalid_request_error", f"Unknown request URL: {method} {short(path)}.", "unknown_url")
 
 
 def unauthorized() -> Refusal:
@@ -197,5 +197,6 @@ def _fault(body: bytes) -> _Fault:
     return _Fault(told.error or told.message, told.type, told.param, told.code)
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A client's text as an answer or a log shows it: 120 characters at most."""
     return text if len(text) <= 120 else text[:117] + "..."

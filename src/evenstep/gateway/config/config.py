@@ -32,7 +32,7 @@ from evenstep.gateway.config.sections import (
     RequestClass,
     Traces,
 )
-from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker
+from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker, listed_twice
 
 #: The command these settings are for, as its errors name it.
 WHERE = "evenstep serve"
@@ -47,7 +47,7 @@ class GatewayConfig:
     Args:
         listen: where clients come in.
         admin: where operators come in.
-        workers: engines.
+        workers: engines, each once; two workers differ in URL, role or rank.
         discovery: engines that come and go.
         slots: requests a worker runs at a time, where its own `slots` is left out.
         policy: routing policy, NAME[:key=value,...].
@@ -91,7 +91,7 @@ class GatewayConfig:
         """The workers of `workers` in their order, one for each rank, with name and slots; without discovered ones.
 
         Raises:
-            InputError: an invalid URL or rank, or two workers with the same name.
+            InputError: an invalid URL or rank, or two workers with the same name or engine.
         """
         found: dict[str, Worker] = {}
         for entry in self.workers:
@@ -101,6 +101,8 @@ class GatewayConfig:
                     raise InputError("workers", "name", worker.name, "each worker once", hint)
                 slots = self.slots if worker.slots is None else worker.slots
                 found[worker.name] = dataclasses.replace(worker, slots=slots)
+        for _, error in listed_twice(found.values()):
+            raise error
         return list(found.values())
 
     def weighed_policy(self) -> str:
@@ -184,7 +186,11 @@ def checked(config: GatewayConfig, before_rules: Callable[[GatewayConfig], None]
         with refused_as("workers", worker.engine):
             worker.adapter()
     config.settings()
+    config.discovery.sources()
     _check_callers(config)
+    if config.traces.endpoint and not config.traces.endpoint.startswith(("http://", "https://")):
+        expected = "a URL, e.g. http://127.0.0.1:4318/v1/traces"
+        raise InputError("config", "traces.endpoint", config.traces.endpoint, expected)
     if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):
         hint = "Give admin.key, or take 127.0.0.1."
         raise InputError("config", "admin.host", config.admin.host, "a loopback address where admin.key is empty", hint)

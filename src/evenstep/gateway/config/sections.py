@@ -157,7 +157,7 @@ class Decisions:
 
     Args:
         path: file; empty = no log. JSON lines where the name ends in .jsonl, else msgpack. Of several models, each after
-            the first has a file with its name added.
+            the first has a file with its name added, and a number where two such names are equal.
         part_bytes: size from which a new part is begun; 0 = never.
         keep: newest parts kept; 0 = all.
         retry_s: wait before a log that could not be written, on a full disk for example, is tried again. Requests are

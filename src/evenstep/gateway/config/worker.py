@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from evenstep import names
 from evenstep.config import convert, unless_secret
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.engines.view import EngineAdapter
 from evenstep.errors import InputError, check_range, check_range_if_given
+from evenstep.gateway.config.secrets import read_secret
 from evenstep.sockets import in_url
 
 #: Slots of a worker whose operator does not say.
@@ -40,7 +42,7 @@ class Worker:
         engine: its dialect, one of the engines that evenstep knows, with options as in vllm:version=0.32.0.
         models: names it serves; left out = those of its /v1/models. As text, once for each: models=a,models=b.
         speed: how fast it decodes compared with the other workers; 2 = half the step seconds for each KV token.
-        api_key: its bearer token, as env:NAME, file:PATH or plain text.
+        api_key: its bearer token, as env:NAME, file:PATH or plain text; read again at each reload.
         scraped: whether its metrics page is read; else only this gateway's own requests are counted there.
     """
 
@@ -85,6 +87,14 @@ class Worker:
             InputError: no such engine or option.
         """
         return adapter_of(self.engine)
+
+    def secret(self) -> str:
+        """Its bearer token, read where `api_key` refers to; empty = it has none.
+
+        Raises:
+            InputError: an unreadable secret.
+        """
+        return read_secret(self.api_key, f"worker {self.name}", "api_key")
 
     def each(self) -> list[Worker]:
         """The worker as dispatchers see it: one copy with its name, or with `ranks` one copy for each rank, in order.
@@ -185,6 +195,81 @@ class Discovery:
     dns: list[Dns] = field(default_factory=list[Dns])
     kubernetes: list[Kubernetes] = field(default_factory=list[Kubernetes])
 
+    def sources(self) -> dict[str, Dns | Kubernetes]:
+        """The sources by name, ``dns:NAME:PORT`` or ``kubernetes:NAMESPACE:SELECTOR``, in order.
+
+        Raises:
+            InputError: an invalid setting, or two sources with one name.
+        """
+        found: dict[str, Dns | Kubernetes] = {}
+        for kind, sources in (("dns", self.dns), ("kubernetes", self.kubernetes)):
+            for place, source in enumerate(sources):
+                where = f"discovery.{kind}[{place}]"
+                if isinstance(source, Dns):
+                    name, finds, expected = f"dns:{source.name}:{source.port}", ("name", source.name), "a host name"
+                else:
+                    name = f"kubernetes:{source.namespace}:{source.selector}"
+                    finds, expected = ("selector", source.selector), "a label selector, e.g. app=vllm"
+                if not finds[1]:
+                    raise InputError(where, *finds, expected)
+                _check_source(where, source)
+                if name in found:
+                    raise InputError(where, "source", name, "a source that is given once", "Remove one of the two.")
+                found[name] = source
+        return found
+
+
+def at_address(common: Worker, host: str, port: int, name: str = "", group: str = "") -> list[Worker]:
+    """The worker at an address that a source of discovery found, or its ranks in order, as `Worker.each` returns them.
+
+    Args:
+        common: settings of all workers of the source; only scheme and path of its URL are used.
+        host: IPv4 or IPv6 address.
+        port: of the worker.
+        name: of the worker; empty = derived from its address.
+        group: its barrier group; empty = that of `common`.
+
+    Raises:
+        InputError: see `Worker.each`.
+    """
+    scheme, _, path, _, _ = urlsplit(common.url)
+    url = urlunsplit((scheme, f"{in_url(host)}:{port}", path, "", ""))
+    return dataclasses.replace(common, url=url, name=name, group=group or common.group).each()
+
+
+def _check_source(where: str, source: Dns | Kubernetes) -> None:
+    """Check the port and the interval of a source of discovery, and that its `worker` has no host and no name."""
+    common = source.worker
+    check_range(where, "a number from 1 to 65535", above=0, below=65536, port=source.port)
+    check_range(where, "a number above 0", above=0, finite=True, every_s=source.every_s)
+    if urlsplit(common.url).scheme not in ("http", "https") or urlsplit(common.url).netloc:
+        raise InputError(where, "worker.url", common.url, "http:// or https://, with a path where there is one")
+    if common.name:
+        raise InputError(where, "worker.name", common.name, "no name", "Each worker is called by its address.")
+    for one in at_address(common, "127.0.0.1", source.port):
+        one.spec()
+
+
+def listed_twice(workers: Iterable[Worker]) -> Iterator[tuple[Worker, InputError]]:
+    """Each worker whose engine an earlier one is already, with the error that says so: its load would count twice.
+
+    Engines differ in their address, path, role or rank; a worker without a rank is all ranks of its URL.
+
+    Args:
+        workers: valid ones, as `Worker.each` returns them.
+    """
+    found: dict[tuple[str, str, str], dict[int | None, Worker]] = {}
+    for worker in workers:
+        engine = _address(worker.url, worker.name), urlsplit(worker.url).path.rstrip("/"), worker.role
+        ranks = found.setdefault(engine, {})
+        same = (None, worker.rank) if worker.rank is not None else (*ranks,)
+        other = next((ranks[rank] for rank in same if rank in ranks), None)
+        if other is None:
+            ranks[worker.rank] = worker
+        else:
+            hint = f"{other.name} is there already. Leave one of them out, or give each its rank."
+            yield worker, InputError("workers", "url", worker.url, "each engine once", hint)
+
 
 def _address(url: str, where: str) -> str:
     """``host:port`` of a URL."""
@@ -196,7 +281,7 @@ def _address(url: str, where: str) -> str:
     shape = "http://host:port or https://host:port"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
         raise InputError(where, "url", url, shape)
-    if parts.query or parts.fragment or parts.username or re.search(r"[\s\x00-\x1f]", url):
+    if parts.query or parts.fragment or "@" in parts.netloc or re.search(r"[\s\x00-\x1f]", url):
         raise InputError(where, "url", url, shape, "Without user, query or fragment.")
     return f"{in_url(parts.hostname)}:{port or (443 if parts.scheme == 'https' else 80)}"
 

@@ -90,6 +90,8 @@ class Control(Protocol):
     def reload(self, config: GatewayConfig) -> None:
         """Use another config from now on, except for its workers; see `add_worker` and `remove_worker`.
 
+        Keys of workers are read again, and its `slots` hold for workers that have none of their own.
+
         Where it listens, its TLS files, how it speaks with engines it knows, and the decision log stay as they were. Load
         the kernels of its policy first, since a dispatcher is built with it. Workers are asked again for their models.
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Container, Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.log_fields import fields
-from evenstep.gateway.config.worker import Discovery, Dns, Worker
-from evenstep.gateway.operate.discovered import Tell, at_address, check
+from evenstep.gateway.config.worker import Discovery, Dns, Worker, at_address
+from evenstep.gateway.operate.kubernetes import Pods, Tell
 from evenstep.gateway.operate.membership import Membership
 
 _log = logging.getLogger("evenstep.gateway.operate.discovery")
@@ -23,36 +24,18 @@ _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 
 
 def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, Any, None]]]:
-    """The sources of discovery by name, each as a coroutine function for `discover`.
-
-    A name is ``dns:NAME:PORT`` or ``kubernetes:NAMESPACE:SELECTOR``; each name once.
+    """The sources of discovery by name (`Discovery.sources`), each as a coroutine function for `discover`.
 
     Raises:
         InputError: an invalid setting, two sources with one name, or a missing package.
     """
     found: dict[str, Callable[[Tell], Coroutine[Any, Any, None]]] = {}
-    for place, dns in enumerate(discovery.dns):
-        where = f"discovery.dns[{place}]"
-        check(where, dns.worker, dns.port, dns.every_s)
-        if not dns.name:
-            raise InputError(where, "name", dns.name, "a host name")
-        name = _free(found, where, f"dns:{dns.name}:{dns.port}")
-        found[name] = lambda tell, dns=dns: follow_dns(dns, tell)
-    for place, pods in enumerate(discovery.kubernetes):
-        from evenstep.gateway.operate.kubernetes import Pods
-
-        where = f"discovery.kubernetes[{place}]"
-        check(where, pods.worker, pods.port, pods.every_s)
-        name = _free(found, where, f"kubernetes:{pods.namespace}:{pods.selector}")
-        found[name] = Pods(pods, where).follow
+    for name, source in discovery.sources().items():
+        if isinstance(source, Dns):
+            found[name] = partial(follow_dns, source)
+        else:
+            found[name] = Pods(source, f"discovery.kubernetes[{discovery.kubernetes.index(source)}]").follow
     return found
-
-
-def _free(found: Container[str], where: str, name: str) -> str:
-    """The name of a source, if no other has it: each owns its workers by its name."""
-    if name in found:
-        raise InputError(where, "source", name, "a source that is given once", "Remove one of the two.")
-    return name
 
 
 async def discover(name: str, follow: Callable[[Tell], Coroutine[Any, Any, None]], membership: Membership) -> None:

@@ -7,16 +7,17 @@ The gateway's service account needs ``get``, ``list`` and ``watch`` on pods of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.secrets import read_secret
-from evenstep.gateway.config.worker import Kubernetes, Worker
-from evenstep.gateway.operate.discovered import Tell, at_address
+from evenstep.gateway.config.worker import Kubernetes, Worker, at_address
 from evenstep.sockets import need_package
 
+#: Takes all workers of a source.
+Tell = Callable[[list[Worker]], Awaitable[None]]
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _LEAVE_S = 5.0
 
@@ -29,13 +30,11 @@ class Pods:
         where: the settings' place, for errors.
 
     Raises:
-        InputError: the package is missing, no selector, or no namespace.
+        InputError: the package is missing, or no namespace.
     """
 
     def __init__(self, settings: Kubernetes, where: str) -> None:
         need_package(where, "kubernetes_asyncio", "k8s")
-        if not settings.selector:
-            raise InputError(where, "selector", settings.selector, "a label selector, e.g. app=vllm")
         self._settings, self._where = settings, where
         self._namespace = settings.namespace or _own_namespace(where)
         self._pods: dict[str, Mapping[str, Any]] = {}

@@ -2,7 +2,7 @@
 
 Each source owns its workers: an update of one source never changes the workers of another. The config alone may take over a
 worker of the admin API, which it describes in the same way. A change is planned first, and a conflict between sources is
-refused before it has any effect. Then it is carried out, worker by worker.
+refused before it has any effect. Then it is carried out, worker by worker. Discovery goes past workers that others own.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.log_fields import fields
-from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.config.worker import Worker, listed_twice
 from evenstep.gateway.operate.control import ControlProxy
 
 _log = logging.getLogger("evenstep.gateway.operate.membership")
 #: Sources that a gateway always has.
 CONFIG, ADMIN = "config", "admin"
 #: Fields of a worker that may change while it serves; a change of any other field makes it another worker.
-_MAY_CHANGE = {"group", "slots", "kv_tokens", "speed", "scraped"}
+_MAY_CHANGE = {"group", "slots", "kv_tokens", "speed", "scraped", "api_key"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Plan:
         joins: those of them that are new or have changed.
         adopts: names of those that the admin API owns now.
         leaves: names of workers that the source owns now and will not own.
+        skips: names of workers that a source of discovery found, and that another source has.
     """
 
     source: str
@@ -42,6 +43,7 @@ class Plan:
     joins: list[Worker]
     adopts: list[str]
     leaves: list[str]
+    skips: list[str]
 
     @property
     def is_empty(self) -> bool:
@@ -62,6 +64,7 @@ class Membership:
         self._door, self._changed = door, changed
         self._owned: dict[str, dict[str, Worker]] = {CONFIG: {w.name: w for w in workers}, ADMIN: {}}
         self._turn = asyncio.Lock()
+        self._skipped: dict[str, list[str]] = {}  # by source of discovery, as it was logged last
 
     def workers(self) -> list[Worker]:
         """The workers of all sources, by source: config, admin API, then discovery."""
@@ -74,17 +77,28 @@ class Membership:
     def plan(self, source: str, workers: Iterable[Worker]) -> Plan:
         """The changes if a source has exactly these workers; nothing is changed yet.
 
+        Of a source of discovery, workers that another source has, by name or engine, are left out.
+
         Raises:
-            InputError: a name owned by another source, unless the config adopts it, or a worker that changed more than its
-                group, slots, KV capacity, speed or scraping.
+            InputError: a name owned by another source, unless the config adopts it; an engine (URL, role, rank) that is
+                there already; or a worker that changed more than its group, slots, KV capacity, speed, scraping or key.
         """
-        wanted = {worker.name: worker for worker in workers}
-        owned = self._owned.get(source, {})
-        for worker in wanted.values():
+        wanted, owned = {worker.name: worker for worker in workers}, self._owned.get(source, {})
+        others = {one.name: one for other, has in self._owned.items() if other != source for one in has.values()}
+        is_found = source not in (CONFIG, ADMIN)
+        skips = [name for name in wanted if is_found and name in others]
+        news = [worker for name, worker in wanted.items() if name not in skips]
+        for worker in news:
             self._check(source, worker, owned.get(worker.name))
+        stay = [worker for name, worker in others.items() if name not in wanted or name in skips]
+        for worker, error in listed_twice([*stay, *news]):
+            if not is_found:
+                raise error
+            skips.append(worker.name)
+        wanted = {name: worker for name, worker in wanted.items() if name not in skips}
         adopts = [name for name in wanted if source == CONFIG and name in self._owned[ADMIN]]
         joins = [worker for name, worker in wanted.items() if name not in adopts and owned.get(name) != worker]
-        return Plan(source, wanted, joins, adopts, [name for name in owned if name not in wanted])
+        return Plan(source, wanted, joins, adopts, [name for name in owned if name not in wanted], skips)
 
     async def replace(self, source: str, workers: Iterable[Worker]) -> Plan:
         """Set all workers of a source, which may be new, worker by worker, and return the changes made.
@@ -97,6 +111,7 @@ class Membership:
         """
         async with self._turn:
             plan = self.plan(source, workers)
+            self._tell_skipped(plan)
             await self._apply(plan)
             return plan
 
@@ -104,15 +119,10 @@ class Membership:
         """Add workers as an operator does: new ones, or changed descriptions of those the operator added before.
 
         Raises:
-            InputError: a name is taken, an engine (URL, rank, role) is, or the gateway refuses a worker; see `plan` and
-                `replace`.
+            InputError: see `plan`; nothing has changed then. Or the gateway refuses a worker; see `replace`.
         """
-        workers = list(workers)
         async with self._turn:
-            plan = self.plan(ADMIN, [*self._owned[ADMIN].values(), *workers])
-            for worker in workers:
-                self._check_url(worker)
-            await self._apply(plan)
+            await self._apply(self.plan(ADMIN, [*self._owned[ADMIN].values(), *workers]))
 
     async def remove(self, name: str, drain: bool) -> None:
         """Remove a worker of any source, or change how one leaves; for `drain` see `Control.remove_worker`.
@@ -146,24 +156,18 @@ class Membership:
         finally:
             self._changed(self.workers())
 
+    def _tell_skipped(self, plan: Plan) -> None:
+        """Log each worker that was not skipped the last time."""
+        for name in plan.skips:
+            if name not in self._skipped.get(plan.source, []):
+                _log.warning(
+                    "a discovered worker is skipped: another source has it", extra=fields(worker=name, source=plan.source)
+                )
+        self._skipped[plan.source] = plan.skips
+
     def _left(self, source: str, name: str) -> None:
         del self._owned[source][name]
         _log.info("worker leaves", extra=fields(worker=name, source=source))
-
-    def _check_url(self, worker: Worker) -> None:
-        """Refuse an engine that is listed twice: its load and its slots would count twice.
-
-        Ranks with the same URL are separate workers; so are the two roles.
-        """
-        for other in self.workers():
-            if other.name == worker.name or (other.url.rstrip("/"), other.role) != (
-                worker.url.rstrip("/"),
-                worker.role,
-            ):
-                continue
-            if worker.rank is None or other.rank is None or worker.rank == other.rank:
-                hint = f"{other.name} is there already; remove it first, or give each its rank."
-                raise InputError(f"worker {worker.name}", "url", worker.url, "a URL without a worker", hint)
 
     def _check(self, source: str, worker: Worker, before: Worker | None) -> None:
         other = self.source_of(worker.name)
@@ -176,6 +180,5 @@ class Membership:
         for field in dataclasses.fields(Worker):
             if field.name not in _MAY_CHANGE and getattr(worker, field.name) != getattr(before, field.name):
                 hint = "Give the worker another name, or remove it first."
-                shown = "(changed)" if field.name == "api_key" else getattr(worker, field.name)
-                expected = "what it was" if field.name == "api_key" else str(getattr(before, field.name))
-                raise InputError(f"worker {worker.name}", field.name, shown, expected, hint)
+                expected = str(getattr(before, field.name))
+                raise InputError(f"worker {worker.name}", field.name, getattr(worker, field.name), expected, hint)

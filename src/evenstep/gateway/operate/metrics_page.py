@@ -68,7 +68,7 @@ HELP = {
     "evenstep_decision_seconds": "Time of a decision round, by stage.",
     "evenstep_pool_wait_seconds": "Time from arrival to being sent to a worker.",
     "evenstep_ttft_seconds": "Time from arrival to the first token, or to the end of an answer that is not streamed.",
-    "evenstep_tpot_seconds": "Time per further token.",
+    "evenstep_tpot_seconds": "Time per further token of each sequence of a stream.",
     "evenstep_prediction_error_tokens": "Predicted minus true output length, without sign.",
     "evenstep_connections": "Open connections of clients.",
     "evenstep_answers_total": "Answers that began, of every kind, by status.",

@@ -189,6 +189,8 @@ def _try(config: GatewayConfig, contexts: Sequence[_Context]) -> None:
     """
     checked(config)
     Callers(config)
+    for worker in config.fleet():
+        worker.secret()
     with refused_as("policy", config.policy):
         build_or_warm(config.policy, config.predictor)
     for _, tls, where in contexts:

@@ -30,7 +30,7 @@ class Spans:
         exporter: takes the spans; the collector's when left out.
 
     Raises:
-        InputError: the package is missing, or an invalid URL as the endpoint.
+        InputError: the package is missing.
     """
 
     def __init__(self, traces: Traces, exporter: SpanExporter | None = None) -> None:
@@ -38,8 +38,6 @@ class Spans:
             if not _is_there(name):
                 hint = "Install it with: pip install 'evenstep[otel]'."
                 raise InputError("traces", "endpoint", traces.endpoint, f"the package of {name}", hint)
-        if not traces.endpoint.startswith(("http://", "https://")):
-            raise InputError("traces", "endpoint", traces.endpoint, "a URL, e.g. http://127.0.0.1:4318/v1/traces")
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider

@@ -47,7 +47,7 @@ class Backend:
         self.fingerprint, self.templates = b"", TemplateCache()
         self.passing, self.denied_s = 0, -math.inf
         self.serves, self.denied = frozenset[str](), set[str]()
-        self.has_key = bool(api_key)
+        self.api_key, self.has_key = api_key, bool(api_key)
         fields = f"Host: {endpoint.authority}\r\n"
         if worker.rank is not None and self.adapter.rank_header:
             fields += f"{self.adapter.rank_header}: {worker.rank}\r\n"

@@ -6,9 +6,10 @@ part is tried; it begins with the dispatcher's state, so that it replays by itse
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from evenstep.dispatch.log.file import LogFile, part_of
@@ -81,6 +82,11 @@ class DecisionLog:
             self._failed(error)
 
     @property
+    def begins_at(self) -> Path:
+        """The file of its first part."""
+        return self._file.path
+
+    @property
     def path(self) -> str:
         """The file of the current part; after a failure, of the part that failed."""
         return str(part_of(self._file.path, self._file.part))
@@ -106,17 +112,21 @@ class DecisionLog:
         self.why = said
 
 
-def log_of(settings: Decisions, model: str, several: bool) -> DecisionLog | None:
+def log_of(settings: Decisions, model: str, others: Collection[DecisionLog]) -> DecisionLog | None:
     """The decision log of one model, which is not created before its first record; None if no log is configured.
 
     Args:
-        several: another model has the configured file; this one's gets ``-`` and the model's name into its file name. A
-            point becomes ``_``, since numbers after a point are those of a log's parts.
+        others: those of the other models. The first model has the configured file. The file of each further one gets ``-``
+            and the model's name into its name, then ``-2`` or the next number that makes it a name of its own. A point
+            becomes ``_``, since numbers after a point are those of a log's parts.
     """
     if not settings.path:
         return None
     place = Path(settings.path)
-    if several:
+    if others:
+        taken = {log.begins_at for log in others}
         word = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in model)
-        place = place.with_name(f"{place.stem}-{word}{place.suffix}")
+        words = (f"{word}-{number}" if number > 1 else word for number in itertools.count(1))
+        places = (place.with_name(f"{place.stem}-{word}{place.suffix}") for word in words)
+        place = next(one for one in places if one not in taken)
     return DecisionLog(LogFile(place, settings.part_bytes, settings.keep), settings.retry_s)

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from evenstep.dispatch.log.meters import tpot_s
 from evenstep.gateway.connections.request_context import RequestContext
 
 #: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token, also if
@@ -27,7 +28,8 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
         outcome: ``complete``, ``error``, ``cancelled`` or ``refused``; see `Outcome`.
         status: HTTP status the client saw, that of its head if a stream broke off; 0 = it saw no answer.
         path: of the request, without query.
-        model: the model it asks for, as written; empty if it names none, or was refused before it was known.
+        model: the model it asks for, as written, but of one that is unknown 120 characters at most; empty if it names none,
+            or was refused before it was read.
         tenant: the tenant to charge.
         request_class: number of its class, from 1; 0 = no class.
         worker: the last worker it was sent to; empty if it was never sent.
@@ -41,6 +43,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
         ended_s: of its end.
         traceparent: W3C trace context as the client sent it; empty = it sent no header.
         class_name: name of its class when it came; empty = no class.
+        sequences: number of sequences that its answer streams side by side; 0 = the answer does not stream.
     """
 
     request_id: str
@@ -61,6 +64,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     ended_s: float = math.nan
     traceparent: str = ""
     class_name: str = ""
+    sequences: int = 1
 
     @property
     def ttft_s(self) -> float:
@@ -69,9 +73,8 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tpot_s(self) -> float:
-        """Seconds per further token, from the first token to the end; nan with fewer than two tokens."""
-        further = self.output_tokens - 1
-        return (self.ended_s - self.first_s) / further if further > 0 else math.nan
+        """Seconds per further token of each sequence, as `meters.tpot_s` computes them from the first token to the end."""
+        return tpot_s(self.ended_s - self.first_s, self.output_tokens, self.sequences)
 
 
 #: Takes each request that is over; runs on the data path, so it is quick and never waits.
@@ -89,6 +92,7 @@ class Story:
         model: the model it asks for; empty if unknown.
         prompt_tokens: as estimated; set the attribute once an engine counts them, and `output_tokens` before `ended`.
         request_class: number of its class, for a token generation; 0 = no class.
+        sequences: as in `Ended`.
     """
 
     __slots__ = (
@@ -100,6 +104,7 @@ class Story:
         "_model",
         "_name",
         "_sent_s",
+        "_sequences",
         "_sinks",
         "_tries",
         "_worker",
@@ -116,11 +121,12 @@ class Story:
         model: str = "",
         prompt_tokens: int = 0,
         request_class: int = 0,
+        sequences: int = 1,
     ) -> None:
         self._sinks, self._name, self._asking, self._model = sinks, name, context, model
         self.prompt_tokens, self.output_tokens, self._class = prompt_tokens, 0, request_class
         self._arrived_s, self._sent_s, self._first_s = arrived_s, math.nan, math.nan
-        self._worker, self._tries, self._continued = "", 0, False
+        self._worker, self._tries, self._continued, self._sequences = "", 0, False, sequences
 
     def sent(self, worker: str) -> None:
         """Note that a call goes to a worker now: a further try."""
@@ -155,6 +161,7 @@ class Story:
             time.monotonic(),
             context.traceparent,
             next((name for name, number in classes if number == self._class), ""),
+            self._sequences,
         )
         for sink in self._sinks:
             sink(one)

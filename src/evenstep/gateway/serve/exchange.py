@@ -83,6 +83,7 @@ class Exchange:
     ) -> None:
         self.model, self.client, self.request, self.name, self.context = model, client, request, name, context
         self.can_continue = request.stream and can_break(request)
+        self._since_s = model.now_s()  # the time from which on it waits, once no leg runs
 
     # --- called by the dispatcher --------------------------------------------------------------------------------
 
@@ -132,18 +133,22 @@ class Exchange:
         leg = self._leg
         if leg is not None and leg.number == number:
             self._keep_what_is_there(leg)
-            self._leg = None
+            self._leg, self._since_s = None, self.model.now_s()
             cancel(leg)
 
     def release(self) -> None:
         """Drop the prefiller's hand-over, because no decode leg will fetch its KV cache; the lease expires by itself."""
         self._handover = b""
 
-    def reject(self, command: Reject) -> None:
-        """Answer with the status that the reason calls for: no token has reached the client. The request is over."""
+    def reject(self, command: Reject) -> int:
+        """Answer with the status that the reason calls for, and return it: no token has reached the client.
+
+        The request is over.
+        """
         refusal = self._worded(command)
         self.client.refuse(refusal)
         self._over("error" if command.reason in _FAULTS else "refused", refusal.status)
+        return refusal.status
 
     def fail(self, command: Fail) -> None:
         """Tell the client that the answer cannot continue: by a last event in a stream that has begun, else by 502."""
@@ -168,11 +173,11 @@ class Exchange:
 
     def prefilled(self, leg: Prefill, found: Prefilled) -> None:
         """Handle the answer of the prefill leg: keep its hand-over for `decode`, and tell the dispatcher."""
-        self._leg, self._handover = None, found.handover
+        self._leg, self._handover, self._since_s = None, found.handover, self.model.now_s()
         self._counted_now(found.prompt_tokens)
         self.model.tell(
             ev.PrefillDone(
-                now_s=self.model.now_s(),
+                now_s=self._since_s,
                 request=self.number,
                 leg=leg.number,
                 prompt_tokens=max(0, found.prompt_tokens),
@@ -232,7 +237,7 @@ class Exchange:
         if self._leg is not leg:
             return
         self._keep_what_is_there(leg)
-        self._leg, self._stalled = None, kind == "stall"
+        self._leg, self._stalled, self._since_s = None, kind == "stall", self.model.now_s()
         self._are_denials = leg.is_denied and self._are_denials is not False
         self.only_too_many &= leg.status == _TOO_MANY
         self.model.lost(leg.backend.name, kind, why, self.name)
@@ -288,13 +293,13 @@ class Exchange:
             cancel(leg)
         self.model.tell(ev.ClientGone(now_s=self.model.now_s(), request=self.number))
         self.model.over(self)
-        if self.story is not None:
-            self.story.output_tokens = leg.reply.produced if isinstance(leg, Stream) else 0
-            self._over("cancelled", _OK if self.has_started else 0)
+        self._note_tokens(leg)
+        self._over("cancelled", _OK if self.has_started else 0)
 
     def give_up(self) -> None:
         """The gateway stops before the answer is complete: abort the leg, and send status 503, or an event in a stream."""
         has_started, refusal = self.has_started, refusals.overloaded(1.0)
+        self._note_tokens(self._leg)
         self._over("error", _OK if has_started else refusal.status)
         self.client_gone()
         if has_started:
@@ -314,8 +319,6 @@ class Exchange:
         """Report to the sinks, once."""
         story, self.story = self.story, None
         if story is not None:
-            if not story.output_tokens and self._before is not None:
-                story.output_tokens = self._before.produced
             story.ended(outcome, status)
 
     def _begin_call(self, backend: Backend) -> None:
@@ -355,8 +358,14 @@ class Exchange:
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
         """Note what a stream has brought so far, if another engine may continue it."""
+        self._note_tokens(leg)
         if isinstance(leg, Stream) and self.can_continue and leg.reply.produced:
             self._before = leg.reply.so_far()
+
+    def _note_tokens(self, leg: Collecting | None) -> None:
+        """Note for the sinks how many tokens a stream has brought so far."""
+        if self.story is not None and isinstance(leg, Stream):
+            self.story.output_tokens = leg.reply.produced
 
     def _close_stream(self, before: SoFar) -> None:
         end = closing(before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage)
@@ -372,7 +381,7 @@ class Exchange:
             case "expired" if self._are_denials is not None and not self.only_too_many:
                 return refusals.no_other_engine(max(1.0, retry_s))
             case "expired" if self.refusal is None or not self.only_too_many:
-                return refusals.waited_too_long(self.model.settings.ttl_s, max(1.0, retry_s))
+                return refusals.waited_too_long(self.model.now_s() - self._since_s, max(1.0, retry_s))
             case "overdue":
                 return refusals.lasted_too_long(self.model.settings.total_s)
             case "tenant-limit":

@@ -143,14 +143,16 @@ class Front:
         assert caller is not None
         pool = self.pools.pool_of(request.model)
         if pool is None:
-            self._turn_away(received, client, self._unknown(request.model))
+            self._turn_away(received, client, self._unknown(request.model), request.model)
             return
         now_s = time.monotonic()
         exchange = Exchange(pool, client, request, name, context)
         estimate = pool.estimate(exchange)
         sinks = self.class_sinks if context.number else self.sinks
+        copies = request.best_of * request.prompts
         if sinks:
-            exchange.story = Story(sinks, name, context, now_s, request.model, estimate, context.number)
+            streams = copies if request.stream else 0
+            exchange.story = Story(sinks, name, context, now_s, request.model, estimate, context.number, streams)
         salt, blocks = self._salt, ()
         if pool.reads_cached:
             blocks = tuple(prompt_blocks(request, salt, block_bytes=pool.settings.prefix_block_bytes))
@@ -167,18 +169,18 @@ class Front:
             priority=context.priority,
             max_tokens=max(0, request.max_tokens),
             expected_tokens=context.expected,
-            copies=request.best_of * request.prompts,
+            copies=copies,
             can_continue=exchange.can_continue,
             blocks=blocks,
         )
         pool.arrives(event)
 
-    def _turn_away(self, received: Received, client: Client, refusal: Refusal) -> None:
-        """Refuse a request that no pool has seen."""
+    def _turn_away(self, received: Received, client: Client, refusal: Refusal, model: str = "") -> None:
+        """Refuse a request that no pool has seen; `model` is the one that it asks for, if it was read so far."""
         client.refuse(refusal)
         sinks = self.class_sinks if received.context.number else self.sinks
         if sinks:
-            story = Story(sinks, received.name, received.context, time.monotonic())
+            story = Story(sinks, received.name, received.context, time.monotonic(), refusals.short(model))
             story.ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:
@@ -244,12 +246,13 @@ class Front:
         if model:
             pool = self.pools.pool_of(model)
             if pool is None:
-                self._turn_away(request, client, self._unknown(model))
+                self._turn_away(request, client, self._unknown(model), model)
                 return
             pools = [pool]
         else:
             pools = self.pools.all
-        engines = [one for pool in pools for one in pool.by_work()]
+        work = sorted((found for pool in pools for found in pool.work()), key=lambda found: found[:2])
+        engines = [one for _, _, one in work]
         if not engines or self.is_draining:
             self._turn_away(request, client, refusals.overloaded(1.0))
             return

@@ -18,7 +18,6 @@ from evenstep.dispatch.requests.tenants import Tenants
 from evenstep.engines.view import EngineSample
 from evenstep.errors import EngineError, InputError
 from evenstep.gateway.config.config import GatewayConfig
-from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.endpoint import Endpoint
 from evenstep.gateway.serve.backend import Backend
@@ -91,6 +90,26 @@ class Pools:
         aliases = [card_of(name, of) for name, of in self.config.aliases.items() if of in served]
         return joined({name: card for name, card in self.cards.items() if name in served}, aliases)
 
+    def go_by(self, config: GatewayConfig) -> None:
+        """Use another config from now on: its `slots` for workers without their own, and keys of workers as they read now.
+
+        A worker whose key cannot be read keeps the one that it has. Workers that leave stay as they are.
+        """
+        has_other_slots, self.config = config.slots != self.config.slots, config
+        for name, worker in list(self.workers.items()):
+            pool = self._pool_of.get(name)
+            if pool is not None and pool.is_leaving(name):
+                continue
+            try:
+                key = worker.secret()
+            except InputError as error:
+                _log.warning("%s Until then its former key is used.", error)
+                continue
+            if pool is None or pool.backends[name].api_key != key:
+                self.add(worker)
+            elif has_other_slots and worker.slots is None:
+                self._attach(pool, pool.backends[name])
+
     # --- workers -------------------------------------------------------------------------------------------------
 
     def backend_of(self, worker: Worker) -> Backend:
@@ -99,11 +118,10 @@ class Pools:
         Raises:
             InputError: an unknown engine, or an unreadable secret.
         """
-        key = read_secret(worker.api_key, f"worker {worker.name}", "api_key") if worker.api_key else ""
         endpoint = self._endpoints.get(worker.url)
         if endpoint is None:
             endpoint = Endpoint(worker.url, self.config.engines, self.loop, self.tls)
-        return Backend(worker, endpoint, key)
+        return Backend(worker, endpoint, worker.secret())
 
     def add(self, worker: Worker) -> None:
         """Add a worker, or change the description of a known one.
@@ -134,7 +152,7 @@ class Pools:
             backend.serves = pool.backends[worker.name].serves
             self._attach(pool, backend)
             self._later(learn_version(backend, _PROBE_S))
-        elif worker.name not in self._learning or (known is not None and known.url != worker.url):
+        else:
             self._stop_learning(worker.name)
             task = self.loop.create_task(self._learn(backend))
             self._learning[worker.name] = task
@@ -324,7 +342,7 @@ class Pools:
 
     def _new_pool(self, name: str) -> ServedModel:
         config = self.config
-        log = log_of(config.decisions, name, bool(self._pools))
+        log = log_of(config.decisions, name, [other.log for other in self.all if other.log is not None])
         pool = self._pools[name] = ServedModel(
             name,
             config.weighed_policy(),

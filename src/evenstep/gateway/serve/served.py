@@ -60,7 +60,7 @@ class Placed(Job, Protocol):
 
     def release(self) -> None: ...
 
-    def reject(self, command: co.Reject) -> None: ...
+    def reject(self, command: co.Reject) -> int: ...
 
     def fail(self, command: co.Fail) -> None: ...
 
@@ -346,15 +346,20 @@ class ServedModel:
         """Remove a worker once its requests finished there (`drain`) or continue elsewhere; then `removed` is called."""
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
 
-    def by_work(self) -> list[Backend]:
-        """The decoding workers: healthy ones first, and among these the one with the fewest requests from here first."""
-        mirror = self.dispatcher.mirror
+    def is_leaving(self, name: str) -> bool:
+        """Whether this worker gets no new requests, and is removed when its last one has ended."""
+        found = self.dispatcher.fleet.find(name)
+        return found is not None and found.leaves
 
-        def work(one: Backend) -> tuple[bool, int]:
-            place = mirror.place[one.name]
-            return not mirror.workers[place].is_up, one.passing + mirror.at.running[place] + mirror.at.sent[place]
-
-        return sorted((one for one in self.backends.values() if one.name in mirror.place), key=work)
+    def work(self) -> list[tuple[bool, int, Backend]]:
+        """For each decoding worker: whether it is ejected, its number of requests from here, and the worker itself."""
+        mirror, found = self.dispatcher.mirror, list[tuple[bool, int, Backend]]()
+        for one in self.backends.values():
+            place = mirror.place.get(one.name)
+            if place is not None:
+                requests = one.passing + mirror.at.running[place] + mirror.at.sent[place]
+                found.append((not mirror.workers[place].is_up, requests, one))
+        return found
 
     def probed(self, name: str, ok: bool) -> None:
         """Pass the result of a worker's health check to the dispatcher."""
@@ -430,7 +435,7 @@ class ServedModel:
             exchange.release()
 
     def _reject(self, command: co.Reject) -> None:
-        self._exchanges.pop(command.request).reject(command)
+        self.dispatcher.rejected(self._exchanges.pop(command.request).reject(command))
 
     def _fail(self, command: co.Fail) -> None:
         self._exchanges.pop(command.request).fail(command)

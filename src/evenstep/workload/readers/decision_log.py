@@ -13,15 +13,13 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.workload import files
+from evenstep.workload.log_parts import FRAME, KIND, has_part, is_json, part_of, place_in_log
 from evenstep.workload.readers import json_table, links
 from evenstep.workload.table import MISSING, Table
 
-_KIND = b"evenstep-decision-log"
-_FRAME = 4
-
 
 def recognises(head: bytes, name: str) -> bool:
-    return _KIND in head[:200]
+    return KIND.encode() in head[:200]
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
@@ -43,9 +41,9 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     done: dict[Any, dict[str, Any]] = {}
     parts, cut, skipped = list(_parts(path)), 0, 0
     for part in parts:
-        is_json = _is_json(part)
-        records = json_table.objects(part) if is_json else _framed(files.content(part))
-        if part == parts[-1] and (cut := _cut_off(part, is_json)):
+        as_lines = is_json(files.head(part))
+        records = json_table.objects(part) if as_lines else _framed(files.content(part))
+        if part == parts[-1] and (cut := _cut_off(part, as_lines)):
             records = _but_the_last(records)
         skipped += _collect(part, records, skip_bad_rows, arrived, done)
     served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
@@ -127,26 +125,10 @@ def _workflow(tasks: I8, arrival_s: F8, ended_s: F8) -> dict[str, Any]:
 
 def _parts(path: Path) -> Iterator[Path]:
     """This part of a log, then the later ones: ``log.evlog``, ``log.1.evlog`` and so on, up to where another log begins."""
-    stem, _, number = path.stem.rpartition(".")
-    if not (stem and number.isdecimal()) or _begins_log(path):
-        stem, number = path.stem, "0"
+    first, part = place_in_log(path)
     yield path
-    part = int(number) + 1
-    while (later := path.with_name(f"{stem}.{part}{path.suffix}")).exists() and not _begins_log(later):
-        yield later
-        part += 1
-
-
-def _begins_log(path: Path) -> bool:
-    """Whether a file is part 0 of a log, by its header."""
-    records = json_table.objects(path) if _is_json(path) else _framed(files.head(path))
-    _, header = next(records, (0, ""))
-    return isinstance(header, dict) and header.get("part") == 0
-
-
-def _is_json(path: Path) -> bool:
-    """Whether a log is JSON lines: in msgpack the length of the first record has a byte that is 0."""
-    return 0 not in files.head(path)[:_FRAME]
+    while has_part(first, part := part + 1):
+        yield part_of(first, part)
 
 
 def _collect(
@@ -180,13 +162,13 @@ def _collect(
     return skipped
 
 
-def _cut_off(path: Path, is_json: bool) -> int:
+def _cut_off(path: Path, as_lines: bool) -> int:
     """Bytes at the end of a part that are no whole record."""
     data, place = files.content(path), 0
-    if is_json:
+    if as_lines:
         return len(data) - data.rfind(b"\n") - 1
-    while place + _FRAME <= len(data):
-        end = place + _FRAME + int.from_bytes(data[place : place + _FRAME], "little")
+    while place + FRAME <= len(data):
+        end = place + FRAME + int.from_bytes(data[place : place + FRAME], "little")
         if end > len(data):
             break
         place = end
@@ -208,12 +190,12 @@ def _framed(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:
     place, number = 0, 0
     while place < len(data):
         number += 1
-        end = place + _FRAME + int.from_bytes(data[place : place + _FRAME], "little")
-        if place + _FRAME > len(data) or end > len(data):
+        end = place + FRAME + int.from_bytes(data[place : place + FRAME], "little")
+        if place + FRAME > len(data) or end > len(data):
             yield number, "cut off"
             return
         try:
-            record = msgspec.msgpack.decode(data[place + _FRAME : end])
+            record = msgspec.msgpack.decode(data[place + FRAME : end])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             record = str(error)
         yield number, record if isinstance(record, dict) else str(record)[:60]
